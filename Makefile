@@ -1,0 +1,35 @@
+# Two commands do all the set-up: `make run` and `make test`.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test check lint types bench clean
+
+run: $(STAMP)  ## read the example tools and show what is wrong with one
+	@$(BIN)/toolkiln list --tools examples/tools
+	@echo
+	@$(BIN)/toolkiln check examples/tools examples/flawed.py || true
+
+test: $(STAMP)  ## everything that must hold
+	$(BIN)/python -m pytest -n auto
+
+check: lint types test  ## what CI runs
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## the figures of docs/benchmarks.md
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(STAMP): pyproject.toml requirements-dev.lock
+	python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@

@@ -1,0 +1,45 @@
+"""Toolkiln turns Python functions into tools that language models can be trusted with.
+
+The names below load on first use, so that `import toolkiln` inside a tool file costs
+next to nothing. What tool authors need lives in `define`, the rest behind `Kiln`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkiln.app import Kiln
+    from toolkiln.define import (
+        BaseTool,
+        Context,
+        OutputKind,
+        ToolError,
+        ToolResult,
+        method_metadata,
+        openapi_schema,
+        tool,
+        tool_metadata,
+    )
+    from toolkiln.errors import ToolkilnError
+
+__all__ = [
+    "BaseTool",
+    "Context",
+    "Kiln",
+    "OutputKind",
+    "ToolError",
+    "ToolResult",
+    "ToolkilnError",
+    "method_metadata",
+    "openapi_schema",
+    "tool",
+    "tool_metadata",
+]
+
+_HOMES = {"Kiln": "toolkiln.app", "ToolkilnError": "toolkiln.errors"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'toolkiln' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "toolkiln.define")), name)

@@ -1,0 +1,196 @@
+"""What tool authors import: decorators, base classes, `Context`, `ToolError`.
+
+Standard library only, so that a tool file can be imported anywhere, also in a test of
+its own. The decorators mark and return what they decorate, nothing else: Toolkiln reads
+them from the source and never needs them to have run.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_log = logging.getLogger("toolkiln.tool")
+
+
+class OutputKind(StrEnum):
+    """What a result is to the model; decides how much of it is shown."""
+
+    KNOWLEDGE = "knowledge"
+    FILE = "file"
+    FILE_VIEW = "file_view"
+    EXECUTION_RESULT = "execution_result"
+    ERROR = "error"
+    STATUS = "status"
+
+
+class ToolError(Exception):
+    """Raised by a tool to tell the model what went wrong, in its own words."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+
+
+@dataclass
+class ToolResult:
+    """What `BaseTool.execute` returns."""
+
+    ok: bool
+    stdout: str = ""
+    stderr: str = ""
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Context:
+    """The caller's side of a running call; declare a parameter of this type to get it.
+
+    Made by hand in a test, it records what the tool sent out.
+    """
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    agent_state: dict[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    workdir: Path = field(default_factory=Path)
+    sent_files: list[Path] = field(default_factory=list)
+    sent_messages: list[Any] = field(default_factory=list)
+    injected_tools: list[str] = field(default_factory=list)
+    progress: list[tuple[float, float | None, str]] = field(default_factory=list)
+
+    def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Tell the caller how far the call is."""
+        self.progress.append((done, total, message))
+
+    def log(self, message: str, level: int = logging.INFO) -> None:
+        """Write a line to the caller's log."""
+        _log.log(level, "%s", message)
+
+    def send_file(self, path: str | Path) -> None:
+        """Hand a file of the work folder to the caller."""
+        self.sent_files.append(Path(path))
+
+    def send_message(self, message: Any) -> None:
+        """Hand a rich message to the caller."""
+        self.sent_messages.append(message)
+
+    def inject_tools(self, *names: str) -> None:
+        """Offer further tools to the agent for the rest of its conversation."""
+        self.injected_tools.extend(names)
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    display_name: str | None = None,
+    icon: str | None = None,
+    color: str | None = None,
+    weight: int = 100,
+    is_core: bool = False,
+    visible: bool = True,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    parallel: bool = False,
+    output_kind: OutputKind | str | None = None,
+    return_char_limit: int = 50_000,
+    timeout: float | None = None,
+    memory: int | str | None = None,
+    cpu: float | None = None,
+    processes: int | None = None,
+    disk: int | str | None = None,
+    network: Sequence[str] = (),
+    requires_secrets: Sequence[str] = (),
+    capabilities: Sequence[str] = (),
+    workspace: Literal["read", "write"] | None = None,
+    sandbox: bool = True,
+    isolation: Literal["template", "call"] = "template",
+    needs_approval: bool = False,
+    requirements: Sequence[str] = (),
+    settings: type | None = None,
+    usages: Sequence[str] = (),
+    parameters: Mapping[str, Any] | None = None,
+) -> Callable[[F], F]: ...
+def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Mark a function as a tool: `@tool`, or `@tool(...)` with what it declares."""
+    if function is not None:
+        return _marked(function, "__toolkiln_tool__", declared)
+    return lambda decorated: _marked(decorated, "__toolkiln_tool__", declared)
+
+
+def tool_metadata(
+    *,
+    display_name: str | None = None,
+    description: str | None = None,
+    icon: str | None = None,
+    color: str | None = None,
+    is_core: bool = False,
+    weight: int = 100,
+    visible: bool = False,
+) -> Callable[[T], T]:
+    """Describe a toolkit class."""
+    return _marker("__toolkiln_toolkit__", locals())
+
+
+def method_metadata(
+    *,
+    display_name: str | None = None,
+    description: str | None = None,
+    is_core: bool = False,
+    visible: bool = True,
+) -> Callable[[T], T]:
+    """Describe one method of a toolkit class and make it a tool."""
+    return _marker("__toolkiln_method__", locals())
+
+
+def openapi_schema(schema: Mapping[str, Any]) -> Callable[[T], T]:
+    """Give a toolkit method a schema written by hand and make it a tool."""
+    return _marker("__toolkiln_schema__", dict(schema))
+
+
+class BaseTool:
+    """A tool as a class: subclass it, set `name` and `description`, write `execute`."""
+
+    name: ClassVar[str] | Any = ""
+    description: ClassVar[str] | Any = ""
+    parameters: ClassVar[Mapping[str, Any] | None] | Any = None
+    output_semantic_type: ClassVar[str] | Any = OutputKind.EXECUTION_RESULT
+    stdout_semantic_type: ClassVar[str] | Any = OutputKind.EXECUTION_RESULT
+    stderr_semantic_type: ClassVar[str] | Any = OutputKind.ERROR
+
+    def execute(self, args: dict[str, Any]) -> ToolResult:
+        """Do the work with arguments that were checked against the schema."""
+        raise NotImplementedError(f"{type(self).__name__} has no execute()")
+
+    def validate_args(self, args: dict[str, Any]) -> tuple[bool, str]:
+        """Check what a schema cannot say: whether to go on, else why not."""
+        return True, ""
+
+    def needs_permission(self, args: dict[str, Any]) -> bool:
+        """Whether a person must approve this call."""
+        return False
+
+    def get_detailed_description(self) -> str:
+        """The long form of the description, for people and for models on demand."""
+        return (type(self).__doc__ or self.description or "").strip()
+
+
+def _marker(attribute: str, declared: dict[str, Any]) -> Callable[[T], T]:
+    return lambda decorated: _marked(decorated, attribute, declared)
+
+
+def _marked(decorated: T, attribute: str, declared: dict[str, Any]) -> T:
+    setattr(decorated, attribute, declared)
+    return decorated

@@ -1,0 +1,53 @@
+"""The one error tree. An error says what is wrong, where, and what to do next.
+
+    ToolkilnError
+    ├── InputError       what the caller handed over cannot be used (a path, a file, a name)
+    │   └── UnknownTool  no tool of that name; the hint carries the nearest ones
+    └── ConfigError      toolkiln.toml or a TOOLKILN_* variable is wrong
+
+A failing tool is not here: it is an answer (`model.Result`), not an exception. Each
+surface owns its table from `code` to exit status or HTTP status.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class ToolkilnError(Exception):
+    """Anything Toolkiln itself refuses or fails to do."""
+
+    code: ClassVar[str] = "toolkiln_error"
+    """Public API; the wording of messages is not."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(ToolkilnError):
+    """A path, file or value that cannot be used as it is."""
+
+    code = "bad_input"
+
+
+class UnknownTool(InputError):
+    """No tool of that name exists."""
+
+    code = "unknown_tool"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"there is no tool named {name!r}", hint=nearest_hint(name, known))
+
+
+class ConfigError(ToolkilnError):
+    """A setting that cannot be used."""
+
+    code = "bad_config"
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str | None:
+    """A question with the names closest to `name`, if any is close."""
+    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(repr(item) for item in close)}?" if close else None

@@ -1,0 +1,265 @@
+"""The values that travel between layers: what was read, what was found, nothing that acts.
+
+Frozen, closed and free of behaviour beyond assembling their own text. How they come
+about is `spec`'s business, what is done with their schemas `schema`'s.
+"""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+JsonSchema = dict[str, Any]
+"""A JSON Schema 2020-12 document."""
+
+
+class Value(BaseModel):
+    """A frozen value with no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"  # the tool cannot be served like this
+    WARNING = "warning"  # a model or a client will trip over it
+    INFO = "info"  # worth knowing
+
+
+class Finding(Value):
+    """One thing that is wrong or worth knowing, where it is and what to do about it."""
+
+    rule: str
+    """Stable kebab-case name of the check."""
+    severity: Severity
+    message: str
+    line: int = 1
+    fix: str
+    column: int | None = None
+    """1-based, where a caret helps."""
+    tool: str | None = None
+    """The tool it concerns, if it concerns one."""
+    path: str | None = None
+    """The file it is in."""
+
+
+class Dialect(StrEnum):
+    """The way a tool was written down."""
+
+    FUNCTION = "function"
+    DECORATED = "decorated"
+    CONSTANTS = "constants"
+    TOOLKIT = "toolkit"
+    BASE_TOOL = "base_tool"
+    OPEN_WEBUI = "open_webui"
+
+
+class Capability(StrEnum):
+    """What source code can touch beyond its arguments."""
+
+    NETWORK = "network"
+    FILES = "files"
+    SUBPROCESS = "subprocess"
+    ENVIRONMENT = "environment"
+    NATIVE = "native"  # ctypes, cffi
+    DYNAMIC_CODE = "dynamic_code"  # eval, exec, compile, unpickling
+    DYNAMIC_IMPORT = "dynamic_import"
+    INTROSPECTION = "introspection"  # walks over dunder attributes and frames
+
+
+class Toolkit(Value):
+    """The group that the methods of one class form."""
+
+    name: str
+    display_name: str
+    description: str
+    icon: str | None = None
+    color: str | None = None
+    weight: int = 100
+    is_core: bool = False
+    visible: bool = False
+
+
+class Hints(Value):
+    """What a tool says of its effects; None means that it does not say."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class Limits(Value):
+    """The bounds a tool asks for; None means the operator's default."""
+
+    timeout: float | None = None
+    """Seconds of wall clock."""
+    memory: int | None = None
+    """Bytes."""
+    cpu: float | None = None
+    """Seconds of processor time."""
+    processes: int | None = None
+    disk: int | None = None
+    """Bytes of files."""
+    return_char_limit: int = 50_000
+
+
+class Rights(Value):
+    """What a tool asks to be granted; nothing here is granted by being asked for."""
+
+    network: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    capabilities: tuple[Capability, ...] = ()
+    workspace: Literal["read", "write"] | None = None
+    sandbox: bool = True
+    needs_approval: bool = False
+    """Always, or, where the source has `needs_permission`, decided on the arguments."""
+
+
+class Section(Value):
+    """A titled part of a docstring, such as **When to use**."""
+
+    title: str
+    body: str
+
+
+class ParameterDoc(Value):
+    """What the docstring says of one parameter."""
+
+    name: str
+    text: str
+
+
+class RaisesDoc(Value):
+    """What the docstring says of one exception."""
+
+    type: str
+    text: str
+
+
+class Documentation(Value):
+    """The long form of a tool's docstring: for people, and for models on demand."""
+
+    text: str = ""
+    """Short and long description, without sections."""
+    sections: tuple[Section, ...] = ()
+    parameters: tuple[ParameterDoc, ...] = ()
+    returns: str = ""
+    raises: tuple[RaisesDoc, ...] = ()
+    examples: str = ""
+
+
+class ToolSpec(Value):
+    """What static reading learned about one tool."""
+
+    name: str
+    description: str
+    """The only prose a model reads when it chooses a tool."""
+    parameters: JsonSchema
+    """JSON Schema 2020-12 of the arguments, always an object."""
+    returns: JsonSchema | None = None
+    """JSON Schema of the serialised result; None if the source does not say."""
+    documentation: Documentation = Documentation()
+
+    dialect: Dialect
+    entry: str
+    """The function or method to run: `convert`, `Files.delete`, `Shell.execute`."""
+    injected: dict[str, str] = Field(default_factory=dict)
+    """Parameters that the runtime fills in and no model sees, with what they get."""
+    is_async: bool = False
+    parallel: bool = False
+    """May run beside other calls of the same batch."""
+    isolation: Literal["template", "call"] = "template"
+    output_kind: (
+        Literal["knowledge", "file", "file_view", "execution_result", "error", "status"] | None
+    ) = None
+    stdout_kind: str | None = None
+    stderr_kind: str | None = None
+
+    display_name: str
+    icon: str | None = None
+    color: str | None = None
+    weight: int = 100
+    is_core: bool = False
+    visible: bool = True
+    toolkit: Toolkit | None = None
+
+    hints: Hints = Hints()
+    limits: Limits = Limits()
+    rights: Rights = Rights()
+    uses: tuple[Capability, ...] = ()
+    """What the source was seen to touch, declared or not."""
+    requirements: tuple[str, ...] = ()
+    settings: dict[str, JsonSchema] = Field(default_factory=dict)
+    """Schemas of the values an operator (`operator`) or a user (`user`) sets once."""
+    usages: tuple[str, ...] = ()
+    """Prompts that this tool answers, for search."""
+
+    digest: str
+    """SHA-256 of the file and its local helper modules; valid for these bytes only."""
+    path: str
+    line: int
+
+    def detailed_description(self) -> str:
+        """Main text, one warning, one usage section, one differences section, parameters, examples."""
+        return detailed_description(self.documentation, self.description)
+
+
+class Reading(Value):
+    """All that one file says."""
+
+    path: str
+    digest: str
+    tools: tuple[ToolSpec, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    helpers: tuple[str, ...] = ()
+    """Local modules that are part of this version, relative to the file's folder."""
+
+
+class HealthLevel(StrEnum):
+    """Whether models can be held to a tool's schema."""
+
+    STRICT_COMPLIANT = "STRICT_COMPLIANT"
+    NON_STRICT_ONLY = "NON_STRICT_ONLY"
+    INVALID = "INVALID"
+
+
+class HealthPoint(Value):
+    """One place in a schema that keeps it from the level above."""
+
+    level: HealthLevel
+    path: str
+    """JSON pointer into the parameters."""
+    reason: str
+
+
+class Health(Value):
+    """A tool's level, with the reason for each point."""
+
+    level: HealthLevel
+    points: tuple[HealthPoint, ...] = ()
+
+
+_WARNINGS = ("important", "warning", "caution", "danger", "note", "notes", "attention")
+_USAGES = ("when to use", "use cases", "use case", "usage", "use when", "use this when")
+_DIFFERENCES = ("differences", "difference", "when not to use", "not for", "vs", "compared to")
+
+
+def detailed_description(documentation: Documentation, fallback: str) -> str:
+    """The documentation as one text: at most one section of each kind, in a fixed order."""
+    parts = [documentation.text or fallback]
+    for titles in (_WARNINGS, _USAGES, _DIFFERENCES):
+        section = next((s for t in titles for s in documentation.sections if _titled(s, t)), None)
+        if section:
+            parts.append(f"**{section.title}**\n{section.body}")
+    if documentation.parameters:
+        lines = [f"- {item.name}: {item.text}" for item in documentation.parameters]
+        parts.append("\n".join(["**Parameters**", *lines]))
+    if documentation.examples:
+        parts.append(f"**Examples**\n{documentation.examples}")
+    return "\n\n".join(parts)
+
+
+def _titled(section: Section, title: str) -> bool:
+    return section.title.casefold() == title or section.title.casefold().startswith(f"{title} ")
