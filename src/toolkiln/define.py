@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -161,14 +161,17 @@ def openapi_schema(schema: Mapping[str, Any]) -> Callable[[T], T]:
 
 
 class BaseTool:
-    """A tool as a class: subclass it, set `name` and `description`, write `execute`."""
+    """A tool as a class: subclass it, set `name` and `description`, write `execute`.
 
-    name: ClassVar[str] | Any = ""
-    description: ClassVar[str] | Any = ""
-    parameters: ClassVar[Mapping[str, Any] | None] | Any = None
-    output_semantic_type: ClassVar[str] | Any = OutputKind.EXECUTION_RESULT
-    stdout_semantic_type: ClassVar[str] | Any = OutputKind.EXECUTION_RESULT
-    stderr_semantic_type: ClassVar[str] | Any = OutputKind.ERROR
+    The attributes may be properties as well.
+    """
+
+    name: Any = ""
+    description: Any = ""
+    parameters: Any = None
+    output_semantic_type: Any = OutputKind.EXECUTION_RESULT
+    stdout_semantic_type: Any = OutputKind.EXECUTION_RESULT
+    stderr_semantic_type: Any = OutputKind.ERROR
 
     def execute(self, args: dict[str, Any]) -> ToolResult:
         """Do the work with arguments that were checked against the schema."""

@@ -4,6 +4,7 @@ Frozen, closed and free of behaviour beyond assembling their own text. How they 
 about is `spec`'s business, what is done with their schemas `schema`'s.
 """
 
+import re
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -241,25 +242,35 @@ class Health(Value):
     points: tuple[HealthPoint, ...] = ()
 
 
-_WARNINGS = ("important", "warning", "caution", "danger", "note", "notes", "attention")
-_USAGES = ("when to use", "use cases", "use case", "usage", "use when", "use this when")
-_DIFFERENCES = ("differences", "difference", "when not to use", "not for", "vs", "compared to")
+# In order of precedence: "Important differences" is about differences, "Usage notes" about usage.
+_DIFFERENCES = re.compile(
+    r"\b(?:differences?|when not to use|do not use|not for|vs|versus|compared|comparison)\b"
+)
+_USAGES = re.compile(
+    r"\b(?:when to use|use cases?|use (?:this |it )?(?:tool )?(?:when|for)|usage)\b"
+)
+_WARNINGS = re.compile(r"\b(?:important|warnings?|caution|danger|attention)\b")
+_NOTES = re.compile(r"\bnotes?\b")
 
 
 def detailed_description(documentation: Documentation, fallback: str) -> str:
-    """The documentation as one text: at most one section of each kind, in a fixed order."""
+    """The documentation as Markdown: at most one section of each kind, in a fixed order."""
+    first: dict[re.Pattern[str], Section] = {}
+    for section in documentation.sections:
+        title = section.title.casefold()
+        kinds = (_DIFFERENCES, _USAGES, _WARNINGS, _NOTES)
+        kind = next((kind for kind in kinds if kind.search(title)), None)
+        if kind:
+            first.setdefault(kind, section)
+    warning = first.get(_WARNINGS) or first.get(_NOTES)
+    chosen = (warning, first.get(_USAGES), first.get(_DIFFERENCES))
     parts = [documentation.text or fallback]
-    for titles in (_WARNINGS, _USAGES, _DIFFERENCES):
-        section = next((s for t in titles for s in documentation.sections if _titled(s, t)), None)
-        if section:
-            parts.append(f"**{section.title}**\n{section.body}")
+    parts += [f"**{section.title}**\n{section.body}" for section in chosen if section]
     if documentation.parameters:
-        lines = [f"- {item.name}: {item.text}" for item in documentation.parameters]
-        parts.append("\n".join(["**Parameters**", *lines]))
-    if documentation.examples:
-        parts.append(f"**Examples**\n{documentation.examples}")
-    return "\n\n".join(parts)
-
-
-def _titled(section: Section, title: str) -> bool:
-    return section.title.casefold() == title or section.title.casefold().startswith(f"{title} ")
+        lines = [f"- {item.name}: {item.text}".rstrip(": ") for item in documentation.parameters]
+        parts.append("\n".join(["**Parameters**", *(line.replace("\n", "\n  ") for line in lines)]))
+    if examples := documentation.examples:
+        # `>>>` would be three nested quotations.
+        fenced = examples if "```" in examples else f"```\n{examples}\n```"
+        parts.append(f"**Examples**\n{fenced}")
+    return "\n\n".join(part for part in parts if part)

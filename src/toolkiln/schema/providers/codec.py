@@ -1,0 +1,285 @@
+"""Codecs: how a value travels in a form that a provider's schema can describe, and back.
+
+`encode` takes values that the tool's schema accepts; `decode(encode(x)) == x` for all of
+them. `decode` also meets what models make up: a value that does not have the expected
+form passes through unchanged, for `arguments.check` to complain about. Which codec a
+schema needs is decided in `lowering`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn, Protocol
+
+from jsonschema_rs import Draft202012Validator
+
+MakeValidator = Callable[[], Draft202012Validator]
+
+
+class Codec(Protocol):
+    """Maps a value to its form on the wire and back."""
+
+    def encode(self, value: Any) -> Any: ...
+
+    def decode(self, value: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Same:
+    """The value travels as it is."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, value: Any) -> Any:
+        return value
+
+
+SAME = Same()
+
+
+@dataclass(frozen=True)
+class Text:
+    """Any value, as JSON text in a string."""
+
+    def encode(self, value: Any) -> Any:
+        return json.dumps(value, ensure_ascii=False)
+
+    def decode(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One of a few values, by its name."""
+
+    values: tuple[tuple[str, Any], ...]
+
+    def encode(self, value: Any) -> Any:
+        return next((label for label, known in self.values if equal(known, value)), value)
+
+    def decode(self, value: Any) -> Any:
+        return next((known for label, known in self.values if label == value), value)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Whatever the definition of that name says; lets codecs be recursive."""
+
+    name: str
+    table: Mapping[str, Codec] = field(compare=False, repr=False)
+
+    def encode(self, value: Any) -> Any:
+        return self.table[self.name].encode(value)
+
+    def decode(self, value: Any) -> Any:
+        return self.table[self.name].decode(value)
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A value inside an object with one property, which tells it from other things."""
+
+    name: str
+    codec: Codec
+
+    def encode(self, value: Any) -> Any:
+        return {self.name: self.codec.encode(value)}
+
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {self.name}:
+            return self.codec.decode(value[self.name])
+        return value
+
+
+@dataclass(frozen=True)
+class Items:
+    """An array, item by item."""
+
+    codec: Codec
+
+    def encode(self, value: Any) -> Any:
+        return [self.codec.encode(v) for v in value] if isinstance(value, list) else value
+
+    def decode(self, value: Any) -> Any:
+        return [self.codec.decode(v) for v in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A mapping, as an array of objects with a key and a value."""
+
+    codec: Codec
+
+    def encode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return [{"key": k, "value": self.codec.encode(v)} for k, v in value.items()]
+
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, dict):  # a model that wrote a plain mapping after all
+            return {k: self.codec.decode(v) for k, v in value.items()}
+        if not isinstance(value, list) or not all(map(_is_pair, value)):
+            return value
+        return {pair["key"]: self.codec.decode(pair["value"]) for pair in value}
+
+
+def _is_pair(item: object) -> bool:
+    return isinstance(item, dict) and item.keys() == {"key", "value"} and type(item["key"]) is str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One property of an object, or one position of a tuple, under its wire name."""
+
+    name: str
+    wire: str
+    codec: Codec
+    null_is_absent: bool = False
+
+    def put(self, out: dict[str, Any], present: bool, value: Any) -> None:
+        """Write the value into an encoded object."""
+        if present:
+            out[self.wire] = self.codec.encode(value)
+        elif self.null_is_absent:
+            out[self.wire] = None
+
+    def holds(self, wire: Mapping[str, Any]) -> bool:
+        """Whether an encoded object has a value for this member."""
+        return self.wire in wire and not (self.null_is_absent and wire[self.wire] is None)
+
+
+@dataclass(frozen=True)
+class Members:
+    """An object with declared properties, and perhaps a place for others."""
+
+    members: tuple[Member, ...]
+    rest: Member | None = None
+
+    def encode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        out: dict[str, Any] = {}
+        for member in self.members:
+            member.put(out, member.name in value, value.get(member.name))
+        declared = {member.name for member in self.members}
+        others = {name: item for name, item in value.items() if name not in declared}
+        if self.rest:
+            self.rest.put(out, True, others)
+            return out
+        return {**others, **out}
+
+    def decode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        out: dict[str, Any] = {}
+        known = {member.wire for member in self.members}
+        if self.rest and self.rest.wire in value:
+            others = self.rest.codec.decode(value[self.rest.wire])
+            if isinstance(others, dict):
+                out.update(others)
+                known.add(self.rest.wire)
+        # What a model adds on its own is kept, so that it is complained about.
+        out.update({name: item for name, item in value.items() if name not in known})
+        for member in self.members:
+            if member.holds(value):
+                out[member.name] = member.codec.decode(value[member.wire])
+        return out
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A tuple, as an object with one property for each position."""
+
+    members: tuple[Member, ...]
+    rest: Member | None = None
+
+    def encode(self, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        out: dict[str, Any] = {}
+        for index, member in enumerate(self.members):
+            present = index < len(value)
+            member.put(out, present, value[index] if present else None)
+        if self.rest:
+            self.rest.put(out, True, value[len(self.members) :])
+        return out
+
+    def decode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if value and not any(member.wire in value for member in self.members):
+            return value
+        out: list[Any] = []
+        for member in self.members:
+            if not member.holds(value):
+                return out
+            out.append(member.codec.decode(value[member.wire]))
+        if self.rest:
+            others = self.rest.codec.decode(value.get(self.rest.wire, []))
+            out.extend(others if isinstance(others, list) else ())
+        return out
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One alternative of a union: its codec, and how to know a value of it on either side."""
+
+    codec: Codec
+    wire: dict[str, Any]
+    make_accepts: MakeValidator = field(compare=False, repr=False)
+    make_recognises: MakeValidator = field(compare=False, repr=False)
+
+    @cached_property
+    def accepts(self) -> Draft202012Validator:
+        """Valid for the tool's own values."""
+        return self.make_accepts()
+
+    @cached_property
+    def recognises(self) -> Draft202012Validator:
+        """Valid for encoded values."""
+        return self.make_recognises()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A union. `lowering` sees to it that no encoded value fits two different codecs."""
+
+    branches: tuple[Branch, ...]
+
+    def encode(self, value: Any) -> Any:
+        fallback = value
+        for branch in self.branches:
+            if branch.accepts.is_valid(value):
+                encoded = branch.codec.encode(value)
+                if branch.recognises.is_valid(encoded):
+                    return encoded
+                fallback = encoded if fallback is value else fallback
+        return fallback
+
+    def decode(self, value: Any) -> Any:
+        for branch in self.branches:
+            if branch.recognises.is_valid(value):
+                return branch.codec.decode(value)
+        return value
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Equality of JSON values: true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    return bool(left == right)

@@ -1,0 +1,235 @@
+"""Objects and arrays on their way into a narrower dialect.
+
+Mappings become arrays of pairs, tuples become objects, optional properties become
+nullable where a provider wants every property sent. The rest of the story, and the
+contract, is in `lowering`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkiln.model import JsonSchema
+from toolkiln.schema.document import is_free_form, join
+from toolkiln.schema.providers.codec import (
+    SAME,
+    Codec,
+    Items,
+    Member,
+    Members,
+    Pairs,
+    Positions,
+    Same,
+    Wrapped,
+)
+from toolkiln.schema.providers.merging import CannotMergeError, merge
+from toolkiln.schema.providers.overlap import admits_null
+from toolkiln.schema.providers.profile import wire_names
+from toolkiln.schema.providers.wire import Lowered, closed_object, nullable
+
+if TYPE_CHECKING:
+    from toolkiln.schema.providers.lowering import Lowering
+
+OBJECT_CODECS = (Same, Members)
+_REST = "additional_properties"
+_MORE = "more_items"
+_VALUE = "value"
+
+
+def declares_elsewhere(node: JsonSchema) -> bool:
+    """Whether conditional parts name properties that the object itself does not."""
+    conditional = [node.get(key) for key in ("if", "then", "else")]
+    conditional += list(node.get("dependentSchemas", {}).values())
+    own = node.get("properties", {})
+    return any(
+        isinstance(part, dict)
+        and (part.get("properties", {}).keys() - own.keys() or "$ref" in part)
+        for part in conditional
+    )
+
+
+def lower_object(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
+    """An object with declared properties, a mapping, or anything at all."""
+    properties = node.get("properties")
+    patterns = node.get("patternProperties", {})
+    others = node.get("additionalProperties")
+    if properties or (properties is not None and others is None and not patterns):
+        return _members(lowering, node, path, notes)
+    if others is False and not patterns:
+        return _members(lowering, node, path, notes)
+    if len(patterns) == 1 and others in (None, False):
+        ((pattern, value),) = patterns.items()
+        key = merge({"type": "string", "pattern": pattern}, _names(node), lowering.document)
+        return _pairs(lowering, node, key, value, join(path, "patternProperties", pattern), notes)
+    if patterns:
+        raise CannotMergeError("patternProperties")
+    if others is None or is_free_form(others):
+        return lowering.as_text(node, path, "additionalProperties", "accepts any properties")
+    key = merge({"type": "string"}, _names(node), lowering.document)
+    return _pairs(lowering, node, key, others, join(path, "additionalProperties"), notes)
+
+
+def _names(node: JsonSchema) -> Any:
+    return node.get("propertyNames", True)
+
+
+def _pairs(
+    lowering: Lowering, node: JsonSchema, key: Any, value: Any, path: str, notes: list[str]
+) -> Lowered:
+    at = path.rsplit("/", 1)[0] if path.endswith("additionalProperties") else path
+    key_wire: JsonSchema = {"type": "string"}
+    lowered_key = lowering.lower(key, at) if isinstance(key, dict) else None
+    if lowered_key and lowered_key.codec == SAME and lowered_key.wire.get("type") == "string":
+        key_wire = lowered_key.wire
+    elif "propertyNames" in node:
+        notes = [*notes, lowering.lose(node, "propertyNames", at)]
+    lowered = lowering.lower(value, path)
+    wire: JsonSchema = {
+        "type": "array",
+        "items": closed_object({"key": key_wire, _VALUE: lowered.wire}),
+    }
+    notes = [*notes, "a mapping, as a list of keys with their values"]
+    for keyword, source in (("minItems", "minProperties"), ("maxItems", "maxProperties")):
+        if source in node and lowering.profile.keeps(keyword, node[source]):
+            wire[keyword] = node[source]
+        elif source in node:
+            notes.append(lowering.lose(node, source, at))
+    if node.get("required"):
+        notes.append(lowering.lose(node, "required", at))
+    return lowering.finish(wire, Pairs(lowered.codec), node, notes)
+
+
+def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
+    declared: dict[str, Any] = dict(node.get("properties", {}))
+    required = node.get("required", [])
+    patterns = node.get("patternProperties", {})
+    others = True if patterns else node.get("additionalProperties", False)
+    for name in required:
+        declared.setdefault(name, others if others is not False else True)
+    names = wire_names(list(declared), lowering.profile.key_pattern)
+    members: list[Member] = []
+    wires: JsonSchema = {}
+    demanded: list[str] = []
+    for name, schema in declared.items():
+        if schema is False and name not in required:
+            continue
+        where = join(path, "properties", name)
+        lowered = lowering.lower(schema, where)
+        member = Member(name, names[name], lowered.codec)
+        wire = lowered.wire
+        if name not in required and lowering.profile.nullable_optionals:
+            wire, member = _optional(lowering, member, lowered, schema)
+        if name in required or lowering.profile.nullable_optionals:
+            demanded.append(member.wire)
+        wires[member.wire] = wire
+        members.append(member)
+    rest: Member | None = None
+    if others is not False:
+        taken = wires.keys() | declared.keys()
+        wire_name = next(n for n in _numbered(_REST) if n not in taken)
+        mapping = {"type": "object", "additionalProperties": {} if others is True else others}
+        value_path = join(path, "patternProperties" if patterns else "additionalProperties")
+        pairs = _pairs(lowering, mapping, None, mapping["additionalProperties"], value_path, [])
+        rest = Member("", wire_name, pairs.codec)
+        wires[wire_name] = pairs.wire
+        demanded.append(wire_name)
+    wire = closed_object(wires, demanded)
+    for keyword in ("minProperties", "maxProperties", "propertyNames"):
+        if keyword in node:
+            notes = [*notes, lowering.lose(node, keyword, path)]
+    plain = rest is None and all(
+        member.codec == SAME and member.name == member.wire and not member.null_is_absent
+        for member in members
+    )
+    codec: Codec = SAME if plain else Members(tuple(members), rest)
+    return lowering.finish(wire, codec, node, notes)
+
+
+def _optional(
+    lowering: Lowering, member: Member, lowered: Lowered, schema: Any, *, defaults: bool = True
+) -> tuple[JsonSchema, Member]:
+    """A property that may be left out, where every property has to be sent: null says so.
+
+    Where null already is a value of its own, other than the default, the value goes into
+    an object with one property, and null alone still means absence.
+    """
+    null_is_value = admits_null(lowered.wire, lowering.definitions)
+    if null_is_value is None:
+        null_is_value = lowering.document.validator(schema).is_valid(None)
+    has_default = defaults and isinstance(schema, dict) and "default" in schema
+    if null_is_value and not (has_default and schema["default"] is None):
+        inner = {key: value for key, value in lowered.wire.items() if key != "description"}
+        wire = nullable(closed_object({_VALUE: inner}))
+        member = Member(member.name, member.wire, Wrapped(_VALUE, member.codec), True)
+    else:
+        wire = lowered.wire if null_is_value else nullable(lowered.wire)
+        member = Member(member.name, member.wire, member.codec, True)
+    text = lowered.wire.get("description")
+    note = "null for the default" if has_default else "null to leave it out"
+    wire = {**wire, "description": f"{text} ({note})" if text else note.capitalize()}
+    return wire, member
+
+
+def lower_array(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
+    """A list, or a tuple with a schema for each position."""
+    prefix = node.get("prefixItems")
+    if prefix:
+        size = len(prefix)
+        fixed = node.get("minItems") == size == node.get("maxItems")
+        alike = all(item == prefix[0] for item in prefix)
+        keeps = lowering.profile.keeps
+        if not (fixed and alike and keeps("minItems", size) and keeps("maxItems", size)):
+            return _positions(lowering, node, path, notes)
+        node = {**node, "items": prefix[0]}
+        item_path = join(path, "prefixItems", 0)
+    else:
+        item_path = join(path, "items")
+    if node.get("items") is False:
+        node = {**node, "items": True, "maxItems": 0}
+    lowered = lowering.lower(node.get("items", True), item_path)
+    wire: JsonSchema = {"type": "array", "items": lowered.wire}
+    notes = [*notes, *lowering.keep(wire, node, ("minItems", "maxItems", "uniqueItems"), path)]
+    codec: Codec = SAME if lowered.codec == SAME else Items(lowered.codec)
+    return lowering.finish(wire, codec, node, notes)
+
+
+def _positions(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
+    prefix = node["prefixItems"][: node.get("maxItems")]
+    at_least = node.get("minItems", 0)
+    members: list[Member] = []
+    wires: JsonSchema = {}
+    demanded: list[str] = []
+    for index, schema in enumerate(prefix):
+        lowered = lowering.lower(schema, join(path, "prefixItems", index))
+        name = f"item_{index}"
+        member = Member(name, name, lowered.codec)
+        wire = lowered.wire
+        if index >= at_least and lowering.profile.nullable_optionals:
+            wire, member = _optional(lowering, member, lowered, schema, defaults=False)
+        if index < at_least or lowering.profile.nullable_optionals:
+            demanded.append(name)
+        wires[name] = wire
+        members.append(member)
+    rest: Member | None = None
+    more = node.get("items", True)
+    if more is not False and node.get("maxItems", len(prefix) + 1) > len(prefix):
+        others = lowering.lower(more, join(path, "items"))
+        wires[_MORE] = {"type": "array", "items": others.wire}
+        demanded.append(_MORE)
+        rest = Member("", _MORE, Items(others.codec))
+        for keyword in ("minItems", "maxItems"):
+            if keyword in node and (keyword == "maxItems" or at_least > len(prefix)):
+                notes = [*notes, lowering.lose(node, keyword, path)]
+    if node.get("uniqueItems"):
+        notes = [*notes, lowering.lose(node, "uniqueItems", path)]
+    notes = [*notes, "a tuple, as an object with one property for each position"]
+    codec = Positions(tuple(members), rest)
+    return lowering.finish(closed_object(wires, demanded), codec, node, notes)
+
+
+def _numbered(stem: str) -> Any:
+    yield stem
+    count = 2
+    while True:
+        yield f"{stem}_{count}"
+        count += 1

@@ -1,0 +1,216 @@
+"""What makes a schema unusable as a tool's parameters, whoever the provider is.
+
+Says nothing about strictness (`health` does) and repairs nothing. Everything downstream
+relies on it: a schema without points here can be walked, resolved and handed to the
+validator, whose recursion and network access are no longer a worry.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from jsonschema_rs import Draft202012Validator, ReferencingError, ValidationError
+
+from toolkiln.model import HealthLevel, HealthPoint, JsonSchema
+from toolkiln.schema.document import (
+    IN_PLACE_LISTS,
+    IN_PLACE_SINGLES,
+    join,
+    resolve,
+    walk,
+)
+from toolkiln.schema.structure import Sizes, flaws
+
+BOUNDS = Sizes(depth=100, string_length=200_000, items=20_000, total_bytes=2_000_000)
+"""The largest schema that is looked at."""
+_MAX_EXPANSION = 5_000
+"""Subschemas that may apply to one value, repeats through references included."""
+_MAX_CHAIN = 100
+"""References and combinators between a parameter and what describes it."""
+_MAX_POINTS = 50
+_ORDERED = (
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+    ("minimum", "maximum"),
+)
+
+
+def invalid_points(parameters: object) -> list[HealthPoint]:
+    """Why `parameters` cannot describe a tool's arguments; empty if they can."""
+    if not isinstance(parameters, dict):
+        return [_point("", "the parameters are not a JSON object")]
+    found = [_point(path, reason) for path, reason in flaws(parameters, BOUNDS)]
+    if found:
+        return found
+    found = list(_against_metaschema(parameters))
+    if found:
+        return found[:_MAX_POINTS]
+    references = list(_reference_points(parameters))
+    if not references:
+        references = list(_expansion_points(parameters))
+    found = [*references, *_contradictions(parameters)]
+    if not references:
+        found.extend(_root_points(parameters))
+    if not found:
+        found.extend(_refused_by_validator(parameters))
+    return found[:_MAX_POINTS]
+
+
+def _point(path: str, reason: str) -> HealthPoint:
+    return HealthPoint(level=HealthLevel.INVALID, path=path, reason=reason)
+
+
+@lru_cache(maxsize=1)
+def _metaschema() -> Draft202012Validator:
+    schema = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+    return Draft202012Validator(schema, offline=True)
+
+
+def _against_metaschema(parameters: JsonSchema) -> Iterator[HealthPoint]:
+    seen: set[str] = set()
+    for error in _metaschema().iter_errors(parameters):
+        path = join("", *error.instance_path)
+        if path not in seen:
+            seen.add(path)
+            yield _point(path, f"not valid JSON Schema 2020-12: {_brief(error)}")
+
+
+def _brief(error: ValidationError) -> str:
+    if error.instance_path and error.instance_path[-1] == "type":
+        return "'type' must be one of the seven JSON types, or a list of them"
+    message = error.message
+    return message if len(message) <= 160 else f"{message[:157]}..."
+
+
+def _reference_points(root: JsonSchema) -> Iterator[HealthPoint]:
+    positions = {id(node) for _, node in walk(root)}
+    for path, node in walk(root):
+        if "$dynamicRef" in node:
+            yield _point(path, "'$dynamicRef' is not supported; use '$ref'")
+        if "$id" in node and path:
+            yield _point(path, "a nested '$id' changes what references mean; remove it")
+        ref = node.get("$ref")
+        if ref is None:
+            continue
+        if not ref.startswith("#"):
+            yield _point(path, f"the reference {ref!r} leaves the document; nothing is fetched")
+        elif ref != "#" and not ref.startswith("#/"):
+            yield _point(path, f"the reference {ref!r} is not a JSON pointer such as '#/$defs/X'")
+        else:
+            try:
+                target = resolve(root, ref)
+            except (LookupError, ValueError):
+                yield _point(path, f"the reference {ref!r} points at nothing")
+                continue
+            # A pointer into a `default` or an unknown keyword finds an object that is no schema.
+            if not isinstance(target, bool) and id(target) not in positions:
+                yield _point(path, f"the reference {ref!r} does not point at a schema")
+
+
+def _in_place(root: JsonSchema, node: JsonSchema) -> Iterator[Any]:
+    """The subschemas that apply to the same value as `node`."""
+    if "$ref" in node:
+        yield resolve(root, node["$ref"])
+    for keyword in IN_PLACE_LISTS:
+        yield from node.get(keyword, ())
+    for keyword in IN_PLACE_SINGLES:
+        if keyword in node:
+            yield node[keyword]
+    yield from node.get("dependentSchemas", {}).values()
+
+
+def _expansion_points(root: JsonSchema) -> Iterator[HealthPoint]:
+    """References that never reach a value, and those that multiply beyond reason."""
+    cost: dict[int, int] = {}
+    for path, start in walk(root):
+        pending: list[tuple[JsonSchema, bool]] = [(start, False)]
+        open_nodes: set[int] = set()
+        while pending:
+            node, leaving = pending.pop()
+            if leaving:
+                open_nodes.discard(id(node))
+                below = (cost.get(id(child), 1) for child in _in_place(root, node))
+                cost[id(node)] = min(1 + sum(below), _MAX_EXPANSION + 1)
+            elif id(node) in open_nodes:
+                yield _point(path, "the references go in a circle without describing a value")
+                return
+            elif id(node) not in cost:
+                open_nodes.add(id(node))
+                pending.append((node, True))
+                inner = _in_place(root, node)
+                pending.extend((child, False) for child in inner if isinstance(child, dict))
+        if cost[id(start)] > _MAX_EXPANSION:
+            yield _point(path, f"more than {_MAX_EXPANSION:,} subschemas apply to one value")
+            return
+
+
+def _contradictions(root: JsonSchema) -> Iterator[HealthPoint]:
+    for path, node in walk(root):
+        for keyword in ("pattern", "patternProperties"):
+            patterns = node.get(keyword, ())
+            for pattern in (patterns,) if isinstance(patterns, str) else patterns:
+                if not _compiles(pattern):
+                    where = join(path, keyword)
+                    yield _point(where, f"{pattern[:80]!r} is not a regular expression")
+        properties = node.get("properties")
+        if properties is not None and not any(key in node for key in (*IN_PLACE_LISTS, "$ref")):
+            patterns = [p for p in node.get("patternProperties", {}) if _compiles(p)]
+            for name in node.get("required", ()):
+                if name not in properties and not _matches(name, patterns):
+                    where = join(path, "required")
+                    yield _point(where, f"{name!r} is required but not among the properties")
+        if node.get("enum") == []:
+            yield _point(join(path, "enum"), "an empty enum accepts no value")
+        for low, high in _ORDERED:
+            if low in node and high in node and node[low] > node[high]:
+                yield _point(path, f"{low} {node[low]} is greater than {high} {node[high]}")
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        Draft202012Validator({"pattern": pattern}, offline=True)
+    except (ValidationError, ValueError):
+        return False
+    return True
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(
+        Draft202012Validator({"pattern": pattern}, offline=True).is_valid(name)
+        for pattern in patterns
+    )
+
+
+def _root_points(root: JsonSchema) -> Iterator[HealthPoint]:
+    if not is_object(root, root):
+        kind = root.get("type")
+        said = f"is {kind!r}" if isinstance(kind, str) else "is not declared"
+        yield _point("", f"the root must have type 'object', its type {said}")
+
+
+def is_object(root: JsonSchema, node: object, chain: int = 0) -> bool:
+    """Whether a subschema without reference circles accepts nothing but objects."""
+    if not isinstance(node, dict) or chain > _MAX_CHAIN:
+        return False
+    if node.get("type") in ("object", ["object"]):
+        return True
+    if "$ref" in node and is_object(root, resolve(root, node["$ref"]), chain + 1):
+        return True
+    if any(is_object(root, child, chain + 1) for child in node.get("allOf", ())):
+        return True
+    return any(
+        node.get(keyword) and all(is_object(root, child, chain + 1) for child in node[keyword])
+        for keyword in ("anyOf", "oneOf")
+    )
+
+
+def _refused_by_validator(root: JsonSchema) -> Iterator[HealthPoint]:
+    schema = {key: value for key, value in root.items() if key not in ("$schema", "$id")}
+    try:
+        Draft202012Validator(schema, offline=True)
+    except ValidationError as error:
+        yield _point(join("", *error.instance_path), _brief(error))
+    except (ValueError, ReferencingError) as error:
+        yield _point("", re.sub(r"\s+", " ", str(error))[:160])

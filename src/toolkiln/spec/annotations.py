@@ -1,0 +1,676 @@
+"""Annotation → shape, by syntax alone.
+
+`TypeReader` reads the types of one schema and collects its definitions. It follows names
+through `modules`, looks known types up in `known`, and leaves classes to `classes`. A type
+that it cannot follow raises `Unresolved`; whoever reads a parameter or a field turns that
+into `{}` and a report, so that no schema is ever wrong.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from toolkiln.model import JsonSchema
+from toolkiln.spec import classes, known
+from toolkiln.spec.fields import Metadata, field_call, read_field, read_metadata
+from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
+from toolkiln.spec.shapes import Shape, any_of, array, constrain, mapping, nullable
+from toolkiln.spec.tags import discriminated
+from toolkiln.spec.values import Unknown, enum_kind, evaluate, functional_enum, jsonable
+
+_DEEPEST = 60
+
+
+class Unresolved(Exception):
+    """A type whose schema cannot be known statically."""
+
+    def __init__(self, name: str, reason: str = "it comes from elsewhere") -> None:
+        super().__init__(name)
+        self.name = name
+        self.reason = reason
+
+
+class Omitted(Exception):
+    """A type that asks not to be seen in a schema."""
+
+
+class Note(NamedTuple):
+    """Something that could not be known, to be reported beside the schema."""
+
+    rule: str
+    message: str
+    line: int
+
+
+class Field(NamedTuple):
+    """A parameter or field: its schema and what surrounds it."""
+
+    schema: JsonSchema
+    metadata: Metadata
+    required: bool
+
+
+class TypeReader:
+    """Reads the types of one schema, as they are read from JSON or written to it."""
+
+    def __init__(self, *, serialized: bool = False) -> None:
+        self.serialized = serialized
+        self.definitions: dict[str, JsonSchema] = {}
+        self.notes: list[Note] = []
+        self.field_names: dict[str, dict[str, str]] = {}
+        """Of each definition, the property that each field became."""
+        self.config: dict[str, Any] = {}
+        """The model configuration in force."""
+        self.current_class: ClassRef | None = None
+        self._names: dict[Hashable, str] = {}
+        self._open_aliases: list[tuple[str, str]] = []
+        self._depth = 0
+
+    def shape(self, node: ast.expr, scope: Scope) -> Shape:
+        """The shape of an annotation.
+
+        Raises:
+            Unresolved: it cannot be known.
+            Omitted: it asks not to be seen.
+        """
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise Unresolved(ast.unparse(node)[:60], "it is nested too deeply")
+            return self._shape(node, scope)
+        finally:
+            self._depth -= 1
+
+    def _shape(self, node: ast.expr, scope: Scope) -> Shape:
+        if isinstance(node, ast.Name | ast.Attribute):
+            if isinstance(node, ast.Name) and node.id in scope.variables:
+                return self.shape(*scope.variables[node.id])
+            return self._named(resolve(node, scope), node)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node, scope)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._union(node, scope)
+        if isinstance(node, ast.Constant):
+            if node.value is None:
+                return Shape("none", {"type": "null"})
+            if isinstance(node.value, str):
+                return self.shape(quoted(node), scope)
+        if isinstance(node, ast.Call):
+            return self._call(node, scope)
+        raise Unresolved(ast.unparse(node)[:60], "it is not a type")
+
+    def render(self, node: ast.expr, scope: Scope) -> JsonSchema:
+        """The schema of an annotation; see `shape`."""
+        return self.shape(node, scope).render()
+
+    def field(
+        self, annotation: ast.expr | None, scope: Scope, default: ast.expr | None
+    ) -> Field:
+        """A parameter or field with everything that `Annotated`, `Field` and its default say."""
+        if annotation is None:
+            base, metadata = None, Metadata()
+        else:
+            base, base_scope, items = peel(annotation, scope)
+            metadata = read_metadata(items)
+        if (call := field_call(default, scope)) is not None:
+            read_field(call, scope, metadata)
+        elif default is not None:
+            metadata.default = (default, scope)
+        line = annotation.lineno if annotation else 1
+        for name in metadata.unknown:
+            self.notes.append(Note("unknown-value", f"the value of {name} is not known", line))
+        try:
+            shape = self.shape(base, base_scope) if base is not None else Shape("any", {})
+            schema = self.apply(metadata, shape).render()
+        except Unresolved as problem:
+            self.notes.append(
+                Note("unresolved-type", f"the type {problem.name!r}: {problem.reason}", line)
+            )
+            schema = dict(metadata.updates)
+        if metadata.default is not None:
+            schema = self._with_default(schema, metadata.default)
+        return Field(schema, metadata, not metadata.is_optional)
+
+    def apply(self, metadata: Metadata, shape: Shape) -> Shape:
+        """The shape with constraints, replacements and texts applied, in order."""
+        if metadata.skipped:
+            raise Omitted
+        for step, value in metadata.steps:
+            shape = self._step(shape, step, value)
+        if metadata.updates:
+            shape = Shape(shape.kind, {**shape.schema, **metadata.updates}, shape.inner)
+        return shape
+
+    def _step(self, shape: Shape, step: str, value: Any) -> Shape:
+        if step == "tagged":
+            return discriminated(shape, value, self.definitions, self.field_names)
+        if step == "function":
+            return Shape("function", shape.render())
+        if step == "schema":
+            schema, mode = value
+            wanted = "serialization" if self.serialized else "validation"
+            return Shape("function", dict(schema)) if mode in (None, wanted) else shape
+        if step == "skip":
+            raise Omitted
+        if step == "read":
+            return shape if self.serialized else Shape("function", self.render(*value))
+        if step == "written":
+            return Shape("function", self.render(*value)) if self.serialized else shape
+        if step == "opaque" or (step == "opaque when read" and not self.serialized):
+            raise Unresolved(str(value), "it changes the schema in code")
+        if step == "opaque when read":
+            return shape
+        try:
+            return constrain(shape, step, value, serialized=self.serialized)
+        except Unknown:
+            return shape
+
+    def define(
+        self, key: Hashable, name: str, kind: str, build: Callable[[], JsonSchema]
+    ) -> Shape:
+        """A reference to the definition of `key`, built once, also when it is recursive."""
+        if key not in self._names:
+            unique = self._unique(re.sub(r"[^a-zA-Z0-9.\-_]", "_", name))
+            self._names[key] = unique
+            self.definitions[unique] = {}
+            try:
+                self.definitions[unique] = build()
+            except (Unresolved, Omitted):
+                del self._names[key], self.definitions[unique]
+                raise
+        return Shape(kind, {"$ref": f"#/$defs/{self._names[key]}"})
+
+    def definition_name(self, key: Hashable) -> str:
+        """The name under which `key` is defined, while it is being built or after."""
+        return self._names[key]
+
+    def attach_definitions(self, schema: JsonSchema) -> JsonSchema:
+        """The schema with the definitions that it reaches."""
+        reached: dict[str, JsonSchema] = {}
+        pending = list(references(schema))
+        while pending:
+            name = pending.pop()
+            if name not in reached and name in self.definitions:
+                reached[name] = self.definitions[name]
+                pending += references(self.definitions[name])
+        if reached:
+            schema["$defs"] = {name: reached[name] for name in sorted(reached)}
+        return schema
+
+    def _unique(self, name: str) -> str:
+        taken, candidate, number = self.definitions, name, 2
+        while candidate in taken:
+            candidate, number = f"{name}_{number}", number + 1
+        return candidate
+
+    def _with_default(
+        self, schema: JsonSchema, default: tuple[ast.expr, Scope]
+    ) -> JsonSchema:
+        node, scope = default
+        try:
+            return {**schema, "default": jsonable(self._default(node, scope))}
+        except Unknown:
+            self.notes.append(
+                Note(
+                    "unknown-default",
+                    f"the default {ast.unparse(node)[:60]!r} is not known before the code runs",
+                    node.lineno,
+                )
+            )
+            return schema
+
+    def _default(self, node: ast.expr, scope: Scope) -> Any:
+        if isinstance(node, ast.Call):
+            target = resolve(node.func, scope)
+            if isinstance(target, ClassRef) and enum_kind(target) is None:
+                return classes.instance(self, target, node, scope)
+        return evaluate(node, scope)
+
+    # Names
+
+    def _named(self, target: Resolved | None, node: ast.expr) -> Shape:
+        if isinstance(target, External):
+            return self._external(target.name, node)
+        if isinstance(target, ClassRef):
+            return classes.class_shape(self, target, ())
+        if isinstance(target, AliasRef):
+            return self._alias(target, ())
+        name = ast.unparse(node)
+        if target is None:
+            raise Unresolved(name, "nothing of that name is defined or imported")
+        raise Unresolved(name, "it is not a type")
+
+    def _external(self, name: str, node: ast.expr) -> Shape:
+        scalar = known.SCALARS.get(name)
+        if scalar is not None:
+            return self._scalar(name, scalar)
+        if name in known.LISTS:
+            return array({}, known.LISTS[name])
+        if name in known.SETS:
+            return array({}, known.SETS[name], unique=True)
+        if name in known.TUPLES:
+            return array({}, "tuple")
+        if name in known.COUNTERS:
+            return mapping({}, {"type": "integer"}, "counter")
+        if name in known.MAPPINGS and not name.lower().endswith("defaultdict"):
+            return mapping({}, {}, known.MAPPINGS[name])
+        if name == "pydantic.JsonValue":
+            return self.define(name, "JsonValue", "any", dict)
+        if name == "pydantic.Json":
+            return self._json(Shape("any", {}))
+        if name == "typing.Self" and self.current_class is not None:
+            return classes.class_shape(self, self.current_class, ())
+        raise Unresolved(name.removeprefix("builtins."))
+
+    def _scalar(self, name: str, scalar: tuple[str, JsonSchema]) -> Shape:
+        kind, schema = scalar
+        if self.serialized and name in known.SERIALIZED:
+            kind, schema = known.SERIALIZED[name]
+        if not self.config:
+            return Shape(kind, dict(schema))
+        return Shape(kind, classes.configured(kind, dict(schema), self.config, self.serialized))
+
+    def _alias(self, target: AliasRef, arguments: tuple[tuple[ast.expr, Scope], ...]) -> Shape:
+        value, scope = target.assigned.value, target.scope
+        if isinstance(value, ast.Call):
+            return self._assigned_call(target.name, value, scope, arguments)
+        if target.assigned.type_params is not None:
+            names = target.assigned.type_params
+            return self._type_alias(target.name, value, scope, names, arguments)
+        if arguments:
+            names = tuple(type_variables(value, scope))
+            scope = scope._replace(variables={**scope.variables, **dict(zip(names, arguments))})  # noqa: B905
+        with self._opened(scope.module.name, target.name):
+            return self.shape(value, scope)
+
+    @contextmanager
+    def _opened(self, module: str, name: str) -> Iterator[None]:
+        if (module, name) in self._open_aliases:
+            raise Unresolved(name, "the alias refers to itself; write it with a type statement")
+        self._open_aliases.append((module, name))
+        try:
+            yield
+        finally:
+            self._open_aliases.pop()
+
+    def _type_alias(
+        self,
+        name: str,
+        value: ast.expr,
+        scope: Scope,
+        parameters: tuple[str, ...],
+        arguments: tuple[tuple[ast.expr, Scope], ...],
+    ) -> Shape:
+        label = name
+        if arguments:
+            label += "_" + "_".join(ast.unparse(node) for node, _ in arguments) + "_"
+        variables = {**scope.variables, **dict(zip(parameters, arguments))}  # noqa: B905
+        inner = scope._replace(variables=variables)
+        key = (scope.module.name, name, label)
+        return self.define(key, label, "definition", lambda: self.render(value, inner))
+
+    def _assigned_call(
+        self,
+        name: str,
+        call: ast.Call,
+        scope: Scope,
+        arguments: tuple[tuple[ast.expr, Scope], ...] = (),
+    ) -> Shape:
+        """What `X = TypeVar(…)`, `X = NewType(…)`, `X = TypedDict(…)` and the like make."""
+        target = resolve(call.func, scope)
+        made = target.name if isinstance(target, External) else ""
+        if made == "typing.TypeVar":
+            return self._type_variable(call, scope)
+        if made == "typing.NewType" and len(call.args) == 2:
+            return self.shape(call.args[1], scope)
+        if made == "typing.TypeAliasType" and len(call.args) == 2:
+            names = next((k.value for k in call.keywords if k.arg == "type_params"), None)
+            listed = tuple(type_variables(names or call.args[1], scope))
+            return self._type_alias(name, call.args[1], scope, listed, arguments)
+        members = None
+        try:
+            members = functional_enum(call, scope)
+        except Unknown as unknown:
+            raise Unresolved(name, f"its members come from code: {unknown}") from unknown
+        if members is not None:
+            values = [jsonable(value) for value in members.values()]
+            key = (scope.module.name, name)
+            return self.define(key, name, "enum", lambda: classes.enum_schema(values))
+        functional = classes.functional_class(name, call, made)
+        if functional is not None:
+            return classes.class_shape(self, ClassRef(functional, scope), ())
+        return self._call(call, scope)
+
+    def _type_variable(self, call: ast.Call, scope: Scope) -> Shape:
+        keywords = {k.arg: k.value for k in call.keywords}
+        if "default" in keywords:
+            return self.shape(keywords["default"], scope)
+        if len(call.args) > 1:
+            return self._alternatives([(node, scope) for node in call.args[1:]])
+        if "bound" in keywords:
+            return self.shape(keywords["bound"], scope)
+        return Shape("any", {})
+
+    # Subscripts
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> Shape:
+        target = resolve(node.value, scope)
+        arguments = subscript_arguments(node)
+        if isinstance(target, External):
+            return self._external_subscript(target.name, arguments, node, scope)
+        pairs = tuple((argument, scope) for argument in arguments)
+        if isinstance(target, ClassRef):
+            return classes.class_shape(self, target, pairs)
+        if isinstance(target, AliasRef):
+            return self._alias(target, pairs)
+        raise Unresolved(ast.unparse(node.value))
+
+    def _external_subscript(
+        self, name: str, arguments: list[ast.expr], node: ast.Subscript, scope: Scope
+    ) -> Shape:
+        first = arguments[0] if arguments else node.slice
+        if name in ("typing.Optional", "typing.Union"):
+            return self._union(node, scope)
+        if name == "typing.Literal":
+            return self._literal(arguments, scope)
+        if name == "typing.Annotated":
+            base, base_scope, items = peel(node, scope)
+            return self._annotated(base, base_scope, read_metadata(items))
+        if name in _QUALIFIERS:
+            return self.shape(first, scope)
+        if name in known.LISTS:
+            return array(self.render(first, scope), known.LISTS[name])
+        if name in known.SETS:
+            return array(self.render(first, scope), known.SETS[name], unique=True)
+        if name in known.TUPLES:
+            return self._tuple(arguments, scope)
+        if name in known.MAPPINGS and len(arguments) == 2:
+            keys, values = (self.render(argument, scope) for argument in arguments)
+            return mapping(keys, values, known.MAPPINGS[name])
+        if name in known.COUNTERS:
+            return mapping(self.render(first, scope), {"type": "integer"}, "counter")
+        if name in ("builtins.type", "typing.Type") and not _is_any(first, scope):
+            return Shape("is-subclass", {})
+        if name == "pydantic.Json":
+            return self._json(self.shape(first, scope))
+        if name in ("pydantic.Secret", "pydantic.OnErrorOmit"):
+            return Shape("function", self.render(first, scope))
+        if name == "pydantic.json_schema.SkipJsonSchema":
+            raise Omitted
+        if name == "pydantic.RootModel":
+            return classes.root_model(self, first, scope)
+        if name in ("re.Pattern", "typing.Pattern", "os.PathLike"):
+            return self._external(name, node)
+        raise Unresolved(name)
+
+    def _annotated(self, base: ast.expr, scope: Scope, metadata: Metadata) -> Shape:
+        shape = self.apply(metadata, self.shape(base, scope))
+        if metadata.default is not None:
+            schema = self._with_default(shape.render(), metadata.default)
+            return Shape("default", schema)
+        return shape
+
+    def _json(self, inner: Shape) -> Shape:
+        if self.serialized:
+            return Shape("json", inner.render())
+        content = {"contentMediaType": "application/json", "contentSchema": inner.render()}
+        return Shape("json", {"type": "string", **content})
+
+    def _tuple(self, arguments: list[ast.expr], scope: Scope) -> Shape:
+        if len(arguments) == 2 and _is_ellipsis(arguments[1]):
+            return array(self.render(arguments[0], scope), "tuple")
+        items = [self.render(argument, scope) for argument in arguments]
+        schema: JsonSchema = {"type": "array", "minItems": len(items), "maxItems": len(items)}
+        if items:
+            schema["prefixItems"] = items
+        return Shape("tuple", schema)
+
+    def _literal(self, arguments: list[ast.expr], scope: Scope) -> Shape:
+        values: list[Any] = []
+        for value in self._literal_values(arguments, scope):
+            if not any(value == seen and type(value) is type(seen) for seen in values):
+                values.append(value)
+        try:
+            encoded = [jsonable(value) for value in values]
+        except Unknown as unknown:
+            raise Unresolved("Literal", str(unknown)) from unknown
+        schema: JsonSchema = {"const": encoded[0]} if len(encoded) == 1 else {"enum": encoded}
+        schema |= classes.type_of_values(encoded, null="null")
+        return Shape("literal", schema)
+
+    def _literal_values(self, arguments: list[ast.expr], scope: Scope) -> Iterator[Any]:
+        for node in arguments:
+            target = resolve(node, scope)
+            if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Subscript):
+                inner = subscript_arguments(target.assigned.value)
+                yield from self._literal_values(inner, target.scope)
+            elif isinstance(node, ast.Subscript):
+                yield from self._literal_values(subscript_arguments(node), scope)
+            else:
+                try:
+                    yield evaluate(node, scope)
+                except Unknown as unknown:
+                    raise Unresolved(ast.unparse(node), "its value is not known") from unknown
+
+    # Unions
+
+    def _union(self, node: ast.expr, scope: Scope) -> Shape:
+        return self._alternatives(list(self._members(node, scope)))
+
+    def _alternatives(self, members: list[tuple[ast.expr, Scope]]) -> Shape:
+        may_be_null = False
+        shapes: list[Shape] = []
+        for node, scope in members:
+            if isinstance(node, ast.Constant) and node.value is None:
+                may_be_null = True
+                continue
+            try:
+                shapes.append(self.shape(node, scope))
+            except Omitted:
+                continue
+        if not shapes:
+            return Shape("none", {"type": "null"})
+        if len(shapes) == 1:
+            union = shapes[0]
+        else:
+            union = Shape("union", any_of([shape.render() for shape in shapes]))
+        return nullable(union) if may_be_null else union
+
+    def _members(
+        self, node: ast.expr, scope: Scope, depth: int = 0
+    ) -> Iterator[tuple[ast.expr, Scope]]:
+        """The alternatives of a union, nested ones and aliases of unions unfolded."""
+        if depth > _DEEPEST:
+            raise Unresolved(ast.unparse(node)[:60], "it is nested too deeply")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from self._members(quoted(node), scope, depth + 1)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            yield from self._members(node.left, scope, depth + 1)
+            yield from self._members(node.right, scope, depth + 1)
+        elif isinstance(node, ast.Subscript):
+            target = resolve(node.value, scope)
+            name = target.name if isinstance(target, External) else ""
+            if name not in ("typing.Union", "typing.Optional"):
+                yield node, scope
+                return
+            for argument in subscript_arguments(node):
+                yield from self._members(argument, scope, depth + 1)
+            if name == "typing.Optional":
+                yield ast.Constant(None), scope
+        elif isinstance(node, ast.Name) and node.id in scope.variables:
+            yield from self._members(*scope.variables[node.id], depth + 1)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            target = resolve(node, scope)
+            if isinstance(target, AliasRef) and target.assigned.type_params is None and isinstance(
+                target.assigned.value, ast.BinOp | ast.Subscript
+            ):
+                yield from self._members(target.assigned.value, target.scope, depth + 1)
+            elif isinstance(target, External) and target.name == "types.NoneType":
+                yield ast.Constant(None), scope
+            else:
+                yield node, scope
+        else:
+            yield node, scope
+
+    # Calls: constr(max_length=3), conlist(int, min_length=1), type(None)
+
+    def _call(self, node: ast.Call, scope: Scope) -> Shape:
+        target = resolve(node.func, scope)
+        name = target.name if isinstance(target, External) else ""
+        if name == "builtins.type" and len(node.args) == 1 and ast.unparse(node.args[0]) == "None":
+            return Shape("none", {"type": "null"})
+        base = _CONSTRAINED.get(name)
+        if base is None:
+            raise Unresolved(ast.unparse(node.func), "a call is not a type")
+        keywords = {k.arg: k.value for k in node.keywords if k.arg}
+        item = node.args[0] if node.args else keywords.get("item_type")
+        if base in ("list", "set", "frozenset"):
+            items = self.render(item, scope) if item is not None else {}
+            shape = array(items, base, unique=base != "list")
+        else:
+            shape = self._external(base, node)
+        metadata = Metadata()
+        call = ast.Call(func=node.func, args=[], keywords=node.keywords)
+        read_field(call, scope, metadata)
+        metadata.updates.clear()
+        for constraint in metadata.unknown:
+            message = f"the value of {constraint} is not known"
+            self.notes.append(Note("unknown-value", message, node.lineno))
+        return self.apply(metadata, shape)
+
+
+_QUALIFIERS = {
+    "typing.Required",
+    "typing.NotRequired",
+    "typing.ReadOnly",
+    "typing.Final",
+    "typing.ClassVar",
+    "dataclasses.InitVar",
+}
+_CONSTRAINED = {
+    "pydantic.conint": "builtins.int",
+    "pydantic.confloat": "builtins.float",
+    "pydantic.constr": "builtins.str",
+    "pydantic.conbytes": "builtins.bytes",
+    "pydantic.condecimal": "decimal.Decimal",
+    "pydantic.condate": "datetime.date",
+    "pydantic.conlist": "list",
+    "pydantic.conset": "set",
+    "pydantic.confrozenset": "frozenset",
+}
+
+
+def peel(
+    node: ast.expr, scope: Scope
+) -> tuple[ast.expr, Scope, list[tuple[ast.expr, Scope]]]:
+    """The type inside `Annotated` and qualifiers, with the metadata around it, inner first."""
+    items: list[tuple[ast.expr, Scope]] = []
+    for _ in range(_DEEPEST):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = quoted(node)
+        if isinstance(node, ast.Name | ast.Attribute):
+            if isinstance(node, ast.Name) and node.id in scope.variables:
+                node, scope = scope.variables[node.id]
+                continue
+            target = resolve(node, scope)
+            if (
+                isinstance(target, AliasRef)
+                and target.assigned.type_params is None
+                and isinstance(target.assigned.value, ast.Subscript)
+                and _is_annotated(target.assigned.value, target.scope)
+            ):
+                node, scope = target.assigned.value, target.scope
+                continue
+        if not isinstance(node, ast.Subscript):
+            break
+        target = resolve(node.value, scope)
+        name = target.name if isinstance(target, External) else ""
+        arguments = subscript_arguments(node)
+        if name == "typing.Annotated" and len(arguments) > 1:
+            items[:0] = [(item, scope) for item in arguments[1:]]
+        elif name not in _QUALIFIERS or not arguments:
+            break
+        node = arguments[0]
+    return node, scope, items
+
+
+def qualifiers(node: ast.expr, scope: Scope) -> set[str]:
+    """The qualifiers around a type: `Required`, `ClassVar`, `InitVar` …"""
+    found: set[str] = set()
+    for _ in range(_DEEPEST):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                node = quoted(node)
+            except Unresolved:
+                break
+        owner = node.value if isinstance(node, ast.Subscript) else node
+        target = resolve(owner, scope)
+        name = target.name if isinstance(target, External) else ""
+        if name in _QUALIFIERS:
+            found.add(name.rpartition(".")[2])
+        elif name != "typing.Annotated":
+            break
+        if not isinstance(node, ast.Subscript):
+            break
+        node = subscript_arguments(node)[0]
+    return found
+
+
+def quoted(node: ast.Constant) -> ast.expr:
+    """The expression inside a quoted annotation."""
+    try:
+        inner = ast.parse(str(node.value).strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Unresolved(str(node.value)[:60], "the quoted annotation is not an expression") from error
+    for child in ast.walk(inner):
+        if isinstance(child, ast.expr):
+            child.lineno = node.lineno
+    return inner
+
+
+def subscript_arguments(node: ast.Subscript) -> list[ast.expr]:
+    """The arguments between the brackets."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def references(schema: Any) -> Iterator[str]:
+    """The names of the definitions that a schema refers to, itself only."""
+    if isinstance(schema, dict):
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            yield reference.removeprefix("#/$defs/")
+        for value in schema.values():
+            if value.__class__ in (dict, list):
+                yield from references(value)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from references(item)
+
+
+def type_variables(node: ast.expr, scope: Scope) -> Iterator[str]:
+    """The type variables in an expression, in order of first appearance."""
+    seen: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name) and child.id not in seen:
+            seen.add(child.id)
+            target = resolve(child, scope)
+            if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Call):
+                made = resolve(target.assigned.value.func, target.scope)
+                if isinstance(made, External) and made.name == "typing.TypeVar":
+                    yield child.id
+
+
+def _is_annotated(node: ast.Subscript, scope: Scope) -> bool:
+    target = resolve(node.value, scope)
+    return isinstance(target, External) and target.name == "typing.Annotated"
+
+
+def _is_any(node: ast.expr, scope: Scope) -> bool:
+    target = resolve(node, scope)
+    return isinstance(target, External) and target.name == "typing.Any"
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...

@@ -1,0 +1,250 @@
+"""Declaration → `ToolSpec`: the last step of reading, the same for every dialect."""
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from toolkiln.model import (
+    Capability,
+    Documentation,
+    Finding,
+    Hints,
+    JsonSchema,
+    Limits,
+    Rights,
+    Severity,
+    ToolSpec,
+)
+from toolkiln.spec import naming
+from toolkiln.spec.annotations import Note
+from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.docstrings import parse as parse_docstring
+from toolkiln.spec.options import Options
+from toolkiln.spec.signature import Signature, read_class_schema, read_returns, read_signature
+
+_EMPTY = Documentation()
+
+
+class Origin:
+    """What all tools of one file share."""
+
+    def __init__(
+        self,
+        path: str,
+        digest: str,
+        requirements: tuple[str, ...],
+        table: Mapping[str, Any],
+        uses: tuple[Capability, ...],
+    ) -> None:
+        self.path = path
+        self.digest = digest
+        self.requirements = requirements
+        self.table = table
+        """`[tool.toolkiln]` of the file's PEP 723 block."""
+        self.uses = uses
+
+
+def describe(declaration: Declaration, origin: Origin, findings: list[Finding]) -> ToolSpec:
+    """The spec of one tool; what is wrong with it is added to `findings`."""
+    documentation = parse_docstring(declaration.docstring) if declaration.docstring else _EMPTY
+    options = Options({**origin.table, **declaration.options}, declaration, findings)
+    parameters, injected, returns = _schemas(declaration, documentation, findings)
+    if not declaration.docstring and not declaration.description:
+        findings.append(_no_docstring(declaration))
+    return ToolSpec(
+        name=declaration.name,
+        description=declaration.description or documentation.text or declaration.fallback,
+        parameters=parameters,
+        returns=returns,
+        documentation=documentation,
+        dialect=declaration.dialect,
+        entry=declaration.entry,
+        injected=injected,
+        is_async=declaration.is_async,
+        parallel=options.flag("parallel"),
+        isolation=options.choice("isolation", ("template", "call")) or "template",
+        output_kind=options.kind("output_kind"),
+        stdout_kind=options.kind("stdout_kind"),
+        stderr_kind=options.kind("stderr_kind"),
+        display_name=options.text("display_name") or naming.display_name(declaration.named_after),
+        icon=options.icon("icon"),
+        color=options.color("color"),
+        weight=options.number("weight", whole=True, least=None, otherwise=100),
+        is_core=options.flag("is_core"),
+        visible=options.flag("visible", otherwise=True),
+        toolkit=declaration.toolkit,
+        hints=Hints(
+            read_only=options.maybe("read_only"),
+            destructive=options.maybe("destructive"),
+            idempotent=options.maybe("idempotent"),
+            open_world=options.maybe("open_world"),
+        ),
+        limits=_limits(options),
+        rights=_rights(options),
+        uses=origin.uses,
+        requirements=origin.requirements,
+        settings=_settings(declaration),
+        usages=options.texts("usages"),
+        digest=origin.digest,
+        path=origin.path,
+        line=declaration.line,
+    )
+
+
+def _limits(options: Options) -> Limits:
+    return Limits(
+        timeout=options.number("timeout"),
+        memory=options.size("memory"),
+        cpu=options.number("cpu"),
+        processes=options.number("processes", whole=True),
+        disk=options.size("disk"),
+        return_char_limit=options.number(
+            "return_char_limit", whole=True, most=1_000_000, otherwise=50_000
+        ),
+    )
+
+
+def _rights(options: Options) -> Rights:
+    return Rights(
+        network=options.texts("network"),
+        secrets=options.texts("requires_secrets"),
+        capabilities=options.capabilities("capabilities"),
+        workspace=options.choice("workspace", ("read", "write")),
+        sandbox=options.flag("sandbox", otherwise=True),
+        needs_approval=options.flag("needs_approval"),
+    )
+
+
+def _settings(declaration: Declaration) -> dict[str, JsonSchema]:
+    found = {kind: read_class_schema(*where) for kind, where in declaration.settings.items()}
+    return {kind: schema for kind, schema in found.items() if schema is not None}
+
+
+def _schemas(
+    declaration: Declaration, documentation: Documentation, findings: list[Finding]
+) -> tuple[JsonSchema, dict[str, str], JsonSchema | None]:
+    """Parameters, injected parameters and result: by hand first, else from the signature."""
+    by_hand = declaration.parameters
+    function = declaration.function
+    if function is None:
+        assert by_hand is not None
+        return by_hand, {}, None
+    texts = {item.name: item.text for item in documentation.parameters}
+    signature = read_signature(
+        function,
+        declaration.scope,
+        texts,
+        is_method=declaration.is_method,
+        dunder_injected=declaration.dunder_injected,
+    )
+    returns, notes = read_returns(function, declaration.scope)
+    _report_notes(notes, declaration, findings)
+    if by_hand is not None:
+        findings.extend(_disagreements(by_hand, signature, declaration))
+        return by_hand, signature.injected, returns
+    _report_notes(signature.notes, declaration, findings)
+    _report_parameters(signature, declaration, findings)
+    return signature.schema, signature.injected, returns
+
+
+_NOTES = {
+    "unresolved-type": (
+        Severity.WARNING,
+        "use a type of the standard library or pydantic, or a class of this folder",
+    ),
+    "unknown-default": (Severity.INFO, "use a literal or a constant if models should know it"),
+    "unknown-value": (Severity.WARNING, "use a literal or a constant of the module"),
+}
+
+
+def _report_notes(notes: list[Note], declaration: Declaration, findings: list[Finding]) -> None:
+    for note in notes:
+        severity, fix = _NOTES[note.rule]
+        findings.append(
+            Finding(
+                rule=note.rule,
+                severity=severity,
+                message=note.message,
+                line=note.line,
+                fix=fix,
+                tool=declaration.name,
+            )
+        )
+
+
+def _report_parameters(
+    signature: Signature, declaration: Declaration, findings: list[Finding]
+) -> None:
+    for name, line in signature.unannotated.items():
+        findings.append(
+            Finding(
+                rule="missing-annotation",
+                severity=Severity.WARNING,
+                message=f"parameter {name!r} has no type; models may pass anything",
+                line=line,
+                fix=f"annotate it, for example `{name}: str`",
+                tool=declaration.name,
+            )
+        )
+    for name, line in signature.undescribed.items():
+        findings.append(
+            Finding(
+                rule="undescribed-parameter",
+                severity=Severity.WARNING,
+                message=f"parameter {name!r} has no description",
+                line=line,
+                fix=f"add `{name}: …` under `Args:` in the docstring",
+                tool=declaration.name,
+            )
+        )
+
+
+def _no_docstring(declaration: Declaration) -> Finding:
+    return Finding(
+        rule="missing-docstring",
+        severity=Severity.WARNING,
+        message=f"{declaration.name!r} has no docstring; models only see its name",
+        line=declaration.line,
+        fix="say in one sentence what it does and when to use it",
+        tool=declaration.name,
+    )
+
+
+def _disagreements(
+    by_hand: JsonSchema, signature: Signature, declaration: Declaration
+) -> list[Finding]:
+    """Where a hand-written schema and the function it is for do not fit each other."""
+    written = by_hand.get("properties", {})
+    taken = signature.schema["properties"]
+    if not isinstance(written, dict):
+        return []
+    messages = []
+    if not signature.takes_any:
+        messages += [
+            f"the schema has {name!r}, which the function does not take"
+            for name in written
+            if name not in taken
+        ]
+    needed = signature.schema.get("required", [])
+    required = by_hand.get("required", [])
+    messages += [
+        f"the function needs {name!r}, which the schema does not have"
+        for name in needed
+        if name not in written
+    ]
+    messages += [
+        f"the function needs {name!r}, which the schema does not require"
+        for name in needed
+        if name in written and name not in required
+    ]
+    return [
+        Finding(
+            rule="schema-mismatch",
+            severity=Severity.ERROR,
+            message=message,
+            line=declaration.parameters_line,
+            fix="make the schema and the signature agree, or leave the schema out",
+            tool=declaration.name,
+        )
+        for message in messages
+    ]

@@ -1,0 +1,23 @@
+"""The six ways of writing a tool down, each read into neutral declarations.
+
+A decorator or base class counts by its name, wherever it was imported from. Only a file
+with no mark of any dialect offers its public functions as they are.
+"""
+
+from toolkiln.model import Finding
+from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.dialects import base_tool, constants, functions, open_webui, toolkit
+from toolkiln.spec.modules import Module
+
+
+def declarations(module: Module, findings: list[Finding]) -> list[Declaration]:
+    """All tools that a file declares, in source order."""
+    marked = [
+        *functions.decorated(module, findings),
+        *constants.declared(module, findings),
+        *toolkit.declared(module, findings),
+        *base_tool.declared(module, findings),
+        *open_webui.declared(module),
+    ]
+    found = marked or list(functions.plain(module))
+    return sorted(found, key=lambda declaration: declaration.line)

@@ -1,0 +1,114 @@
+"""Plain functions, and functions marked `@tool`."""
+
+import ast
+from collections.abc import Iterator
+
+from toolkiln.model import Dialect, Finding, Severity
+from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, top_level_functions
+from toolkiln.spec.modules import Function, Module, Scope
+from toolkiln.spec.values import evaluate_or
+
+_NOT_TOOLS = {"main"}
+
+
+def decorated(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
+    """The functions marked `@tool`."""
+    scope = Scope(module)
+    for function in top_level_functions(module):
+        mark = next((m for m in marks(function.decorator_list, scope) if m.name == "tool"), None)
+        if mark is not None:
+            yield _from_mark(function, mark, scope, findings)
+
+
+def plain(module: Module) -> Iterator[Declaration]:
+    """The public functions of a file without marks; of several with one name the last."""
+    scope = Scope(module)
+    for function in top_level_functions(module):
+        name = function.name
+        if name.startswith("_") or name in _NOT_TOOLS or module.bindings.get(name) is not function:
+            continue
+        if any(mark.name in _WRAPPERS for mark in marks(function.decorator_list, scope)):
+            continue
+        yield Declaration(
+            dialect=Dialect.FUNCTION,
+            name=name,
+            entry=name,
+            line=function.lineno,
+            scope=scope,
+            function=function,
+            docstring=docstring(function),
+            fallback=f"{name} function",
+            named_after=name,
+            is_async=isinstance(function, ast.AsyncFunctionDef),
+        )
+
+
+_WRAPPERS = {"overload", "fixture", "contextmanager", "asynccontextmanager", "singledispatch"}
+
+
+def _from_mark(
+    function: Function, mark: Mark, scope: Scope, findings: list[Finding]
+) -> Declaration:
+    options = keywords(mark.call, scope, findings, function.name)
+    if mark.call and mark.call.args:  # @tool("name"), as others write it
+        options.setdefault("name", evaluate_or(mark.call.args[0], scope))
+    if mark.origin.startswith("toolkiln."):
+        findings.extend(_unknown_options(options, mark, function.name))
+    given = options.get("name")
+    name = given if isinstance(given, str) and given else function.name
+    declaration = Declaration(
+        dialect=Dialect.DECORATED,
+        name=name,
+        entry=function.name,
+        line=function.lineno,
+        scope=scope,
+        function=function,
+        docstring=docstring(function),
+        description=options.get("description"),
+        fallback=f"{function.name} function",
+        named_after=name,
+        options=options,
+        is_async=isinstance(function, ast.AsyncFunctionDef),
+    )
+    by_hand = options.get("parameters")
+    if isinstance(by_hand, dict):
+        declaration.parameters = by_hand
+        declaration.parameters_line = function.lineno
+    declaration.requirements = _requirements(mark.call, scope)
+    for keyword in mark.call.keywords if mark.call else ():
+        if keyword.arg == "settings":
+            declaration.settings["operator"] = (keyword.value, scope)
+    return declaration
+
+
+def _requirements(call: ast.Call | None, scope: Scope) -> tuple[tuple[str, int], ...]:
+    for keyword in call.keywords if call else ():
+        if keyword.arg == "requirements" and isinstance(keyword.value, ast.List | ast.Tuple):
+            return tuple(
+                (str(evaluate_or(item, scope, otherwise=ast.unparse(item))), item.lineno)
+                for item in keyword.value.elts
+            )
+    return ()
+
+
+OPTIONS = {
+    "name", "description", "display_name", "icon", "color", "weight", "is_core", "visible",
+    "read_only", "destructive", "idempotent", "open_world", "parallel", "output_kind",
+    "return_char_limit", "timeout", "memory", "cpu", "processes", "disk", "network",
+    "requires_secrets", "capabilities", "workspace", "sandbox", "isolation", "needs_approval",
+    "requirements", "settings", "usages", "parameters",
+}  # fmt: skip
+"""What `@tool` takes; a test compares it with `define.tool`."""
+
+
+def _unknown_options(options: dict[str, object], mark: Mark, tool: str) -> Iterator[Finding]:
+    for name in options.keys() - OPTIONS:
+        yield Finding(
+            rule="unknown-option",
+            severity=Severity.ERROR,
+            message=f"@tool takes no {name!r}",
+            line=mark.call.lineno if mark.call else 1,
+            fix=f"use one of {', '.join(sorted(OPTIONS))}",
+            tool=tool,
+        )

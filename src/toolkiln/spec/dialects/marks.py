@@ -1,0 +1,119 @@
+"""Decorators and base classes recognised by name, and what their arguments say."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from toolkiln.model import Finding, Severity
+from toolkiln.spec.modules import External, Function, Module, Scope, resolve, statements
+from toolkiln.spec.values import Unknown, evaluate
+
+
+class Mark(NamedTuple):
+    """A decorator: its short name, and its call if it has one."""
+
+    name: str
+    call: ast.Call | None
+    origin: str
+    """The dotted path it was imported by, as far as known."""
+
+
+def marks(decorators: Sequence[ast.expr], scope: Scope) -> Iterator[Mark]:
+    """The decorators, by the last part of the name that they were imported under."""
+    for decorator in decorators:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        node = call.func if call else decorator
+        target = resolve(node, scope)
+        origin = target.name if isinstance(target, External) else ""
+        if origin:
+            yield Mark(origin.rpartition(".")[2], call, origin)
+        elif isinstance(node, ast.Name):
+            yield Mark(node.id, call, origin)
+        elif isinstance(node, ast.Attribute):
+            yield Mark(node.attr, call, origin)
+
+
+def base_names(node: ast.ClassDef, scope: Scope) -> Iterator[str]:
+    """The base classes, by the last part of their names."""
+    for base in node.bases:
+        inner = base.value if isinstance(base, ast.Subscript) else base
+        target = resolve(inner, scope)
+        if isinstance(target, External):
+            yield target.name.rpartition(".")[2]
+        elif isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+
+
+def keywords(
+    call: ast.Call | None, scope: Scope, findings: list[Finding], tool: str
+) -> dict[str, Any]:
+    """The keyword arguments of a decorator; one that cannot be known is reported."""
+    values: dict[str, Any] = {}
+    for keyword in call.keywords if call else ():
+        if keyword.arg is None:
+            continue
+        try:
+            values[keyword.arg] = evaluate(keyword.value, scope)
+        except Unknown:
+            if keyword.arg not in ("settings", "args_schema"):
+                findings.append(unknown_value(keyword.arg, keyword.value, tool))
+    return values
+
+
+def unknown_value(what: str, node: ast.AST, tool: str) -> Finding:
+    """The finding for a declared value that only running the code would tell."""
+    return Finding(
+        rule="unknown-value",
+        severity=Severity.WARNING,
+        message=f"the value of {what} is not known before the code runs",
+        line=getattr(node, "lineno", 1),
+        fix="write it as a literal or a constant of the module",
+        tool=tool,
+    )
+
+
+def top_level_classes(module: Module) -> Iterator[ast.ClassDef]:
+    """The classes of a file, those in dead branches left out."""
+    for node, rank in statements(module.tree.body):
+        if rank and isinstance(node, ast.ClassDef):
+            yield node
+
+
+def top_level_functions(module: Module) -> Iterator[Function]:
+    """The functions of a file, those in dead branches left out."""
+    for node, rank in statements(module.tree.body):
+        if rank and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def methods(node: ast.ClassDef) -> Iterator[Function]:
+    """The methods of a class."""
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+
+
+def docstring(node: Function | ast.ClassDef | ast.Module) -> str | None:
+    """The raw docstring."""
+    body = node.body
+    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        text = body[0].value.value
+        return text if isinstance(text, str) else None
+    return None
+
+
+def static_attribute(node: ast.ClassDef, name: str) -> ast.expr | None:
+    """What a class attribute is set to, or what a property of that name returns."""
+    for child in node.body:
+        if isinstance(child, ast.Assign):
+            if any(isinstance(t, ast.Name) and t.id == name for t in child.targets):
+                return child.value
+        elif isinstance(child, ast.AnnAssign):
+            if isinstance(child.target, ast.Name) and child.target.id == name:
+                return child.value
+        elif isinstance(child, ast.FunctionDef) and child.name == name:
+            last = child.body[-1]
+            return last.value if isinstance(last, ast.Return) else None
+    return None

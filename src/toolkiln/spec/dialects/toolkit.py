@@ -1,0 +1,130 @@
+"""Toolkit classes: `@tool_metadata` on the class, `@method_metadata` and `@openapi_schema`
+on its methods."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from toolkiln.model import Dialect, Finding, Toolkit
+from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.dialects.marks import (
+    Mark,
+    docstring,
+    keywords,
+    marks,
+    methods,
+    top_level_classes,
+    unknown_value,
+)
+from toolkiln.spec.modules import Function, Module, Scope
+from toolkiln.spec.naming import display_name
+from toolkiln.spec.values import Unknown, evaluate
+
+_METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
+
+
+def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
+    """The methods of every toolkit class."""
+    scope = Scope(module)
+    for node in top_level_classes(module):
+        on_class = next(
+            (m for m in marks(node.decorator_list, scope) if m.name == "tool_metadata"), None
+        )
+        marked = [
+            (method, {m.name: m for m in marks(method.decorator_list, scope)})
+            for method in methods(node)
+        ]
+        chosen = [(method, found) for method, found in marked if _METHOD_MARKS & found.keys()]
+        if on_class and not chosen:
+            chosen = [(m, found) for m, found in marked if not m.name.startswith("_")]
+        if not chosen:
+            continue
+        toolkit = _toolkit(node, on_class, scope, findings)
+        for method, found in chosen:
+            yield _method(node, method, found, toolkit, scope, findings)
+
+
+def _toolkit(
+    node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: list[Finding]
+) -> Toolkit:
+    given = keywords(mark.call if mark else None, scope, findings, node.name)
+    text = (docstring(node) or "").strip()
+    return Toolkit(
+        name=node.name,
+        display_name=_text(given, "display_name") or display_name(node.name),
+        description=_text(given, "description") or text or f"{node.name} functionality",
+        icon=_text(given, "icon"),
+        color=_text(given, "color"),
+        weight=given["weight"] if isinstance(given.get("weight"), int) else 100,
+        is_core=given.get("is_core") is True,
+        visible=given.get("visible") is True,
+    )
+
+
+def _text(given: dict[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _method(
+    node: ast.ClassDef,
+    method: Function,
+    found: dict[str, Mark],
+    toolkit: Toolkit,
+    scope: Scope,
+    findings: list[Finding],
+) -> Declaration:
+    mark = found.get("method_metadata") or found.get("tool")
+    options = keywords(mark.call if mark else None, scope, findings, method.name)
+    by_hand = _schema(found.get("openapi_schema"), scope, findings, method.name)
+    name = options.get("name") or by_hand.get("name") or method.name
+    return Declaration(
+        dialect=Dialect.TOOLKIT,
+        name=str(name),
+        entry=f"{node.name}.{method.name}",
+        line=method.lineno,
+        scope=scope._replace(classes=(node,)),
+        function=method,
+        docstring=docstring(method),
+        description=options.get("description") or by_hand.get("description"),
+        fallback=f"{method.name} function",
+        named_after=method.name,
+        parameters=by_hand.get("parameters"),
+        parameters_line=method.decorator_list[0].lineno if method.decorator_list else method.lineno,
+        options={"weight": toolkit.weight, "icon": toolkit.icon, "color": toolkit.color} | options,
+        is_method=not _is_static(method),
+        is_async=isinstance(method, ast.AsyncFunctionDef),
+        toolkit=toolkit,
+    )
+
+
+def _schema(
+    mark: Mark | None, scope: Scope, findings: list[Finding], tool: str
+) -> dict[str, Any]:
+    """Name, description and parameters of a hand-written schema, in any of its wrappings."""
+    if mark is None or mark.call is None:
+        return {}
+    arguments = [*mark.call.args, *(k.value for k in mark.call.keywords if k.arg == "schema")]
+    if not arguments:
+        return {}
+    try:
+        given = evaluate(arguments[0], scope)
+    except Unknown:
+        findings.append(unknown_value("openapi_schema", arguments[0], tool))
+        return {}
+    if isinstance(given, dict) and isinstance(given.get("function"), dict):
+        given = given["function"]
+    if not isinstance(given, dict):
+        return {}
+    if "properties" in given or given.get("type") == "object":
+        return {"parameters": given, "description": given.get("description")}
+    parameters = given.get("parameters", given.get("input_schema"))
+    return {
+        "name": given.get("name"),
+        "description": given.get("description"),
+        "parameters": parameters if isinstance(parameters, dict) else None,
+    }
+
+
+def _is_static(method: Function) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.decorator_list)

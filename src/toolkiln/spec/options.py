@@ -1,0 +1,154 @@
+"""Declared options as typed values; one of the wrong kind is a finding and left out."""
+
+import re
+from typing import Any, Literal, TypeVar, overload
+
+from toolkiln.model import Capability, Finding, Severity
+from toolkiln.spec import naming
+from toolkiln.spec.declaration import Declaration
+
+T = TypeVar("T", bound=str)
+
+_KINDS = ("knowledge", "file", "file_view", "execution_result", "error", "status")
+OutputKind = Literal["knowledge", "file", "file_view", "execution_result", "error", "status"]
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.I)
+
+
+class Options:
+    """What a tool declares, read with a type in mind."""
+
+    def __init__(
+        self, given: dict[str, Any], declaration: Declaration, findings: list[Finding]
+    ) -> None:
+        self._given = given
+        self._declaration = declaration
+        self._findings = findings
+
+    def text(self, name: str) -> str | None:
+        """A string."""
+        value = self._given.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        return self._refuse(name, value, "a string")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self._given.get(name)
+        if value is None:
+            return ()
+        if isinstance(value, list | tuple | set) and all(isinstance(v, str) for v in value):
+            return tuple(sorted(value) if isinstance(value, set) else value)
+        self._refuse(name, value, "a list of strings")
+        return ()
+
+    def flag(self, name: str, *, otherwise: bool = False) -> bool:
+        """True or False."""
+        value = self.maybe(name)
+        return otherwise if value is None else value
+
+    def maybe(self, name: str) -> bool | None:
+        """True, False, or not said."""
+        value = self._given.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        return self._refuse(name, value, "True or False")
+
+    @overload
+    def number(
+        self, name: str, *, whole: Literal[True], least: int | None = ..., most: int = ...,
+        otherwise: int,
+    ) -> int: ...  # fmt: skip
+    @overload
+    def number(self, name: str, *, whole: Literal[True]) -> int | None: ...
+    @overload
+    def number(self, name: str) -> float | None: ...
+    def number(
+        self,
+        name: str,
+        *,
+        whole: bool = False,
+        least: int | None = 1,
+        most: int | None = None,
+        otherwise: int | None = None,
+    ) -> Any:
+        """A number within bounds; without `whole` any number above zero."""
+        value = self._given.get(name)
+        if value is None:
+            return otherwise
+        fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if fits and (least is None or value >= least or (not whole and value > 0)):
+            if most is None or value <= most:
+                return value
+        bounds = f" from {least or 0} to {most:,}" if most else " above zero" if least else ""
+        self._refuse(name, value, f"a {'whole ' if whole else ''}number{bounds}")
+        return otherwise
+
+    def size(self, name: str) -> int | None:
+        """Bytes, as a number or as text such as `256MB`."""
+        value = self._given.get(name)
+        if value is None:
+            return None
+        if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+            value = int(match[1]) * _UNITS[match[2].lower()]
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        return self._refuse(name, value, "a number of bytes, or text such as '256MB'")
+
+    def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
+        """One of a few words."""
+        value = self._given.get(name)
+        for choice in choices:
+            if value == choice:
+                return choice
+        return None if value is None else self._refuse(name, value, f"one of {', '.join(choices)}")
+
+    def kind(self, name: str) -> Any:
+        """A semantic output kind, however its source spells it."""
+        value = self._given.get(name)
+        if isinstance(value, str):
+            value = value.strip().lower().replace(" ", "_").replace("-", "_")
+        if value is None or value in _KINDS:
+            return value
+        return self._refuse(name, value, f"one of {', '.join(_KINDS)}")
+
+    def capabilities(self, name: str) -> tuple[Capability, ...]:
+        """A list of capabilities."""
+        known = {item.value for item in Capability}
+        texts = self.texts(name)
+        for text in texts:
+            if text not in known:
+                self._refuse(name, text, f"one of {', '.join(sorted(known))}")
+        return tuple(Capability(text) for text in texts if text in known)
+
+    def icon(self, name: str) -> str | None:
+        """The name of a Lucide icon."""
+        return self._checked(name, "bad-icon", naming.icon_problem)
+
+    def color(self, name: str) -> str | None:
+        """A colour."""
+        return self._checked(name, "bad-color", naming.color_problem)
+
+    def _checked(self, name: str, rule: str, problem_of: Any) -> str | None:
+        value = self.text(name)
+        problem = problem_of(value) if value else None
+        if problem:
+            self._report(rule, Severity.WARNING, problem, f"correct {name}")
+        return value
+
+    def _refuse(self, name: str, value: Any, wanted: str) -> None:
+        shown = repr(value)[:40]
+        self._report("bad-option", Severity.ERROR, f"{name} is {shown}, not {wanted}",
+                     f"set {name} to {wanted}")  # fmt: skip
+
+    def _report(self, rule: str, severity: Severity, message: str, fix: str) -> None:
+        self._findings.append(
+            Finding(
+                rule=rule,
+                severity=severity,
+                message=message,
+                line=self._declaration.line,
+                fix=fix,
+                tool=self._declaration.name,
+            )
+        )

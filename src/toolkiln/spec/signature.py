@@ -1,0 +1,199 @@
+"""A function's signature → the schema of its arguments, and of its result.
+
+Equal to what pydantic makes of the same function. What a caller never passes stays out:
+`self`, and the parameters that the runtime fills in.
+"""
+
+import ast
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from toolkiln.model import JsonSchema
+from toolkiln.spec.annotations import Note, Omitted, TypeReader, Unresolved, quoted
+from toolkiln.spec.modules import External, Function, Scope, resolve
+
+_INJECTED_NAMES = {"agent_state", "agent_id"}
+
+
+class Signature(NamedTuple):
+    """What a signature says, without the parameters that the runtime fills in."""
+
+    schema: JsonSchema
+    injected: dict[str, str]
+    notes: list[Note]
+    undescribed: dict[str, int]
+    """Visible parameters without a description, with their lines."""
+    unannotated: dict[str, int]
+    takes_any: bool
+    """Whether it takes arguments of any name."""
+
+
+def read_signature(
+    function: Function,
+    scope: Scope,
+    texts: Mapping[str, str],
+    *,
+    is_method: bool,
+    dunder_injected: bool = False,
+) -> Signature:
+    """The arguments' schema, with descriptions from `Field`, `Annotated` or `texts`."""
+    reader = TypeReader()
+    properties: dict[str, JsonSchema] = {}
+    required: list[str] = []
+    injected: dict[str, str] = {}
+    undescribed: dict[str, int] = {}
+    unannotated: dict[str, int] = {}
+    for argument, default in _arguments(function, is_method=is_method):
+        filled = _filled_in(argument, scope, dunder_injected=dunder_injected)
+        if filled:
+            injected[argument.arg] = filled
+            continue
+        if argument.annotation is None:
+            unannotated[argument.arg] = argument.lineno
+        if isinstance(default, ast.Constant) and default.value is ...:
+            default = None
+        try:
+            field = reader.field(argument.annotation, scope, default)
+        except Omitted:
+            continue
+        name = field.metadata.validation_alias or field.metadata.alias or argument.arg
+        schema = _described(field.schema, field.metadata.text or texts.get(argument.arg))
+        if "description" not in schema:
+            undescribed[argument.arg] = argument.lineno
+        properties[name] = schema
+        if field.required:
+            required.append(name)
+    schema = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    _variadic(function, scope, texts, reader, schema)
+    return Signature(
+        reader.attach_definitions(schema),
+        injected,
+        reader.notes,
+        undescribed,
+        unannotated,
+        function.args.kwarg is not None,
+    )
+
+
+def read_returns(function: Function, scope: Scope) -> tuple[JsonSchema | None, list[Note]]:
+    """The schema of the serialised result, or None where it is not said or cannot be known."""
+    if function.returns is None:
+        return None, []
+    reader = TypeReader(serialized=True)
+    try:
+        schema = reader.render(function.returns, scope)
+    except (Unresolved, Omitted) as problem:
+        name = getattr(problem, "name", "")
+        reason = getattr(problem, "reason", "it asks not to be seen")
+        message = f"the return type {name!r}: {reason}"
+        return None, [*reader.notes, Note("unresolved-type", message, function.returns.lineno)]
+    return reader.attach_definitions(_unfolded(schema, reader)), reader.notes
+
+
+def read_class_schema(node: ast.expr, scope: Scope) -> JsonSchema | None:
+    """The schema of a settings class, or None if it cannot be known."""
+    reader = TypeReader()
+    try:
+        schema = reader.render(node, scope)
+    except (Unresolved, Omitted):
+        return None
+    return reader.attach_definitions(_unfolded(schema, reader))
+
+
+def _unfolded(schema: JsonSchema, reader: TypeReader) -> JsonSchema:
+    """The definition itself where the whole schema is one reference to it, used nowhere else."""
+    if len(schema) == 1 and "$ref" in schema:
+        name = schema["$ref"].removeprefix("#/$defs/")
+        definition = reader.definitions[name]
+        if f"'$ref': '{schema['$ref']}'" not in repr(reader.attach_definitions(dict(definition))):
+            return dict(definition)
+    return schema
+
+
+def _described(schema: JsonSchema, text: str | None) -> JsonSchema:
+    if text and "description" not in schema:
+        return {**schema, "description": text}
+    return schema
+
+
+def _arguments(
+    function: Function, *, is_method: bool
+) -> list[tuple[ast.arg, ast.expr | None]]:
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    missing = len(positional) - len(given.defaults)
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        (argument, given.defaults[index - missing] if index >= missing else None)
+        for index, argument in enumerate(positional)
+    ]
+    if is_method and pairs:
+        pairs = pairs[1:]
+    return [*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+
+
+def _variadic(
+    function: Function,
+    scope: Scope,
+    texts: Mapping[str, str],
+    reader: TypeReader,
+    schema: JsonSchema,
+) -> None:
+    """`*args: T` as an array, `**kwargs: T` as further properties."""
+    rest, named = function.args.vararg, function.args.kwarg
+    if rest is not None:
+        items = reader.field(rest.annotation, scope, None).schema
+        array = {"type": "array", "items": items}
+        schema["properties"][rest.arg] = _described(array, texts.get(rest.arg))
+    if named is None:
+        schema["additionalProperties"] = False
+    else:
+        values = reader.field(named.annotation, scope, None).schema
+        if values:
+            schema["additionalProperties"] = values
+
+
+def _filled_in(argument: ast.arg, scope: Scope, *, dunder_injected: bool) -> str | None:
+    """What the runtime gives this parameter, or None if the caller passes it."""
+    name = argument.arg
+    if name in _INJECTED_NAMES:
+        return name
+    if dunder_injected and name.startswith("__") and name.endswith("__"):
+        return name
+    annotation = argument.annotation
+    if annotation is None or (name == "ctx" and not _is_scalar(annotation, scope)):
+        return "context" if name == "ctx" else None
+    return "context" if _is_context(annotation, scope) else None
+
+
+def _is_scalar(node: ast.expr, scope: Scope) -> bool:
+    """Whether an author who calls a plain value `ctx` means just that."""
+    target = resolve(node, scope)
+    plain = ("str", "int", "float", "bool", "list")
+    return isinstance(target, External) and target.name.removeprefix("builtins.") in plain
+
+
+def _is_context(node: ast.expr, scope: Scope) -> bool:
+    """Whether an annotation is `Context`, from wherever, optional or not."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if "Context" not in node.value:
+            return False
+        try:
+            return _is_context(quoted(node), scope)
+        except Unresolved:
+            return False
+    if isinstance(node, ast.BinOp):
+        return _is_context(node.left, scope) or _is_context(node.right, scope)
+    if isinstance(node, ast.Subscript):
+        if ast.unparse(node.value).rpartition(".")[2] in ("Optional", "Union", "Annotated"):
+            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            return any(_is_context(item, scope) for item in inner)
+        return _is_context(node.value, scope)
+    if isinstance(node, ast.Name | ast.Attribute):
+        target = resolve(node, scope)
+        if isinstance(target, External):
+            return target.name.rpartition(".")[2] == "Context"
+        last = node.id if isinstance(node, ast.Name) else node.attr
+        return target is None and last == "Context"
+    return False

@@ -1,0 +1,58 @@
+"""Discriminated unions: which alternative is meant, told by the value of one property."""
+
+from typing import Any
+
+from toolkiln.model import JsonSchema
+from toolkiln.spec.shapes import Shape
+
+
+def discriminated(
+    shape: Shape,
+    field: str | None,
+    definitions: dict[str, JsonSchema],
+    field_names: dict[str, dict[str, str]],
+) -> Shape:
+    """The union as `oneOf`, with a mapping from tag to alternative if a field tells them apart."""
+    if shape.inner is not None:
+        inner = discriminated(shape.inner, field, definitions, field_names)
+        return Shape("nullable", shape.schema, inner)
+    rendered = shape.render()
+    members = rendered.get("anyOf", [rendered])
+    if field is None:
+        return Shape("tagged-union", {"oneOf": members})
+    choices: list[JsonSchema] = []
+    mapping: dict[str, Any] = {}
+    property_name = field
+    for member in _flattened(members):
+        name = str(member.get("$ref", "")).removeprefix("#/$defs/")
+        property_name = field_names.get(name, {}).get(field, field)
+        properties = definitions.get(name, {}).get("properties", {})
+        for tag in _tags(properties.get(property_name, {}), definitions):
+            mapping[tag] = member.get("$ref", member)
+        if member not in choices:
+            choices.append(member)
+    schema = {
+        "oneOf": choices,
+        "discriminator": {"propertyName": property_name, "mapping": mapping},
+    }
+    return Shape("tagged-union", schema)
+
+
+def _flattened(members: list[JsonSchema]) -> list[JsonSchema]:
+    flat: list[JsonSchema] = []
+    for member in members:
+        flat += member["oneOf"] if "oneOf" in member else [member]
+    return flat
+
+
+def _tags(schema: JsonSchema, definitions: dict[str, JsonSchema]) -> list[str]:
+    if "$ref" in schema:
+        schema = definitions.get(schema["$ref"].removeprefix("#/$defs/"), {})
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    return [_tag(value) for value in values]
+
+
+def _tag(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

@@ -1,0 +1,50 @@
+"""A case: the source of one tool module, with a name to find it by."""
+
+import ast
+import re
+import textwrap
+from typing import NamedTuple
+
+
+class Case(NamedTuple):
+    """One module whose functions are compared with pydantic's view of them."""
+
+    name: str
+    source: str
+
+
+def rows(topic: str, imports: str, lines: str) -> list[Case]:
+    """One case for each line `annotation` or `annotation = default`."""
+    imports = textwrap.dedent(imports).strip()
+    return [
+        Case(f"{topic}: {line}", f"{imports}\n\n\n{_tool(line)}")
+        for line in filter(None, map(str.strip, lines.splitlines()))
+    ]
+
+
+def sheet(topic: str, imports: str, text: str, use: str = "Model") -> list[Case]:
+    """One case for each block under a line `### name` or `### name | annotation`.
+
+    A block without a function of its own gets one that takes and returns `use`, or
+    the annotation of its heading.
+    """
+    cases = []
+    for block in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = block.partition("\n")
+        name, _, own = heading.partition(" | ")
+        if not re.search(r"^(async )?def [a-z]", body, flags=re.MULTILINE):
+            body = f"{body.rstrip()}\n\n\n{_tool(own or use)}"
+        # A `from __future__` line must stay the first of the module.
+        source = body if "import" in body.split("\n", 1)[0] else f"{imports.strip()}\n\n\n{body}"
+        cases.append(Case(f"{topic}: {name}", source))
+    return cases
+
+
+def _tool(signature: str) -> str:
+    """The annotation on parameter and return: validation and serialisation are compared."""
+    code = f"def tool(x: {signature}): ..."
+    function = ast.parse(code).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    annotation = function.args.args[0].annotation
+    assert annotation is not None
+    return f"def tool(x: {signature}) -> {ast.get_source_segment(code, annotation)}: ...\n"

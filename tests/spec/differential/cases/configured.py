@@ -1,0 +1,164 @@
+"""Models whose configuration changes their schema."""
+
+from .case import sheet
+
+_IMPORTS = """
+import typing
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Final, Generic, List, Literal, Optional, TypeVar, Union
+
+import pydantic
+from pydantic import (
+    AliasChoices, AliasGenerator, AliasPath, BaseModel, ConfigDict, Discriminator, Field,
+    PrivateAttr, RootModel, Tag, computed_field, create_model, field_serializer, field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel, to_pascal, to_snake
+"""
+
+CASES = sheet(
+    "config",
+    _IMPORTS,
+    r'''
+### extra forbid
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    a: int
+
+### extra allow
+class Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    a: int
+
+### extra ignore
+class Model(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    a: int
+
+### config as a dict
+class Model(BaseModel):
+    model_config = {"extra": "forbid"}
+    a: int
+
+### typed extra
+class Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int]
+    a: int
+
+### title
+class Model(BaseModel):
+    model_config = ConfigDict(title="Other")
+    a: int
+
+### frozen
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    a: int
+
+### model json_schema_extra
+class Model(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"a": 1}]})
+    a: int
+
+### alias generator
+class Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    first_name: str
+    x_1: int = 1
+
+### pascal aliases
+class Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_pascal)
+    first_name: str
+
+### AliasGenerator
+class Model(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(validation_alias=to_camel, serialization_alias=to_pascal),
+    )
+    first_name: str
+
+### alias beats generator
+class Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    first_name: str = Field(alias="fn")
+
+### populate_by_name
+class Model(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    a: int = Field(alias="b")
+
+### serialize_by_alias
+class Model(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=True)
+    a: int = Field(alias="b")
+
+### use_enum_values
+class Model(BaseModel):
+    model_config = ConfigDict(use_enum_values=True)
+    a: Literal["x"] = "x"
+
+### attribute docstrings
+class Model(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    a: int
+    """The a."""
+    b: int = Field(1, description="d")
+    """The b."""
+
+### attribute docstrings unused
+class Model(BaseModel):
+    a: int
+    """The a."""
+
+### defaults required when serialising
+class Model(BaseModel):
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+    a: int = 1
+
+### strict and more
+class Model(BaseModel):
+    model_config = ConfigDict(strict=True, validate_default=True, str_max_length=5)
+    a: str = "x"
+
+### text configuration
+class Model(BaseModel):
+    model_config = ConfigDict(str_min_length=2, str_strip_whitespace=True)
+    a: str
+    b: list[str]
+
+### class keyword
+class Model(BaseModel, extra="forbid"):
+    a: int
+
+### class keywords
+class Model(BaseModel, frozen=True, title="T", extra="allow"):
+    a: int
+
+### inherited config
+class Base(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+class Model(Base):
+    a: int
+
+### config merged over bases
+class Base(BaseModel):
+    model_config = ConfigDict(extra="forbid", title="T")
+
+class Model(Base):
+    model_config = ConfigDict(extra="allow")
+    a: int
+
+### config of the outer model
+class Inner(BaseModel):
+    a: int
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    i: Inner
+''',
+)

@@ -1,0 +1,340 @@
+"""Models that refer to one another: inheritance, nesting, recursion, tagged unions."""
+
+from .case import sheet
+
+_IMPORTS = """
+import typing
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Final, Generic, List, Literal, Optional, TypeVar, Union
+
+import pydantic
+from pydantic import (
+    AliasChoices, AliasGenerator, AliasPath, BaseModel, ConfigDict, Discriminator, Field,
+    PrivateAttr, RootModel, Tag, computed_field, create_model, field_serializer, field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel, to_pascal, to_snake
+"""
+
+FAMILIES = sheet(
+    "model",
+    _IMPORTS,
+    r'''
+### docstring
+class Model(BaseModel):
+    """A model.
+
+    At length.
+    """
+
+    a: int
+
+### docstring not inherited
+class Base(BaseModel):
+    """Base."""
+
+class Model(Base):
+    a: int
+
+### inheritance
+class Base(BaseModel):
+    a: int
+    b: int = 1
+
+class Model(Base):
+    c: str
+
+### overriding
+class Base(BaseModel):
+    a: int
+    b: int = 1
+
+class Model(Base):
+    a: str = "x"
+    b: str
+
+### override default only
+class Base(BaseModel):
+    a: int = Field(gt=0)
+
+class Model(Base):
+    a: int = 5
+
+### multiple inheritance
+class A(BaseModel):
+    a: int
+    s: int
+
+class B(BaseModel):
+    b: int
+    s: str
+
+class Model(A, B):
+    c: int
+
+### diamond
+class R(BaseModel):
+    r: int
+
+class A(R):
+    r: str
+
+class B(R):
+    b: int
+
+class Model(B, A):
+    pass
+
+### plain mixin
+class Mixin:
+    def m(self): ...
+
+class Model(Mixin, BaseModel):
+    a: int
+
+### module attribute base
+class Model(pydantic.BaseModel):
+    a: int = pydantic.Field(gt=0)
+
+### nested
+class Inner(BaseModel):
+    a: int
+
+class Model(BaseModel):
+    i: Inner
+    l: list[Inner]
+    o: Inner | None = None
+
+### nested with description
+class Inner(BaseModel):
+    """Inner."""
+    a: int
+
+class Model(BaseModel):
+    i: Inner = Field(description="The i.")
+
+### nested class
+class Model(BaseModel):
+    class Part(BaseModel):
+        a: int
+
+    p: Part
+    q: "Model.Part"
+
+### nested class used outside | Model.Part
+class Model(BaseModel):
+    class Part(BaseModel):
+        a: int
+
+### two classes of one name
+class A(BaseModel):
+    class P(BaseModel):
+        a: int
+    p: P
+
+class B(BaseModel):
+    class P(BaseModel):
+        b: int
+    p: P
+
+class Model(BaseModel):
+    a: A
+    b: B
+
+### recursive
+class Model(BaseModel):
+    v: int
+    next: Optional["Model"] = None
+
+### recursive list
+class Model(BaseModel):
+    children: list["Model"] = []
+
+### recursive in a list | list[Model]
+class Model(BaseModel):
+    children: "List[Model]"
+
+### mutually recursive
+class Model(BaseModel):
+    b: "B | None" = None
+
+class B(BaseModel):
+    a: "Model | None" = None
+    c: list["B"]
+
+### recursive with other types
+class Inner(BaseModel):
+    a: int
+
+class Model(BaseModel):
+    i: Inner
+    m: dict[str, "Model"]
+
+### model default
+class Inner(BaseModel):
+    a: int = 1
+    b: str = Field("x", alias="bee")
+
+class Model(BaseModel):
+    i: Inner = Inner()
+    j: Inner = Inner(a=3)
+
+### default of the parameter | Model = Model(a=2)
+class Model(BaseModel):
+    a: int = 1
+
+### default of nested models | Model = Model(i=I(a=1))
+class I(BaseModel):
+    a: int
+
+class Model(BaseModel):
+    i: I
+    l: list[I] = []
+
+### fields in two modes
+class Inner(BaseModel):
+    a: int = 1
+
+    @computed_field
+    @property
+    def c(self) -> int: return 1
+
+class Model(BaseModel):
+    i: Inner
+
+### reused
+class Inner(BaseModel):
+    a: int
+
+class Model(BaseModel):
+    d: dict[str, Inner]
+    t: tuple[Inner, Inner]
+    u: Inner | int
+
+### inherits from a nested class
+class Outer:
+    class Base(BaseModel):
+        a: int
+
+class Model(Outer.Base):
+    b: int
+''',
+)
+
+UNIONS = sheet(
+    "tagged union",
+    _IMPORTS,
+    r"""
+### discriminated by Field
+class A(BaseModel):
+    k: Literal["a"]
+
+class B(BaseModel):
+    k: Literal["b", "c"]
+
+class Model(BaseModel):
+    x: Union[A, B] = Field(discriminator="k")
+
+### discriminated parameter | AB
+class A(BaseModel):
+    k: Literal["a"] = "a"
+
+class B(BaseModel):
+    k: Literal["b"] = "b"
+
+AB = Annotated[A | B, Field(discriminator="k")]
+
+### discriminated list | list[Annotated[A | B, Field(discriminator='k')]]
+class A(BaseModel):
+    k: Literal["a"]
+
+class B(BaseModel):
+    k: Literal["b"]
+
+### Discriminator with text | Annotated[A | B, Discriminator('k')]
+class A(BaseModel):
+    k: Literal["a"]
+
+class B(BaseModel):
+    k: Literal["b"]
+
+### discriminated optional | Annotated[A | B | None, Field(discriminator='k')] = None
+class A(BaseModel):
+    k: Literal["a"]
+
+class B(BaseModel):
+    k: Literal["b"]
+
+### discriminated by enum | Annotated[A | B, Field(discriminator='k')]
+class K(Enum):
+    A = "a"
+    B = "b"
+
+class A(BaseModel):
+    k: Literal[K.A]
+
+class B(BaseModel):
+    k: Literal[K.B]
+
+### discriminated by integer | Annotated[A | B, Field(discriminator='k')]
+class A(BaseModel):
+    k: Literal[1]
+
+class B(BaseModel):
+    k: Literal[2]
+
+### discriminated by alias | Annotated[A | B, Field(discriminator='k')]
+class A(BaseModel):
+    k: Literal["a"] = Field(alias="kind")
+
+class B(BaseModel):
+    k: Literal["b"] = Field(alias="kind")
+
+### discriminated twice | Annotated[As | B, Field(discriminator='k')]
+class A(BaseModel):
+    k: Literal["a"]
+    n: Literal[1]
+
+class A2(BaseModel):
+    k: Literal["a"]
+    n: Literal[2]
+
+class B(BaseModel):
+    k: Literal["b"]
+
+As = Annotated[A | A2, Field(discriminator="n")]
+
+### discriminated recursive | AB
+class A(BaseModel):
+    k: Literal["a"]
+    sub: list["AB"]
+
+class B(BaseModel):
+    k: Literal["b"]
+
+AB = Annotated[A | B, Field(discriminator="k")]
+
+### Discriminator function | Annotated[TaggedA | TaggedB, Discriminator(_kind)]
+def _kind(v): return "a"
+
+class A(BaseModel):
+    a: int
+
+class B(BaseModel):
+    b: int
+
+TaggedA = Annotated[A, Tag("a")]
+TaggedB = Annotated[B, Tag("b")]
+
+### discriminated with description | Annotated[A | B, Field(discriminator='k', description='d')]
+class A(BaseModel):
+    k: Literal["a"]
+
+class B(BaseModel):
+    k: Literal["b"]
+""",
+)
+
+CASES = [*FAMILIES, *UNIONS]

@@ -1,0 +1,154 @@
+"""Pydantic's own answer: the schemas it derives when a generated module is really executed.
+
+The one place in the tests that runs tool source in process, and only source that the
+tests wrote themselves. It knows nothing of the static reader; `test_cases` and
+`test_generated` put the two side by side. Comparable text is made by `normal`.
+"""
+
+import inspect
+import itertools
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic_core import PydanticOmit, SchemaError
+
+Schema = dict[str, Any]
+
+_numbers = itertools.count()
+_ADAPT = "def _adapt(_build, _subject): return _build(_subject)"
+
+REFUSALS = (
+    *(PydanticUserError, PydanticOmit, SchemaError, RecursionError),
+    *(TypeError, ValueError, NameError, AttributeError, LookupError, AssertionError),
+)
+"""What comes out of pydantic for a type that is none of its own, or is put together wrongly."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What pydantic makes of one function; None where it refuses."""
+
+    name: str
+    parameters: Schema | None
+    returns: Schema | None
+    returns_annotated: bool
+    refusal: str = ""
+
+
+def ask(source: str) -> list[Expected]:
+    """The schemas of every public function that the source defines at top level.
+
+    Raises whatever executing the source raises.
+    """
+    with _executed(source) as module:
+        return [_expected(module, function) for function in _functions(module)]
+
+
+@contextmanager
+def _executed(source: str) -> Iterator[ModuleType]:
+    """The source as a live, importable module, for as long as the block lasts."""
+    module = ModuleType(f"toolkiln_oracle_{next(_numbers)}")
+    # Names imported for the type checker are names the static reader must know.
+    source = re.sub(r"\bif (\w+\.)?TYPE_CHECKING:", "if True:", source)
+    sys.modules[module.__name__] = module
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(source, module.__name__, "exec", dont_inherit=True), vars(module))
+            exec(_ADAPT, vars(module))
+            yield module
+    finally:
+        del sys.modules[module.__name__]
+
+
+def _functions(module: ModuleType) -> list[FunctionType]:
+    return [
+        item
+        for name, item in vars(module).items()
+        if isinstance(item, FunctionType)
+        and item.__module__ == module.__name__
+        and item.__name__ == name
+        and not name.startswith("_")
+    ]
+
+
+def _expected(module: ModuleType, function: FunctionType) -> Expected:
+    refusals: list[str] = []
+
+    def attempt(build: Callable[[], Schema]) -> Schema | None:
+        try:
+            return build()
+        except REFUSALS as error:
+            refusals.append(f"{type(error).__name__}: {error}")
+            return None
+
+    annotated = "return" in function.__annotations__
+    parameters = attempt(lambda: _parameters(module, function))
+    returns = attempt(lambda: _returns(module, function)) if annotated else None
+    return Expected(function.__name__, parameters, returns, annotated, "; ".join(refusals))
+
+
+def _parameters(module: ModuleType, function: FunctionType) -> Schema:
+    parameters = inspect.signature(function).parameters.values()
+    listed = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    schema = _adapter(module, _by_keyword(module, function)).json_schema()
+    _describe(schema["properties"], typing.get_type_hints(function, include_extras=True))
+    required = [name for name in schema.get("required", []) if name not in listed]
+    schema.pop("required", None)
+    return {**schema, "required": required} if required else schema
+
+
+def _describe(properties: Schema, hints: dict[str, Any]) -> None:
+    """The one thing that the reader adds to pydantic: `Annotated[T, "text"]` describes."""
+    for name, hint in hints.items():
+        texts = [item for item in getattr(hint, "__metadata__", ()) if isinstance(item, str)]
+        if texts and name in properties:
+            properties[name].setdefault("description", texts[0])
+
+
+def _returns(module: ModuleType, function: FunctionType) -> Schema:
+    hints = typing.get_type_hints(function, include_extras=True)
+    return _adapter(module, hints["return"]).json_schema(mode="serialization")
+
+
+def _adapter(module: ModuleType, subject: Any) -> TypeAdapter[Any]:
+    """An adapter built from inside the module, so that its names are in sight."""
+    adapter: TypeAdapter[Any] = vars(module)["_adapt"](TypeAdapter, subject)
+    return adapter
+
+
+def _by_keyword(module: ModuleType, function: FunctionType) -> Callable[..., Any]:
+    """The function, or one like it that takes every argument by name.
+
+    Pydantic describes positional-only parameters and `*args` as an array, which no
+    client can send; the reader describes them by name, `*args` as an optional list.
+    """
+    signature = inspect.signature(function)
+    odd = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}
+    if not any(p.kind in odd for p in signature.parameters.values()):
+        return function
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for p in signature.parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            hints[p.name] = list[hints.get(p.name, Any)]  # type: ignore[misc]
+            parameters.append(p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name]))
+        elif p.kind is p.POSITIONAL_ONLY:
+            parameters.append(p.replace(kind=p.POSITIONAL_OR_KEYWORD))
+        else:
+            parameters.append(p)
+
+    def stub() -> None: ...
+
+    stub.__annotations__ = hints
+    stub.__module__ = module.__name__
+    stub.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return stub

@@ -1,0 +1,44 @@
+"""Every hand-written case, read statically and derived by pydantic."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkiln.spec import read
+
+from . import normal, oracle
+from .cases import CASES, REFUSED, Case
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_static_schemas_equal_pydantics(case: Case, tmp_path: Path) -> None:
+    expected = oracle.ask(case.source)
+
+    tools = {tool.name: tool for tool in read(case.source, tmp_path / "tool.py").tools}
+
+    assert sorted(tools) == sorted(item.name for item in expected)
+    for item in expected:
+        assert item.refusal == "", "a case needs an oracle; it belongs to REFUSED"
+        tool = tools[item.name]
+        assert normal.text(tool.parameters) == normal.text(item.parameters)
+        assert normal.text(tool.returns) == normal.text(item.returns)
+        assert list(tool.parameters["properties"]) == list((item.parameters or {})["properties"])
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_a_type_without_a_schema_is_reported_and_left_open(case: Case, tmp_path: Path) -> None:
+    (expected,) = oracle.ask(case.source)
+
+    reading = read(case.source, tmp_path / "tool.py")
+
+    assert expected.parameters is None
+    assert any(finding.rule == "unresolved-type" for finding in reading.findings)
+    properties = reading.tools[0].parameters["properties"]
+    assert "$ref" not in str(properties)
+    assert properties["x"].get("type") in (None, "array")
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = [case.name for case in [*CASES, *REFUSED]]
+
+    assert len(names) == len(set(names))

@@ -1,0 +1,56 @@
+"""Generated modules, read statically and derived by pydantic: thousands in one run.
+
+The counts scale with the hypothesis profile; `conftest` registers a thorough one.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, note, settings
+
+from toolkiln.spec import read
+
+from . import normal, oracle
+from .generate import modules, signatures
+
+# Writing a module takes many draws; slow to hypothesis is a few milliseconds here.
+_UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
+def _many(times: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """So many times the examples of the current profile."""
+    count = settings().max_examples * times
+    return settings(max_examples=count, deadline=None, suppress_health_check=_UNHURRIED)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing beside the tool."""
+    return tmp_path_factory.mktemp("tools")
+
+
+@_many(20)
+@given(source=modules())
+def test_schemas_of_a_generated_module_equal_pydantics(source: str, folder: Path) -> None:
+    _compare(source, folder)
+
+
+@_many(10)
+@given(source=signatures())
+def test_schemas_of_a_generated_signature_equal_pydantics(source: str, folder: Path) -> None:
+    _compare(source, folder)
+
+
+def _compare(source: str, folder: Path) -> None:
+    note(f"the module:\n\n{source}")
+    expected = oracle.ask(source)
+    assume(not any(item.refusal for item in expected))
+
+    tools = {tool.name: tool for tool in read(source, folder / "tool.py").tools}
+
+    assert sorted(tools) == sorted(item.name for item in expected)
+    for item in expected:
+        tool = tools[item.name]
+        assert normal.text(tool.parameters) == normal.text(item.parameters)
+        assert normal.text(tool.returns) == normal.text(item.returns)

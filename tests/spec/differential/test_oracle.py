@@ -1,0 +1,77 @@
+"""The measuring instruments themselves: what normalising keeps, what the oracle answers."""
+
+from typing import Any
+
+import pytest
+
+from . import normal, oracle
+
+
+def test_a_property_called_title_is_no_title() -> None:
+    schema = {"title": "T", "properties": {"title": {"title": "Title", "type": "string"}}}
+
+    assert normal.normalise(schema) == {"properties": {"title": {"type": "string"}}}
+
+
+def test_data_that_contains_a_title_is_left_alone() -> None:
+    schema = {"default": {"title": "x"}, "examples": [{"title": 1}], "const": {"title": None}}
+
+    assert normal.normalise(schema) == schema
+
+
+def test_definitions_are_named_by_first_reference_and_unused_ones_go() -> None:
+    schema = {
+        "$defs": {"B": {"type": "null"}, "A": {"items": {"$ref": "#/$defs/A"}}, "C": {}},
+        "properties": {"x": {"$ref": "#/$defs/A"}, "y": {"$ref": "#/$defs/B"}},
+    }
+
+    assert normal.normalise(schema) == {
+        "$defs": {"D1": {"items": {"$ref": "#/$defs/D1"}}, "D2": {"type": "null"}},
+        "properties": {"x": {"$ref": "#/$defs/D1"}, "y": {"$ref": "#/$defs/D2"}},
+    }
+
+
+def test_renamed_definitions_are_followed_by_the_discriminator() -> None:
+    schema = {
+        "$defs": {"A": {}},
+        "oneOf": [{"$ref": "#/$defs/A"}],
+        "discriminator": {"propertyName": "k", "mapping": {"a": "#/$defs/A"}},
+    }
+
+    assert normal.normalise(schema)["discriminator"]["mapping"] == {"a": "#/$defs/D1"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ({"default": 1}, {"default": True}, False),
+        ({"default": 1}, {"default": 1.0}, True),
+        ({"default": "1"}, {"default": 1}, False),
+        ({"required": ["a", "b"]}, {"required": ["b", "a"]}, True),
+        ({"enum": ["a", "b"]}, {"enum": ["b", "a"]}, False),
+    ],
+)
+def test_text_tells_json_values_apart(one: Any, other: Any, equal: bool) -> None:
+    assert (normal.text(one) == normal.text(other)) is equal
+
+
+def test_positional_parameters_are_asked_for_by_name() -> None:
+    (expected,) = oracle.ask("def tool(a: int, /, *rest: str, b: bool = False) -> int: ...")
+
+    assert normal.normalise(expected.parameters or {}) == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer"},
+            "rest": {"type": "array", "items": {"type": "string"}},
+            "b": {"type": "boolean", "default": False},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_refusal_is_an_answer() -> None:
+    (expected,) = oracle.ask("from collections.abc import Callable\ndef tool(x: Callable): ...")
+
+    assert expected.parameters is None
+    assert "CallableSchema" in expected.refusal
