@@ -203,7 +203,7 @@ class ToolSpec(Value):
     line: int
 
     def detailed_description(self) -> str:
-        """Main text, one warning, one usage section, one differences section, parameters, examples."""
+        """The long form as Markdown, for a model that has chosen the tool."""
         return detailed_description(self.documentation, self.description)
 
 
@@ -267,8 +267,11 @@ def detailed_description(documentation: Documentation, fallback: str) -> str:
     parts = [documentation.text or fallback]
     parts += [f"**{section.title}**\n{section.body}" for section in chosen if section]
     if documentation.parameters:
-        lines = [f"- {item.name}: {item.text}".rstrip(": ") for item in documentation.parameters]
-        parts.append("\n".join(["**Parameters**", *(line.replace("\n", "\n  ") for line in lines)]))
+        lines = ["**Parameters**"]
+        for item in documentation.parameters:
+            text = item.text.replace("\n", "\n  ")
+            lines.append(f"- {item.name}: {text}" if text else f"- {item.name}")
+        parts.append("\n".join(lines))
     if examples := documentation.examples:
         # `>>>` would be three nested quotations.
         fenced = examples if "```" in examples else f"```\n{examples}\n```"

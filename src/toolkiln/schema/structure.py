@@ -95,7 +95,8 @@ def deeper_than(value: object, depth: int) -> bool:
                 inner.extend(item)
         if not inner:
             return False
-        level = [item for item in inner if isinstance(item, dict | list)]
+        # By identity, so that shared or circular parts are looked at once a level.
+        level = list({id(item): item for item in inner if isinstance(item, dict | list)}.values())
     return bool(level)
 
 

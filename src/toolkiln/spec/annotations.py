@@ -13,27 +13,34 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec import classes, known
+from toolkiln.spec import classes, enums, known
+from toolkiln.spec.configuration import configured
+from toolkiln.spec.expressions import (
+    QUALIFIERS,
+    is_any,
+    is_ellipsis,
+    peel,
+    quoted,
+    subscript_arguments,
+    type_variables,
+)
 from toolkiln.spec.fields import Metadata, field_call, read_field, read_metadata
+from toolkiln.spec.lineage import functional_class
 from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
-from toolkiln.spec.shapes import Shape, any_of, array, constrain, mapping, nullable
+from toolkiln.spec.shapes import (
+    Omitted,
+    Shape,
+    Unresolved,
+    any_of,
+    array,
+    constrain,
+    mapping,
+    nullable,
+)
 from toolkiln.spec.tags import discriminated
-from toolkiln.spec.values import Unknown, enum_kind, evaluate, functional_enum, jsonable
+from toolkiln.spec.values import Unknown, evaluate, jsonable
 
 _DEEPEST = 60
-
-
-class Unresolved(Exception):
-    """A type whose schema cannot be known statically."""
-
-    def __init__(self, name: str, reason: str = "it comes from elsewhere") -> None:
-        super().__init__(name)
-        self.name = name
-        self.reason = reason
-
-
-class Omitted(Exception):
-    """A type that asks not to be seen in a schema."""
 
 
 class Note(NamedTuple):
@@ -116,7 +123,7 @@ class TypeReader:
             metadata = read_metadata(items)
         if (call := field_call(default, scope)) is not None:
             read_field(call, scope, metadata)
-        elif default is not None:
+        elif default is not None and not is_ellipsis(default):
             metadata.default = (default, scope)
         line = annotation.lineno if annotation else 1
         for name in metadata.unknown:
@@ -141,6 +148,10 @@ class TypeReader:
             shape = self._step(shape, step, value)
         if metadata.updates:
             shape = Shape(shape.kind, {**shape.schema, **metadata.updates}, shape.inner)
+        if metadata.replacement is not None:
+            schema, mode = metadata.replacement
+            if mode in (None, "serialization" if self.serialized else "validation"):
+                shape = Shape("function", dict(schema))
         return shape
 
     def _step(self, shape: Shape, step: str, value: Any) -> Shape:
@@ -148,12 +159,6 @@ class TypeReader:
             return discriminated(shape, value, self.definitions, self.field_names)
         if step == "function":
             return Shape("function", shape.render())
-        if step == "schema":
-            schema, mode = value
-            wanted = "serialization" if self.serialized else "validation"
-            return Shape("function", dict(schema)) if mode in (None, wanted) else shape
-        if step == "skip":
-            raise Omitted
         if step == "read":
             return shape if self.serialized else Shape("function", self.render(*value))
         if step == "written":
@@ -175,11 +180,14 @@ class TypeReader:
             unique = self._unique(re.sub(r"[^a-zA-Z0-9.\-_]", "_", name))
             self._names[key] = unique
             self.definitions[unique] = {}
+            outside, self._open_aliases = self._open_aliases, []
             try:
                 self.definitions[unique] = build()
             except (Unresolved, Omitted):
                 del self._names[key], self.definitions[unique]
                 raise
+            finally:
+                self._open_aliases = outside
         return Shape(kind, {"$ref": f"#/$defs/{self._names[key]}"})
 
     def definition_name(self, key: Hashable) -> str:
@@ -210,7 +218,7 @@ class TypeReader:
     ) -> JsonSchema:
         node, scope = default
         try:
-            return {**schema, "default": jsonable(self._default(node, scope))}
+            return {**schema, "default": jsonable(self.value(node, scope))}
         except Unknown:
             self.notes.append(
                 Note(
@@ -221,12 +229,9 @@ class TypeReader:
             )
             return schema
 
-    def _default(self, node: ast.expr, scope: Scope) -> Any:
-        if isinstance(node, ast.Call):
-            target = resolve(node.func, scope)
-            if isinstance(target, ClassRef) and enum_kind(target) is None:
-                return classes.instance(self, target, node, scope)
-        return evaluate(node, scope)
+    def value(self, node: ast.expr, scope: Scope) -> Any:
+        """What an expression is worth, objects of our own classes as their fields."""
+        return evaluate(node, scope, lambda *made: classes.instance(self, *made))
 
     # Names
 
@@ -270,7 +275,8 @@ class TypeReader:
             kind, schema = known.SERIALIZED[name]
         if not self.config:
             return Shape(kind, dict(schema))
-        return Shape(kind, classes.configured(kind, dict(schema), self.config, self.serialized))
+        schema = configured(kind, dict(schema), self.config, serialized=self.serialized)
+        return Shape(kind, schema)
 
     def _alias(self, target: AliasRef, arguments: tuple[tuple[ast.expr, Scope], ...]) -> Shape:
         value, scope = target.assigned.value, target.scope
@@ -309,7 +315,11 @@ class TypeReader:
         variables = {**scope.variables, **dict(zip(parameters, arguments))}  # noqa: B905
         inner = scope._replace(variables=variables)
         key = (scope.module.name, name, label)
-        return self.define(key, label, "definition", lambda: self.render(value, inner))
+        shape = self.define(key, label, "definition", lambda: self.render(value, inner))
+        definition = self.definitions[self.definition_name(key)]
+        if set(definition) == {"$ref"}:  # an alias of a class is that class
+            return Shape("definition", dict(definition))
+        return shape
 
     def _assigned_call(
         self,
@@ -331,14 +341,14 @@ class TypeReader:
             return self._type_alias(name, call.args[1], scope, listed, arguments)
         members = None
         try:
-            members = functional_enum(call, scope)
+            members = enums.functional_members(call, scope)
         except Unknown as unknown:
             raise Unresolved(name, f"its members come from code: {unknown}") from unknown
         if members is not None:
             values = [jsonable(value) for value in members.values()]
             key = (scope.module.name, name)
             return self.define(key, name, "enum", lambda: classes.enum_schema(values))
-        functional = classes.functional_class(name, call, made)
+        functional = functional_class(name, call, made)
         if functional is not None:
             return classes.class_shape(self, ClassRef(functional, scope), ())
         return self._call(call, scope)
@@ -378,7 +388,7 @@ class TypeReader:
         if name == "typing.Annotated":
             base, base_scope, items = peel(node, scope)
             return self._annotated(base, base_scope, read_metadata(items))
-        if name in _QUALIFIERS:
+        if name in QUALIFIERS:
             return self.shape(first, scope)
         if name in known.LISTS:
             return array(self.render(first, scope), known.LISTS[name])
@@ -391,17 +401,19 @@ class TypeReader:
             return mapping(keys, values, known.MAPPINGS[name])
         if name in known.COUNTERS:
             return mapping(self.render(first, scope), {"type": "integer"}, "counter")
-        if name in ("builtins.type", "typing.Type") and not _is_any(first, scope):
+        if name in ("builtins.type", "typing.Type") and not is_any(first, scope):
             return Shape("is-subclass", {})
         if name == "pydantic.Json":
             return self._json(self.shape(first, scope))
         if name in ("pydantic.Secret", "pydantic.OnErrorOmit"):
             return Shape("function", self.render(first, scope))
+        if name == "pydantic.SerializeAsAny":
+            return self.shape(first, scope)
         if name == "pydantic.json_schema.SkipJsonSchema":
             raise Omitted
         if name == "pydantic.RootModel":
             return classes.root_model(self, first, scope)
-        if name in ("re.Pattern", "typing.Pattern", "os.PathLike"):
+        if name in ("re.Pattern", "typing.Pattern", "os.PathLike", "pydantic.ImportString"):
             return self._external(name, node)
         raise Unresolved(name)
 
@@ -419,7 +431,7 @@ class TypeReader:
         return Shape("json", {"type": "string", **content})
 
     def _tuple(self, arguments: list[ast.expr], scope: Scope) -> Shape:
-        if len(arguments) == 2 and _is_ellipsis(arguments[1]):
+        if len(arguments) == 2 and is_ellipsis(arguments[1]):
             return array(self.render(arguments[0], scope), "tuple")
         items = [self.render(argument, scope) for argument in arguments]
         schema: JsonSchema = {"type": "array", "minItems": len(items), "maxItems": len(items)}
@@ -541,14 +553,6 @@ class TypeReader:
         return self.apply(metadata, shape)
 
 
-_QUALIFIERS = {
-    "typing.Required",
-    "typing.NotRequired",
-    "typing.ReadOnly",
-    "typing.Final",
-    "typing.ClassVar",
-    "dataclasses.InitVar",
-}
 _CONSTRAINED = {
     "pydantic.conint": "builtins.int",
     "pydantic.confloat": "builtins.float",
@@ -560,79 +564,6 @@ _CONSTRAINED = {
     "pydantic.conset": "set",
     "pydantic.confrozenset": "frozenset",
 }
-
-
-def peel(
-    node: ast.expr, scope: Scope
-) -> tuple[ast.expr, Scope, list[tuple[ast.expr, Scope]]]:
-    """The type inside `Annotated` and qualifiers, with the metadata around it, inner first."""
-    items: list[tuple[ast.expr, Scope]] = []
-    for _ in range(_DEEPEST):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node = quoted(node)
-        if isinstance(node, ast.Name | ast.Attribute):
-            if isinstance(node, ast.Name) and node.id in scope.variables:
-                node, scope = scope.variables[node.id]
-                continue
-            target = resolve(node, scope)
-            if (
-                isinstance(target, AliasRef)
-                and target.assigned.type_params is None
-                and isinstance(target.assigned.value, ast.Subscript)
-                and _is_annotated(target.assigned.value, target.scope)
-            ):
-                node, scope = target.assigned.value, target.scope
-                continue
-        if not isinstance(node, ast.Subscript):
-            break
-        target = resolve(node.value, scope)
-        name = target.name if isinstance(target, External) else ""
-        arguments = subscript_arguments(node)
-        if name == "typing.Annotated" and len(arguments) > 1:
-            items[:0] = [(item, scope) for item in arguments[1:]]
-        elif name not in _QUALIFIERS or not arguments:
-            break
-        node = arguments[0]
-    return node, scope, items
-
-
-def qualifiers(node: ast.expr, scope: Scope) -> set[str]:
-    """The qualifiers around a type: `Required`, `ClassVar`, `InitVar` …"""
-    found: set[str] = set()
-    for _ in range(_DEEPEST):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                node = quoted(node)
-            except Unresolved:
-                break
-        owner = node.value if isinstance(node, ast.Subscript) else node
-        target = resolve(owner, scope)
-        name = target.name if isinstance(target, External) else ""
-        if name in _QUALIFIERS:
-            found.add(name.rpartition(".")[2])
-        elif name != "typing.Annotated":
-            break
-        if not isinstance(node, ast.Subscript):
-            break
-        node = subscript_arguments(node)[0]
-    return found
-
-
-def quoted(node: ast.Constant) -> ast.expr:
-    """The expression inside a quoted annotation."""
-    try:
-        inner = ast.parse(str(node.value).strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Unresolved(str(node.value)[:60], "the quoted annotation is not an expression") from error
-    for child in ast.walk(inner):
-        if isinstance(child, ast.expr):
-            child.lineno = node.lineno
-    return inner
-
-
-def subscript_arguments(node: ast.Subscript) -> list[ast.expr]:
-    """The arguments between the brackets."""
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def references(schema: Any) -> Iterator[str]:
@@ -647,30 +578,3 @@ def references(schema: Any) -> Iterator[str]:
     elif isinstance(schema, list):
         for item in schema:
             yield from references(item)
-
-
-def type_variables(node: ast.expr, scope: Scope) -> Iterator[str]:
-    """The type variables in an expression, in order of first appearance."""
-    seen: set[str] = set()
-    for child in ast.walk(node):
-        if isinstance(child, ast.Name) and child.id not in seen:
-            seen.add(child.id)
-            target = resolve(child, scope)
-            if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Call):
-                made = resolve(target.assigned.value.func, target.scope)
-                if isinstance(made, External) and made.name == "typing.TypeVar":
-                    yield child.id
-
-
-def _is_annotated(node: ast.Subscript, scope: Scope) -> bool:
-    target = resolve(node.value, scope)
-    return isinstance(target, External) and target.name == "typing.Annotated"
-
-
-def _is_any(node: ast.expr, scope: Scope) -> bool:
-    target = resolve(node, scope)
-    return isinstance(target, External) and target.name == "typing.Any"
-
-
-def _is_ellipsis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...

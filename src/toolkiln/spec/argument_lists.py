@@ -7,9 +7,10 @@ import ast
 import re
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.annotations import Omitted, TypeReader, Unresolved
+from toolkiln.spec.annotations import TypeReader
 from toolkiln.spec.docstrings import parse
 from toolkiln.spec.modules import Scope
+from toolkiln.spec.shapes import Omitted, Unresolved
 from toolkiln.spec.values import Unknown, evaluate, jsonable
 
 _WORDS = {

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 _MARGIN = re.compile(r"\n( *+)(?=[^ \n])")
+_BLANK_LINE = re.compile(r"\n *\n")
 _EMPTY_LINES = re.compile(r"\s*\n")
 
 _VARIABLE = r"(?:\\?\*){0,2}+`?+[^\W\d]\w*+`?+(?:\*\*)?+"
@@ -72,10 +73,11 @@ def dedent(text: str) -> str:
 
 
 def hang(first: str, below: str) -> str:
-    """A first line and the lines that hang below it, however deep they hang."""
-    if below:
-        below = dedent(below)
-    return f"{first}\n{below}" if first and below else first or below
+    """A first line and, from its line break on, what hangs below it, however deep."""
+    text = dedent(below) if below else ""
+    if not first or not text:
+        return first or text
+    return f"{first}\n\n{text}" if _BLANK_LINE.match(below) else f"{first}\n{text}"
 
 
 def paragraphs(parts: Iterable[str]) -> str:
@@ -106,11 +108,12 @@ def items(body: str, pattern: re.Pattern[str]) -> tuple[list[tuple[str, str]], s
                     continue
                 if after_blank:
                     into = stray
+                    into.append("")
         after_blank = not bare
         into.append(line)
     typed = pattern is NUMPY_PARAMETER
     described = [
-        (names, _described(first, "\n".join(below), typed) if below or typed else first)
+        (names, _described(first, "\n".join(["", *below]), typed) if below or typed else first)
         for names, first, below in found
     ]
     return described, dedent("\n".join(stray)) if stray else ""
@@ -118,13 +121,12 @@ def items(body: str, pattern: re.Pattern[str]) -> tuple[list[tuple[str, str]], s
 
 def _described(first: str, below: str, typed: bool) -> str:
     """The text of an item without the type that may stand in its first line."""
-    text = dedent(below)
     is_prose = (first[:1].isupper() and " " in first) or first.endswith(".")
     if typed and not is_prose:
-        return text
-    if text and is_type(first.partition(",")[0]):
-        return text
-    return f"{first}\n{text}" if first and text else first or text
+        return dedent(below)
+    if is_type(first.partition(",")[0]) and not below.isspace():
+        return dedent(below)
+    return hang(first, below)
 
 
 def is_type(text: str) -> bool:
@@ -132,21 +134,24 @@ def is_type(text: str) -> bool:
     return _TYPES.fullmatch(text) is not None
 
 
-def returned(body: str, underlined: bool) -> str:
+def returned(first: str, below: str, underlined: bool) -> str:
     """What is returned, without the type in front of it; `underlined` sections put it above."""
+    whole = hang(first, below)
+    if not first:
+        first, line_break, below = whole.partition("\n")
+        below = line_break + below
     if underlined:
-        entries = _entries(body)
+        entries = _entries(whole)
         if entries and all(text for _, text in entries):
             if len(entries) == 1:
                 return entries[0][1]
             return "\n".join(f"{head.partition(' : ')[0]}: {text}" for head, text in entries)
-    first, _, below = body.partition("\n")
     head, mark, text = first.partition(": ")
     if mark and is_type(head.rstrip()):
         return hang(text.strip(), below)
-    if below.startswith(" ") and is_type(first.rstrip(": ")):
+    if below.startswith("\n ") and is_type(first.rstrip(": ")):
         return dedent(below)
-    return body
+    return whole
 
 
 def _entries(body: str) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ them better. It never raises and takes linear time. `docstring_titles` has the v
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from toolkiln.model import Documentation, ParameterDoc, RaisesDoc, Section
@@ -68,7 +68,8 @@ class _Open:
     indent: int
     underlined: bool
     header: str
-    parts: list[str] = field(default_factory=list)
+    parts: list[str]
+    """What stands beside the header, then what stands below it."""
 
 
 class _Reader:
@@ -116,7 +117,9 @@ class _Reader:
         if kind == "parameters" and first and not (_says_none(first) or PARAMETER.match(first)):
             return line_end
         if not first and (underline := _UNDERLINE.match(text, line_end)):
-            return self._start(_Open(kind, title, indent, True, ""), match.start(), underline.end())
+            return self._start(
+                _Open(kind, title, indent, True, "", [""]), match.start(), underline.end()
+            )
         end = self._body_end(line_end, indent, loose=bool(first))
         if not first and (end == line_end or text[line_end:end].isspace()):
             end = self._loose_end(line_end, kind)
@@ -142,10 +145,9 @@ class _Reader:
         kind = kind_of(title)
         if kind is None and (start == 0 or (self._in("parameters") and title.isidentifier())):
             return match.end()
-        section = _Open(kind or "free", title, indent, False, self._text[start:line_end])
-        self._start(section, start, line_end)
-        section.parts.append(first)
-        return line_end
+        header = self._text[start:line_end]
+        section = _Open(kind or "free", title, indent, False, header, [first])
+        return self._start(section, start, line_end)
 
     def _read_underline(self, match: re.Match[str]) -> int:
         text, indent = self._text, len(match["indent"])
@@ -159,7 +161,8 @@ class _Reader:
             is_long = len(title) > len(match["underline"])
             if start == 0 or above or is_long or title[-1] in ".,;":
                 return match.end()
-        section = _Open(kind or "free", title, indent, True, text[start : match.end()])
+        header = text[start : match.end()]
+        section = _Open(kind or "free", title, indent, True, header, [""])
         return self._start(section, start, match.end())
 
     def _read_field(self, match: re.Match[str]) -> int:
@@ -272,7 +275,8 @@ class _Reader:
         section, self._open = self._open, None
         if section is None:
             return
-        if body := paragraphs(section.parts):
+        first, *below = section.parts
+        if body := paragraphs([hang(first, "".join(below[:1])), *below[1:]]):
             self._add(section.kind, section.title, "", body, section.underlined)
         elif section.kind == "free":
             self._prose.append(section.header)
@@ -287,7 +291,7 @@ class _Reader:
             for part in filter(None, (first, body)):
                 self._add_parameters(title, part, NUMPY_PARAMETER if underlined else PARAMETER)
         elif kind == "returns":
-            self._returns.append(returned(hang(first, body), underlined))
+            self._returns.append(returned(first, body, underlined))
         elif kind == "raises":
             self._add_raises(f"{first}\n{body}")
         elif kind == "examples":

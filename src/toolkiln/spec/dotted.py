@@ -8,6 +8,7 @@ is ever assigned to it. Nothing is judged here; `capabilities` does that.
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from toolkiln.spec import sensitive
@@ -193,6 +194,7 @@ class Names:
         self.roots.add(name.partition(".")[0])
 
 
+@lru_cache(maxsize=4_096)
 def rule(dotted: str) -> str | None:
     """The entry of `sensitive.RULES` that a dotted name falls under."""
     found = None
@@ -249,6 +251,7 @@ def _items(bases: Sequence[str], key: str | None) -> Iterator[str]:
             yield _member(base.removesuffix(".__dict__"), key)
 
 
+@lru_cache(maxsize=4_096)
 def _canonical(dotted: str) -> str:
     if dotted in sensitive.SAME:
         return sensitive.SAME[dotted]

@@ -20,7 +20,7 @@ class Metadata:
     """Everything that stands beside a type, in the order in which it applies."""
 
     steps: list[tuple[str, Any]] = field(default_factory=list)
-    """Constraints by pydantic's name, and `schema`, `written`, `read`, `opaque`, `tagged`."""
+    """Constraints by pydantic's name, and `written`, `read`, `opaque`, `function`, `tagged`."""
     updates: dict[str, Any] = field(default_factory=dict)
     """What is written into the schema as it is: description, examples, extras."""
     text: str | None = None
@@ -33,7 +33,8 @@ class Metadata:
     excluded: bool = False
     skipped: bool = False
     """`SkipJsonSchema`: not to be seen."""
-    tag: str | None = None
+    replacement: tuple[dict[str, Any], str | None] | None = None
+    """The schema of `WithJsonSchema`, and the mode it is for."""
     kw_only: bool | None = None
     unknown: list[str] = field(default_factory=list)
     """Constraints whose values cannot be known, to be reported."""
@@ -123,7 +124,9 @@ def _read_item(node: ast.expr, scope: Scope, metadata: Metadata) -> None:
         return
     if isinstance(node, ast.Name | ast.Attribute):
         target = resolve(node, scope)
-        if isinstance(target, AliasRef):
+        if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Call):
+            _read_item(target.assigned.value, target.scope, metadata)
+        elif isinstance(target, AliasRef) and isinstance(node, ast.Name):
             _read_item(target.assigned.value, target.scope, metadata)
         elif isinstance(target, ClassRef):
             _local_class(target, metadata)
@@ -189,8 +192,6 @@ def _pydantic_item(name: str, call: ast.Call, scope: Scope, metadata: Metadata) 
                 _constraint(constraint, value, scope, metadata)
     elif name == "Discriminator" and call.args:
         _discriminator(call.args[0], scope, metadata)
-    elif name == "Tag" and call.args:
-        metadata.tag = evaluate_or(call.args[0], scope)
     elif name == "WithJsonSchema" and (call.args or keywords):
         _with_json_schema(call, keywords, scope, metadata)
     elif name == "SkipJsonSchema":
@@ -218,7 +219,10 @@ def _with_json_schema(
     except Unknown:
         metadata.steps.append(("opaque", "WithJsonSchema"))
         return
-    metadata.steps.append(("schema", (schema, mode)) if schema is not None else ("skip", None))
+    if schema is None:
+        metadata.skipped = True
+    else:
+        metadata.replacement = (schema, mode)
 
 
 def _serializer(

@@ -44,7 +44,7 @@ _COLORS = frozenset(f"{_TAILWIND} {_CSS}".split())
 def display_name(identifier: str) -> str:
     """The name for people: `SandboxFilesTool` → `Sandbox Files`, `sb_shell_tool` → `Sb Shell`."""
     stem = _SEPARATORS.sub("_", identifier).removesuffix("_tool").removesuffix("Tool")
-    words = _words(stem) or _words(identifier)
+    words = _words(stem) or _words(identifier)[-1:]
     return " ".join([word[0].title() + word[1:] for word in words]) or identifier or "Tool"
 
 
@@ -81,7 +81,7 @@ def icon_problem(icon: str) -> str | None:
         return None
     problem = f"{_shown(icon)} is not the name of a Lucide icon: lower-case words and hyphens"
     stem = re.sub(r"\A(?:lucide|icon)[-:/]?(?=.)|Icon\Z", "", icon, flags=re.IGNORECASE)
-    parts = [re.sub(r"(?<=[a-z])(?=[0-9])", "-", word.lower()) for word in _words(stem)]
+    parts = [re.sub(r"(?<=[a-z])(?=[0-9])", "-", word.lower(), count=1) for word in _words(stem)]
     guess = "-".join(parts)
     return f"{problem}; did you mean {guess!r}?" if lucide_icon(guess) else problem
 

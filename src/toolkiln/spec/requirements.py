@@ -121,9 +121,8 @@ class _Collected:
             document = tomllib.loads(content)
         except (ValueError, RecursionError) as error:  # ValueError: also numbers beyond reason
             at = _TOML_LINE.search(str(error))
-            reason = str(error) or "it is nested too deeply"
-            where = line + int(at[1]) if at else line
-            self.complain(where, f"the PEP 723 block is not TOML: {reason}", "correct the TOML")
+            where = line + (int(at[1]) if at else content.count("\n") + 1)
+            self.complain(where, f"the PEP 723 block is not TOML: {error}", "correct the TOML")
             return
         self._take_dependencies(document.get("dependencies", []), line, content)
         self._take_python(

@@ -12,6 +12,19 @@ from toolkiln.model import JsonSchema
 from toolkiln.spec.values import jsonable
 
 
+class Unresolved(Exception):
+    """A type whose schema cannot be known statically."""
+
+    def __init__(self, name: str, reason: str = "it comes from elsewhere") -> None:
+        super().__init__(name)
+        self.name = name
+        self.reason = reason
+
+
+class Omitted(Exception):
+    """A type that asks not to be seen in a schema."""
+
+
 class Shape:
     """A kind of validator with the schema it publishes."""
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.annotations import Note, Omitted, TypeReader, Unresolved, quoted
+from toolkiln.spec.annotations import Note, TypeReader
+from toolkiln.spec.expressions import quoted
 from toolkiln.spec.modules import External, Function, Scope, resolve
+from toolkiln.spec.shapes import Omitted, Unresolved
 
 _INJECTED_NAMES = {"agent_state", "agent_id"}
 
@@ -50,8 +52,6 @@ def read_signature(
             continue
         if argument.annotation is None:
             unannotated[argument.arg] = argument.lineno
-        if isinstance(default, ast.Constant) and default.value is ...:
-            default = None
         try:
             field = reader.field(argument.annotation, scope, default)
         except Omitted:

@@ -23,12 +23,12 @@ def discriminated(
     choices: list[JsonSchema] = []
     mapping: dict[str, Any] = {}
     property_name = field
-    for member in _flattened(members):
-        name = str(member.get("$ref", "")).removeprefix("#/$defs/")
-        property_name = field_names.get(name, {}).get(field, field)
-        properties = definitions.get(name, {}).get("properties", {})
-        for tag in _tags(properties.get(property_name, {}), definitions):
-            mapping[tag] = member.get("$ref", member)
+    for member in _flattened(members, field):
+        for name in _named(member):
+            property_name = field_names.get(name, {}).get(field, field)
+            properties = definitions.get(name, {}).get("properties", {})
+            for tag in _tags(properties.get(property_name, {}), definitions):
+                mapping[tag] = member.get("$ref", member)
         if member not in choices:
             choices.append(member)
     schema = {
@@ -38,11 +38,20 @@ def discriminated(
     return Shape("tagged-union", schema)
 
 
-def _flattened(members: list[JsonSchema]) -> list[JsonSchema]:
+def _flattened(members: list[JsonSchema], field: str) -> list[JsonSchema]:
+    """The alternatives, those of an inner union told apart by the same field unfolded."""
     flat: list[JsonSchema] = []
     for member in members:
-        flat += member["oneOf"] if "oneOf" in member else [member]
+        shared = member.get("discriminator", {}).get("propertyName") == field
+        flat += member["oneOf"] if shared else [member]
     return flat
+
+
+def _named(member: JsonSchema) -> list[str]:
+    """The definitions that an alternative may turn out to be."""
+    if "$ref" in member:
+        return [member["$ref"].removeprefix("#/$defs/")]
+    return [name for inner in member.get("oneOf", []) for name in _named(inner)]
 
 
 def _tags(schema: JsonSchema, definitions: dict[str, JsonSchema]) -> list[str]:

@@ -1,40 +1,41 @@
 """What an expression is worth, as far as that can be known without running it.
 
-Literals, constants of the module and its helpers, arithmetic on them, members of enums,
-and calls of a few constructors of the standard library. Everything else is `Unknown`.
+Literals, constants of the module and its helpers, arithmetic and small built-in functions
+on them, members of enums, and a few constructors of the standard library. Everything else
+is `Unknown`. Results are bounded, so no expression costs more than it says.
 """
 
 import ast
 import datetime
 import decimal
+import fractions
+import ipaddress
 import math
 import operator
 import pathlib
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from toolkiln.spec.modules import (
-    AliasRef,
-    ClassRef,
-    External,
-    Resolved,
-    Scope,
-    resolve,
-)
+from toolkiln.spec import enums
+from toolkiln.spec.modules import AliasRef, ClassRef, External, Scope, resolve
 
 _DEEPEST = 40
+_LONGEST = 10_000
 _MOST_BITS = 256
+
+Construct = Callable[[ClassRef, ast.Call, Scope], Any]
+"""Makes the value of a call of a class whose source we have."""
 
 
 class Unknown(Exception):
     """An expression whose value cannot be known statically."""
 
 
-def evaluate(node: ast.expr, scope: Scope, depth: int = 0) -> Any:
+def evaluate(node: ast.expr, scope: Scope, construct: Construct | None = None) -> Any:
     """The value of an expression, an enum member standing for its own value.
 
     Raises:
@@ -42,31 +43,7 @@ def evaluate(node: ast.expr, scope: Scope, depth: int = 0) -> Any:
     """
     if isinstance(node, ast.Constant):
         return node.value
-    if depth > _DEEPEST:
-        raise Unknown(ast.dump(node)[:80])
-    below = depth + 1
-    match node:
-        case ast.Name() | ast.Attribute():
-            return _named(node, scope, below)
-        case ast.List(elts=items):
-            return [evaluate(item, scope, below) for item in items]
-        case ast.Tuple(elts=items):
-            return tuple(evaluate(item, scope, below) for item in items)
-        case ast.Set(elts=items):
-            return _hashed(set, [evaluate(item, scope, below) for item in items])
-        case ast.Dict(keys=keys, values=values):
-            return _dict(keys, values, scope, below)
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            return _safely(_UNARY[type(op)], evaluate(operand, scope, below))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _binary(
-                type(op), evaluate(left, scope, below), evaluate(right, scope, below)
-            )
-        case ast.JoinedStr(values=parts) if all(isinstance(p, ast.Constant) for p in parts):
-            return "".join(str(p.value) for p in parts if isinstance(p, ast.Constant))
-        case ast.Call():
-            return _called(node, scope, below)
-    raise Unknown(type(node).__name__)
+    return _Evaluation(construct).value(node, scope)
 
 
 def evaluate_or(node: ast.expr | None, scope: Scope, otherwise: Any = None) -> Any:
@@ -98,231 +75,159 @@ def jsonable(value: Any) -> Any:
     return encoded
 
 
-def enum_values(reference: ClassRef, kinds: "EnumKind") -> dict[str, Any]:
-    """The members of an enum, by name, with the values they have at run time.
+class _Evaluation:
+    """One evaluation: how deep it is, and how it makes objects."""
 
-    Raises:
-        Unknown: a value comes from code.
-    """
-    members: dict[str, Any] = {}
-    scope = reference.body_scope
-    for node in reference.node.body:
-        for name, value in _member_assignments(node):
-            members[name] = _member_value(name, value, members, scope, kinds)
-    return members
+    def __init__(self, construct: Construct | None) -> None:
+        self._construct = construct
+        self._depth = 0
 
+    def value(self, node: ast.expr, scope: Scope) -> Any:
+        if isinstance(node, ast.Constant):
+            return node.value
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unknown("too deep")
+        try:
+            return self._value(node, scope)
+        finally:
+            self._depth -= 1
 
-class EnumKind:
-    """How an enum makes values: its mixin and its rule for `auto()`."""
+    def _value(self, node: ast.expr, scope: Scope) -> Any:
+        match node:
+            case ast.Name() | ast.Attribute():
+                return self._named(node, scope)
+            case ast.List(elts=items):
+                return list(self._items(items, scope))
+            case ast.Tuple(elts=items):
+                return tuple(self._items(items, scope))
+            case ast.Set(elts=items):
+                return _attempt(set, list(self._items(items, scope)))
+            case ast.Dict():
+                return self._dict(node, scope)
+            case ast.UnaryOp(op=op, operand=operand):
+                return _attempt(_UNARY[type(op)], self.value(operand, scope))
+            case ast.BinOp(left=left, op=op, right=right):
+                return _binary(type(op), self.value(left, scope), self.value(right, scope))
+            case ast.BoolOp(op=op, values=values):
+                return self._boolean(op, values, scope)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+                return _attempt(_COMPARE[type(op)], self.value(left, scope), self.value(right, scope))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.value(body if self.value(test, scope) else orelse, scope)
+            case ast.Subscript(value=owner, slice=index):
+                return self._item(owner, index, scope)
+            case ast.JoinedStr(values=parts):
+                return "".join(self._formatted(part, scope) for part in parts)
+            case ast.Call():
+                return self._called(node, scope)
+        raise Unknown(type(node).__name__)
 
-    def __init__(self, mixin: Callable[[Any], Any] | None, auto: str) -> None:
-        self.mixin = mixin
-        self.auto = auto
-        """`count`, `flag`, `name`, `lower` or `unknown`."""
+    def _named(self, node: ast.Name | ast.Attribute, scope: Scope) -> Any:
+        if isinstance(node, ast.Attribute):
+            member = enums.member(node, scope)
+            if member is not None:
+                return member[0]
+        target = resolve(node, scope)
+        if isinstance(target, AliasRef):
+            return self.value(target.assigned.value, target.scope)
+        if isinstance(target, External) and target.name in _CONSTANTS:
+            return _CONSTANTS[target.name]
+        raise Unknown(ast.unparse(node))
 
+    def _items(self, items: Sequence[ast.expr], scope: Scope) -> Iterator[Any]:
+        for item in items:
+            if isinstance(item, ast.Starred):
+                yield from _attempt(list, self.value(item.value, scope))
+            else:
+                yield self.value(item, scope)
 
-_ENUM_BASES = {
-    "enum.Enum": EnumKind(None, "count"),
-    "enum.IntEnum": EnumKind(int, "count"),
-    "enum.StrEnum": EnumKind(str, "lower"),
-    "enum.Flag": EnumKind(None, "flag"),
-    "enum.IntFlag": EnumKind(int, "flag"),
-    "enum.ReprEnum": EnumKind(None, "count"),
-}
-_MIXINS: dict[str, Callable[[Any], Any]] = {
-    "builtins.str": str,
-    "builtins.int": int,
-    "builtins.float": float,
-}
+    def _dict(self, node: ast.Dict, scope: Scope) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            value = self.value(item, scope)
+            if key is None:
+                _attempt(result.update, value)
+            else:
+                _attempt(result.__setitem__, self.value(key, scope), value)
+        return result
 
+    def _boolean(self, op: ast.boolop, values: list[ast.expr], scope: Scope) -> Any:
+        result = None
+        for node in values:
+            result = self.value(node, scope)
+            if bool(result) is isinstance(op, ast.Or):
+                break
+        return result
 
-def enum_kind(reference: ClassRef) -> EnumKind | None:
-    """How this enum makes values, or None if the class is no enum."""
-    kind: EnumKind | None = None
-    mixin: Callable[[Any], Any] | None = None
-    for base in reference.node.bases:
-        target = resolve(base, reference.scope)
-        if isinstance(target, External):
-            kind = _ENUM_BASES.get(target.name, kind)
-            mixin = _MIXINS.get(target.name, mixin)
-        elif isinstance(target, ClassRef) and target.node is not reference.node:
-            kind = enum_kind(target) or kind
-    if kind is None:
-        return None
-    return EnumKind(mixin or kind.mixin, _auto_rule(reference.node) or kind.auto)
-
-
-def functional_enum(call: ast.Call, scope: Scope) -> dict[str, Any] | None:
-    """The members of `Enum("Color", "RED GREEN")`, or None if the call makes no enum.
-
-    Raises:
-        Unknown: the members come from code.
-    """
-    target = resolve(call.func, scope)
-    if not isinstance(target, External) or target.name not in _ENUM_BASES or len(call.args) != 2:
-        return None
-    given = evaluate(call.args[1], scope)
-    if isinstance(given, str):
-        given = given.replace(",", " ").split()
-    if isinstance(given, dict):
-        return given
-    names = list(given)
-    if all(isinstance(item, tuple) and len(item) == 2 for item in names):
-        return dict(names)
-    kind = _ENUM_BASES[target.name]
-    members: dict[str, Any] = {}
-    for name in names:
-        members[name] = _next_value(name, members, kind)
-    return members
-
-
-def _named(node: ast.Name | ast.Attribute, scope: Scope, depth: int) -> Any:
-    if isinstance(node, ast.Attribute):
-        member = _enum_member(node, scope)
+    def _item(self, owner: ast.expr, index: ast.expr, scope: Scope) -> Any:
+        member = enums.member_by_key(owner, index, scope)
         if member is not None:
             return member[0]
-    target = resolve(node, scope)
-    if isinstance(target, AliasRef):
-        return evaluate(target.assigned.value, target.scope, depth)
-    if isinstance(target, External) and target.name in _CONSTANTS:
-        return _CONSTANTS[target.name]
-    raise Unknown(ast.unparse(node))
+        return _attempt(operator.getitem, self.value(owner, scope), self.value(index, scope))
 
+    def _formatted(self, part: ast.expr, scope: Scope) -> str:
+        if isinstance(part, ast.FormattedValue):
+            if part.conversion != -1 or part.format_spec is not None:
+                raise Unknown("format")
+            return str(_plain(self.value(part.value, scope)))
+        return str(self.value(part, scope))
 
-def _enum_member(node: ast.Attribute, scope: Scope) -> tuple[Any] | None:
-    if node.attr in ("value", "name") and isinstance(node.value, ast.Attribute):
-        inner = _enum_member(node.value, scope)
-        if inner is not None:
-            return inner if node.attr == "value" else (node.value.attr,)
-    owner = resolve(node.value, scope)
-    members = _members_of(owner)
-    if members is not None and node.attr in members:
-        return (members[node.attr],)
-    return None
-
-
-def _members_of(owner: Resolved | None) -> dict[str, Any] | None:
-    if isinstance(owner, ClassRef):
-        kind = enum_kind(owner)
-        return None if kind is None else enum_values(owner, kind)
-    if isinstance(owner, AliasRef) and isinstance(owner.assigned.value, ast.Call):
-        return functional_enum(owner.assigned.value, owner.scope)
-    return None
-
-
-def _member_assignments(node: ast.stmt) -> list[tuple[str, ast.expr]]:
-    pairs: list[tuple[str, ast.expr]] = []
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                pairs.append((target.id, node.value))
-            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs += [
-                    (item.id, value)
-                    for item, value in zip(target.elts, node.value.elts, strict=False)
-                    if isinstance(item, ast.Name)
-                ]
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-        pairs.append((node.target.id, node.value))
-    return [(name, value) for name, value in pairs if not name.startswith("_")]
-
-
-def _member_value(
-    name: str, node: ast.expr, members: dict[str, Any], scope: Scope, kind: EnumKind
-) -> Any:
-    if isinstance(node, ast.Name) and node.id in members:
-        return members[node.id]
-    if isinstance(node, ast.Call):
+    def _called(self, node: ast.Call, scope: Scope) -> Any:
         target = resolve(node.func, scope)
-        if isinstance(target, External) and target.name == "enum.auto":
-            return _mixed(_next_value(name, members, kind), kind)
-        if isinstance(target, External) and target.name == "enum.member" and len(node.args) == 1:
-            return _mixed(evaluate(node.args[0], scope), kind)
-    return _mixed(evaluate(node, scope), kind)
-
-
-def _mixed(value: Any, kind: EnumKind) -> Any:
-    if kind.mixin is None or isinstance(value, kind.mixin):  # type: ignore[arg-type]
-        return value
-    return _safely(kind.mixin, value)
-
-
-def _next_value(name: str, members: dict[str, Any], kind: EnumKind) -> Any:
-    if kind.auto == "name":
-        return name
-    if kind.auto == "lower":
-        return name.lower()
-    numbers = [v for v in members.values() if isinstance(v, int)]
-    if kind.auto == "count":
-        return max(numbers) + 1 if numbers else 1
-    if kind.auto == "flag":
-        return 1 << max(numbers).bit_length() if numbers else 1
-    raise Unknown("_generate_next_value_")
-
-
-def _auto_rule(node: ast.ClassDef) -> str | None:
-    for method in node.body:
-        if isinstance(method, ast.FunctionDef):
-            if method.name in ("__new__", "__init__") and method.name == "__new__":
-                raise Unknown("__new__")
-            if method.name == "_generate_next_value_":
-                last = method.body[-1]
-                text = ast.unparse(last.value) if isinstance(last, ast.Return) and last.value else ""
-                first = method.args.args[0].arg if method.args.args else ""
-                return {first: "name", f"{first}.lower()": "lower"}.get(text, "unknown")
-    return None
-
-
-def _called(node: ast.Call, scope: Scope, depth: int) -> Any:
-    target = resolve(node.func, scope)
-    if not isinstance(target, External) or target.name not in _CONSTRUCTORS:
-        raise Unknown(ast.unparse(node.func)[:80])
-    arguments = [evaluate(argument, scope, depth) for argument in node.args]
-    keywords = {k.arg: evaluate(k.value, scope, depth) for k in node.keywords}
-    if None in keywords:
-        raise Unknown("**")
-    return _safely(_CONSTRUCTORS[target.name], *arguments, **keywords)
-
-
-def _dict(
-    keys: list[ast.expr | None], values: list[ast.expr], scope: Scope, depth: int
-) -> dict[Any, Any]:
-    result: dict[Any, Any] = {}
-    for key, value in zip(keys, values, strict=True):
-        worth = evaluate(value, scope, depth)
-        if key is None:
-            if not isinstance(worth, dict):
-                raise Unknown("**")
-            result.update(worth)
-        else:
-            _safely(result.__setitem__, evaluate(key, scope, depth), worth)
-    return result
+        if isinstance(target, ClassRef):
+            if enums.is_enum(target):
+                return enums.member_by_value(target, self.value(node.args[0], scope))
+            if self._construct is not None:
+                return self._construct(target, node, scope)
+        if isinstance(target, AliasRef) and len(node.args) == 1:
+            made = target.assigned.value
+            called = resolve(made.func, target.scope) if isinstance(made, ast.Call) else None
+            if called == External("typing.NewType"):
+                return self.value(node.args[0], scope)
+        if not isinstance(target, External) or target.name not in _FUNCTIONS:
+            raise Unknown(ast.unparse(node.func)[:80])
+        arguments = list(self._items(node.args, scope))
+        keywords = {k.arg: self.value(k.value, scope) for k in node.keywords if k.arg}
+        if len(keywords) < len(node.keywords):
+            raise Unknown("**")
+        return _attempt(_FUNCTIONS[target.name], *arguments, **keywords)
 
 
 def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
-    texts = isinstance(left, str | tuple | list) and type(left) is type(right)
-    if not numbers and not (texts and op is ast.Add) and not (op is ast.BitOr and isinstance(left, dict)):
-        if not isinstance(left, _ARITHMETIC) or not isinstance(right, _ARITHMETIC):
-            raise Unknown("operands")
+    if op not in _BINARY:
+        raise Unknown(op.__name__)
     if isinstance(left, int) and isinstance(right, int):
         if op in (ast.Pow, ast.LShift) and (abs(right) > _MOST_BITS or left.bit_length() > 64):
             raise Unknown("too large")
         if left.bit_length() + right.bit_length() > 4 * _MOST_BITS:
             raise Unknown("too large")
-    return _safely(_BINARY[op], left, right)
+    elif op is ast.Mult:
+        text, times = (right, left) if isinstance(left, int) else (left, right)
+        if isinstance(text, str | bytes | list | tuple) and isinstance(times, int):
+            if len(text) * times > _LONGEST:
+                raise Unknown("too long")
+    elif op is ast.Mod and isinstance(left, str | bytes):
+        _plain(right)
+        if len(left) > _LONGEST or re.search(rb"%[^a-z%]" if isinstance(left, bytes) else "%[^a-z%]", left):
+            raise Unknown("format")
+    return _attempt(_BINARY[op], left, right)
 
 
-def _safely(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """A value whose text is its own, or a tuple of such."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, str | int | float | decimal.Decimal | pathlib.PurePath):
+        return value
+    raise Unknown("format")
+
+
+def _attempt(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     try:
         return function(*arguments, **keywords)
     except (TypeError, ValueError, ArithmeticError, LookupError, re.error) as error:
         raise Unknown(str(error)) from error
-
-
-def _hashed(kind: type[set[Any]], items: list[Any]) -> set[Any]:
-    result: set[Any] = _safely(kind, items)
-    return result
 
 
 def _sorted(values: set[Any] | frozenset[Any]) -> list[Any]:
@@ -346,28 +251,36 @@ def _pattern(pattern: str, flags: int = 0) -> str:
     return pattern
 
 
-_ARITHMETIC = (datetime.timedelta, datetime.date, datetime.datetime, decimal.Decimal, int, float)
-_CONSTANTS = {"math.pi": math.pi, "math.e": math.e, "math.tau": math.tau, "math.inf": math.inf}
-_CONSTRUCTORS: dict[str, Callable[..., Any]] = {
-    "builtins.bool": bool,
-    "builtins.dict": dict,
-    "builtins.float": float,
-    "builtins.frozenset": frozenset,
-    "builtins.int": int,
-    "builtins.list": list,
-    "builtins.set": set,
-    "builtins.str": str,
-    "builtins.tuple": tuple,
-    "datetime.date": datetime.date,
-    "datetime.datetime": datetime.datetime,
-    "datetime.time": datetime.time,
-    "datetime.timedelta": datetime.timedelta,
+_CONSTANTS: dict[str, Any] = {
+    "math.pi": math.pi,
+    "math.e": math.e,
+    "math.tau": math.tau,
+    "math.inf": math.inf,
+    "datetime.timezone.utc": datetime.UTC,
+    "datetime.UTC": datetime.UTC,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{
+        f"builtins.{f.__name__}": f
+        for f in (abs, bool, dict, float, frozenset, int, len, list, max, min, round, set, str,
+                  sum, tuple)
+    },
+    **{f"datetime.{t.__name__}": t for t in (datetime.date, datetime.datetime, datetime.time,
+                                             datetime.timedelta)},
+    **{
+        f"ipaddress.{t.__name__}": t
+        for t in (ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface,
+                  ipaddress.IPv6Address, ipaddress.IPv6Network, ipaddress.IPv6Interface)
+    },
     "decimal.Decimal": decimal.Decimal,
-    "pathlib.Path": pathlib.PurePath,
-    "pathlib.PurePath": pathlib.PurePath,
+    "fractions.Fraction": fractions.Fraction,
+    "pathlib.Path": pathlib.PosixPath,
+    "pathlib.PurePath": pathlib.PurePosixPath,
+    "pydantic.SecretStr": lambda value: "**********" if value else "",
     "re.compile": _pattern,
     "uuid.UUID": uuid.UUID,
-}
+}  # fmt: skip
+"""Pure and cheap, whatever they are given."""
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -385,4 +298,12 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.LShift: operator.lshift,
     ast.BitOr: operator.or_,
     ast.BitAnd: operator.and_,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }

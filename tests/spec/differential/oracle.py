@@ -7,6 +7,7 @@ tests wrote themselves. It knows nothing of the static reader; `test_cases` and
 
 import inspect
 import itertools
+import linecache
 import re
 import sys
 import typing
@@ -56,17 +57,20 @@ def ask(source: str) -> list[Expected]:
 def _executed(source: str) -> Iterator[ModuleType]:
     """The source as a live, importable module, for as long as the block lasts."""
     module = ModuleType(f"toolkiln_oracle_{next(_numbers)}")
+    module.__file__ = file = f"/nowhere/{module.__name__}.py"
     # Names imported for the type checker are names the static reader must know.
     source = re.sub(r"\bif (\w+\.)?TYPE_CHECKING:", "if True:", source)
     sys.modules[module.__name__] = module
+    # Attribute docstrings are found through `inspect`, which asks here for the lines.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(compile(source, module.__name__, "exec", dont_inherit=True), vars(module))
+            exec(compile(source, file, "exec", dont_inherit=True), vars(module))
             exec(_ADAPT, vars(module))
             yield module
     finally:
-        del sys.modules[module.__name__]
+        del sys.modules[module.__name__], linecache.cache[file]
 
 
 def _functions(module: ModuleType) -> list[FunctionType]:

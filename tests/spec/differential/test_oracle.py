@@ -75,3 +75,15 @@ def test_a_refusal_is_an_answer() -> None:
 
     assert expected.parameters is None
     assert "CallableSchema" in expected.refusal
+
+
+def test_attribute_docstrings_are_found_without_a_file() -> None:
+    (expected,) = oracle.ask(
+        "from pydantic import BaseModel\n"
+        "class Model(BaseModel, use_attribute_docstrings=True):\n"
+        "    a: int\n"
+        "    '''The a.'''\n"
+        "def tool(x: Model): ...\n"
+    )
+
+    assert (expected.parameters or {})["$defs"]["Model"]["properties"]["a"]["description"]

@@ -218,7 +218,8 @@ class Positions:
     def decode(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        if value and not any(member.wire in value for member in self.members):
+        members = (*self.members, self.rest) if self.rest else self.members
+        if value and not any(member.wire in value for member in members):
             return value
         out: list[Any] = []
         for member in self.members:

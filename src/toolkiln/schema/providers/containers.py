@@ -133,6 +133,8 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
         rest = Member("", wire_name, pairs.codec)
         wires[wire_name] = pairs.wire
         demanded.append(wire_name)
+    if not wires and path and not lowering.profile.empty_objects:
+        return lowering.as_text(node, path, "properties", "is an object without properties")
     wire = closed_object(wires, demanded)
     for keyword in ("minProperties", "maxProperties", "propertyNames"):
         if keyword in node:

@@ -221,7 +221,7 @@ class Lowering:
                 self.gaps.append(Gap(path, f"{keyword!r} cannot be enforced in strict mode"))
             node = {key: value for key, value in node.items() if key not in unsayable}
         if "const" in node or "enum" in node:
-            return self._enumerated(node, path, notes)
+            return self._enumerated(node, notes)
         for keyword in ("anyOf", "oneOf"):
             if keyword in node:
                 return self._union(node, keyword, path, notes)
@@ -235,7 +235,7 @@ class Lowering:
         if kind is None:
             return self.as_text(node, path, "type", "accepts values of any type")
         if kind == "null" and not self.profile.null_type:
-            return self._enumerated({**node, "enum": [None]}, path, notes)
+            return self._enumerated({**node, "enum": [None]}, notes)
         wire: JsonSchema = {"type": kind}
         notes += self.keep(wire, {**node, "type": kind}, _SCALARS[kind], path)
         return self.finish(wire, SAME, node, notes)
@@ -379,7 +379,7 @@ class Lowering:
             for one, other in combinations(branches, 2)
         )
 
-    def _enumerated(self, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
+    def _enumerated(self, node: JsonSchema, notes: list[str]) -> Lowered:
         values = [node["const"]] if "const" in node else node["enum"]
         accepts = self.document.validator(assertions(node))
         values = [value for value in values if accepts.is_valid(value)]

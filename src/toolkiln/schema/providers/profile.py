@@ -24,6 +24,8 @@ class Profile:
     references: bool = True
     """Definitions may be referenced, recursively; otherwise they are written out."""
     null_type: bool = True
+    empty_objects: bool = True
+    """Objects without properties may be described, other than at the root."""
     enum_types: frozenset[str] = PRIMITIVES
     key_pattern: str = r"(?s).+"
     """What property names look like."""

@@ -1,0 +1,26 @@
+"""What is done with a tool's schema: judging it, compiling it for providers, checking calls.
+
+`health` judges, `compile_tool` translates for a provider and back, `check` holds
+arguments against it. How a schema comes about is `spec`'s business.
+"""
+
+from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check
+from toolkiln.schema.health import health
+from toolkiln.schema.problems import Problem, unknown_tool
+from toolkiln.schema.providers import PROVIDERS, Compiled, Loss, compile_tool
+from toolkiln.schema.structure import Sizes
+
+__all__ = [
+    "PROVIDERS",
+    "ArgumentChecker",
+    "Checked",
+    "Compiled",
+    "Loss",
+    "Problem",
+    "Problems",
+    "Sizes",
+    "check",
+    "compile_tool",
+    "health",
+    "unknown_tool",
+]

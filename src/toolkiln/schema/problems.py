@@ -1,0 +1,253 @@
+"""Problems with arguments, said for a model: where, what, and the nearest thing that works.
+
+Turns the validator's errors into short sentences, one for each thing to change. Of the
+branches of a union only the one that the value comes closest to is spoken of.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from jsonschema_rs import ValidationError, ValidationErrorKind
+from msgspec import Struct
+
+from toolkiln.errors import nearest_hint
+from toolkiln.schema.document import Document, join
+
+_NOUNS = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+_SAYINGS = {
+    "minimum": "{} is less than {}, the smallest allowed",
+    "maximum": "{} is greater than {}, the largest allowed",
+    "exclusiveMinimum": "{} is not greater than {}",
+    "exclusiveMaximum": "{} is not less than {}",
+    "multipleOf": "{} is not a multiple of {}",
+    "minLength": "{} is shorter than {} characters",
+    "maxLength": "{} is longer than {} characters",
+    "minItems": "has fewer than {1} items",
+    "maxItems": "has more than {1} items",
+    "minProperties": "has fewer than {1} entries",
+    "maxProperties": "has more than {1} entries",
+    "pattern": "{} does not match the pattern {}",
+    "format": "{} is not a valid {}",
+    "const": "{} is not {}",
+    "uniqueItems": "has duplicate items",
+    "contains": "has no item of the kind that is needed",
+    "not": "{} is excluded",
+}
+_SHOWN_CHOICES = 12
+_SHOWN_CHARS = 60
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong with a call."""
+
+    path: str
+    """JSON pointer into the arguments."""
+    message: str
+    """One short sentence that names the place."""
+    hint: str | None = None
+    """What would work instead, if that is known."""
+
+
+def problem(path: Iterable[str | int], what: str, hint: str | None = None) -> Problem:
+    """A problem at a place."""
+    tokens = list(path)
+    where = place(tokens)
+    return Problem(join("", *tokens) if tokens else "", f"{where}: {what}", hint)
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> Problem:
+    """The answer to a call of a tool that does not exist."""
+    return Problem("", f"there is no tool named {shown(name)}", nearest_hint(name, known))
+
+
+def place(tokens: list[str | int]) -> str:
+    """A path as a person writes it: `items[2].name`."""
+    if not tokens:
+        return "arguments"
+    text = ""
+    for token in tokens:
+        if isinstance(token, int):
+            text += f"[{token}]"
+        elif token.isidentifier() or (token.replace("-", "_").isidentifier() and token):
+            text += f".{token}"
+        else:
+            text += f"[{shown(token)}]"
+    return text.removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence, cut when long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
+
+
+def explained(errors: Iterable[ValidationError], document: Document) -> Iterator[Problem]:
+    """One problem for each thing to change."""
+    for error in errors:
+        yield from _explain(error, document)
+
+
+def _explain(error: ValidationError, document: Document) -> Iterator[Problem]:
+    kind, path, value = error.kind, error.instance_path, error.instance
+    match kind:
+        case ValidationErrorKind.AnyOf() | ValidationErrorKind.OneOfNotValid():
+            yield from _closest(error, kind.context, document)
+        case ValidationErrorKind.OneOfMultipleValid():
+            yield problem(path, "fits more than one of the alternatives, and must fit one")
+        case ValidationErrorKind.Type():
+            yield problem(path, f"{shown(value)} is not {_either(kind.types)}")
+        case ValidationErrorKind.Required():
+            yield problem([*path, kind.property], "is required, but missing")
+        case ValidationErrorKind.AdditionalProperties() | (
+            ValidationErrorKind.UnevaluatedProperties()
+        ):
+            known = _known_names(error, document)
+            for name in kind.unexpected:
+                noun = "property" if path else "parameter"
+                yield problem([*path, name], f"is not a known {noun}", _nearest(name, known))
+        case ValidationErrorKind.Enum():
+            yield problem(path, _not_one_of(value, kind.options), _like(value, kind.options))
+        case ValidationErrorKind.Constant():
+            expected = kind.expected_value
+            hint = _like(value, [expected])
+            yield problem(path, f"{shown(value)} is not {shown(expected)}", hint)
+        case ValidationErrorKind.PropertyNames():
+            for inner in _explain(kind.error, document):
+                said = inner.message.partition(": ")[2]
+                yield problem(path, f"a key is not allowed: {said}", inner.hint)
+        case ValidationErrorKind.FalseSchema():
+            yield problem(path, "is not allowed")
+        case _:
+            yield problem(path, _saying(error))
+
+
+def _saying(error: ValidationError) -> str:
+    name = error.kind.name
+    if name not in _SAYINGS:
+        return error.message if len(error.message) <= 200 else f"{error.message[:197]}..."
+    limit = error.kind.value
+    bare = name in ("format",)
+    return _SAYINGS[name].format(shown(error.instance), limit if bare else shown(limit))
+
+
+def _either(types: list[str]) -> str:
+    nouns = [_NOUNS.get(kind, kind) for kind in types]
+    return " or ".join([", ".join(nouns[:-1]), nouns[-1]] if len(nouns) > 1 else nouns)
+
+
+def _not_one_of(value: Any, options: list[Any]) -> str:
+    listed = ", ".join(shown(option) for option in options[:_SHOWN_CHOICES])
+    more = len(options) - _SHOWN_CHOICES
+    return f"{shown(value)} is not one of {listed}" + (f" and {more} others" if more > 0 else "")
+
+
+def _like(value: Any, options: list[Any]) -> str | None:
+    """The option that was probably meant: same but for case, type, or a few characters."""
+    written = value if isinstance(value, str) else json.dumps(value)
+    by_text = {o if isinstance(o, str) else json.dumps(o): o for o in reversed(options)}
+    folded = {text.casefold(): text for text in reversed(by_text)}
+    close = get_close_matches(written.casefold()[:200], list(folded), n=1, cutoff=0.6)
+    return f"did you mean {shown(by_text[folded[close[0]]])}?" if close else None
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    hint = nearest_hint(name[:200], known)
+    if hint or not known:
+        return hint
+    return f"known: {', '.join(map(shown, known))}" if len(known) <= _SHOWN_CHOICES else None
+
+
+def _known_names(error: ValidationError, document: Document) -> list[str]:
+    """The property names of the schema that refused one."""
+    node: Any = document.root
+    for token in error.schema_path[:-1]:
+        if isinstance(node, dict) and "$ref" in node and token not in node:
+            node = document.target(node["$ref"])
+        if token == "$ref":
+            node = document.target(node["$ref"])
+        else:
+            node = node[token]
+    properties = node.get("properties", {}) if isinstance(node, dict) else {}
+    return list(properties)
+
+
+def _closest(
+    error: ValidationError, branches: list[list[ValidationError]], document: Document
+) -> Iterator[Problem]:
+    here = error.instance_path
+    fitting = [branch for branch in branches if not _misses_type(branch, here)]
+    if not fitting:
+        types = [kind for branch in branches for found in branch for kind in _types(found, here)]
+        yield problem(here, f"{shown(error.instance)} is not {_either(list(dict.fromkeys(types)))}")
+        return
+    options = [option for branch in fitting for option in _options(branch, here)]
+    if options and all(_options(branch, here) for branch in fitting):
+        yield problem(here, _not_one_of(error.instance, options), _like(error.instance, options))
+        return
+    tagged = _tags(fitting, here)
+    if tagged:
+        path, value, tags = tagged
+        yield problem(path, _not_one_of(value, tags), _like(value, tags))
+        return
+    yield from explained(min(fitting, key=lambda branch: _distance(branch, here)), document)
+
+
+def _misses_type(branch: list[ValidationError], here: list[str | int]) -> bool:
+    return any(_types(found, here) for found in branch)
+
+
+def _types(found: ValidationError, here: list[str | int]) -> list[str]:
+    if isinstance(found.kind, ValidationErrorKind.Type) and found.instance_path == here:
+        return found.kind.types
+    return []
+
+
+def _options(branch: list[ValidationError], here: list[str | int]) -> list[Any]:
+    """The values that a branch would take at this very place."""
+    for found in branch:
+        if found.instance_path == here:
+            if isinstance(found.kind, ValidationErrorKind.Enum):
+                return found.kind.options
+            if isinstance(found.kind, ValidationErrorKind.Constant):
+                return [found.kind.expected_value]
+    return []
+
+
+def _tags(
+    branches: list[list[ValidationError]], here: list[str | int]
+) -> tuple[list[str | int], Any, list[Any]] | None:
+    """The property that tells the branches apart, if its value fits none of them."""
+    if len(branches) < 2:
+        return None
+    found: list[tuple[list[str | int], Any, list[Any]]] = []
+    for branch in branches:
+        places = [e for e in branch if len(e.instance_path) == len(here) + 1]
+        tags = [(e, _options([e], e.instance_path)) for e in places]
+        tag = next(((e, options) for e, options in tags if options), None)
+        if tag is None:
+            return None
+        found.append((tag[0].instance_path, tag[0].instance, tag[1]))
+    if any(path != found[0][0] for path, _, _ in found):
+        return None
+    options = [option for _, _, branch_options in found for option in branch_options]
+    return found[0][0], found[0][1], options
+
+
+def _distance(branch: list[ValidationError], here: list[str | int]) -> tuple[int, int]:
+    """How far a value is from a branch: a wrong tag counts most, then the number of errors."""
+    wrong_tag = any(
+        isinstance(found.kind, ValidationErrorKind.Constant)
+        and len(found.instance_path) == len(here) + 1
+        for found in branch
+    )
+    return int(wrong_tag), len(branch)

@@ -1,0 +1,83 @@
+"""Compilers for OpenAI's function tools, loose and strict.
+
+Strict is used whenever the lowered schema keeps within OpenAI's limits. Where it does
+not, the tool is sent without `strict`, and a loss says so: a tool is never dropped.
+"""
+
+from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.schema.providers.compiled import Compiled, Loss
+from toolkiln.schema.providers.declaration import compiled, cut, name_errors, passed_on
+from toolkiln.schema.providers.limits import measure
+from toolkiln.schema.providers.lowering import LoweredRoot, TooLargeError, lower_root
+from toolkiln.schema.providers.profile import Profile
+
+_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+_DESCRIPTION = 1024
+
+STRICT = Profile(
+    name="openai-strict",
+    keywords=frozenset(
+        (
+            *("pattern", "format", "minItems", "maxItems"),
+            *("multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"),
+        )
+    ),
+    formats=frozenset(
+        (
+            *("date-time", "time", "date", "duration", "email"),
+            *("hostname", "ipv4", "ipv6", "uuid"),
+        )
+    ),
+    nullable_optionals=True,
+    forbidden_pattern=r"\(\?(=|!|<=|<!)",
+)
+_LIMITS = (
+    ("properties", 5_000, "properties"),
+    ("depth", 10, "levels of nesting"),
+    ("enum_values", 1_000, "enum values"),
+    ("largest_enum_chars", 15_000, "characters in one enum"),
+    ("chars", 120_000, "characters of names and enum values"),
+)
+
+
+def compile_openai(spec: ToolSpec) -> Compiled:
+    """The tool with its schema as it is."""
+    return _tool(spec, passed_on(spec.parameters, "openai"), strict=False)
+
+
+def compile_openai_strict(spec: ToolSpec) -> Compiled:
+    """The tool with a schema that OpenAI holds the model to."""
+    try:
+        lowered = lower_root(spec.parameters, STRICT)
+        reasons = exceeded(lowered.wire)
+    except TooLargeError:
+        reasons = ["the schema unfolds into more than strict mode takes"]
+    if not reasons:
+        return _tool(spec, lowered, strict=True)
+    losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
+    return _tool(spec, passed_on(spec.parameters, "openai"), strict=False, losses=losses)
+
+
+def exceeded(wire: JsonSchema) -> list[str]:
+    """The limits of strict mode that a lowered schema does not keep."""
+    found = measure(wire)
+    return [
+        f"it has {getattr(found, quantity):,} {noun}, strict mode takes {limit:,}"
+        for quantity, limit, noun in _LIMITS
+        if getattr(found, quantity) > limit
+    ]
+
+
+def _tool(
+    spec: ToolSpec, lowered: LoweredRoot, *, strict: bool, losses: list[Loss] | None = None
+) -> Compiled:
+    description, shortened = cut(spec.description, _DESCRIPTION)
+    function: dict[str, object] = {
+        "name": spec.name,
+        "description": description,
+        "parameters": lowered.wire,
+    }
+    if strict:
+        function["strict"] = True
+    payload = {"type": "function", "function": function}
+    return compiled(payload, lowered, name_errors(spec, _NAME), [*(losses or ()), *shortened])

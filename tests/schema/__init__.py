@@ -1,0 +1,1 @@
+"""Tests of schemas, compilers and argument checking."""

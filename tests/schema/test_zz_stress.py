@@ -1,0 +1,35 @@
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from toolkiln.schema.providers import PROVIDERS, compile_tool
+from toolkiln.schema.providers.codec import equal
+
+from .rules import as_json_schema, schema_of, violations
+from .shapes import Shape, parameters
+from .specs import spec
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=parameters(), data=st.data())
+def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
+    provider: str, shape: Shape, data: st.DataObject
+) -> None:
+    accepts = jsonschema_rs.Draft202012Validator(shape.schema, offline=True)
+    compiled = compile_tool(spec(shape.schema), provider)
+    sent_schema = as_json_schema(schema_of(compiled.payload, provider), provider)
+    validator = jsonschema_rs.Draft202012Validator(sent_schema, offline=True)
+
+    assert not compiled.errors
+    assert violations(compiled.payload, provider) == []
+    for _ in range(3):
+        value: dict[str, Any] = data.draw(shape.values)
+        assume(accepts.is_valid(value))
+        encoded = compiled.encode(value)
+        decoded = compiled.decode(encoded)
+        assert equal(decoded, value), encoded
+        assert validator.is_valid(encoded), (encoded, sent_schema)

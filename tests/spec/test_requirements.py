@@ -1,0 +1,286 @@
+"""Requirements from every place they may be declared, good and bad."""
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from toolkiln.spec.requirements import Requirements, _blocks, gather, split
+
+# The pattern of the specification, which `_blocks` must agree with.
+PEP_723 = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+
+
+def block(content: str) -> str:
+    lines = textwrap.dedent(content).strip("\n").split("\n")
+    return "\n".join(["# /// script", *(f"# {line}".rstrip() for line in lines), "# ///", ""])
+
+
+def messages(requirements: Requirements) -> list[tuple[int, str]]:
+    return [(problem.line, problem.message) for problem in requirements.problems]
+
+
+def test_file_that_requires_nothing_has_no_requirements() -> None:
+    assert gather("import json\n", "Requires nothing.") == Requirements((), {}, None, ())
+
+
+def test_all_sources_are_gathered_in_order_without_repetition() -> None:
+    docstring = "\ntitle: X\nrequirements: lxml, attrs>=2\nversion: 1\n"
+    source = (
+        block('dependencies = ["HTTPX >= 0.27", "rich"]\nrequires-python = ">=3.11"')
+        + f'"""{docstring}"""\n'
+        + "#requirements: rich, numpy==2.0\n# requirements: lxml  # for pages\n"
+    )
+
+    requirements = gather(source, docstring, [("orjson~=3.0", 9), ("rich", 9)])
+
+    assert requirements == Requirements(
+        ("httpx>=0.27", "rich", "orjson~=3.0", "lxml", "attrs>=2", "numpy==2.0"), {}, ">=3.11", ()
+    )
+
+
+def test_toolkiln_table_of_the_block_is_handed_over() -> None:
+    source = block(
+        """
+        dependencies = []
+        [tool.toolkiln]
+        network = ["example.org"]
+        [tool.other]
+        x = 1
+        """
+    )
+
+    assert gather(source, None).table == {"network": ["example.org"]}
+
+
+def test_windows_line_ends_make_no_difference() -> None:
+    source = block('dependencies = ["httpx"]').replace("\n", "\r\n")
+
+    assert gather(source, None).packages == ("httpx",)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a, b>=2", ["a", "b>=2"]),
+        ("a[x,y]>=1,<2, b", ["a[x,y]>=1,<2", "b"]),
+        ("a>=1 , != 1.5,b", ["a>=1 , != 1.5", "b"]),
+        ("a (>=1,<2), b", ["a (>=1,<2)", "b"]),
+        ("a; sys_platform in 'linux,darwin', b", ["a; sys_platform in 'linux,darwin'", "b"]),
+        (" , a,, b ,", ["a", "b"]),
+        ("a]], b", ["a]]", "b"]),
+        ("", []),
+    ],
+)
+def test_commas_inside_a_requirement_part_nothing(text: str, parts: list[str]) -> None:
+    assert split(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("-r requirements.txt", "option for pip"),
+        ("--index-url https://x", "option for pip"),
+        ("-e .", "option for pip"),
+        ("git+https://example.org/x.git", "direct URL"),
+        ("git@example.org:x", "direct URL"),
+        ("https://example.org/x.whl", "direct URL"),
+        ("file:///x", "direct URL"),
+        ("x @ https://example.org/x.whl", "direct URL"),
+        ("x @ git+ssh://example.org/x", "direct URL"),
+        ("x @ file:x", "direct URL"),
+        (".", "path"),
+        ("./x", "path"),
+        ("/x", "path"),
+        ("~/x", "path"),
+        ("x/y", "path"),
+        ("C:\\x", "path"),
+        ("x-1.0-py3-none-any.whl", "path"),
+        ("x-1.0.tar.gz", "path"),
+        ("", "empty"),
+        ("  ", "empty"),
+        ("x" * 501, "501 characters"),
+        ("x=1", "not a requirement"),
+        ("x y", "not a requirement"),
+        ("x>=", "not a requirement"),
+        ("x>=1 and y", "not a requirement"),
+        ("größe", "not a requirement"),
+        ("x; nonsense == 1", "not a requirement"),
+        ("x\n--index-url y", "not a requirement"),
+        ("x[", "not a requirement"),
+    ],
+)
+def test_what_is_no_plain_requirement_is_refused(text: str, words: str) -> None:
+    requirements = gather("", None, [(text, 7)])
+
+    assert requirements.packages == ()
+    assert [problem.line for problem in requirements.problems] == [7]
+    assert words in requirements.problems[0].message
+    assert requirements.problems[0].fix
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [("httpx=0.27", "write httpx==0.27"), ("httpx rich", "separate with commas: httpx, rich")],
+)
+def test_common_slips_come_with_the_right_spelling(text: str, fix: str) -> None:
+    assert gather("", None, [(text, 1)]).problems[0].fix == fix
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("x==1", "x==2"), ("X==1", "x==1.1"), ("x==1", "x>=2"), ("x!=1", "x==1"), ("x[a]==1", "x==2")],
+)
+def test_contradicting_pins_are_a_problem(one: str, other: str) -> None:
+    requirements = gather("", None, [(one, 3), (other, 4)])
+
+    assert len(requirements.packages) == 1
+    assert [(p.line, "contradicts" in p.message) for p in requirements.problems] == [(4, True)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x>=1", "x<2"),
+        ("x==1", "x==1.0"),
+        ("x==1.*", "x==1.2"),
+        ("x", "x==1"),
+        ("x==1a1", "x>=0"),
+        ("x==1; python_version < '3.12'", "x==2; python_version >= '3.12'"),
+        ("x==1", "y==2"),
+    ],
+)
+def test_compatible_requirements_are_both_kept(one: str, other: str) -> None:
+    requirements = gather("", None, [(one, 3), (other, 4)])
+
+    assert len(requirements.packages) == 2
+    assert requirements.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ("dependencies = [\n'x',\n!]", 4, "not TOML"),
+        ("dependencies = [", 2, "not TOML"),
+        (f"x = {'[' * 5000}", 2, "not TOML"),
+        (f"x = {'1' * 5000}", 2, "not TOML"),
+        ("dependencies = 'x'", 2, "not a list of strings"),
+        ("y = 1\ndependencies = {x = 1}", 3, "not a list of strings"),
+        ("dependencies = [\n  'x',\n  1,\n]", 2, "1 is not a string"),
+        ("dependencies = [\n  'x',\n  'y=1',\n]", 4, "'y=1' is not a requirement"),
+        ("requires-python = 3.11", 2, "not a version range"),
+        ("\nrequires-python = 'three'", 3, "not a version range"),
+        ("tool = 1", 2, "not a table"),
+        ("[tool]\ntoolkiln = 1", 3, "not a table"),
+    ],
+)
+def test_faults_in_the_block_are_told_with_their_line(content: str, line: int, words: str) -> None:
+    source = "\n".join(["# /// script", *(f"# {text}" for text in content.split("\n")), "# ///"])
+
+    found = messages(gather(source, None))
+
+    assert [(at, words in message) for at, message in found] == [(line, True)]
+
+
+def test_a_second_block_is_a_problem() -> None:
+    source = block('dependencies = ["a"]') + "\n" + block('dependencies = ["b"]')
+
+    requirements = gather(source, None)
+
+    assert requirements.packages == ("a",)
+    assert messages(requirements) == [(5, "a second PEP 723 script block")]
+
+
+def test_a_block_that_never_ends_is_a_problem() -> None:
+    found = messages(gather("\n# /// script\n# dependencies = []\nimport x\n", None))
+
+    assert found == [(2, "the PEP 723 block has no closing line")]
+
+
+def test_faults_in_docstring_and_comments_are_told_with_their_line() -> None:
+    docstring = "\ntitle: X\n  requirements: -e .\n"
+    source = f'"""{docstring}"""\nx = 1\n# requirements: y=1\n'
+
+    assert [problem.line for problem in gather(source, docstring).problems] == [3, 6]
+
+
+def test_requirements_in_other_places_are_not_taken() -> None:
+    source = (
+        'def f():\n    """requirements: x"""\n    # requirements: y\n    a = "# requirements: z"\n'
+    )
+
+    assert gather(source, "The requirements: none.") == Requirements((), {}, None, ())
+
+
+def test_endless_requirements_are_a_problem() -> None:
+    requirements = gather("# requirements: x\n" * 100_000, None)
+    listed = gather(f"# requirements: {', '.join(f'x{i}' for i in range(50_000))}", None)
+
+    assert messages(requirements) == [(201, "more than 200 requirements")]
+    assert messages(listed) == [(1, "more than 200 requirements")]
+    assert len(listed.packages) == 200
+
+
+def test_openings_without_end_are_read_in_linear_time() -> None:
+    assert gather("# /// script\n" * 100_000, None).problems
+
+
+LINES = st.sampled_from(
+    [
+        "# /// script",
+        "# /// other",
+        "# ///",
+        "#",
+        "# x = 1",
+        "#x",
+        "",
+        "code",
+        "# /// script ",
+        " # ///",
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=12).map("\n".join))
+@settings(max_examples=500)
+@example("# /// script\n#\n# ///")
+def test_blocks_are_those_of_the_specification(source: str) -> None:
+    theirs = [
+        re.sub(r"(?m)^# ?", "", match["content"]).removesuffix("\n")
+        for match in PEP_723.finditer(source)
+        if match["type"] == "script"
+    ]
+
+    ours = [content for _, content in _blocks(source) if content is not None]
+
+    assert list(filter(None, ours)) == list(filter(None, theirs))
+
+
+@given(
+    st.text(),
+    st.lists(
+        st.tuples(
+            st.one_of(st.text(), st.from_regex(r"[a-z]+[=<>~!]=?[0-9.*]+")), st.integers(1, 9)
+        )
+    ),
+)
+@settings(deadline=None)
+def test_any_text_is_gathered(text: str, declared: list[tuple[str, int]]) -> None:
+    source = f"# requirements: {text}\n# /// script\n# {text}\n# ///\n"
+
+    requirements = gather(source, f"requirements: {text}", declared)
+
+    assert all(problem.line >= 1 and problem.fix for problem in requirements.problems)
+
+
+def test_packaging_is_not_loaded_for_files_that_require_nothing() -> None:
+    code = (
+        "import sys; from toolkiln.spec.requirements import gather; gather('x = 1', None);"
+        "sys.exit('packaging.requirements' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
