@@ -12,13 +12,16 @@ _STRUCTURE = {"type", "properties", "required", "items", "anyOf", "enum", "descr
 
 def schema_of(payload: dict[str, Any], provider: str) -> dict[str, Any]:
     """The schema inside a payload."""
+    schema: dict[str, Any]
     if provider.startswith("openai"):
-        return payload["function"]["parameters"]
-    if provider.startswith("anthropic"):
-        return payload["input_schema"]
-    if provider == "gemini":
-        return payload.get("parameters", {"type": "object"})
-    return payload["inputSchema"]
+        schema = payload["function"]["parameters"]
+    elif provider.startswith("anthropic"):
+        schema = payload["input_schema"]
+    elif provider == "gemini":
+        schema = payload.get("parameters", {"type": "object"})
+    else:
+        schema = payload["inputSchema"]
+    return schema
 
 
 def as_json_schema(node: Any, provider: str) -> Any:

@@ -156,7 +156,7 @@ def _tuple(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
 def _dict(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     inner = shape(draw, depth - 1, defs)
     keys: Any
-    schema: dict[str, Any]
+    schema: Any
     schema, keys = draw(
         st.sampled_from(
             [
@@ -255,7 +255,7 @@ def _reference(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     defs[name] = {}
     inner = shape(draw, depth - 1, defs)
     defs[name] = inner.schema
-    site = draw(
+    site: Any = draw(
         st.sampled_from(
             [
                 {"$ref": f"#/$defs/{name}"},
@@ -267,29 +267,83 @@ def _reference(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     return Shape(site, inner.values)
 
 
+def _again(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
+    """A second use of a definition, or of a place that is none."""
+    first = _reference(draw, depth, defs)
+    defs["Spare"] = {"type": "object", "properties": {"x": {"type": "integer", "minimum": 1}}}
+    spare = Shape({"$ref": "#/$defs/Spare/properties/x"}, st.integers(1, 5))
+    second = draw(st.sampled_from([first, spare]))
+    schema = {
+        "type": "object",
+        "properties": {"p": first.schema, "q": second.schema},
+        "additionalProperties": False,
+    }
+    values = st.fixed_dictionaries({}, optional={"p": first.values, "q": second.values})
+    return Shape(schema, values)
+
+
+def _overlapping(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
+    """Alternatives that share values, with constraints beside them."""
+    inner = shape(draw, depth - 1, defs)
+    mapping = {"type": "object", "additionalProperties": inner.schema}
+    pairs = {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"key": {"type": "string"}, "value": inner.schema},
+            "required": ["key", "value"],
+            "additionalProperties": False,
+        },
+    }
+    pair = st.fixed_dictionaries({"key": st.text(max_size=2), "value": inner.values})
+    sided = {
+        "type": "object",
+        "properties": {"a": inner.schema, "b": {"type": "boolean"}},
+        "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+    }
+    sided_values = st.fixed_dictionaries({"a": inner.values}, optional={"b": st.booleans()})
+    shapes: list[Shape] = [
+        Shape(mapping, st.dictionaries(st.text(max_size=2), inner.values, max_size=2)),
+        Shape(pairs, st.lists(pair, max_size=2)),
+        Shape(sided, sided_values | st.fixed_dictionaries({"b": st.booleans()})),
+        Shape({"type": "string"}, st.text(max_size=4) | st.just("null") | st.just("{}")),
+        Shape({"type": "number"}, st.integers(0, 3)),
+        Shape({"type": "integer"}, st.integers(0, 3)),
+        inner,
+    ]
+    chosen = draw(st.lists(st.sampled_from(shapes), min_size=2, max_size=4))
+    keyword = draw(st.sampled_from(["anyOf", "anyOf", "oneOf"]))
+    return Shape(
+        {keyword: [part.schema for part in chosen]}, st.one_of(*(part.values for part in chosen))
+    )
+
+
 def _recursive(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     name = f"Node{len(defs)}"
     defs[name] = {}
-    ref = {"$ref": f"#/$defs/{name}"}
+    ref: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
     payload = shape(draw, depth - 1, defs)
-    kind = draw(st.sampled_from(["next", "children", "mapping", "json", "missing"]))
+    kind = draw(st.sampled_from(["next", "children", "mapping", "json", "missing", "nullable"]))
     values: st.SearchStrategy[Any]
     if kind == "json":
-        leaf = [{"type": "string"}, {"type": "integer"}, {"type": "null"}]
+        leaf: list[Any] = [{"type": "string"}, {"type": "integer"}, {"type": "null"}]
         array = {"type": "array", "items": ref}
-        defs[name] = {"anyOf": [*leaf, array, {"type": "object", "additionalProperties": ref}]}
+        mapping = {"type": "object", "additionalProperties": ref}
+        defs[name] = {"anyOf": [*leaf, array, mapping]}
         values = st.recursive(
             st.text(max_size=2) | st.integers(-9, 9) | st.none(),
             lambda v: st.lists(v, max_size=2) | st.dictionaries(st.text(max_size=2), v, max_size=2),
             max_leaves=4,
         )
         return Shape(ref, values)
-    inside: dict[str, Any] = {
+    kinds: dict[str, dict[str, Any]] = {
         "next": {"anyOf": [ref, {"type": "null"}], "default": None},
         "children": {"type": "array", "items": ref},
         "mapping": {"type": "object", "additionalProperties": ref},
         "missing": ref,
-    }[kind]
+        "nullable": {"anyOf": [ref, {"type": "null"}]},
+    }
+    inside = kinds[kind]
     defs[name] = {
         "type": "object",
         "properties": {"v": payload.schema, "n": inside},
@@ -303,10 +357,12 @@ def _recursive(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
             "children": st.lists(inner, max_size=2),
             "mapping": st.dictionaries(st.text(max_size=2), inner, max_size=2),
             "missing": inner,
+            "nullable": inner | st.none(),
         }[kind]
         return st.fixed_dictionaries({"v": payload.values}, optional={"n": below})
 
-    return Shape(ref, st.recursive(base, grow, max_leaves=3))
+    once = grow(base)
+    return Shape(ref, base | once | grow(once))
 
 
 def _intersection(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
@@ -325,14 +381,15 @@ def _intersection(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
 _LEAVES: list[Maker] = [_string, _number, _enum, _anything, _set]
 _NESTED: list[Maker] = [
     *(_list, _tuple, _dict, _optional, _union, _tagged_union, members),
-    *(_reference, _recursive, _intersection),
+    *(_reference, _recursive, _intersection, _again, _overlapping),
 ]
 
 
 def shape(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     """Any shape, at most `depth` levels deep."""
     makers = [*_LEAVES, *_NESTED, *_NESTED] if depth > 0 else _LEAVES
-    return draw(st.sampled_from(makers))(draw, depth, defs)
+    maker: Maker = draw(st.sampled_from(makers))
+    return maker(draw, depth, defs)
 
 
 @st.composite
@@ -340,7 +397,8 @@ def parameters(draw: st.DrawFn) -> Shape:
     """A tool's parameters: mostly plain objects, at times something odd at the root."""
     defs: dict[str, Any] = {}
     makers: list[Maker] = [*[members] * 6, _dict, _tagged_union, _intersection]
-    found = draw(st.sampled_from(makers))(draw, 3, defs)
+    maker: Maker = draw(st.sampled_from(makers))
+    found = maker(draw, 3, defs)
     if draw(st.integers(0, 9)) == 0:
         defs["Root"] = found.schema
         return Shape({"$ref": "#/$defs/Root", "$defs": defs}, found.values)

@@ -232,7 +232,8 @@ def test_a_capability_is_found_however_it_is_spelt(source: str, expected: str) -
         "'call __globals__ in prose'",
         "globals()['name']",
         "'__all__'",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import requests\ndef f(s: requests.Session): ...",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import requests\n"
+        "def f(s: requests.Session): ...",
         "import typing as t\nif t.TYPE_CHECKING:\n    from socket import socket",
         "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import socket",
         "match x:\n    case Point(x=1): pass",

@@ -19,7 +19,7 @@ from toolkiln.schema.coercion import Coercion, parsed
 from toolkiln.schema.document import Document
 from toolkiln.schema.formats import FORMATS
 from toolkiln.schema.problems import Problem, explained, place, problem
-from toolkiln.schema.structure import Sizes, deeper_than, flaws, plain
+from toolkiln.schema.structure import Flaw, Sizes, deeper_than, flaws, plain
 from toolkiln.schema.validity import invalid_points
 
 _encode = msgspec.json.Encoder().encode
@@ -53,7 +53,7 @@ class ArgumentChecker:
         smallest = min(2 * sizes.depth, sizes.string_length, sizes.items, sizes.total_bytes)
         self._surely_small = smallest
         self._document = Document(parameters)
-        self._coercion = Coercion(self._document)
+        self._coercion = Coercion(self._document, sizes.depth)
         self._broken = [
             Problem("", f"the tool's schema is invalid at {point.path or '/'}: {point.reason}")
             for point in invalid_points(parameters)
@@ -71,10 +71,10 @@ class ArgumentChecker:
         try:
             text = _encode(arguments)
             copy = _decode(text)
+            small = len(text) <= self._surely_small or self._fits(text, copy)
             # The encoder turns dates, sets and NaN into other things: then they differ.
-            if copy == arguments and (len(text) <= self._surely_small or self._fits(text, copy)):
-                if type(copy) is dict and self._is_valid(copy):
-                    return Checked(copy)
+            if small and copy == arguments and type(copy) is dict and self._is_valid(copy):
+                return Checked(copy)
         except (ValueError, TypeError, RecursionError, OverflowError):
             pass  # not JSON; the slow path says where
         return self._explain(arguments)
@@ -103,18 +103,20 @@ class ArgumentChecker:
             notes.append("arguments: JSON text was parsed" if size else "arguments: none were sent")
         found = flaws(arguments, self._sizes, _MAX_PROBLEMS)
         if found:
-            return Problems(tuple(Problem(p, f"{_placed(p)}: {why}") for p, why in found))
+            return _flawed(found)
         if not isinstance(arguments, dict):
             return Problems((problem([], "not a JSON object with the tool's parameters"),))
         copy = plain(arguments)
+        if copy != arguments:
+            notes.append("arguments: Python tuples were taken as arrays")
         if len(_encode(copy)) > self._sizes.total_bytes:
             return Problems((problem([], f"larger than {self._sizes.total_bytes:,} bytes"),))
         if not self._is_valid(copy):
             copy, coerced = self._coercion.apply(copy)
             notes += coerced
-            if coerced and deeper_than(copy, self._sizes.depth):
-                what = f"nested deeper than {self._sizes.depth} levels"
-                return Problems((problem([], what),))
+            found = flaws(copy, self._sizes, _MAX_PROBLEMS)
+            if found:
+                return _flawed(found)
         errors = islice(self._validator.iter_errors(copy), _MAX_PROBLEMS)
         problems = dict.fromkeys(explained(errors, self._document))
         if problems:
@@ -154,6 +156,10 @@ def check(spec: ToolSpec, arguments: object, sizes: Sizes | None = None) -> Chec
     entry = _checkers.get(id(spec))
     checker = entry[1] if entry is not None else _checkers.add(spec)
     return checker.check(arguments)
+
+
+def _flawed(found: list[Flaw]) -> Problems:
+    return Problems(tuple(Problem(path, f"{_placed(path)}: {why}") for path, why in found))
 
 
 def _placed(pointer: str) -> str:

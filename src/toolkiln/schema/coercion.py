@@ -12,7 +12,7 @@ import msgspec
 
 from toolkiln.schema.document import Document
 from toolkiln.schema.problems import place
-from toolkiln.schema.providers.overlap import json_types
+from toolkiln.schema.structure import deeper_than, json_types
 
 _EVERY_TYPE = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _CHAIN = 60
@@ -33,8 +33,9 @@ def parsed(text: str | bytes) -> Any:
 class Coercion:
     """The coercion of arguments to one document; branches of unions are tried in order."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, depth: int) -> None:
         self._document = document
+        self._depth = depth
         self._validators: dict[int, Any] = {}
 
     def apply(self, arguments: Any) -> tuple[Any, list[str]]:
@@ -69,8 +70,7 @@ class Coercion:
             value = parsed(text)
         except ValueError:
             return text
-        kinds = json_types(value)
-        if not types & kinds:
+        if not types & json_types(value) or deeper_than(value, self._depth - len(path)):
             return text
         notes.append(f"{place(path)}: JSON text in a string was parsed")
         return value

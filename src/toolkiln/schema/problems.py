@@ -82,7 +82,8 @@ def place(tokens: list[str | int]) -> str:
             text += f".{token}"
         else:
             text += f"[{shown(token)}]"
-    return text.removeprefix(".")
+    text = text.removeprefix(".")
+    return text if len(text) <= 2 * _SHOWN_CHARS else f"{text[: 2 * _SHOWN_CHARS - 3]}..."
 
 
 def shown(value: Any) -> str:
@@ -170,13 +171,8 @@ def _nearest(name: str, known: list[str]) -> str | None:
 def _known_names(error: ValidationError, document: Document) -> list[str]:
     """The property names of the schema that refused one."""
     node: Any = document.root
-    for token in error.schema_path[:-1]:
-        if isinstance(node, dict) and "$ref" in node and token not in node:
-            node = document.target(node["$ref"])
-        if token == "$ref":
-            node = document.target(node["$ref"])
-        else:
-            node = node[token]
+    for step in error.schema_path[:-1]:
+        node = node[step]
     properties = node.get("properties", {}) if isinstance(node, dict) else {}
     return list(properties)
 
@@ -199,7 +195,8 @@ def _closest(
         path, value, tags = tagged
         yield problem(path, _not_one_of(value, tags), _like(value, tags))
         return
-    yield from explained(min(fitting, key=lambda branch: _distance(branch, here)), document)
+    nearest: list[ValidationError] = min(fitting, key=lambda branch: _distance(branch, here))
+    yield from explained(nearest, document)
 
 
 def _misses_type(branch: list[ValidationError], here: list[str | int]) -> bool:

@@ -100,6 +100,18 @@ def deeper_than(value: object, depth: int) -> bool:
     return bool(level)
 
 
+def json_types(value: Any) -> frozenset[str]:
+    """The JSON types of a value; a whole number has two."""
+    if value is None:
+        return frozenset(("null",))
+    if isinstance(value, bool):
+        return frozenset(("boolean",))
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return frozenset(("integer", "number"))
+    kinds: tuple[tuple[type, str], ...] = ((float, "number"), (str, "string"), (list, "array"))
+    return frozenset((next((name for kind, name in kinds if isinstance(value, kind)), "object"),))
+
+
 def _scalar_flaw(item: object, sizes: Sizes) -> str | None:
     if item is None or isinstance(item, bool):
         return None

@@ -112,9 +112,7 @@ class TypeReader:
         """The schema of an annotation; see `shape`."""
         return self.shape(node, scope).render()
 
-    def field(
-        self, annotation: ast.expr | None, scope: Scope, default: ast.expr | None
-    ) -> Field:
+    def field(self, annotation: ast.expr | None, scope: Scope, default: ast.expr | None) -> Field:
         """A parameter or field with everything that `Annotated`, `Field` and its default say."""
         if annotation is None:
             base, metadata = None, Metadata()
@@ -172,9 +170,7 @@ class TypeReader:
         except Unknown:
             return shape
 
-    def define(
-        self, key: Hashable, name: str, kind: str, build: Callable[[], JsonSchema]
-    ) -> Shape:
+    def define(self, key: Hashable, name: str, kind: str, build: Callable[[], JsonSchema]) -> Shape:
         """A reference to the definition of `key`, built once, also when it is recursive."""
         if key not in self._names:
             unique = self._unique(re.sub(r"[^a-zA-Z0-9.\-_]", "_", name))
@@ -213,9 +209,7 @@ class TypeReader:
             candidate, number = f"{name}_{number}", number + 1
         return candidate
 
-    def _with_default(
-        self, schema: JsonSchema, default: tuple[ast.expr, Scope]
-    ) -> JsonSchema:
+    def _with_default(self, schema: JsonSchema, default: tuple[ast.expr, Scope]) -> JsonSchema:
         node, scope = default
         try:
             return {**schema, "default": jsonable(self.value(node, scope))}
@@ -515,8 +509,10 @@ class TypeReader:
             yield from self._members(*scope.variables[node.id], depth + 1)
         elif isinstance(node, ast.Name | ast.Attribute):
             target = resolve(node, scope)
-            if isinstance(target, AliasRef) and target.assigned.type_params is None and isinstance(
-                target.assigned.value, ast.BinOp | ast.Subscript
+            if (
+                isinstance(target, AliasRef)
+                and target.assigned.type_params is None
+                and isinstance(target.assigned.value, ast.BinOp | ast.Subscript)
             ):
                 yield from self._members(target.assigned.value, target.scope, depth + 1)
             elif isinstance(target, External) and target.name == "types.NoneType":

@@ -168,9 +168,7 @@ def _record(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSche
     return _class_schema(result | _extras(reader, lineage), lineage, reader.config)
 
 
-def _field(
-    reader: "TypeReader", field: ClassField, kind: str
-) -> tuple[JsonSchema, Metadata, bool]:
+def _field(reader: "TypeReader", field: ClassField, kind: str) -> tuple[JsonSchema, Metadata, bool]:
     details = field.details or {}
     default = None if kind == "typed-dict" else field.default
     factory = kind == "dataclass" and "default_factory" in details
@@ -197,7 +195,10 @@ def _extras(reader: "TypeReader", lineage: Lineage) -> JsonSchema:
     if lineage.kind == "model" and reader.config.get("extra") == "allow":
         for owner in lineage.classes:
             for node in owner.node.body:
-                if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "__pydantic_extra__":
+                if (
+                    isinstance(node, ast.AnnAssign)
+                    and ast.unparse(node.target) == "__pydantic_extra__"
+                ):
                     values = reader.render(node.annotation, owner.body_scope)
                     return {"additionalProperties": values["additionalProperties"]}
     return {}
@@ -278,9 +279,7 @@ def _field_serializers(lineage: Lineage) -> dict[str, tuple[ast.expr, Scope]]:
     return found
 
 
-def _computed_fields(
-    reader: "TypeReader", lineage: Lineage
-) -> Iterator[tuple[str, JsonSchema]]:
+def _computed_fields(reader: "TypeReader", lineage: Lineage) -> Iterator[tuple[str, JsonSchema]]:
     for decorator, method, scope in lineage.decorated("computed_field"):
         metadata = Metadata()
         returns = method.returns

@@ -118,8 +118,12 @@ _GENERATORS: dict[str, Callable[[str], str]] = {
 
 def _generator(code: Code, *, serialized: bool) -> Callable[[str], str]:
     node, scope = code
-    if isinstance(node, ast.Call) and resolve(node.func, scope) == External("pydantic.AliasGenerator"):
-        given = dict(zip(("alias", "validation_alias", "serialization_alias"), node.args, strict=False))
+    if isinstance(node, ast.Call) and resolve(node.func, scope) == External(
+        "pydantic.AliasGenerator"
+    ):
+        given = dict(
+            zip(("alias", "validation_alias", "serialization_alias"), node.args, strict=False)
+        )
         given |= {k.arg: k.value for k in node.keywords if k.arg}
         mode = "serialization_alias" if serialized else "validation_alias"
         chosen = given.get(mode) or given.get("alias")

@@ -11,7 +11,7 @@ _MARGIN = re.compile(r"\n( *+)(?=[^ \n])")
 _BLANK_LINE = re.compile(r"\n *\n")
 _EMPTY_LINES = re.compile(r"\s*\n")
 
-_VARIABLE = r"(?:\\?\*){0,2}+`?+[^\W\d]\w*+`?+(?:\*\*)?+"
+_VARIABLE = r"(?:\\?\*){0,2}+`?+[^\W\d]\w*+`?+\*{0,2}+"
 _BULLET = r"(?:[-*+•][ ]++)?+"
 _DASH = r"[ ]++(?:--?|–|—)[ ]++"
 _PARAMETER = rf"""
@@ -25,7 +25,7 @@ NUMPY_PARAMETER = re.compile(rf"{_PARAMETER}|[ ]*+$)", re.VERBOSE)
 EXCEPTION = re.compile(
     rf"""
     {_BULLET}(?::\w++:)?+`*+~?+
-    (?P<names>[^\W\d][\w.]*+(?:,[ ]?[^\W\d][\w.]*+)*+)`*+
+    (?P<names>[^\W\d]\w*+(?:(?:\.|,[ ]?)[^\W\d]\w*+)*+)`*+
     (?:[ ]*+:[ ]*+|{_DASH}|[ ]++(?=(?:if|when|on|for)\b)|[ ]*+$)
     """,
     re.VERBOSE,
@@ -106,7 +106,7 @@ def items(body: str, pattern: re.Pattern[str]) -> tuple[list[tuple[str, str]], s
                     into = []
                     found.append((match["names"], bare[match.end() :].rstrip(), into))
                     continue
-                if after_blank:
+                if after_blank and into is not stray:
                     into = stray
                     into.append("")
         after_blank = not bare

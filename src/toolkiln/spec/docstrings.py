@@ -178,8 +178,10 @@ class _Reader:
         if kind == "parameters":
             self._describe(_NAME.findall(about)[-1:], text)
         elif kind == "raises":
-            types = about.replace(",", " ").split() or ["Exception"]
+            types = about.replace(",", " ").split()
             self._raises += [RaisesDoc(type=type_, text=text) for type_ in types]
+            if not types:
+                self._add_raises(first + self._text[line_end:end])
         elif text:
             self._add(kind, title_of(word), text, "")
         return end
@@ -304,7 +306,7 @@ class _Reader:
         for names, text in found:
             if names[0].isupper() and (kind := TITLES.get(names.lower())):
                 self._add(kind, names, text, "")  # `Returns:` indented like a parameter
-            else:
+            elif not _says_none(names):
                 self._describe([names] if names.isidentifier() else _NAME.findall(names), text)
         if stray and not _says_none(stray):
             if found:

@@ -168,9 +168,7 @@ def _ignored(reference: ClassRef) -> set[str]:
     return set(names.replace(",", " ").split() if isinstance(names, str) else names)
 
 
-def _raw_value(
-    name: str, node: ast.expr, raw: dict[str, Any], scope: Scope, kind: EnumKind
-) -> Any:
+def _raw_value(name: str, node: ast.expr, raw: dict[str, Any], scope: Scope, kind: EnumKind) -> Any:
     if isinstance(node, ast.Name) and node.id in raw:
         return raw[node.id]
     if isinstance(node, ast.Call):

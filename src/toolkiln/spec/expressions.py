@@ -17,9 +17,7 @@ QUALIFIERS = {
 }
 
 
-def peel(
-    node: ast.expr, scope: Scope
-) -> tuple[ast.expr, Scope, list[tuple[ast.expr, Scope]]]:
+def peel(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope, list[tuple[ast.expr, Scope]]]:
     """The type inside `Annotated` and qualifiers, with the metadata around it, inner first."""
     items: list[tuple[ast.expr, Scope]] = []
     for _ in range(_LONGEST_CHAIN):
@@ -78,7 +76,9 @@ def quoted(node: ast.Constant) -> ast.expr:
     try:
         inner = ast.parse(str(node.value).strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Unresolved(str(node.value)[:60], "the quoted annotation is not an expression") from error
+        raise Unresolved(
+            str(node.value)[:60], "the quoted annotation is not an expression"
+        ) from error
     for child in ast.walk(inner):
         if isinstance(child, ast.expr):
             child.lineno = node.lineno
@@ -88,7 +88,6 @@ def quoted(node: ast.Constant) -> ast.expr:
 def subscript_arguments(node: ast.Subscript) -> list[ast.expr]:
     """The arguments between the brackets."""
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-
 
 
 def type_variables(node: ast.expr, scope: Scope) -> Iterator[str]:

@@ -39,7 +39,9 @@ class FileFacts:
 def check_file(facts: FileFacts, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
     """Findings that concern the file as a whole."""
     for problem in facts.needed.problems:
-        yield _finding("bad-requirement", Severity.ERROR, problem.message, problem.line, problem.fix)
+        yield _finding(
+            "bad-requirement", Severity.ERROR, problem.message, problem.line, problem.fix
+        )
     yield from _undeclared(facts, specs)
     for secret in secrets.literal_secrets(facts.tree_nodes):
         yield _finding(

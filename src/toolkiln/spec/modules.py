@@ -246,7 +246,9 @@ _BUILTINS = frozenset(vars(builtins))
 def canonical(name: str) -> External:
     """A dotted name with re-exports folded into the module that documents them."""
     module, _, attribute = name.rpartition(".")
-    return External(f"{_CANONICAL_MODULES[module]}.{attribute}" if module in _CANONICAL_MODULES else name)
+    return External(
+        f"{_CANONICAL_MODULES[module]}.{attribute}" if module in _CANONICAL_MODULES else name
+    )
 
 
 _LONGEST_CHAIN = 20
@@ -337,9 +339,7 @@ def _follow(
     return FunctionRef(bound, scope)
 
 
-def _imported(
-    bound: Import, importer: Module, seen: frozenset[tuple[str, str]]
-) -> Resolved | None:
+def _imported(bound: Import, importer: Module, seen: frozenset[tuple[str, str]]) -> Resolved | None:
     helper = _helper(importer, bound)
     if bound.attribute is None:
         return ModuleRef(helper) if helper is not None else External(bound.module)

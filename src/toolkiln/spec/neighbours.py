@@ -203,8 +203,13 @@ class Neighbours:
     def _fail(self, relative: str, rule: str, message: str, fix: str) -> None:
         assert self.folder is not None
         self.findings.append(
-            Finding(rule=rule, severity=Severity.ERROR, message=message, fix=fix,
-                    path=str(self.folder / relative))  # fmt: skip
+            Finding(
+                rule=rule,
+                severity=Severity.ERROR,
+                message=message,
+                fix=fix,
+                path=str(self.folder / relative),
+            )  # fmt: skip
         )
 
     def _report(
@@ -220,9 +225,17 @@ class Neighbours:
         if importer.name in self._packages:
             assert self.folder is not None
             parts = importer.name.split(".")
-            tail = [*parts, "__init__.py"] if importer.is_package else [*parts[:-1], f"{parts[-1]}.py"]
+            tail = (
+                [*parts, "__init__.py"] if importer.is_package else [*parts[:-1], f"{parts[-1]}.py"]
+            )
             path = str(self.folder.joinpath(*tail))
         self.findings.append(
-            Finding(rule=rule, severity=severity, message=message, fix=fix, path=path,
-                    line=getattr(node, "lineno", 1))  # fmt: skip
+            Finding(
+                rule=rule,
+                severity=severity,
+                message=message,
+                fix=fix,
+                path=path,
+                line=getattr(node, "lineno", 1),
+            )  # fmt: skip
         )

@@ -97,7 +97,7 @@ _ORDERS = (
         r"""</?\s*(?:important|system|instructions?|critical|assistant|developer|admin
             |(?:system|hidden|secret)[-_\s]?(?:prompt|message|instructions?|reminder)
             |function_calls?|tool_(?:call|result|use)s?)\s*(?:\s[^<>]{0,80})?/?>
-        |<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|\[\s*/?system\s*(?:message|prompt)?\s*\]""",
+        |<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|\[/system\]|\[\s*system\s+(?:message|prompt)\s*\]""",
     ),
     _order(
         "speaks in a role of the conversation",
@@ -126,7 +126,7 @@ _ORDERS = (
         |\b(?:include|put|append|paste|copy|insert|write)\s+(?:the\s+|your\s+|any\s+|all\s+)*
             (?:(?:user|caller)'?s?\s+)?
             (?:api\s+keys?|passwords?|credentials?|secrets?|(?:access\s+|auth\s+)?tokens?)\s+
-            (?:\w+\s+){0,2}?(?:in|into|as|here)\b(?:\s+\w+){0,3}?\s*
+            (?:in|into|as|here)\b(?:\s+\w+){0,3}?\s*
             (?:parameter|argument|field|note|sidenote|comment|here)\b
         |\b(?:send|forward|transmit|exfiltrate|leak|upload|post|e-?mail)\s+(?:the\s+)?contents?\s+of
             \b[^.!?\n]{0,60}?(?:[^\s]*(?:\.ssh|id_rsa|mcp\.json|\.env\b|/etc/(?:passwd|shadow))
@@ -146,14 +146,14 @@ _ORDERS = (
         "has an HTML comment, which people do not see",
         Severity.WARNING,
         "<",
-        r"<!--\s*(?:[^\s<>]+\s+){2,20}?[^\s<>]+",
+        r"<!--\s*(?:\w[^\s<>]*\s+){2}\w",
     ),
     _order(
         "has an image whose address can carry data away",
         Severity.WARNING,
         "[ <",
-        r"""!\[[^\]\n]*\]\(\s*https?://[^)\s]*[?&={$%][^)]*\)
-        |<img\b[^>]*\bsrc\s*=\s*["']?https?://[^>]*[?&={$%]""",
+        r"""!\[[^\]\n]{0,99}\]\(\s?https?://[^)\s]{0,299}?[?&={$%][^)]{0,999}\)
+        |<img\b[^>]{0,99}?\bsrc\s?=\s?["']?https?://[^>]{0,299}?[?&={$%]""",
     ),
 )
 _WORDS = frozenset(word for order in _ORDERS for word in order.words)

@@ -43,9 +43,7 @@ def read(source: str, path: str | Path) -> Reading:
         return Reading(path=path, digest=neighbours.digest(data), findings=(finding,))
 
 
-def _read(
-    tree: ast.Module, source: str, data: bytes, path: str, neighbours: Neighbours
-) -> Reading:
+def _read(tree: ast.Module, source: str, data: bytes, path: str, neighbours: Neighbours) -> Reading:
     module = Module(tree, "<tool>", neighbours)
     tree_nodes = nodes.walk(tree)
     neighbours.close(module, tree_nodes)

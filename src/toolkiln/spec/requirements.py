@@ -38,7 +38,7 @@ class Requirements(NamedTuple):
 
 _OPENING = re.compile(r"^# /// (?P<type>[a-zA-Z0-9-]+)$", re.MULTILINE)
 _COMMENTS = re.compile(r"(?:\n#(?: [^\n]*+)?+(?=\n|\Z))*+")
-_COMMENT = re.compile(r"^#[ \t]*requirements:(.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^# ?requirements:(.*)$", re.MULTILINE)
 _FRONTMATTER = re.compile(r"^[ \t]*requirements:(.*)$", re.MULTILINE)
 _TOML_LINE = re.compile(r"at line (\d+)")
 _OPERATOR = re.compile(r"\s*(?:[<>=!~]=?|;)")
@@ -53,7 +53,14 @@ def gather(
     source: str, module_docstring: str | None, declared: Sequence[tuple[str, int]] = ()
 ) -> Requirements:
     """All requirements of a file; `declared` holds those of its decorators, with their lines."""
-    if not declared and "requirements:" not in source and "# /// script" not in source:
+    docstring = module_docstring or ""
+    if not (
+        declared
+        or "# /// script" in source
+        or "# requirements:" in source
+        or "#requirements:" in source
+        or "requirements:" in docstring
+    ):
         return Requirements((), {}, None, ())
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
@@ -61,7 +68,7 @@ def gather(
     collected.read_block(source)
     for text, line in declared:
         collected.add(text, line)
-    for text, line in _in_docstring(module_docstring or "", source):
+    for text, line in _in_docstring(docstring, source):
         collected.add_list(text, line)
     for text, line in _in_comments(source):
         collected.add_list(text, line)

@@ -35,7 +35,7 @@ class _Format(NamedTuple):
 
 
 def _format(mark: str, kind: str, pattern: str) -> _Format:
-    return _Format(mark, kind, re.compile(rf"(?<![A-Za-z0-9_/+-])(?:{pattern})"))
+    return _Format(mark, kind, re.compile(rf"(?<![A-Za-z0-9_+-])(?:{pattern})"))
 
 
 _FORMATS = (
@@ -103,21 +103,24 @@ def literal_secrets(nodes: Sequence[ast.AST]) -> list[SecretUse]:
     """The constants among a file's nodes (see `nodes.walk`) that look like secrets."""
     texts = list(_texts(nodes))
     joined = "\0".join([text for _, text in texts])
-    found: dict[int, SecretUse] = {}
+    found: list[SecretUse] = []
+    told: set[int] = set()
     marks = [mark for mark in _MARKS if mark in joined]
     if marks:
         for node, text in texts:
-            if any(mark in text for mark in marks):
-                found.update((id(node), use) for use in _known(node, text))
+            if any(mark in text for mark in marks) and (uses := list(_known(node, text))):
+                found += uses
+                told.add(id(node))
     candidates = {
         id(node): text for node, text in texts if 8 <= len(text) <= 212 and _is_candidate(text)
     }
-    if candidates.keys() - found:
+    if candidates.keys() - told:
         for name, constant in _named(nodes):
             value = candidates.get(id(constant))
-            if value is not None and id(constant) not in found and (kind := _kind(name, value)):
-                found[id(constant)] = _use(constant, kind, value)
-    return sorted(found.values())
+            if value is not None and id(constant) not in told and (kind := _kind(name, value)):
+                found.append(_use(constant, kind, value))
+                told.add(id(constant))
+    return sorted(set(found))
 
 
 def _texts(nodes: Sequence[Any]) -> Iterator[tuple[ast.Constant, str]]:

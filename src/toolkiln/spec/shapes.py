@@ -150,9 +150,7 @@ def _numeric_or_text(shape: Shape, constraint: str, value: Any, *, serialized: b
     if constraint in ("max_digits", "decimal_places") and shape.kind == "decimal":
         return shape
     if keyword is None or (shape.kind == "fraction" and constraint == "multiple_of"):
-        return constrain(
-            Shape("function", shape.schema), constraint, value, serialized=serialized
-        )
+        return constrain(Shape("function", shape.schema), constraint, value, serialized=serialized)
     if serialized:
         return shape
     number, text = shape.schema["anyOf"]

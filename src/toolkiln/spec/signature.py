@@ -118,9 +118,7 @@ def _described(schema: JsonSchema, text: str | None) -> JsonSchema:
     return schema
 
 
-def _arguments(
-    function: Function, *, is_method: bool
-) -> list[tuple[ast.arg, ast.expr | None]]:
+def _arguments(function: Function, *, is_method: bool) -> list[tuple[ast.arg, ast.expr | None]]:
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     missing = len(positional) - len(given.defaults)

@@ -46,10 +46,14 @@ def hidden(text: str) -> list[Position]:
     if not any(map(_may_hide, set(text))):
         return []
     flags = {index for flag in _FLAGS.finditer(text) for index in range(*flag.span())}
+    needed = _MARKS_OF_DIRECTION if _RIGHT_TO_LEFT.search(text) else ""
     return [
         (index, char)
         for index, char in enumerate(text)
-        if _may_hide(char) and index not in flags and not _is_needed(text, index)
+        if _may_hide(char)
+        and index not in flags
+        and char not in needed
+        and not _is_needed(text, index)
     ]
 
 
@@ -70,7 +74,8 @@ def is_smuggling(char: str) -> bool:
         0xE0000 <= code <= 0xE01EF
         or 0x202A <= code <= 0x202E
         or 0x2066 <= code <= 0x2069
-        or unicodedata.category(char) in ("Cc", "Cs", "Co")
+        or char in "\0\x1b"
+        or unicodedata.category(char) in ("Cs", "Co")
     )
 
 
@@ -112,13 +117,11 @@ def _is_needed(text: str, index: int) -> bool:
     if char == "\r":
         return after == "\n"
     if not before:
-        return char in _MARKS_OF_DIRECTION and bool(_RIGHT_TO_LEFT.search(text))
+        return False
     code = ord(char)
     if char in _JOINERS:
         in_emoji = char == "\u200d" and _is_pictograph(before) and _is_pictograph(after)
         return in_emoji or _joins(before)
-    if char in _MARKS_OF_DIRECTION:
-        return bool(_RIGHT_TO_LEFT.search(text))
     if 0xFE00 <= code <= 0xFE0F:
         return (
             _is_pictograph(before, selector=False)

@@ -112,7 +112,9 @@ class _Evaluation:
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                return _attempt(_COMPARE[type(op)], self.value(left, scope), self.value(right, scope))
+                return _attempt(
+                    _COMPARE[type(op)], self.value(left, scope), self.value(right, scope)
+                )
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if self.value(test, scope) else orelse, scope)
             case ast.Subscript(value=owner, slice=index):
@@ -209,7 +211,9 @@ def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
                 raise Unknown("too long")
     elif op is ast.Mod and isinstance(left, str | bytes):
         _plain(right)
-        if len(left) > _LONGEST or re.search(rb"%[^a-z%]" if isinstance(left, bytes) else "%[^a-z%]", left):
+        if len(left) > _LONGEST or re.search(
+            rb"%[^a-z%]" if isinstance(left, bytes) else "%[^a-z%]", left
+        ):
             raise Unknown("format")
     return _attempt(_BINARY[op], left, right)
 

@@ -27,10 +27,14 @@ _numbers = itertools.count()
 _ADAPT = "def _adapt(_build, _subject): return _build(_subject)"
 
 REFUSALS = (
-    *(PydanticUserError, PydanticOmit, SchemaError, RecursionError),
+    *(PydanticUserError, PydanticOmit, SchemaError, RuntimeError),
     *(TypeError, ValueError, NameError, AttributeError, LookupError, AssertionError),
 )
 """What comes out of pydantic for a type that is none of its own, or is put together wrongly."""
+
+
+class RefusedError(Exception):
+    """The module does not even run: pydantic refuses one of its classes."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,18 @@ class Expected:
     name: str
     parameters: Schema | None
     returns: Schema | None
-    returns_annotated: bool
     refusal: str = ""
 
 
 def ask(source: str) -> list[Expected]:
     """The schemas of every public function that the source defines at top level.
 
-    Raises whatever executing the source raises.
+    Raises:
+        RefusedError: if executing the source fails.
     """
     with _executed(source) as module:
-        return [_expected(module, function) for function in _functions(module)]
+        names = [function.__name__ for function in _functions(module)]
+    return [_expected(source, name) for name in names]
 
 
 @contextmanager
@@ -66,7 +71,10 @@ def _executed(source: str) -> Iterator[ModuleType]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(compile(source, file, "exec", dont_inherit=True), vars(module))
+            try:
+                exec(compile(source, file, "exec", dont_inherit=True), vars(module))
+            except REFUSALS as error:
+                raise RefusedError(f"{type(error).__name__}: {error}") from error
             exec(_ADAPT, vars(module))
             yield module
     finally:
@@ -84,20 +92,21 @@ def _functions(module: ModuleType) -> list[FunctionType]:
     ]
 
 
-def _expected(module: ModuleType, function: FunctionType) -> Expected:
+def _expected(source: str, name: str) -> Expected:
     refusals: list[str] = []
 
-    def attempt(build: Callable[[], Schema]) -> Schema | None:
-        try:
-            return build()
-        except REFUSALS as error:
-            refusals.append(f"{type(error).__name__}: {error}")
-            return None
+    def attempt(question: Callable[[ModuleType, FunctionType], Schema | None]) -> Schema | None:
+        # Pydantic's answer can depend on the one before: `Annotated[Model, Field(...)]` of a
+        # recursive model marks later uses of it. So each question gets a module of its own.
+        with _executed(source) as module:
+            try:
+                return question(module, vars(module)[name])
+            except REFUSALS as error:
+                refusals.append(f"{type(error).__name__}: {error}")
+                return None
 
-    annotated = "return" in function.__annotations__
-    parameters = attempt(lambda: _parameters(module, function))
-    returns = attempt(lambda: _returns(module, function)) if annotated else None
-    return Expected(function.__name__, parameters, returns, annotated, "; ".join(refusals))
+    parameters, returns = attempt(_parameters), attempt(_returns)
+    return Expected(name, parameters, returns, "; ".join(refusals))
 
 
 def _parameters(module: ModuleType, function: FunctionType) -> Schema:
@@ -118,7 +127,9 @@ def _describe(properties: Schema, hints: dict[str, Any]) -> None:
             properties[name].setdefault("description", texts[0])
 
 
-def _returns(module: ModuleType, function: FunctionType) -> Schema:
+def _returns(module: ModuleType, function: FunctionType) -> Schema | None:
+    if "return" not in function.__annotations__:
+        return None
     hints = typing.get_type_hints(function, include_extras=True)
     return _adapter(module, hints["return"]).json_schema(mode="serialization")
 

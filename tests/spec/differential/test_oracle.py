@@ -87,3 +87,21 @@ def test_attribute_docstrings_are_found_without_a_file() -> None:
     )
 
     assert (expected.parameters or {})["$defs"]["Model"]["properties"]["a"]["description"]
+
+
+def test_one_answer_does_not_colour_the_next() -> None:
+    _, second = oracle.ask(
+        "from typing import Annotated\n"
+        "from pydantic import BaseModel, Field\n"
+        "class Node(BaseModel):\n"
+        "    children: list['Node']\n"
+        "def first(x: Annotated[Node, Field(deprecated=True)]): ...\n"
+        "def second(x: Node): ...\n"
+    )
+
+    assert (second.parameters or {})["properties"]["x"] == {"$ref": "#/$defs/Node"}
+
+
+def test_a_module_that_does_not_run_is_refused() -> None:
+    with pytest.raises(oracle.RefusedError, match="NameError"):
+        oracle.ask("class Model(Missing): ...")

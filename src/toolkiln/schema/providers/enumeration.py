@@ -4,10 +4,10 @@ from typing import Any
 
 from toolkiln.model import JsonSchema
 from toolkiln.schema.providers.codec import SAME, Codec, Labels
-from toolkiln.schema.providers.overlap import json_types
 from toolkiln.schema.providers.profile import Profile
 from toolkiln.schema.providers.wire import Lowered, nullable
 from toolkiln.schema.providers.wording import shown
+from toolkiln.schema.structure import json_types
 
 
 def enumerated(values: list[Any], profile: Profile) -> Lowered:

@@ -5,10 +5,10 @@ disjoint is disjoint. Full reasoning about JSON Schema is not attempted.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from toolkiln.model import JsonSchema
 from toolkiln.schema.providers.codec import equal
+from toolkiln.schema.structure import json_types
 
 _ALL = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _DEPTH = 6
@@ -51,18 +51,6 @@ def _types(wire: JsonSchema) -> frozenset[str]:
     declared = wire.get("type", _ALL)
     types = frozenset((declared,) if isinstance(declared, str) else declared)
     return types | {"integer"} if "number" in types else types
-
-
-def json_types(value: Any) -> frozenset[str]:
-    """The JSON types of a value; a whole number has two."""
-    if value is None:
-        return frozenset(("null",))
-    if isinstance(value, bool):
-        return frozenset(("boolean",))
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return frozenset(("integer", "number"))
-    kinds: tuple[tuple[type, str], ...] = ((float, "number"), (str, "string"), (list, "array"))
-    return frozenset((next((name for kind, name in kinds if isinstance(value, kind)), "object"),))
 
 
 def _objects_disjoint(

@@ -103,8 +103,10 @@ def _method(chain: list[ast.ClassDef], name: str) -> Function | None:
 def _takes_dict(execute: Function) -> bool:
     names = [a.arg for a in [*execute.args.posonlyargs, *execute.args.args][1:]]
     plain = [n for n in names if n not in ("ctx", "context", "agent_state", "agent_id")]
-    return len(plain) == 1 and plain[0] in ("args", "arguments", "params", "input", "kwargs") or (
-        not plain and execute.args.kwarg is not None and not execute.args.kwonlyargs
+    return (
+        len(plain) == 1
+        and plain[0] in ("args", "arguments", "params", "input", "kwargs")
+        or (not plain and execute.args.kwarg is not None and not execute.args.kwonlyargs)
     )
 
 

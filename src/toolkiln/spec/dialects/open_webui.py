@@ -24,7 +24,8 @@ def declared(module: Module) -> Iterator[Declaration]:
     toolkit = Toolkit(
         name=node.name,
         display_name=about.get("title") or display_name(node.name),
-        description=about.get("description") or (docstring(node) or "").strip()
+        description=about.get("description")
+        or (docstring(node) or "").strip()
         or f"{node.name} functionality",
         visible=True,
     )

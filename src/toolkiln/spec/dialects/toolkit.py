@@ -98,9 +98,7 @@ def _method(
     )
 
 
-def _schema(
-    mark: Mark | None, scope: Scope, findings: list[Finding], tool: str
-) -> dict[str, Any]:
+def _schema(mark: Mark | None, scope: Scope, findings: list[Finding], tool: str) -> dict[str, Any]:
     """Name, description and parameters of a hand-written schema, in any of its wrappings."""
     if mark is None or mark.call is None:
         return {}

@@ -119,7 +119,6 @@ DEFAULTS = rows(
     float = float("1.5")
     str = str(5)
     float = math.pi
-    float = float("inf")
     int = max(1, 2)
     int = 1 if True else 2
     bool = 1 < 2

@@ -1,0 +1,94 @@
+"""Tool files on disk: which ones there are, and reading one whatever is in it."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from toolkiln.errors import InputError
+from toolkiln.model import Finding, Reading, Severity
+from toolkiln.spec import MAX_BYTES, decode, read
+
+_NEVER_TOOLS = {"conftest.py", "setup.py", "noxfile.py"}
+_SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "tests"}
+
+
+def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """The files to read: those named, and those in the folders named, in order, once each.
+
+    Raises:
+        InputError: a path does not exist, or a folder holds no Python file.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"there is no file or folder {str(path)!r}", hint=_where(path))
+        found = _in_folder(path) if path.is_dir() else iter([path])
+        first = next(found, None)
+        if first is None:
+            raise InputError(
+                f"there is no Python file in {str(path)!r}",
+                hint="put a .py file there, or make one with `toolkiln new NAME`",
+            )
+        for file in [first, *found]:
+            if file not in seen:
+                seen.add(file)
+                yield file
+
+
+def read_file(file: Path) -> Reading:
+    """All that a file says; one that cannot be read says just that."""
+    try:
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            return _unreadable(
+                file,
+                b"",
+                f"the file has {size:,} bytes",
+                f"keep tools under {MAX_BYTES:,} bytes; load data at run time",
+            )
+        data = file.read_bytes()
+    except OSError as error:
+        return _unreadable(
+            file,
+            b"",
+            f"the file cannot be read: {error.strerror or error}",
+            "check that it is a file and that you may read it",
+        )
+    try:
+        text = decode(data)
+    except (UnicodeDecodeError, SyntaxError, LookupError) as error:
+        return _unreadable(file, data, f"the file is not text: {error}", "save it as UTF-8 text")
+    return read(text, file)
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    """Python files below a folder, links not followed, private and test files left out."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith((".", "_")) and name not in _SKIPPED_FOLDERS
+        )
+        for name in sorted(names):
+            is_test = name.startswith("test_") or name.endswith("_test.py")
+            if name.endswith(".py") and not name.startswith((".", "_")):
+                if name not in _NEVER_TOOLS and not is_test:
+                    yield Path(parent, name)
+
+
+def _where(path: Path) -> str:
+    if path == Path("tools"):
+        return "make a first tool with `toolkiln new NAME`, or name a folder with --tools PATH"
+    return "check the path; --tools takes a file or a folder"
+
+
+def _unreadable(file: Path, data: bytes, message: str, fix: str) -> Reading:
+    finding = Finding(
+        rule="unreadable-file",
+        severity=Severity.ERROR,
+        message=message,
+        fix=fix,
+        path=str(file),
+    )
+    return Reading(path=str(file), digest=hashlib.sha256(data).hexdigest(), findings=(finding,))

@@ -1,0 +1,1 @@
+"""Surfaces translate between the outside and `Kiln`, and do nothing else."""

@@ -1,0 +1,127 @@
+"""What each command does: one call, then printing."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from toolkiln import app, config
+from toolkiln.errors import InputError, nearest_hint
+from toolkiln.model import Severity, ToolSpec
+from toolkiln.surfaces.cli import output, templates
+
+_MANY_FILES = 50
+"""From here on checking takes long enough for a progress bar."""
+
+
+def new(name: str, dialect: str, tools: Path | None) -> None:
+    """Write a first version of a tool."""
+    folder = _tools_path(tools)
+    if folder.is_file():
+        raise InputError(f"{str(folder)!r} is a file", hint="name a folder with --tools PATH")
+    text = templates.source(name, dialect)
+    file = folder / f"{name}.py"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as handle:
+            handle.write(text)
+    except FileExistsError:
+        raise InputError(
+            f"{str(file)!r} exists already", hint="choose another name, or edit that file"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
+    typer.echo(str(file))
+    typer.echo(f"next: edit it, then run `toolkiln check {file}`", err=True)
+
+
+def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict: bool) -> int:
+    """Print findings; the exit status is 1 if any of them fails the check."""
+    reports = app.check(paths or [_tools_path(tools)])
+    failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    summary = output.Summary()
+    files: list[dict[str, Any]] = []
+    failed = False
+    for report in _with_progress(reports, quiet=as_json):
+        summary.add(report)
+        failed = failed or report.worst in failing
+        if as_json:
+            files.append(output.report_json(report))
+        else:
+            output.print_report(report)
+    if as_json:
+        typer.echo(json.dumps({"files": files, "summary": summary.as_json()}, indent=2))
+    else:
+        summary.print()
+    return 1 if failed else 0
+
+
+def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
+    """Print the tools, grouped by toolkit."""
+    kiln = app.Kiln(_tools_path(tools))
+    specs = list(kiln.tools.values())
+    shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
+    if as_json:
+        typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
+    else:
+        output.print_tools(shown)
+    hidden = len(specs) - len(shown)
+    if hidden:
+        typer.echo(f"{hidden} hidden; --all shows them", err=True)
+
+
+def show(name: str, form: str | None, tools: Path | None) -> int:
+    """Print one tool in one form; the exit status is 1 if that form cannot be used."""
+    kiln = app.Kiln(_tools_path(tools))
+    forms = [*app.PROVIDERS, "schema", "docs"]
+    if form is not None and form not in forms:
+        hint = nearest_hint(form, forms) or f"one of {', '.join(forms)}"
+        raise InputError(f"there is no form {form!r}", hint=hint)
+    spec = kiln.tool(name)
+    if form == "docs":
+        typer.echo(spec.detailed_description())
+        return 0
+    if form == "schema":
+        typer.echo(json.dumps(spec.parameters, indent=2, ensure_ascii=False))
+        return 0
+    if form is None:
+        seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        typer.echo(json.dumps(seen, indent=2, ensure_ascii=False))
+        return 0
+    compiled = kiln.compiled(name, form)
+    typer.echo(json.dumps(compiled.payload, indent=2, ensure_ascii=False))
+    for loss in compiled.losses:
+        typer.echo(f"lost: {loss}", err=True)
+    for error in compiled.errors:
+        typer.echo(f"error: {error}", err=True)
+    return 1 if compiled.errors else 0
+
+
+def _tools_path(given: Path | None) -> Path:
+    if given is not None:
+        return given
+    tools = config.load(Path.cwd(), os.environ).tools
+    here = Path.cwd()
+    return tools.relative_to(here) if tools.is_relative_to(here) else tools
+
+
+def _is_visible(spec: ToolSpec) -> bool:
+    return spec.visible and (spec.toolkit is None or spec.toolkit.visible)
+
+
+def _with_progress(reports: Iterator[app.Report], *, quiet: bool) -> Iterator[app.Report]:
+    """The reports, with a count on the terminal once there are many."""
+    if quiet or not sys.stderr.isatty():
+        yield from reports
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading") as status:
+        for number, report in enumerate(reports, 1):
+            if number >= _MANY_FILES:
+                status.update(f"reading {number:,} files: {report.reading.path}")
+            yield report
