@@ -46,6 +46,7 @@ def tags(text: str) -> str:
         "line\u2028separator",
         "lone \ud800 surrogate",
         "smuggled \U0001f600\U000e0148\U000e0155\U000e015c",
+        "smuggled after an ideograph \u845b\U000e0100\U000e0155\U000e015c",
         "two selectors \u2764\ufe0f\ufe0f",
         "selector on a letter a\ufe0f",
         "selector on a digit 1\ufe0f",

@@ -1,18 +1,15 @@
 """Declaration → `ToolSpec`: the last step of reading, the same for every dialect."""
 
-import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkiln.model import (
     Capability,
     Documentation,
-    Finding,
     Hints,
     JsonSchema,
     Limits,
     Rights,
-    Severity,
     ToolSpec,
 )
 from toolkiln.spec import naming
@@ -20,9 +17,10 @@ from toolkiln.spec.annotations import Note
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.docstrings import parse as parse_docstring
 from toolkiln.spec.options import Options
+from toolkiln.spec.report import Findings
 from toolkiln.spec.signature import Signature, read_class_schema, read_returns, read_signature
 
-_EMPTY = Documentation()
+_EMPTY, _NO_HINTS, _NO_LIMITS, _NO_RIGHTS = Documentation(), Hints(), Limits(), Rights()
 
 
 class Origin:
@@ -44,13 +42,19 @@ class Origin:
         self.uses = uses
 
 
-def describe(declaration: Declaration, origin: Origin, findings: list[Finding]) -> ToolSpec:
+def describe(declaration: Declaration, origin: Origin, findings: Findings) -> ToolSpec:
     """The spec of one tool; what is wrong with it is added to `findings`."""
     documentation = parse_docstring(declaration.docstring) if declaration.docstring else _EMPTY
     options = Options({**origin.table, **declaration.options}, declaration, findings)
     parameters, injected, returns = _schemas(declaration, documentation, findings)
     if not declaration.docstring and not declaration.description:
-        findings.append(_no_docstring(declaration))
+        findings.warn(
+            "missing-docstring",
+            f"{declaration.name!r} has no docstring; models only see its name",
+            declaration.line,
+            "say in one sentence what it does and when to use it",
+            tool=declaration.name,
+        )
     return ToolSpec(
         name=declaration.name,
         description=declaration.description or documentation.text or declaration.fallback,
@@ -73,12 +77,7 @@ def describe(declaration: Declaration, origin: Origin, findings: list[Finding]) 
         is_core=options.flag("is_core"),
         visible=options.flag("visible", otherwise=True),
         toolkit=declaration.toolkit,
-        hints=Hints(
-            read_only=options.maybe("read_only"),
-            destructive=options.maybe("destructive"),
-            idempotent=options.maybe("idempotent"),
-            open_world=options.maybe("open_world"),
-        ),
+        hints=_hints(options),
         limits=_limits(options),
         rights=_rights(options),
         uses=origin.uses,
@@ -91,7 +90,20 @@ def describe(declaration: Declaration, origin: Origin, findings: list[Finding]) 
     )
 
 
+def _hints(options: Options) -> Hints:
+    if not options.has(*Hints.model_fields):
+        return _NO_HINTS
+    return Hints(
+        read_only=options.maybe("read_only"),
+        destructive=options.maybe("destructive"),
+        idempotent=options.maybe("idempotent"),
+        open_world=options.maybe("open_world"),
+    )
+
+
 def _limits(options: Options) -> Limits:
+    if not options.has(*Limits.model_fields):
+        return _NO_LIMITS
     return Limits(
         timeout=options.number("timeout"),
         memory=options.size("memory"),
@@ -105,6 +117,8 @@ def _limits(options: Options) -> Limits:
 
 
 def _rights(options: Options) -> Rights:
+    if not options.has(*Rights.model_fields, "requires_secrets"):
+        return _NO_RIGHTS
     return Rights(
         network=options.texts("network"),
         secrets=options.texts("requires_secrets"),
@@ -121,7 +135,7 @@ def _settings(declaration: Declaration) -> dict[str, JsonSchema]:
 
 
 def _schemas(
-    declaration: Declaration, documentation: Documentation, findings: list[Finding]
+    declaration: Declaration, documentation: Documentation, findings: Findings
 ) -> tuple[JsonSchema, dict[str, str], JsonSchema | None]:
     """Parameters, injected parameters and result: by hand first, else from the signature."""
     by_hand = declaration.parameters
@@ -140,111 +154,60 @@ def _schemas(
     returns, notes = read_returns(function, declaration.scope)
     _report_notes(notes, declaration, findings)
     if by_hand is not None:
-        findings.extend(_disagreements(by_hand, signature, declaration))
+        for message in _disagreements(by_hand, signature):
+            fix = "make the schema and the signature agree, or leave the schema out"
+            line = declaration.parameters_line
+            findings.error("schema-mismatch", message, line, fix, tool=declaration.name)
         return by_hand, signature.injected, returns
     _report_notes(signature.notes, declaration, findings)
-    _report_parameters(signature, declaration, findings)
+    _report_parameters(signature, declaration.name, findings)
     return signature.schema, signature.injected, returns
 
 
-_NOTES = {
-    "unresolved-type": (
-        Severity.WARNING,
-        "use a type of the standard library or pydantic, or a class of this folder",
-    ),
-    "unknown-default": (Severity.INFO, "use a literal or a constant if models should know it"),
-    "unknown-value": (Severity.WARNING, "use a literal or a constant of the module"),
+_FIXES = {
+    "unresolved-type": "use a type of the standard library or pydantic, or a class of this folder",
+    "unknown-default": "use a literal or a constant if models should know it",
+    "unknown-value": "use a literal or a constant of the module",
 }
 
 
-def _report_notes(notes: list[Note], declaration: Declaration, findings: list[Finding]) -> None:
+def _report_notes(notes: list[Note], declaration: Declaration, findings: Findings) -> None:
     for note in notes:
-        severity, fix = _NOTES[note.rule]
-        findings.append(
-            Finding(
-                rule=note.rule,
-                severity=severity,
-                message=note.message,
-                line=note.line,
-                fix=fix,
-                tool=declaration.name,
-            )
-        )
+        report = findings.note if note.rule == "unknown-default" else findings.warn
+        report(note.rule, note.message, note.line, _FIXES[note.rule], tool=declaration.name)
 
 
-def _report_parameters(
-    signature: Signature, declaration: Declaration, findings: list[Finding]
-) -> None:
+def _report_parameters(signature: Signature, tool: str, findings: Findings) -> None:
     for name, line in signature.unannotated.items():
-        findings.append(
-            Finding(
-                rule="missing-annotation",
-                severity=Severity.WARNING,
-                message=f"parameter {name!r} has no type; models may pass anything",
-                line=line,
-                fix=f"annotate it, for example `{name}: str`",
-                tool=declaration.name,
-            )
+        findings.warn(
+            "missing-annotation",
+            f"parameter {name!r} has no type; models may pass anything",
+            line,
+            f"annotate it, for example `{name}: str`",
+            tool=tool,
         )
     for name, line in signature.undescribed.items():
-        findings.append(
-            Finding(
-                rule="undescribed-parameter",
-                severity=Severity.WARNING,
-                message=f"parameter {name!r} has no description",
-                line=line,
-                fix=f"add `{name}: …` under `Args:` in the docstring",
-                tool=declaration.name,
-            )
+        findings.warn(
+            "undescribed-parameter",
+            f"parameter {name!r} has no description",
+            line,
+            f"add `{name}: …` under `Args:` in the docstring",
+            tool=tool,
         )
 
 
-def _no_docstring(declaration: Declaration) -> Finding:
-    return Finding(
-        rule="missing-docstring",
-        severity=Severity.WARNING,
-        message=f"{declaration.name!r} has no docstring; models only see its name",
-        line=declaration.line,
-        fix="say in one sentence what it does and when to use it",
-        tool=declaration.name,
-    )
-
-
-def _disagreements(
-    by_hand: JsonSchema, signature: Signature, declaration: Declaration
-) -> list[Finding]:
+def _disagreements(by_hand: JsonSchema, signature: Signature) -> Iterator[str]:
     """Where a hand-written schema and the function it is for do not fit each other."""
     written = by_hand.get("properties", {})
-    taken = signature.schema["properties"]
     if not isinstance(written, dict):
-        return []
-    messages = []
+        return
     if not signature.takes_any:
-        messages += [
-            f"the schema has {name!r}, which the function does not take"
-            for name in written
-            if name not in taken
-        ]
-    needed = signature.schema.get("required", [])
+        for name in written:
+            if name not in signature.schema["properties"]:
+                yield f"the schema has {name!r}, which the function does not take"
     required = by_hand.get("required", [])
-    messages += [
-        f"the function needs {name!r}, which the schema does not have"
-        for name in needed
-        if name not in written
-    ]
-    messages += [
-        f"the function needs {name!r}, which the schema does not require"
-        for name in needed
-        if name in written and name not in required
-    ]
-    return [
-        Finding(
-            rule="schema-mismatch",
-            severity=Severity.ERROR,
-            message=message,
-            line=declaration.parameters_line,
-            fix="make the schema and the signature agree, or leave the schema out",
-            tool=declaration.name,
-        )
-        for message in messages
-    ]
+    for name in signature.schema.get("required", []):
+        if name not in written:
+            yield f"the function needs {name!r}, which the schema does not have"
+        elif name not in required:
+            yield f"the function needs {name!r}, which the schema does not require"

@@ -6,15 +6,16 @@ and for whoever admits the file.
 
 import ast
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from toolkiln.model import Capability, Finding, Severity, ToolSpec
+from toolkiln.model import Capability, JsonSchema, Severity, ToolSpec
 from toolkiln.spec import naming, prose, secrets
 from toolkiln.spec.capabilities import Use
 from toolkiln.spec.dialects.marks import marks
-from toolkiln.spec.modules import Function, Module, Scope, statements
+from toolkiln.spec.modules import Function, Import, Module, Scope
+from toolkiln.spec.neighbours import NEVER_HELPERS
+from toolkiln.spec.report import Findings
 from toolkiln.spec.requirements import Requirements
 
 
@@ -36,50 +37,54 @@ class FileFacts:
         self.uses = uses
 
 
-def check_file(facts: FileFacts, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
-    """Findings that concern the file as a whole."""
+def check_file(facts: FileFacts, specs: Sequence[ToolSpec], findings: Findings) -> None:
+    """Report what concerns the file as a whole."""
     for problem in facts.needed.problems:
-        yield _finding(
-            "bad-requirement", Severity.ERROR, problem.message, problem.line, problem.fix
-        )
-    yield from _undeclared(facts, specs)
+        findings.error("bad-requirement", problem.message, problem.line, problem.fix)
     for secret in secrets.literal_secrets(facts.tree_nodes):
-        yield _finding(
+        findings.error(
             "literal-secret",
-            Severity.ERROR,
             f"the source contains what looks like a secret: {secret.what}",
             secret.line,
             "declare it with @tool(requires_secrets=[…]) and read it from ctx.secrets; "
             "revoke the one that was written down",
         )
-    yield from _shadowed(facts.module)
-    yield from _unlisted_imports(facts)
+    _check_capabilities(facts, specs, findings)
+    _check_shadowing(facts.module, findings)
+    _check_imports(facts, findings)
 
 
-def check_tool(spec: ToolSpec, facts: FileFacts, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
-    """Findings that concern one tool: its name and everything a model reads of it."""
+def check_tool(
+    spec: ToolSpec, facts: FileFacts, specs: Sequence[ToolSpec], findings: Findings
+) -> None:
+    """Report what concerns one tool: its name and everything a model reads of it."""
     problem = naming.name_problem(spec.name)
     if problem:
-        severity = Severity.WARNING if naming.accepted_name(spec.name) else Severity.ERROR
+        report = findings.warn if naming.accepted_name(spec.name) else findings.error
         fix = "use lower-case letters, digits and underscores, at most 40 of them"
-        yield _finding("bad-name", severity, problem, spec.line, fix, spec.name)
+        report("bad-name", problem, spec.line, fix, tool=spec.name)
     for remark in prose.lint_description(spec.description, spec.name):
-        yield _finding(
-            remark.rule, remark.severity, remark.message, spec.line, remark.fix, spec.name
-        )
+        _report_remark(remark, spec, spec.line, findings)
     others = [other.name for other in specs if other.name != spec.name]
     texts = list(_visible_texts(spec))
-    if not prose.lint("\n".join(text for _, text in texts), "", others):
+    joined = "\n".join(texts)
+    if joined.isascii() and not prose.lint(joined, "", others):
         return
-    for where, text in texts:
-        for remark in prose.lint(text, where, others):
-            line = _line_of(text, facts.source) or spec.line
-            yield _finding(
-                remark.rule, remark.severity, remark.message, line, remark.fix, spec.name
-            )
+    for text in dict.fromkeys(texts):
+        for remark in prose.lint(text, _place(text, spec), others):
+            _report_remark(remark, spec, _line_of(text, facts.source) or spec.line, findings)
 
 
-def _undeclared(facts: FileFacts, specs: Sequence[ToolSpec]) -> Iterator[Finding]:
+def _report_remark(remark: prose.Remark, spec: ToolSpec, line: int, findings: Findings) -> None:
+    report = {
+        Severity.ERROR: findings.error,
+        Severity.WARNING: findings.warn,
+        Severity.INFO: findings.note,
+    }[remark.severity]
+    report(remark.rule, remark.message, line, remark.fix, tool=spec.name)
+
+
+def _check_capabilities(facts: FileFacts, specs: Sequence[ToolSpec], findings: Findings) -> None:
     """Capabilities that the source uses and no tool of the file declares."""
     declared: set[Capability] = set()
     for spec in specs:
@@ -89,15 +94,11 @@ def _undeclared(facts: FileFacts, specs: Sequence[ToolSpec]) -> Iterator[Finding
         if spec.rights.workspace:
             declared.add(Capability.FILES)
     for use in facts.uses:
-        if use.capability in declared:
-            continue
-        yield _finding(
-            "undeclared-capability",
-            Severity.WARNING,
-            f"{use.what} can touch {_TOUCHES[use.capability]}, and no tool here declares that",
-            use.line,
-            _DECLARE[use.capability],
-        )
+        if use.capability not in declared:
+            touched = _TOUCHES[use.capability]
+            message = f"{use.what} can touch {touched}, and no tool here declares that"
+            fix = _DECLARE[use.capability]
+            findings.warn("undeclared-capability", message, use.line, fix)
 
 
 _TOUCHES = {
@@ -120,19 +121,16 @@ _DECLARE = {
 }
 
 
-def _shadowed(module: Module) -> Iterator[Finding]:
+def _check_shadowing(module: Module, findings: Findings) -> None:
     """Functions and classes that a later binding of the same name hides."""
-    for node, rank in statements(module.tree.body):
-        if rank < 2 or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
+    for node in [*module.functions, *module.classes]:
         winner = module.bindings.get(node.name)
         if winner is node or node.name.startswith("_") or _may_be_redefined(node, module):
             continue
         line = getattr(winner, "lineno", None) or getattr(winner, "line", None)
-        where = f" in line {line}" if line else " further down"
-        yield _finding(
+        where = f" in line {line}" if line else " elsewhere"
+        findings.warn(
             "shadowed-name",
-            Severity.WARNING,
             f"{node.name!r} is bound again{where}; this definition is never used",
             node.lineno,
             "rename one of them, or delete this one",
@@ -144,39 +142,30 @@ def _may_be_redefined(node: Function | ast.ClassDef, module: Module) -> bool:
     return bool(names & {"overload", "setter", "getter", "deleter", "register", "tool"})
 
 
-def _unlisted_imports(facts: FileFacts) -> Iterator[Finding]:
+def _check_imports(facts: FileFacts, findings: Findings) -> None:
     """Packages that are imported but not among the requirements."""
+    imports = {
+        bound.module.partition(".")[0]: bound.line
+        for bound in [*facts.module.bindings.values(), *facts.module.stars]
+        if isinstance(bound, Import) and bound.level == 0
+    }
     listed = {_NAME.match(item)[0].lower().replace("-", "_") for item in facts.needed.packages}
-    if facts.module.loader is None:
-        return
-    seen: set[str] = set()
-    for node, rank in statements(facts.module.tree.body):
-        if isinstance(node, ast.Import):
-            tops = [alias.name.partition(".")[0] for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            tops = [node.module.partition(".")[0]]
-        else:
+    for name, line in imports.items():
+        package = _PACKAGES.get(name, name)
+        if name in NEVER_HELPERS or not listed.isdisjoint((name.lower(), package.lower())):
             continue
-        for top in tops:
-            if rank < 2 or top in seen or top in sys.stdlib_module_names or top in _ALWAYS_THERE:
-                continue
-            seen.add(top)
-            if top.lower() in listed or _PACKAGES.get(top, top).lower() in listed:
-                continue
-            if facts.module.loader.helper(facts.module, top, 0) is not None:
-                continue
-            yield _finding(
+        loader = facts.module.loader
+        if loader is None or loader.helper(facts.module, name, 0) is None:
+            findings.warn(
                 "unlisted-import",
-                Severity.WARNING,
-                f"{top!r} is neither in the standard library, nor beside the file, "
+                f"{name!r} is neither in the standard library, nor beside the file, "
                 "nor among its requirements",
-                node.lineno,
-                f'list it: # /// script, # dependencies = ["{_PACKAGES.get(top, top)}"], # ///',
+                line,
+                f'list it: # /// script, # dependencies = ["{package}"], # ///',
             )
 
 
 _NAME = re.compile(r"[\w.-]*")
-_ALWAYS_THERE = {"toolkiln", "pydantic", "typing_extensions", "annotated_types", "__future__"}
 _PACKAGES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -189,37 +178,45 @@ _PACKAGES = {
 """Import names that differ from the package's."""
 
 
-def _visible_texts(spec: ToolSpec) -> Iterator[tuple[str, str]]:
-    """Every text that a model may come to read, with where it stands."""
-    yield "the description", spec.description
-    yield from _schema_texts(spec.parameters, "the parameters")
+def _visible_texts(spec: ToolSpec) -> Iterator[str]:
+    """Every text that a model may come to read."""
+    yield spec.description
+    yield spec.display_name
+    yield from _schema_texts(spec.parameters)
     if spec.returns:
-        yield from _schema_texts(spec.returns, "the result")
+        yield from _schema_texts(spec.returns)
     documentation = spec.documentation
+    yield documentation.returns
+    yield documentation.examples
     for section in documentation.sections:
-        yield f"the section {section.title!r}", f"{section.title}\n{section.body}"
-    for text in (documentation.returns, documentation.examples):
-        if text:
-            yield "the documentation", text
+        yield f"{section.title}\n{section.body}"
     if spec.toolkit:
-        yield "the toolkit's description", spec.toolkit.description
-    yield "the display name", spec.display_name
+        yield spec.toolkit.description
 
 
-def _schema_texts(schema: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(schema, str):
-        yield where, schema
-    elif isinstance(schema, dict):
-        for key, value in schema.items():
-            if key == "properties" and isinstance(value, dict):
-                for name, inner in value.items():
-                    yield where, name
-                    yield from _schema_texts(inner, f"the parameter {name!r}")
-            elif key not in ("$ref", "type", "format", "pattern", "required"):
-                yield from _schema_texts(value, where)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from _schema_texts(item, where)
+def _schema_texts(schema: JsonSchema) -> list[str]:
+    """The strings of a schema: descriptions, names, defaults, values."""
+    texts: list[str] = []
+    pending: list[Any] = [schema]
+    for item in pending:
+        if item.__class__ is str:
+            texts.append(item)
+        elif item.__class__ is dict:
+            texts += item
+            pending += item.values()
+        elif item.__class__ is list:
+            pending += item
+    return texts
+
+
+def _place(text: str, spec: ToolSpec) -> str:
+    """Where a text stands, for messages."""
+    if text == spec.description:
+        return "the description"
+    for name, schema in spec.parameters.get("properties", {}).items():
+        if name == text or text in _schema_texts(schema):
+            return f"the parameter {name!r}"
+    return "the documentation"
 
 
 def _line_of(text: str, source: str) -> int | None:
@@ -228,9 +225,3 @@ def _line_of(text: str, source: str) -> int | None:
             at = source.find(line.strip())
             return source.count("\n", 0, at) + 1 if at >= 0 else None
     return None
-
-
-def _finding(
-    rule: str, severity: Severity, message: str, line: int, fix: str, tool: str | None = None
-) -> Finding:
-    return Finding(rule=rule, severity=severity, message=message, line=line, fix=fix, tool=tool)

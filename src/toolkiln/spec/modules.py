@@ -9,7 +9,8 @@ never guesses: a name that cannot be followed is None. Which files are helpers i
 import ast
 import builtins
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -102,17 +103,35 @@ class Module:
         self.name = name
         self.loader = loader
         self.is_package = is_package
+        self.is_closed = False
+        """Whether what it imports has been opened too."""
+        self.statements = list(statements(tree.body))
+        """What runs at the top level, with ranks."""
         self.bindings: dict[str, Bound] = {}
         self.stars: list[Import] = []
-        bind(tree.body, self.bindings, self.stars)
+        bind(self.statements, self.bindings, self.stars)
         self._class_bindings: dict[ast.ClassDef, dict[str, Bound]] = {}
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """The functions of the top level, those only a type checker sees left out."""
+        return [
+            node
+            for node, rank in self.statements
+            if rank and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+
+    @cached_property
+    def classes(self) -> list[ast.ClassDef]:
+        """The classes of the top level, those only a type checker sees left out."""
+        return [node for node, rank in self.statements if rank and isinstance(node, ast.ClassDef)]
 
     def class_bindings(self, node: ast.ClassDef) -> dict[str, Bound]:
         """What the body of a class binds."""
         found = self._class_bindings.get(node)
         if found is None:
             found = self._class_bindings[node] = {}
-            bind(node.body, found, [])
+            bind(statements(node.body), found, [])
         return found
 
 
@@ -180,10 +199,12 @@ def _verdict(test: ast.expr) -> bool | str | None:
     return None
 
 
-def bind(body: Sequence[ast.stmt], into: dict[str, Bound], stars: list[Import]) -> None:
-    """Record what `body` binds; later bindings of the same rank win."""
+def bind(
+    ranked: Iterable[tuple[ast.stmt, int]], into: dict[str, Bound], stars: list[Import]
+) -> None:
+    """Record what statements bind; later bindings of the same rank win."""
     ranks: dict[str, int] = {}
-    for node, rank in statements(body):
+    for node, rank in ranked:
         for name, bound in _bound_by(node, stars):
             if rank >= ranks.get(name, 0):
                 ranks[name] = rank

@@ -4,20 +4,23 @@ A helper is a module beside the file or in a package below its folder. Finding t
 static: import statements are read, files are opened, nothing is imported. A name of the
 standard library is never taken for a helper, whatever lies in the folder.
 """
+# ruff: noqa: PTH - plain strings, because pathlib costs more than all else on this path
 
 import ast
 import hashlib
+import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from toolkiln.model import Finding, Severity
+from toolkiln.model import Finding
 from toolkiln.spec import nodes
 from toolkiln.spec.modules import Module
+from toolkiln.spec.report import Findings
 from toolkiln.spec.syntax import MAX_BYTES, parse
 from toolkiln.spec.text import decode
 
-_NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
+NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
     "annotated_types",
     "pydantic",
     "toolkiln",
@@ -25,31 +28,56 @@ _NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
 }
 
 
+class _Imported(NamedTuple):
+    """One name that an import statement brings in."""
+
+    module: str
+    attribute: str | None
+    level: int
+    line: int
+
+    def __str__(self) -> str:
+        return "." * self.level + self.module
+
+
+class _Helper(NamedTuple):
+    """An opened helper: its module, its file, the folder its relative imports start from."""
+
+    module: Module
+    file: str
+    package: str
+
+
 class Neighbours:
     """The helper modules around one tool file, opened at most once each."""
 
     def __init__(self, path: str) -> None:
-        self.folder = None if path.startswith("<") else Path(path).parent
-        self.findings: list[Finding] = []
-        self._path = path
-        self._packages: dict[str, Path] = {}
-        """The folder that relative imports of a module start from, by module name."""
-        self._opened: dict[Path, Module | None] = {}
+        self.path = path
+        self._folder = None if path.startswith("<") else os.path.dirname(path) or "."
+        self._findings = Findings(path)
+        self._found: dict[tuple[str, str], Module | None] = {}
+        self._helpers: dict[str, _Helper] = {}
+        """By module name."""
         self._sources: dict[str, bytes] = {}
-        self._imports: dict[str, list[str]] = {}
+        """By path relative to the tool's folder."""
 
     def helper(self, importer: Module, name: str, level: int) -> Module | None:
         """The helper module that `importer` means, or None if it is none of ours."""
-        if self.folder is None or (level == 0 and name.partition(".")[0] in _NEVER_HELPERS):
+        if self._folder is None or (level == 0 and name.partition(".")[0] in NEVER_HELPERS):
             return None
         start = self._start(importer, level)
         if start is None:
             return None
-        return self._module(start.joinpath(*name.split(".")) if name else start)
+        key = (start, name)
+        if key not in self._found:
+            self._found[key] = None
+            self._found[key] = self._open(os.path.join(start, *name.split(".")))
+        return self._found[key]
 
-    def close(self, root: Module, tree_nodes: Sequence[ast.AST]) -> None:
+    def close(self, root: Module, imports: Iterable[ast.AST], findings: Findings) -> None:
         """Open everything that `root` imports locally, and what that imports in turn."""
-        self._visit(root, tree_nodes, [])
+        self._findings = findings
+        self._visit(root, imports, ())
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -64,178 +92,155 @@ class Neighbours:
         lines = [own, *(f"{n} {hashlib.sha256(self._sources[n]).hexdigest()}" for n in self.files)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-    def _visit(self, module: Module, tree_nodes: Sequence[ast.AST], trail: list[str]) -> None:
-        for node in tree_nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    self._follow(module, alias.name, None, node, trail)
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    self._follow(module, node.module or "", alias.name, node, trail)
+    def _visit(self, module: Module, imports: Iterable[ast.AST], trail: tuple[str, ...]) -> None:
+        for imported in _imported(imports):
+            if imported.level == 0 and imported.module.partition(".")[0] in NEVER_HELPERS:
+                continue
+            for target in self._targets(module, imported):
+                self._descend(module, target, imported, trail)
 
-    def _follow(
-        self,
-        importer: Module,
-        name: str,
-        attribute: str | None,
-        node: ast.Import | ast.ImportFrom,
-        trail: list[str],
-    ) -> None:
-        level = node.level if isinstance(node, ast.ImportFrom) else 0
-        if level == 0 and name.partition(".")[0] in _NEVER_HELPERS:
+    def _targets(self, importer: Module, imported: _Imported) -> Iterator[Module]:
+        """The helpers that an import opens; what is wrong with it is reported."""
+        if self._folder is None:
             return
-        if level and self.folder is not None and self._start(importer, level) is None:
-            self._report(
-                importer, node, "import-leaves-folder",
-                f"the relative import of {'.' * level + name!r} leaves the folder of the tool",
+        if imported.level and self._start(importer, imported.level) is None:
+            self._findings.error(
+                "import-leaves-folder",
+                f"the import of {str(imported)!r} leaves the folder of the tool",
+                imported.line,
                 "move the helper beside the tool or into a package below its folder",
-            )  # fmt: skip
-            return
-        target = self.helper(importer, name, level)
-        if target is None:
-            top = name.partition(".")[0]
-            ours = level or (
-                self.folder is not None and "." in name and (self.folder / top).is_dir()
+                path=self._file(importer),
             )
-            if ours:
-                self._report(
-                    importer, node, "missing-helper",
-                    f"there is no module {'.' * level + name!r} beside the tool",
-                    "add the file, or correct the import",
-                )  # fmt: skip
             return
-        targets = [target]
-        if attribute not in (None, "*"):
-            assert attribute is not None
-            submodule = self.helper(target, attribute, 1) if target.is_package else None
+        target = self.helper(importer, imported.module, imported.level)
+        attribute = imported.attribute
+        if target is not None:
+            yield target
+            submodule = None
+            if attribute and target.is_package:
+                submodule = self.helper(target, attribute, 1)
             if submodule is not None:
-                targets.append(submodule)
-            elif attribute not in target.bindings and not target.stars:
-                self._report(
-                    importer, node, "missing-helper",
-                    f"the helper {target.name!r} defines no {attribute!r}",
-                    "define it there, or correct the import",
-                )  # fmt: skip
-        for found in targets:
-            self._descend(importer, found, node, trail)
+                yield submodule
+            elif attribute not in (None, "*", *target.bindings) and not target.stars:
+                self._missing(
+                    f"the helper {target.name!r} defines no {attribute!r}", importer, imported
+                )
+        elif not imported.module and attribute and attribute != "*":  # from . import helper
+            sibling = self.helper(importer, attribute, imported.level)
+            if sibling is not None:
+                yield sibling
+            else:
+                message = f"there is no module {'.' * imported.level + attribute!r} beside the tool"
+                self._missing(message, importer, imported)
+        elif imported.level or self._is_local_package(imported.module):
+            self._missing(
+                f"there is no module {str(imported)!r} beside the tool", importer, imported
+            )
 
     def _descend(
-        self,
-        importer: Module,
-        found: Module,
-        node: ast.Import | ast.ImportFrom,
-        trail: list[str],
+        self, importer: Module, found: Module, imported: _Imported, trail: tuple[str, ...]
     ) -> None:
-        here = [*trail, importer.name]
+        here = (*trail, importer.name)
         if found.name in here:
-            if found.name != importer.name:
+            if found is not importer:
                 cycle = " → ".join([*here[here.index(found.name) :], found.name])
-                self._report(
-                    importer, node, "import-cycle", f"helpers import each other: {cycle}",
-                    "move what both need into a third module", Severity.WARNING,
-                )  # fmt: skip
-            return
-        if found.name not in self._imports:
-            self._imports[found.name] = []
+                self._findings.warn(
+                    "import-cycle",
+                    f"helpers import each other: {cycle}",
+                    imported.line,
+                    "move what both need into a third module",
+                    path=self._file(importer),
+                )
+        elif not found.is_closed:
+            found.is_closed = True
             self._visit(found, nodes.walk(found.tree), here)
 
-    def _start(self, importer: Module, level: int) -> Path | None:
+    def _start(self, importer: Module, level: int) -> str | None:
         """The folder an import starts from; None where that is outside the tool's folder."""
-        assert self.folder is not None
-        if level == 0:
-            return self.folder
-        start = self._packages.get(importer.name, self.folder)
+        assert self._folder is not None
+        helper = self._helpers.get(importer.name)
+        start = self._folder if level == 0 or helper is None else helper.package
         for _ in range(level - 1):
-            if start == self.folder:
+            if start == self._folder:
                 return None
-            start = start.parent
+            start = os.path.dirname(start)
         return start
 
-    def _module(self, stem: Path) -> Module | None:
-        assert self.folder is not None
-        file, package = stem.with_name(f"{stem.name}.py"), stem / "__init__.py"
-        if stem != self.folder and file.is_file() and str(file) != self._path:
-            return self._open(file, is_package=False)
-        if stem == self.folder:
+    def _open(self, stem: str) -> Module | None:
+        file, package = f"{stem}.py", os.path.join(stem, "__init__.py")
+        is_package = True
+        if os.path.isfile(package):
+            file = package
+        elif os.path.isfile(file) and os.path.abspath(file) != os.path.abspath(self.path):
+            is_package = False
+        elif not _is_namespace(stem):
             return None
-        if package.is_file():
-            return self._open(package, is_package=True)
-        if stem.is_dir() and any(stem.glob("*.py")):
-            return self._open(package, is_package=True)
-        return None
-
-    def _open(self, file: Path, *, is_package: bool) -> Module | None:
-        if file in self._opened:
-            return self._opened[file]
-        self._opened[file] = None
-        assert self.folder is not None
-        relative = file.relative_to(self.folder).as_posix()
-        name = relative.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-        tree = self._tree(file, relative)
+        name = os.path.relpath(stem, self._folder).replace(os.sep, ".")
+        known = self._helpers.get(name)
+        if known is not None or name.startswith("."):
+            return known and known.module
+        tree = self._tree(file)
         if tree is None:
             return None
         module = Module(tree, name, self, is_package=is_package)
-        self._packages[name] = file.parent
-        self._opened[file] = module
+        self._helpers[name] = _Helper(module, file, stem if is_package else os.path.dirname(stem))
         return module
 
-    def _tree(self, file: Path, relative: str) -> ast.Module | None:
-        assert self.folder is not None
-        if not file.exists():
+    def _tree(self, file: str) -> ast.Module | None:
+        assert self._folder is not None
+        if not os.path.exists(file):
             return ast.Module(body=[], type_ignores=[])  # a namespace package
-        if not file.resolve().is_relative_to(self.folder.resolve()):
-            self._fail(relative, "import-leaves-folder", "the helper is a link out of the folder",
-                       "put the file itself there")  # fmt: skip
+        inside = os.path.realpath(self._folder)
+        if os.path.commonpath([inside, os.path.realpath(file)]) != inside:
+            message, fix = "the helper is a link out of the folder", "put the file itself there"
+            self._findings.error("import-leaves-folder", message, 1, fix, path=file)
             return None
         try:
-            data = file.read_bytes() if file.stat().st_size <= MAX_BYTES else b"\0"
-            tree = parse(decode(data), str(file))
+            if os.path.getsize(file) > MAX_BYTES:
+                raise OSError(f"it has more than {MAX_BYTES:,} bytes")
+            with open(file, "rb") as handle:
+                data = handle.read()
+            tree = parse(decode(data), file)
         except (OSError, UnicodeDecodeError, LookupError, SyntaxError) as error:
-            self._fail(relative, "helper-unreadable", f"the helper cannot be read: {error}",
-                       "make it readable UTF-8 text")  # fmt: skip
+            message, fix = f"the helper cannot be read: {error}", "make it readable UTF-8 text"
+            self._findings.error("helper-unreadable", message, 1, fix, path=file)
             return None
-        self._sources[relative] = data
+        self._sources[os.path.relpath(file, self._folder).replace(os.sep, "/")] = data
         if isinstance(tree, Finding):
-            self.findings.append(tree)
+            self._findings.add(tree)
             return None
         return tree
 
-    def _fail(self, relative: str, rule: str, message: str, fix: str) -> None:
-        assert self.folder is not None
-        self.findings.append(
-            Finding(
-                rule=rule,
-                severity=Severity.ERROR,
-                message=message,
-                fix=fix,
-                path=str(self.folder / relative),
-            )  # fmt: skip
-        )
+    def _is_local_package(self, name: str) -> bool:
+        assert self._folder is not None
+        top, dot, _ = name.partition(".")
+        return bool(dot) and os.path.isdir(os.path.join(self._folder, top))
 
-    def _report(
-        self,
-        importer: Module,
-        node: ast.AST,
-        rule: str,
-        message: str,
-        fix: str,
-        severity: Severity = Severity.ERROR,
-    ) -> None:
-        path = self._path
-        if importer.name in self._packages:
-            assert self.folder is not None
-            parts = importer.name.split(".")
-            tail = (
-                [*parts, "__init__.py"] if importer.is_package else [*parts[:-1], f"{parts[-1]}.py"]
-            )
-            path = str(self.folder.joinpath(*tail))
-        self.findings.append(
-            Finding(
-                rule=rule,
-                severity=severity,
-                message=message,
-                fix=fix,
-                path=path,
-                line=getattr(node, "lineno", 1),
-            )  # fmt: skip
-        )
+    def _missing(self, message: str, importer: Module, imported: _Imported) -> None:
+        fix = "add it, or correct the import"
+        path = self._file(importer)
+        self._findings.error("missing-helper", message, imported.line, fix, path=path)
+
+    def _file(self, module: Module) -> str:
+        helper = self._helpers.get(module.name)
+        return helper.file if helper else self.path
+
+
+def _imported(imports: Iterable[ast.AST]) -> Iterator[_Imported]:
+    for node in imports:
+        if node.__class__ is ast.Import:
+            assert isinstance(node, ast.Import)
+            for alias in node.names:
+                yield _Imported(alias.name, None, 0, node.lineno)
+        elif node.__class__ is ast.ImportFrom:
+            assert isinstance(node, ast.ImportFrom)
+            for alias in node.names:
+                yield _Imported(node.module or "", alias.name, node.level, node.lineno)
+
+
+def _is_namespace(folder: str) -> bool:
+    """Whether a folder without `__init__.py` is a package all the same."""
+    if not os.path.isdir(folder):
+        return False
+    with os.scandir(folder) as entries:
+        return any(entry.name.endswith(".py") for entry in entries)

@@ -1,11 +1,13 @@
 """Declared options as typed values; one of the wrong kind is a finding and left out."""
 
 import re
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
-from toolkiln.model import Capability, Finding, Severity
+from toolkiln.model import Capability
 from toolkiln.spec import naming
 from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.report import Findings
 
 T = TypeVar("T", bound=str)
 
@@ -18,12 +20,15 @@ _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.I)
 class Options:
     """What a tool declares, read with a type in mind."""
 
-    def __init__(
-        self, given: dict[str, Any], declaration: Declaration, findings: list[Finding]
-    ) -> None:
+    def __init__(self, given: dict[str, Any], declaration: Declaration, findings: Findings) -> None:
         self._given = given
-        self._declaration = declaration
+        self._tool = declaration.name
+        self._line = declaration.line
         self._findings = findings
+
+    def has(self, *names: str) -> bool:
+        """Whether any of these is declared."""
+        return not self._given.keys().isdisjoint(names)
 
     def text(self, name: str) -> str | None:
         """A string."""
@@ -129,26 +134,14 @@ class Options:
         """A colour."""
         return self._checked(name, "bad-color", naming.color_problem)
 
-    def _checked(self, name: str, rule: str, problem_of: Any) -> str | None:
+    def _checked(self, name: str, rule: str, problem_of: Callable[[str], str | None]) -> str | None:
         value = self.text(name)
         problem = problem_of(value) if value else None
         if problem:
-            self._report(rule, Severity.WARNING, problem, f"correct {name}")
+            self._findings.warn(rule, problem, self._line, f"correct {name}", tool=self._tool)
         return value
 
     def _refuse(self, name: str, value: Any, wanted: str) -> None:
-        shown = repr(value)[:40]
-        self._report("bad-option", Severity.ERROR, f"{name} is {shown}, not {wanted}",
-                     f"set {name} to {wanted}")  # fmt: skip
-
-    def _report(self, rule: str, severity: Severity, message: str, fix: str) -> None:
-        self._findings.append(
-            Finding(
-                rule=rule,
-                severity=severity,
-                message=message,
-                line=self._declaration.line,
-                fix=fix,
-                tool=self._declaration.name,
-            )
-        )
+        message = f"{name} is {repr(value)[:40]}, not {wanted}"
+        fix = f"set {name} to {wanted}"
+        self._findings.error("bad-option", message, self._line, fix, tool=self._tool)

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Sequence
 from pathlib import Path
 
-from toolkiln.model import Finding, Reading, Severity, ToolSpec
+from toolkiln.model import Finding, Reading, ToolSpec
 from toolkiln.spec import capabilities, nodes, requirements
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
@@ -16,6 +16,7 @@ from toolkiln.spec.dialects.marks import docstring
 from toolkiln.spec.findings import FileFacts, check_file, check_tool
 from toolkiln.spec.modules import Module
 from toolkiln.spec.neighbours import Neighbours
+from toolkiln.spec.report import Findings
 from toolkiln.spec.syntax import parse
 
 
@@ -30,31 +31,35 @@ def read(source: str, path: str | Path) -> Reading:
     tree = parse(source, path)
     if isinstance(tree, Finding):
         return Reading(path=path, digest=neighbours.digest(data), findings=(tree,))
+    findings = Findings(path)
     try:
-        return _read(tree, source, data, path, neighbours)
+        tools = _tools(tree, source, data, neighbours, findings)
     except RecursionError:
-        finding = Finding(
-            rule="too-deep",
-            severity=Severity.ERROR,
-            message="the code is nested too deeply to be read",
-            fix="break the deeply nested expression into parts",
-            path=path,
-        )
-        return Reading(path=path, digest=neighbours.digest(data), findings=(finding,))
+        tools = []
+        fix = "break the deeply nested expression into parts"
+        findings.error("too-deep", "the code is nested too deeply to be read", 1, fix)
+    return Reading(
+        path=path,
+        digest=neighbours.digest(data),
+        tools=tuple(tools),
+        findings=findings.in_order(),
+        helpers=neighbours.files,
+    )
 
 
-def _read(tree: ast.Module, source: str, data: bytes, path: str, neighbours: Neighbours) -> Reading:
+def _tools(
+    tree: ast.Module, source: str, data: bytes, neighbours: Neighbours, findings: Findings
+) -> list[ToolSpec]:
     module = Module(tree, "<tool>", neighbours)
     tree_nodes = nodes.walk(tree)
-    neighbours.close(module, tree_nodes)
-    findings = list(neighbours.findings)
+    neighbours.close(module, tree_nodes, findings)
     declared = declarations(module, findings)
     needed = requirements.gather(
         source, docstring(tree), [item for d in declared for item in d.requirements]
     )
     uses = capabilities.used(tree_nodes)
     origin = Origin(
-        path,
+        neighbours.path,
         neighbours.digest(data),
         needed.packages,
         needed.table,
@@ -63,37 +68,23 @@ def _read(tree: ast.Module, source: str, data: bytes, path: str, neighbours: Nei
     specs = [describe(declaration, origin, findings) for declaration in declared]
     kept = _first_of_each_name(specs, findings)
     facts = FileFacts(source, tree_nodes, module, needed, uses)
-    findings += check_file(facts, kept)
+    check_file(facts, kept, findings)
     for spec in kept:
-        findings += check_tool(spec, facts, kept)
-    return Reading(
-        path=path,
-        digest=origin.digest,
-        tools=tuple(kept),
-        findings=_in_order(findings, path),
-        helpers=neighbours.files,
-    )
+        check_tool(spec, facts, kept, findings)
+    return kept
 
 
-def _first_of_each_name(specs: Sequence[ToolSpec], findings: list[Finding]) -> list[ToolSpec]:
+def _first_of_each_name(specs: Sequence[ToolSpec], findings: Findings) -> list[ToolSpec]:
     kept: dict[str, ToolSpec] = {}
     for spec in specs:
         first = kept.setdefault(spec.name, spec)
         if first is not spec:
-            findings.append(
-                Finding(
-                    rule="duplicate-name",
-                    severity=Severity.ERROR,
-                    message=f"{spec.entry} is named {spec.name!r} like {first.entry} "
-                    f"in line {first.line}, and is left out",
-                    line=spec.line,
-                    fix="give one of them another name",
-                    tool=spec.name,
-                )
+            findings.error(
+                "duplicate-name",
+                f"{spec.entry} is named {spec.name!r} like {first.entry} in line {first.line}, "
+                "and is left out",
+                spec.line,
+                "give one of them another name",
+                tool=spec.name,
             )
     return list(kept.values())
-
-
-def _in_order(findings: Sequence[Finding], path: str) -> tuple[Finding, ...]:
-    placed = [f if f.path else f.model_copy(update={"path": path}) for f in findings]
-    return tuple(sorted(dict.fromkeys(placed), key=lambda f: (f.path != path, f.path, f.line)))

@@ -38,7 +38,7 @@ class Requirements(NamedTuple):
 
 _OPENING = re.compile(r"^# /// (?P<type>[a-zA-Z0-9-]+)$", re.MULTILINE)
 _COMMENTS = re.compile(r"(?:\n#(?: [^\n]*+)?+(?=\n|\Z))*+")
-_COMMENT = re.compile(r"^# ?requirements:(.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"# ?requirements:([^\n]*)")
 _FRONTMATTER = re.compile(r"^[ \t]*requirements:(.*)$", re.MULTILINE)
 _TOML_LINE = re.compile(r"at line (\d+)")
 _OPERATOR = re.compile(r"\s*(?:[<>=!~]=?|;)")
@@ -53,25 +53,19 @@ def gather(
     source: str, module_docstring: str | None, declared: Sequence[tuple[str, int]] = ()
 ) -> Requirements:
     """All requirements of a file; `declared` holds those of its decorators, with their lines."""
-    docstring = module_docstring or ""
-    if not (
-        declared
-        or "# /// script" in source
-        or "# requirements:" in source
-        or "#requirements:" in source
-        or "requirements:" in docstring
-    ):
+    has_block, mentioned = "# /// script" in source, "requirements:" in source
+    if not (declared or has_block or mentioned):
         return Requirements((), {}, None, ())
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
     collected = _Collected()
-    collected.read_block(source)
+    if has_block:
+        collected.read_block(source)
     for text, line in declared:
         collected.add(text, line)
-    for text, line in _in_docstring(docstring, source):
-        collected.add_list(text, line)
-    for text, line in _in_comments(source):
-        collected.add_list(text, line)
+    if mentioned:
+        for text, line in (*_in_docstring(module_docstring or "", source), *_in_comments(source)):
+            collected.add_list(text, line)
     return collected.result()
 
 
@@ -227,7 +221,8 @@ def _in_docstring(docstring: str, source: str) -> Iterator[tuple[str, int]]:
 
 
 def _in_comments(source: str) -> Iterator[tuple[str, int]]:
-    for match in islice(_COMMENT.finditer(source), _MOST + 1):
+    found = (m for m in _COMMENT.finditer(source) if source[m.start() - 1 : m.start()] in "\n")
+    for match in islice(found, _MOST + 1):
         yield re.sub(r"\s#.*", "", match[1]), _line(source, match.start())
 
 

@@ -142,7 +142,8 @@ def _is_pictograph(char: str, *, selector: bool = True) -> bool:
 
 
 def _is_ideograph(char: str) -> bool:
-    return 0x2E80 <= ord(char) <= 0x9FFF or 0xF900 <= ord(char) <= 0xFAFF or ord(char) >= 0x20000
+    code = ord(char)
+    return 0x2E80 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
 
 
 def _joins(char: str) -> bool:

@@ -5,6 +5,7 @@ tests wrote themselves. It knows nothing of the static reader; `test_cases` and
 `test_generated` put the two side by side. Comparable text is made by `normal`.
 """
 
+import ast
 import inspect
 import itertools
 import linecache
@@ -107,6 +108,13 @@ def _expected(source: str, name: str) -> Expected:
 
     parameters, returns = attempt(_parameters), attempt(_returns)
     return Expected(name, parameters, returns, "; ".join(refusals))
+
+
+def variadic(source: str) -> set[str]:
+    """The names of all `*args` parameters: pydantic has no place for them by name."""
+    functions = (ast.AsyncFunctionDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, functions)]
+    return {node.args.vararg.arg for node in nodes if node.args.vararg}
 
 
 def _parameters(module: ModuleType, function: FunctionType) -> Schema:

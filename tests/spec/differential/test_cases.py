@@ -7,7 +7,7 @@ import pytest
 from toolkiln.spec import read
 
 from . import normal, oracle
-from .cases import CASES, REFUSED, Case
+from .cases import CASES, REFUSED, Case, signatures
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -22,7 +22,18 @@ def test_static_schemas_equal_pydantics(case: Case, tmp_path: Path) -> None:
         tool = tools[item.name]
         assert normal.text(tool.parameters) == normal.text(item.parameters)
         assert normal.text(tool.returns) == normal.text(item.returns)
-        assert list(tool.parameters["properties"]) == list((item.parameters or {})["properties"])
+
+
+@pytest.mark.parametrize("case", signatures.KINDS, ids=lambda case: case.name)
+def test_properties_stand_in_the_order_of_the_signature(case: Case, tmp_path: Path) -> None:
+    (expected,) = oracle.ask(case.source)
+    unordered = oracle.variadic(case.source)
+
+    (tool,) = read(case.source, tmp_path / "tool.py").tools
+
+    properties = (expected.parameters or {})["properties"]
+    ordered = [name for name in tool.parameters["properties"] if name not in unordered]
+    assert ordered == [name for name in properties if name not in unordered]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)

@@ -4,13 +4,13 @@ A decorator or base class counts by its name, wherever it was imported from. Onl
 with no mark of any dialect offers its public functions as they are.
 """
 
-from toolkiln.model import Finding
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects import base_tool, constants, functions, open_webui, toolkit
 from toolkiln.spec.modules import Module
+from toolkiln.spec.report import Findings
 
 
-def declarations(module: Module, findings: list[Finding]) -> list[Declaration]:
+def declarations(module: Module, findings: Findings) -> list[Declaration]:
     """All tools that a file declares, in source order."""
     marked = [
         *functions.decorated(module, findings),

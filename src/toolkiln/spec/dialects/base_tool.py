@@ -5,26 +5,26 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolkiln.model import Dialect, Finding, Severity
+from toolkiln.model import Dialect
+from toolkiln.spec.argument_lists import argument_schema
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import (
     base_names,
     docstring,
     methods,
+    report_unknown,
     static_attribute,
-    top_level_classes,
-    unknown_value,
 )
-from toolkiln.spec.argument_lists import argument_schema
 from toolkiln.spec.modules import Function, Module, Scope
+from toolkiln.spec.report import Findings
 from toolkiln.spec.values import Unknown, evaluate
 
 
-def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
+def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
     """The concrete subclasses of `BaseTool`, also through a base class in the same file."""
     scope = Scope(module)
     bases: dict[str, ast.ClassDef] = {}
-    nodes = list(top_level_classes(module))
+    nodes = module.classes
     extended = {name for node in nodes for name in base_names(node, scope)}
     for node in nodes:
         lineage = [bases[b] for b in base_names(node, scope) if b in bases]
@@ -36,7 +36,13 @@ def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
         if execute is not None and _method([node], "execute"):
             yield _declaration(node, chain, execute, scope, findings)
         elif node.name not in extended:
-            findings.append(_no_execute(node))
+            findings.error(
+                "missing-execute",
+                f"the BaseTool {node.name!r} defines no execute(args)",
+                node.lineno,
+                "define execute(self, args: dict) -> ToolResult",
+                tool=node.name,
+            )
 
 
 def _declaration(
@@ -44,7 +50,7 @@ def _declaration(
     chain: list[ast.ClassDef],
     execute: Function,
     scope: Scope,
-    findings: list[Finding],
+    findings: Findings,
 ) -> Declaration:
     inner = scope._replace(classes=(node,))
 
@@ -57,7 +63,7 @@ def _declaration(
         except Unknown:
             if isinstance(found, ast.Attribute):  # SemanticType.FILE of a library we do not have
                 return found.attr.lower()
-            findings.append(unknown_value(name, found, node.name))
+            report_unknown(name, found, node.name, findings)
             return None
 
     given = attribute("name")
@@ -113,14 +119,3 @@ def _takes_dict(execute: Function) -> bool:
 def _snake(name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     return words.removesuffix("_tool") or words
-
-
-def _no_execute(node: ast.ClassDef) -> Finding:
-    return Finding(
-        rule="missing-execute",
-        severity=Severity.ERROR,
-        message=f"the BaseTool {node.name!r} defines no execute(args)",
-        line=node.lineno,
-        fix="define execute(self, args: dict) -> ToolResult",
-        tool=node.name,
-    )

@@ -4,16 +4,17 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from toolkiln.model import Dialect, Finding, JsonSchema, Severity
+from toolkiln.model import Dialect, JsonSchema
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import docstring, unknown_value
+from toolkiln.spec.dialects.marks import docstring, report_unknown
 from toolkiln.spec.modules import Assigned, Function, Module, Scope
+from toolkiln.spec.report import Findings
 from toolkiln.spec.values import Unknown, evaluate
 
 _CONSTANTS = ("TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS")
 
 
-def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
+def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
     """The one tool of a file with these constants."""
     bound = {n: b for n in _CONSTANTS if isinstance(b := module.bindings.get(n), Assigned)}
     if not bound:
@@ -21,14 +22,11 @@ def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
     run = module.bindings.get("run")
     first = next(iter(bound.values())).value
     if not isinstance(run, ast.FunctionDef | ast.AsyncFunctionDef):
-        findings.append(
-            Finding(
-                rule="missing-run",
-                severity=Severity.ERROR,
-                message=f"the file sets {' and '.join(bound)} but defines no function run()",
-                line=first.lineno,
-                fix="define run(...) with one parameter for each property of the schema",
-            )
+        findings.error(
+            "missing-run",
+            f"the file sets {' and '.join(bound)} but defines no function run()",
+            first.lineno,
+            "define run(...) with one parameter for each property of the schema",
         )
         return
     values = {name: _value(name, assigned, module, findings) for name, assigned in bound.items()}
@@ -52,11 +50,11 @@ def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
     )
 
 
-def _value(name: str, assigned: Assigned, module: Module, findings: list[Finding]) -> Any:
+def _value(name: str, assigned: Assigned, module: Module, findings: Findings) -> Any:
     try:
         return evaluate(assigned.value, Scope(module))
     except Unknown:
-        findings.append(unknown_value(name, assigned.value, "run"))
+        report_unknown(name, assigned.value, "run", findings)
         return None
 
 

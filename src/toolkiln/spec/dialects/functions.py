@@ -3,19 +3,21 @@
 import ast
 from collections.abc import Iterator
 
-from toolkiln.model import Dialect, Finding, Severity
+from toolkiln.errors import nearest_hint
+from toolkiln.model import Dialect
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, top_level_functions
+from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks
 from toolkiln.spec.modules import Function, Module, Scope
+from toolkiln.spec.report import Findings
 from toolkiln.spec.values import evaluate_or
 
 _NOT_TOOLS = {"main"}
 
 
-def decorated(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
+def decorated(module: Module, findings: Findings) -> Iterator[Declaration]:
     """The functions marked `@tool`."""
     scope = Scope(module)
-    for function in top_level_functions(module):
+    for function in module.functions:
         mark = next((m for m in marks(function.decorator_list, scope) if m.name == "tool"), None)
         if mark is not None:
             yield _from_mark(function, mark, scope, findings)
@@ -24,7 +26,7 @@ def decorated(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
 def plain(module: Module) -> Iterator[Declaration]:
     """The public functions of a file without marks; of several with one name the last."""
     scope = Scope(module)
-    for function in top_level_functions(module):
+    for function in module.functions:
         name = function.name
         if name.startswith("_") or name in _NOT_TOOLS or module.bindings.get(name) is not function:
             continue
@@ -47,14 +49,12 @@ def plain(module: Module) -> Iterator[Declaration]:
 _WRAPPERS = {"overload", "fixture", "contextmanager", "asynccontextmanager", "singledispatch"}
 
 
-def _from_mark(
-    function: Function, mark: Mark, scope: Scope, findings: list[Finding]
-) -> Declaration:
+def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings) -> Declaration:
     options = keywords(mark.call, scope, findings, function.name)
     if mark.call and mark.call.args:  # @tool("name"), as others write it
         options.setdefault("name", evaluate_or(mark.call.args[0], scope))
     if mark.origin.startswith("toolkiln."):
-        findings.extend(_unknown_options(options, mark, function.name))
+        _check_options(options, function.lineno, function.name, findings)
     given = options.get("name")
     name = given if isinstance(given, str) and given else function.name
     declaration = Declaration(
@@ -102,13 +102,7 @@ OPTIONS = {
 """What `@tool` takes; a test compares it with `define.tool`."""
 
 
-def _unknown_options(options: dict[str, object], mark: Mark, tool: str) -> Iterator[Finding]:
+def _check_options(options: dict[str, object], line: int, tool: str, findings: Findings) -> None:
     for name in options.keys() - OPTIONS:
-        yield Finding(
-            rule="unknown-option",
-            severity=Severity.ERROR,
-            message=f"@tool takes no {name!r}",
-            line=mark.call.lineno if mark.call else 1,
-            fix=f"use one of {', '.join(sorted(OPTIONS))}",
-            tool=tool,
-        )
+        hint = nearest_hint(name, OPTIONS) or f"use one of {', '.join(sorted(OPTIONS))}"
+        findings.error("unknown-option", f"@tool takes no {name!r}", line, hint, tool=tool)

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from toolkiln.model import Finding, Severity
-from toolkiln.spec.modules import External, Function, Module, Scope, resolve, statements
+from toolkiln.spec.modules import External, Function, Scope, resolve
+from toolkiln.spec.report import Findings
 from toolkiln.spec.values import Unknown, evaluate
 
 
@@ -46,9 +46,7 @@ def base_names(node: ast.ClassDef, scope: Scope) -> Iterator[str]:
             yield inner.attr
 
 
-def keywords(
-    call: ast.Call | None, scope: Scope, findings: list[Finding], tool: str
-) -> dict[str, Any]:
+def keywords(call: ast.Call | None, scope: Scope, findings: Findings, tool: str) -> dict[str, Any]:
     """The keyword arguments of a decorator; one that cannot be known is reported."""
     values: dict[str, Any] = {}
     for keyword in call.keywords if call else ():
@@ -58,34 +56,19 @@ def keywords(
             values[keyword.arg] = evaluate(keyword.value, scope)
         except Unknown:
             if keyword.arg not in ("settings", "args_schema"):
-                findings.append(unknown_value(keyword.arg, keyword.value, tool))
+                report_unknown(keyword.arg, keyword.value, tool, findings)
     return values
 
 
-def unknown_value(what: str, node: ast.AST, tool: str) -> Finding:
-    """The finding for a declared value that only running the code would tell."""
-    return Finding(
-        rule="unknown-value",
-        severity=Severity.WARNING,
-        message=f"the value of {what} is not known before the code runs",
-        line=getattr(node, "lineno", 1),
-        fix="write it as a literal or a constant of the module",
+def report_unknown(what: str, node: ast.expr, tool: str, findings: Findings) -> None:
+    """Report a declared value that only running the code would tell."""
+    findings.warn(
+        "unknown-value",
+        f"the value of {what} is not known before the code runs",
+        node.lineno,
+        "write it as a literal or a constant of the module",
         tool=tool,
     )
-
-
-def top_level_classes(module: Module) -> Iterator[ast.ClassDef]:
-    """The classes of a file, those in dead branches left out."""
-    for node, rank in statements(module.tree.body):
-        if rank and isinstance(node, ast.ClassDef):
-            yield node
-
-
-def top_level_functions(module: Module) -> Iterator[Function]:
-    """The functions of a file, those in dead branches left out."""
-    for node, rank in statements(module.tree.body):
-        if rank and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
 
 
 def methods(node: ast.ClassDef) -> Iterator[Function]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from toolkiln.model import Dialect, Toolkit
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import docstring, methods, top_level_classes
+from toolkiln.spec.dialects.marks import docstring, methods
 from toolkiln.spec.modules import Module, Scope
 from toolkiln.spec.naming import display_name
 
@@ -16,7 +16,7 @@ _FRONTMATTER = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$", re.M)
 
 def declared(module: Module) -> Iterator[Declaration]:
     """The public methods of the class `Tools`."""
-    node = next((c for c in top_level_classes(module) if c.name == "Tools"), None)
+    node = next((c for c in module.classes if c.name == "Tools"), None)
     if node is None or any(isinstance(d, ast.Call) for d in node.decorator_list):
         return
     public = [m for m in methods(node) if not m.name.startswith("_") and not m.decorator_list]

@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from toolkiln.model import Dialect, Finding, Toolkit
+from toolkiln.model import Dialect, Toolkit
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import (
     Mark,
@@ -13,20 +13,20 @@ from toolkiln.spec.dialects.marks import (
     keywords,
     marks,
     methods,
-    top_level_classes,
-    unknown_value,
+    report_unknown,
 )
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.naming import display_name
+from toolkiln.spec.report import Findings
 from toolkiln.spec.values import Unknown, evaluate
 
 _METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
 
 
-def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
+def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
     """The methods of every toolkit class."""
     scope = Scope(module)
-    for node in top_level_classes(module):
+    for node in module.classes:
         on_class = next(
             (m for m in marks(node.decorator_list, scope) if m.name == "tool_metadata"), None
         )
@@ -44,9 +44,7 @@ def declared(module: Module, findings: list[Finding]) -> Iterator[Declaration]:
             yield _method(node, method, found, toolkit, scope, findings)
 
 
-def _toolkit(
-    node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: list[Finding]
-) -> Toolkit:
+def _toolkit(node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: Findings) -> Toolkit:
     given = keywords(mark.call if mark else None, scope, findings, node.name)
     text = (docstring(node) or "").strip()
     return Toolkit(
@@ -72,7 +70,7 @@ def _method(
     found: dict[str, Mark],
     toolkit: Toolkit,
     scope: Scope,
-    findings: list[Finding],
+    findings: Findings,
 ) -> Declaration:
     mark = found.get("method_metadata") or found.get("tool")
     options = keywords(mark.call if mark else None, scope, findings, method.name)
@@ -98,7 +96,7 @@ def _method(
     )
 
 
-def _schema(mark: Mark | None, scope: Scope, findings: list[Finding], tool: str) -> dict[str, Any]:
+def _schema(mark: Mark | None, scope: Scope, findings: Findings, tool: str) -> dict[str, Any]:
     """Name, description and parameters of a hand-written schema, in any of its wrappings."""
     if mark is None or mark.call is None:
         return {}
@@ -108,7 +106,7 @@ def _schema(mark: Mark | None, scope: Scope, findings: list[Finding], tool: str)
     try:
         given = evaluate(arguments[0], scope)
     except Unknown:
-        findings.append(unknown_value("openapi_schema", arguments[0], tool))
+        report_unknown("openapi_schema", arguments[0], tool, findings)
         return {}
     if isinstance(given, dict) and isinstance(given.get("function"), dict):
         given = given["function"]

@@ -1,0 +1,299 @@
+import math
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from toolkiln.schema import (
+    ArgumentChecker,
+    Checked,
+    Problem,
+    Problems,
+    Sizes,
+    check,
+    unknown_tool,
+)
+
+from .shapes import JSON, Shape, parameters
+from .specs import params, spec
+
+CURRENCY = {"enum": ["EUR", "USD", "GBP"]}
+CONVERT = spec(params(("amount", "to"), amount={"type": "number", "minimum": 0}, to=CURRENCY))
+
+
+def problems(schema: Any, value: Any) -> list[tuple[str, str, str | None]]:
+    found = check(spec(params(x=schema)), {"x": value})
+    assert isinstance(found, Problems)
+    return [(item.path, item.message, item.hint) for item in found.problems]
+
+
+def coerced(schema: Any, value: Any) -> Any:
+    root = {**params(x=schema), "$defs": {"Id": {"type": "string"}, "Count": {"type": "integer"}}}
+    found = check(spec(root), {"x": value})
+    return found.arguments["x"] if isinstance(found, Checked) else found
+
+
+def test_valid_arguments_are_copied_without_notes() -> None:
+    sent = {"amount": 10, "to": "EUR"}
+
+    assert check(CONVERT, sent) == Checked({"amount": 10, "to": "EUR"})
+
+
+def test_a_wrong_choice_is_answered_with_the_nearest() -> None:
+    assert check(CONVERT, {"amount": 10, "to": "EURO"}) == Problems(
+        (Problem("/to", "to: 'EURO' is not one of 'EUR', 'USD', 'GBP'", "did you mean 'EUR'?"),)
+    )
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    found = check(CONVERT, {"amout": 1, "amount": -1})
+
+    assert isinstance(found, Problems)
+    assert [(p.message, p.hint) for p in found.problems] == [
+        ("amount: -1 is less than 0, the smallest allowed", None),
+        ("amout: is not a known parameter", "did you mean 'amount'?"),
+        ("to: is required, but missing", None),
+    ]
+
+
+def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
+    found = unknown_tool("convrt", ["convert", "search"])
+
+    assert found == Problem("", "there is no tool named 'convrt'", "did you mean 'convert'?")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        ({"type": "integer"}, "x", "x: 'x' is not an integer"),
+        ({"type": ["integer", "null"]}, [], "x: [] is not an integer or null"),
+        ({"type": "string", "minLength": 3}, "ab", "x: 'ab' is shorter than 3 characters"),
+        ({"type": "array", "maxItems": 1}, [1, 2], "x: has more than 1 items"),
+        ({"type": "number", "multipleOf": 5}, 3, "x: 3 is not a multiple of 5"),
+        ({"type": "string", "pattern": "^a"}, "b", "x: 'b' does not match the pattern '^a'"),
+        ({"type": "string", "format": "date"}, "b", "x: 'b' is not a valid date"),
+        ({"const": "a"}, 1, "x: 1 is not 'a'"),
+        ({"type": "array", "uniqueItems": True}, [1, 1], "x: has duplicate items"),
+        (
+            {"type": "array", "items": {"type": "object", "required": ["a b"]}},
+            [{}],
+            "x[0]['a b']: is required, but missing",
+        ),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "array"}, {"type": "null"}]},
+            "y",
+            "x: 'y' is not an integer, an array or null",
+        ),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+            ["y"],
+            "x[0]: 'y' is not an integer",
+        ),
+        (
+            {"anyOf": [{"const": "a"}, {"enum": ["b", "c"]}]},
+            "z",
+            "x: 'z' is not one of 'a', 'b', 'c'",
+        ),
+        (
+            {"type": "object", "propertyNames": {"maxLength": 1}},
+            {"ab": 1},
+            "x: a key is not allowed: 'ab' is longer than 1 characters",
+        ),
+    ],
+)
+def test_problems_are_one_short_sentence(schema: Any, value: Any, message: str) -> None:
+    assert [said for _, said, _ in problems(schema, value)] == [message]
+
+
+def test_of_a_tagged_union_the_meant_branch_is_spoken_of() -> None:
+    cat = params(("kind",), kind={"const": "cat"}, lives={"type": "integer"})
+    dog = params(("kind",), kind={"const": "dog"}, name={"type": "string"})
+    schema = {"oneOf": [cat, dog]}
+
+    assert problems(schema, {"kind": "dgo"}) == [
+        ("/x/kind", "x.kind: 'dgo' is not one of 'cat', 'dog'", "did you mean 'dog'?")
+    ]
+    assert problems(schema, {"kind": "dog", "nam": "Rex"}) == [
+        ("/x/nam", "x.nam: is not a known property", "did you mean 'name'?")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+        ({"type": "array", "items": {"type": "integer"}}, ["1"], [1]),
+        ({"type": "integer"}, "5", 5),
+        ({"type": "boolean"}, "true", True),
+        ({"type": ["integer", "null"]}, "null", None),
+        ({"anyOf": [{"$ref": "#/$defs/Count"}, {"type": "null"}]}, "7", 7),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"const": 1}, "1", 1),
+        ({"allOf": [{"type": "integer"}]}, "1", 1),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, '{"a": "1"}', {"a": 1}),
+        (
+            {"anyOf": [{"type": "null"}, params(("n",), n={"type": "integer"})]},
+            {"n": "5"},
+            {"n": 5},
+        ),
+        ({"type": "array", "prefixItems": [{"type": "integer"}]}, ["5"], [5]),
+    ],
+)
+def test_json_text_is_parsed_where_strings_are_excluded(
+    schema: Any, value: Any, expected: Any
+) -> None:
+    assert coerced(schema, value) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "string"},
+        {"type": ["integer", "string"]},
+        {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/Id"}]},
+        {"enum": [5, "5"]},
+        {"oneOf": [{"type": "array"}, {"type": "string", "pattern": "5"}]},
+        {"type": "string", "format": "json-string"},
+    ],
+)
+def test_json_text_stays_text_where_a_string_is_acceptable(schema: Any) -> None:
+    assert coerced(schema, "5") == "5"
+
+
+def test_a_string_that_is_merely_a_wrong_string_is_not_parsed() -> None:
+    schema = {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 0}]}
+
+    assert isinstance(coerced(schema, "5"), Problems)
+
+
+def test_every_coercion_is_noted() -> None:
+    found = check(spec(params(a={"type": "integer"}, b={"type": "array"})), '{"a": "1", "b": []}')
+
+    assert found == Checked(
+        {"a": 1, "b": []},
+        ("arguments: JSON text was parsed", "a: JSON text in a string was parsed"),
+    )
+
+
+@pytest.mark.parametrize("sent", ["", b"", "  ", "{}", b"{}", bytearray(b"{}")])
+def test_text_without_arguments_means_none(sent: Any) -> None:
+    found = check(spec(params()), sent)
+
+    assert isinstance(found, Checked)
+    assert found.arguments == {}
+    assert found.notes
+
+
+def _deep(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def _circular() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "word"),
+    [
+        (math.nan, "/x", "nan is not a JSON number"),
+        ([math.inf], "/x/0", "inf is not a JSON number"),
+        ("\ud800", "/x", "lone surrogate"),
+        ({"\ud800": 1}, "/x", "lone surrogate"),
+        ({1: 2}, "/x", "the key 1 is not a string"),
+        (datetime(2024, 1, 1), "/x", "Python datetime"),
+        ({"a": uuid4()}, "/x/a", "Python UUID"),
+        (b"x", "/x", "Python bytes"),
+        ({1, 2}, "/x", "Python set"),
+        (object(), "/x", "Python object"),
+        (_circular(), "/x/0", "contains itself"),
+        (_deep(64), None, "deeper than 64"),
+        (_deep(100_000), None, "deeper than 64"),
+        ("x" * 1_000_001, "/x", "longer than 1,000,000 characters"),
+        ([0] * 100_001, "/x", "more than 100,000 members"),
+        (["x" * 900_000] * 5, "", "larger than 4,000,000 bytes"),
+        (10**5000, "/x", "thousands of digits"),
+    ],
+    ids=lambda _: "",
+)
+def test_what_is_not_json_or_too_big_is_a_problem(value: Any, path: str | None, word: str) -> None:
+    ((found_path, message, _),) = problems({}, value)
+
+    assert path is None or found_path == path
+    assert word in message
+
+
+@pytest.mark.parametrize(
+    "sent", [None, 5, [], "[]", "null", "{", "nope", b"\xff", '"\\ud800"', "[" * 100_000, object()]
+)
+def test_what_is_not_an_object_is_a_problem(sent: Any) -> None:
+    found = check(CONVERT, sent)
+
+    assert isinstance(found, Problems)
+    assert found.problems[0].path == ""
+
+
+def test_deep_json_text_in_a_string_is_left_alone() -> None:
+    found = check(spec(params(x={"type": "array"})), {"x": "[" * 500 + "]" * 500})
+
+    assert isinstance(found, Problems)
+
+
+def test_sizes_can_be_chosen() -> None:
+    checker = ArgumentChecker(params(x={}), Sizes(depth=2, string_length=3, items=2))
+
+    assert isinstance(checker.check({"x": [1, "abc"]}), Checked)
+    for value in ([[1]], "abcd", [1, 2, 3]):
+        assert isinstance(checker.check({"x": value}), Problems)
+
+
+def test_an_invalid_schema_is_a_problem_and_not_an_exception() -> None:
+    found = check(spec(params(x={"$ref": "http://example.com/"})), {})
+
+    assert isinstance(found, Problems)
+    assert "schema is invalid at /properties/x" in found.problems[0].message
+
+
+def test_specs_with_equal_digests_are_not_confused() -> None:
+    for kind, value in (("integer", 1), ("string", "a"), ("integer", 2)):
+        assert isinstance(check(spec(params(x={"type": kind})), {"x": value}), Checked)
+
+
+def test_many_specs_can_be_checked() -> None:
+    for number in range(1100):
+        assert isinstance(check(spec(params(x={"const": number})), {"x": number}), Checked)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=parameters(), data=st.data())
+def test_accepted_arguments_come_back_equal(shape: Shape, data: st.DataObject) -> None:
+    value = data.draw(shape.values)
+    assume(jsonschema_rs.Draft202012Validator(shape.schema, offline=True).is_valid(value))
+
+    assert check(spec(shape.schema), value) == Checked(value)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=parameters(), data=st.data())
+def test_made_up_arguments_never_raise_and_are_checked_truly(
+    shape: Shape, data: st.DataObject
+) -> None:
+    names = shape.schema.get("properties", {})
+    value = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(names, JSON)))
+
+    found = check(spec(shape.schema), value)
+
+    if isinstance(found, Checked):
+        assert jsonschema_rs.is_valid(shape.schema, found.arguments)
+        assert found.notes or found.arguments == value
+    else:
+        assert all(item.message and len(item.message) < 1200 for item in found.problems)

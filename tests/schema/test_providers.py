@@ -1,0 +1,421 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from toolkiln.errors import InputError
+from toolkiln.model import Hints
+from toolkiln.schema import PROVIDERS, Compiled, Loss, compile_tool
+from toolkiln.schema.providers.mcp import wraps_result
+
+from .rules import schema_of
+from .shapes import JSON, Shape, parameters
+from .specs import params, spec
+
+NODE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "value": {"type": "integer"},
+        "next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}], "default": None},
+    },
+    "required": ["value"],
+}
+
+
+def strict(schema: Any, *, optional: bool = False) -> Compiled:
+    root = {**params(() if optional else ("x",), x=schema), "$defs": {"Node": NODE}}
+    return compile_tool(spec(root), "openai-strict")
+
+
+def wire(compiled: Compiled) -> dict[str, Any]:
+    found: dict[str, Any] = compiled.payload["function"]["parameters"]["properties"]["x"]
+    return found
+
+
+def test_openai_takes_the_schema_as_it_is() -> None:
+    root = params(("to",), to={"type": "string", "minLength": 3}, n={"type": "integer"})
+
+    compiled = compile_tool(spec(root), "openai")
+
+    assert compiled.payload == {
+        "type": "function",
+        "function": {"name": "convert", "description": "Convert money.", "parameters": root},
+    }
+    assert not compiled.losses
+    assert not compiled.errors
+
+
+def test_openai_strict_demands_every_property_and_decodes_null_to_absence() -> None:
+    root = params(
+        ("to",),
+        to={"type": "string", "minLength": 3, "description": "Currency."},
+        rates={"type": "object", "additionalProperties": {"type": "number"}},
+        places={"type": "integer", "default": 2},
+    )
+
+    compiled = compile_tool(spec(root), "openai-strict")
+
+    assert compiled.payload == snapshot(
+        {
+            "type": "function",
+            "function": {
+                "name": "convert",
+                "description": "Convert money.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "to": {
+                            "type": "string",
+                            "description": "Currency. (at least 3 characters)",
+                        },
+                        "rates": {
+                            "type": ["array", "null"],
+                            "items": {
+                                "type": "object",
+                                "properties": {
+                                    "key": {"type": "string"},
+                                    "value": {"type": "number"},
+                                },
+                                "required": ["key", "value"],
+                                "additionalProperties": False,
+                            },
+                            "description": "A mapping, as a list of keys with their values (null to leave it out)",
+                        },
+                        "places": {
+                            "type": ["integer", "null"],
+                            "description": "Default: 2 (null for the default)",
+                        },
+                    },
+                    "required": ["to", "rates", "places"],
+                    "additionalProperties": False,
+                },
+                "strict": True,
+            },
+        }
+    )
+    assert compiled.losses == snapshot(
+        (
+            Loss(
+                path="/properties/to",
+                keyword="minLength",
+                reason="openai-strict does not take 'minLength'; the description says: at least 3 characters",
+            ),
+        )
+    )
+    sent = {"to": "EUR", "rates": [{"key": "USD", "value": 1.1}], "places": None}
+    assert compiled.decode(sent) == {"to": "EUR", "rates": {"USD": 1.1}}
+
+
+def test_anthropic_strict_keeps_optional_properties_and_states_bounds_in_words() -> None:
+    root = params(
+        ("to",),
+        to={"type": "array", "items": {"type": "string"}, "maxItems": 5},
+        n={"type": "integer", "minimum": 1, "default": 2},
+    )
+
+    compiled = compile_tool(spec(root), "anthropic-strict")
+
+    assert compiled.payload == snapshot(
+        {
+            "name": "convert",
+            "description": "Convert money.",
+            "input_schema": {
+                "type": "object",
+                "properties": {
+                    "to": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "At most 5 items",
+                    },
+                    "n": {"type": "integer", "description": "At least 1; default: 2"},
+                },
+                "required": ["to"],
+                "additionalProperties": False,
+            },
+            "strict": True,
+        }
+    )
+    assert [(loss.path, loss.keyword) for loss in compiled.losses] == [
+        ("/properties/to", "maxItems"),
+        ("/properties/n", "minimum"),
+    ]
+
+
+def test_gemini_gets_the_openapi_subset_with_names_it_accepts() -> None:
+    root = params(
+        ("user-id",),
+        **{
+            "user-id": {"const": 7},
+            "level": {"enum": [1, 2, None]},
+            "size": {"type": "integer", "exclusiveMinimum": 0},
+            "when": {"type": ["string", "null"], "format": "date"},
+        },
+    )
+
+    compiled = compile_tool(spec(root), "gemini")
+
+    assert compiled.payload == snapshot(
+        {
+            "name": "convert",
+            "description": "Convert money.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "user_id": {"type": "string", "enum": ["7"]},
+                    "level": {"type": "string", "enum": ["1", "2"], "nullable": True},
+                    "size": {"type": "integer", "minimum": 1},
+                    "when": {"type": "string", "description": "Format: date", "nullable": True},
+                },
+                "required": ["user_id"],
+            },
+        }
+    )
+    assert compiled.decode({"user_id": "7", "level": "2"}) == {"user-id": 7, "level": 2}
+
+
+def test_gemini_declares_no_parameters_for_a_tool_without_any() -> None:
+    assert "parameters" not in compile_tool(spec(params()), "gemini").payload
+
+
+def test_mcp_lists_hints_and_wraps_results_that_are_no_objects() -> None:
+    returns = {"type": "array", "items": {"$ref": "#/$defs/N"}, "$defs": {"N": {"type": "null"}}}
+    tool = spec(params(), returns=returns, hints=Hints(read_only=True, open_world=False))
+
+    compiled = compile_tool(tool, "mcp")
+
+    assert compiled.payload == snapshot(
+        {
+            "name": "convert",
+            "title": "Convert",
+            "description": "Convert money.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {},
+                "required": [],
+                "additionalProperties": False,
+            },
+            "outputSchema": {
+                "type": "object",
+                "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/N"}}},
+                "required": ["result"],
+                "$defs": {"N": {"type": "null"}},
+            },
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        }
+    )
+    assert wraps_result(returns)
+
+
+def test_mcp_passes_object_results_on() -> None:
+    returns = {"$ref": "#/$defs/Node", "$defs": {"Node": NODE}}
+
+    payload = compile_tool(spec(params(), returns=returns), "mcp").payload
+
+    assert payload["outputSchema"] == {**returns, "type": "object"}
+    assert not wraps_result(returns)
+
+
+def test_mcp_moves_references_along_with_a_wrapped_result() -> None:
+    returns = {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}]}}
+
+    payload = compile_tool(spec(params(), returns=returns), "mcp").payload
+
+    inner = payload["outputSchema"]["properties"]["result"]
+    assert inner["items"]["anyOf"][1] == {"$ref": "#/properties/result"}
+
+
+def test_null_default_needs_no_wrapping() -> None:
+    compiled = strict(
+        {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}, optional=True
+    )
+
+    assert compiled.encode({}) == {"x": None}
+    assert compiled.decode({"x": None}) == {}
+    assert compiled.decode({"x": 5}) == {"x": 5}
+
+
+@pytest.mark.parametrize("value", [{}, {"x": None}, {"x": 5}])
+def test_null_that_differs_from_the_default_is_told_from_absence(value: dict[str, Any]) -> None:
+    compiled = strict({"type": ["integer", "null"], "default": 3}, optional=True)
+
+    assert compiled.decode(compiled.encode(value)) == value
+    assert compiled.encode({"x": None}) == {"x": {"value": None}}
+
+
+def test_free_form_values_travel_as_json_text() -> None:
+    compiled = strict({"description": "Whatever."})
+
+    assert wire(compiled)["type"] == "string"
+    assert compiled.decode({"x": '{"a": [1]}'}) == {"x": {"a": [1]}}
+    assert compiled.decode({"x": "not json"}) == {"x": "not json"}
+    assert compiled.losses[0].path == "/properties/x"
+
+
+def test_tuples_travel_as_objects() -> None:
+    prefix = [{"type": "string"}, {"type": "integer"}]
+    compiled = strict({"type": "array", "prefixItems": prefix, "minItems": 2, "maxItems": 2})
+
+    assert compiled.encode({"x": ["a", 1]}) == {"x": {"item_0": "a", "item_1": 1}}
+    assert compiled.decode({"x": {"item_0": "a", "item_1": 1}}) == {"x": ["a", 1]}
+
+
+def test_tuples_of_one_kind_stay_arrays() -> None:
+    prefix = [{"type": "number"}] * 2
+    compiled = strict({"type": "array", "prefixItems": prefix, "minItems": 2, "maxItems": 2})
+
+    items = {"items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    assert wire(compiled) == {"type": "array", **items}
+
+
+def test_recursion_stays_in_openai_strict_and_becomes_text_in_anthropic_strict() -> None:
+    root = {**params(("x",), x={"$ref": "#/$defs/Node"}), "$defs": {"Node": NODE}}
+    value = {"x": {"value": 1, "next": {"value": 2}}}
+
+    openai = compile_tool(spec(root), "openai-strict")
+    anthropic = compile_tool(spec(root), "anthropic-strict")
+
+    assert wire(openai) == {"$ref": "#/$defs/Node"}
+    assert not openai.losses
+    assert [loss.keyword for loss in anthropic.losses] == ["$ref"]
+    assert anthropic.encode(value) == {"x": {"value": 1, "next": '{"value": 2}'}}
+    assert anthropic.decode(anthropic.encode(value)) == value
+
+
+def test_references_with_a_description_are_wrapped() -> None:
+    ref = {"$ref": "#/$defs/Node", "description": "The first node."}
+    compiled = strict(ref)
+
+    expected = {"anyOf": [{"$ref": "#/$defs/Node"}], "description": "The first node."}
+    assert wire(compiled) == expected
+
+
+def test_alternatives_that_look_alike_on_the_wire_are_tagged() -> None:
+    mapping = {"type": "object", "additionalProperties": {"type": "integer"}}
+    pair = params(("key", "value"), key={"type": "string"}, value={"type": "integer"})
+    compiled = strict({"anyOf": [mapping, {"type": "array", "items": pair}]})
+
+    for x in ({}, [], {"a": 1}, [{"key": "a", "value": 1}]):
+        assert compiled.decode(compiled.encode({"x": x})) == {"x": x}
+    assert compiled.encode({"x": {}}) == {"x": {"option_1": []}}
+
+
+def test_models_in_a_union_are_told_apart_without_tags() -> None:
+    cat = params(("kind", "tags"), kind={"const": "cat"}, tags={"type": "object"})
+    dog = params(("kind", "tags"), kind={"const": "dog"}, tags={"type": "string"})
+    compiled = strict({"oneOf": [cat, dog], "discriminator": {"propertyName": "kind"}})
+
+    assert compiled.decode({"x": {"kind": "cat", "tags": "{}"}}) == {
+        "x": {"kind": "cat", "tags": {}}
+    }
+    assert compiled.decode({"x": {"kind": "dog", "tags": "{}"}}) == {
+        "x": {"kind": "dog", "tags": "{}"}
+    }
+
+
+def test_a_union_at_the_root_goes_into_an_envelope() -> None:
+    root = {"anyOf": [params(("a",), a={"type": "integer"}), params(("b",), b={"type": "string"})]}
+
+    for provider in PROVIDERS:
+        compiled = compile_tool(spec(root), provider)
+
+        assert schema_of(compiled.payload, provider)["type"] == "object"
+        assert compiled.decode(compiled.encode({"b": "x"})) == {"b": "x"}
+
+
+def test_all_of_is_merged() -> None:
+    base = {"type": "object", "properties": {"a": {"type": "number", "minimum": 1}}}
+    more = {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+    compiled = strict({"allOf": [base, more]})
+
+    assert wire(compiled)["properties"]["a"] == {"type": "integer", "minimum": 1}
+    assert compiled.losses == ()
+
+
+def test_undeclared_properties_survive_the_round_trip() -> None:
+    compiled = strict({"type": "object", "properties": {"a": {"type": "integer"}}})
+
+    assert compiled.decode(compiled.encode({"x": {"b": 1}})) == {"x": {"b": 1}}
+
+
+def test_exceeding_the_limits_sends_the_tool_without_strict() -> None:
+    many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(25)}}
+
+    compiled = compile_tool(spec(many), "anthropic-strict")
+
+    assert "strict" not in compiled.payload
+    assert compiled.payload["input_schema"] == many
+    assert compiled.losses[0].keyword == "strict"
+    assert "25 optional properties" in compiled.losses[0].reason
+
+
+def test_definitions_that_unfold_without_end_do_not_hang_any_compiler() -> None:
+    defs: dict[str, Any] = {
+        f"d{n}": params(a={"$ref": f"#/$defs/d{n + 1}"}, b={"$ref": f"#/$defs/d{n + 1}"})
+        for n in range(60)
+    }
+    root = {**params(x={"$ref": "#/$defs/d0"}), "$defs": {**defs, "d60": {"type": "string"}}}
+
+    for provider in PROVIDERS:
+        compiled = compile_tool(spec(root), provider)
+
+        assert len(json.dumps(compiled.payload)) < 500_000
+        assert compiled.losses or provider in ("openai", "anthropic", "mcp")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_names_that_a_provider_refuses_are_errors(provider: str) -> None:
+    assert compile_tool(spec(params(), name="ünï code"), provider).errors
+    assert compile_tool(spec(params(), name="x" * 129), provider).errors
+    assert compile_tool(spec(params(), name="x\n"), provider).errors
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_invalid_schema_is_an_error_and_not_an_exception(provider: str) -> None:
+    compiled = compile_tool(spec(params(x={"$ref": "#/$defs/No"})), provider)
+
+    assert compiled.errors == (
+        "invalid schema at /properties/x: the reference '#/$defs/No' points at nothing",
+    )
+    assert compiled.decode({"a": 1}) == {"a": 1}
+
+
+def test_a_long_description_is_cut_and_reported() -> None:
+    compiled = compile_tool(spec(params(), description="x" * 2000), "openai")
+
+    assert len(compiled.payload["function"]["description"]) == 1024
+    assert compiled.losses[0].keyword == "description"
+
+
+def test_an_unknown_provider_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError) as caught:
+        compile_tool(spec(params()), "open-ai")
+
+    assert caught.value.hint == "did you mean 'openai' or 'openai-strict'?"
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=parameters(), sent=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
+def test_decoding_what_a_model_made_up_never_raises(
+    shape: Shape, sent: dict[str, Any], data: st.DataObject
+) -> None:
+    provider = data.draw(st.sampled_from(PROVIDERS))
+    compiled = compile_tool(spec(shape.schema), provider)
+    properties = schema_of(compiled.payload, provider).get("properties", {})
+    named = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(properties, JSON)))
+
+    assert isinstance(compiled.decode({**sent, **named}), dict)
+
+
+def test_decoding_deep_or_odd_arguments_leaves_them_alone() -> None:
+    compiled = strict({"anyOf": [{"type": "object", "additionalProperties": {}}, {"type": "null"}]})
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    circular: dict[str, Any] = {}
+    circular["x"] = [circular, circular]
+
+    for sent in ({"x": deep}, circular, {"x": {1, 2}}, {"x": "\ud800"}):
+        assert compiled.decode(sent) is not None
