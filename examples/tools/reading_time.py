@@ -60,7 +60,7 @@ class Tools:
         :return: The score, from about 0 (hard) to 100 (easy), and the averages behind it.
 
         Examples:
-            >>> Tools().readability("Static analysis examines programs unexecuted.")["score"]
+            >>> Tools().readability("We read the file without running it. That says a lot.")["score"]
             0.0
         """
         words = re.findall(r"[A-Za-z']+", text)

@@ -201,7 +201,7 @@ FRAGMENTS = st.recursive(
 )
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(KEYWORDS, FRAGMENTS, max_size=6))
 def test_health_never_raises(schema: dict[str, Any]) -> None:
     found = health(schema)

@@ -14,7 +14,7 @@ from .specs import spec
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
     provider: str, shape: Shape, data: st.DataObject

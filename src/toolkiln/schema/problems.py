@@ -142,7 +142,7 @@ def _saying(error: ValidationError) -> str:
 
 
 def _either(types: list[str]) -> str:
-    nouns = [_NOUNS.get(kind, kind) for kind in types]
+    nouns = [_NOUNS.get(kind, kind) for kind in sorted(types, key=lambda kind: kind == "null")]
     return " or ".join([", ".join(nouns[:-1]), nouns[-1]] if len(nouns) > 1 else nouns)
 
 

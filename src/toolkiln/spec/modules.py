@@ -97,10 +97,12 @@ class Module:
         name: str,
         loader: Loader | None = None,
         *,
+        source: str = "",
         is_package: bool = False,
     ) -> None:
         self.tree = tree
         self.name = name
+        self.source = source
         self.loader = loader
         self.is_package = is_package
         self.is_closed = False
@@ -110,6 +112,8 @@ class Module:
         self.bindings: dict[str, Bound] = {}
         self.stars: list[Import] = []
         bind(self.statements, self.bindings, self.stars)
+        self.resolved: dict[str, Resolved | None] = {}
+        """What names of the top level turned out to be, so that each is followed once."""
         self._class_bindings: dict[ast.ClassDef, dict[str, Bound]] = {}
 
     @cached_property
@@ -316,10 +320,13 @@ def lookup(name: str, scope: Scope) -> Resolved | None:
         bound = scope.module.class_bindings(scope.classes[depth - 1]).get(name)
         if bound is not None:
             return _follow(name, bound, scope._replace(classes=scope.classes[:depth]))
-    found = lookup_in_module(name, scope.module)
-    if found is not None:
-        return found
-    return External(f"builtins.{name}") if name in _BUILTINS else None
+    resolved = scope.module.resolved
+    if name not in resolved:
+        found = lookup_in_module(name, scope.module)
+        if found is None and name in _BUILTINS:
+            found = External(f"builtins.{name}")
+        resolved[name] = found
+    return resolved[name]
 
 
 def lookup_in_module(

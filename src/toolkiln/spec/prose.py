@@ -162,8 +162,11 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}<>|\"'*`~#", " "))
 _MARKDOWN = str.maketrans({"*": None, "`": None, "~": None, "’": "'", "‘": "'"})
 _BLOB_TEXT = re.compile(rf"[A-Za-z0-9+/_-]{{{_BLOB},}}={{0,2}}")
 _MENTION = re.compile(r"`([A-Za-z][\w-]*)(?:\(\))?`|(?<![\w./-])([A-Za-z]\w*_\w*)(?![\w-])")
-_FILLER = """a an and for from function functionality in is it method of on or that the this to
-    tool use used uses utility with"""
+_FILLER = frozenset(
+    """a an and for from function functionality in is it method of on or that the this to
+    tool use used uses utility with""".split()
+)
+_WORD = re.compile(r"\w+")
 
 
 def lint(text: str, where: str, other_tools: Collection[str] = ()) -> list[Remark]:
@@ -281,11 +284,11 @@ def _is_thin(description: str, name: str) -> bool:
     if len(description) > 60 + 4 * len(name):
         return False
     wide = sum(map(_is_wide, description)) if not description.isascii() else 0
-    words = re.findall(r"\w+", description.lower())
+    words = _WORD.findall(description.lower())
     if len(words) + wide // 2 < 3 or len(description.strip()) + wide < 20:
         return True
     known = {_stem(word) for word in re.findall(r"[^\W\d_]+|\d+", _split_camel(name).lower())}
-    return all(word in _FILLER.split() or _stem(word) in known for word in words)
+    return all(word in _FILLER or _stem(word) in known for word in words)
 
 
 def _is_wide(char: str) -> bool:

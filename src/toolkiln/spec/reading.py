@@ -50,7 +50,7 @@ def read(source: str, path: str | Path) -> Reading:
 def _tools(
     tree: ast.Module, source: str, data: bytes, neighbours: Neighbours, findings: Findings
 ) -> list[ToolSpec]:
-    module = Module(tree, "<tool>", neighbours)
+    module = Module(tree, "<tool>", neighbours, source=source)
     tree_nodes = nodes.walk(tree)
     neighbours.close(module, tree_nodes, findings)
     declared = declarations(module, findings)

@@ -162,6 +162,8 @@ def _filled_in(argument: ast.arg, scope: Scope, *, dunder_injected: bool) -> str
     annotation = argument.annotation
     if annotation is None or (name == "ctx" and not _is_scalar(annotation, scope)):
         return "context" if name == "ctx" else None
+    if "Context" not in scope.module.source:
+        return None
     return "context" if _is_context(annotation, scope) else None
 
 

@@ -67,6 +67,9 @@ def _executed(source: str) -> Iterator[ModuleType]:
     # Names imported for the type checker are names the static reader must know.
     source = re.sub(r"\bif (\w+\.)?TYPE_CHECKING:", "if True:", source)
     sys.modules[module.__name__] = module
+    # `List["Beta"]` is cached with what "Beta" meant in the module that wrote it first.
+    for forget in typing._cleanups:  # type: ignore[attr-defined]
+        pass
     # Attribute docstrings are found through `inspect`, which asks here for the lines.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     try:

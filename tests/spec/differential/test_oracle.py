@@ -105,3 +105,12 @@ def test_one_answer_does_not_colour_the_next() -> None:
 def test_a_module_that_does_not_run_is_refused() -> None:
     with pytest.raises(oracle.RefusedError, match="NameError"):
         oracle.ask("class Model(Missing): ...")
+
+
+def test_a_quoted_name_means_what_this_module_says() -> None:
+    source = "from typing import List\nBeta = {}\ndef tool(x: List['Beta']): ..."
+    oracle.ask(source.format("int"))
+
+    (expected,) = oracle.ask(source.format("str"))
+
+    assert (expected.parameters or {})["properties"]["x"]["items"] == {"type": "string"}
