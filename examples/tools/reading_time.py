@@ -60,8 +60,8 @@ class Tools:
         :return: The score, from about 0 (hard) to 100 (easy), and the averages behind it.
 
         Examples:
-            >>> Tools().readability("We read the file without running it. That says a lot.")["score"]
-            0.0
+            >>> Tools().readability("It reads a program without running it. Nothing happens.")
+            {'score': 70.7, 'words_per_sentence': 4.5, 'syllables_per_word': 1.56}
         """
         words = re.findall(r"[A-Za-z']+", text)
         if not words:

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from toolkiln import schema
-from toolkiln.errors import InputError, UnknownTool
 from toolkiln.catalog import read_file, tool_files
+from toolkiln.errors import InputError, UnknownTool
 from toolkiln.model import (
     Dialect,
     Finding,
@@ -23,7 +23,6 @@ from toolkiln.model import (
     ToolSpec,
     Value,
 )
-
 
 PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""

@@ -37,7 +37,7 @@ def coerced(schema: Any, value: Any) -> Any:
     return found.arguments["x"] if isinstance(found, Checked) else found
 
 
-def test_valid_arguments_are_copied_without_notes() -> None:
+def test_valid_arguments_come_back_without_notes() -> None:
     sent = {"amount": 10, "to": "EUR"}
 
     assert check(CONVERT, sent) == Checked({"amount": 10, "to": "EUR"})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.model import Capability
-from toolkiln.spec.capabilities import Use, used
+from toolkiln.spec.checks.capabilities import Use, used
 from toolkiln.spec.nodes import walk
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolkiln.model import Documentation, Section
-from toolkiln.spec.docstrings import parse
+from toolkiln.spec.docstrings.parser import parse
 
 
 def read(docstring: str) -> Documentation:

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolkiln.model import Severity
-from toolkiln.spec.prose import Remark, lint, lint_description
-from toolkiln.spec.unseen import as_read
+from toolkiln.spec.checks.prose import Remark, lint, lint_description
+from toolkiln.spec.checks.unseen import as_read
 
 
 def rules(text: str) -> set[str]:

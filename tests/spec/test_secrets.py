@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolkiln.spec.checks.secrets import SecretUse, literal_secrets
 from toolkiln.spec.nodes import walk
-from toolkiln.spec.secrets import SecretUse, literal_secrets
 
 HEX = "9f86d081884c7d659a2feaa0c55ad015"
 RANDOM = "q7Zp2LxV9sKd4TnB8wRm"

@@ -1,11 +1,12 @@
 """Checking arguments against a tool's schema, on the way to a call.
 
-The common case, small and valid arguments, takes one pass through an encoder and a
-compiled validator. Everything else takes the slow path, which explains. Arguments never
-raise here, whatever they are. Names of tools are resolved elsewhere; what models send in
-strict mode is decoded before (`providers`).
+The common case, a few valid scalars, takes one look at their types and a compiled
+validator; what is larger is encoded first. Everything else takes the slow path, which
+explains. Arguments never raise here, whatever they are. Names of tools are resolved
+elsewhere; what models send in strict mode is decoded before (`providers`).
 """
 
+from collections.abc import Callable
 from itertools import islice
 from threading import Lock
 from typing import Any
@@ -16,24 +17,25 @@ from msgspec import Struct
 
 from toolkiln.model import JsonSchema, ToolSpec
 from toolkiln.schema.coercion import Coercion, parsed
-from toolkiln.schema.document import Document
+from toolkiln.schema.document import Document, walk
 from toolkiln.schema.formats import FORMATS
 from toolkiln.schema.problems import Problem, explained, place, problem
 from toolkiln.schema.structure import Flaw, Sizes, deeper_than, flaws, plain
 from toolkiln.schema.validity import invalid_points
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 _DEFAULT_SIZES = Sizes()
 _MAX_PROBLEMS = 50
 _CACHED = 1024
+_FEW = 32
+_SHORT = 1_000
+_BIG = 2**63
 
 
 class Checked(Struct, frozen=True):
     """Arguments that fit."""
 
     arguments: dict[str, Any]
-    """A copy made of plain JSON values."""
+    """Plain JSON values; the very object that was sent, if nothing had to change."""
     notes: tuple[str, ...] = ()
     """What was changed to make them fit."""
 
@@ -44,40 +46,97 @@ class Problems(Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
+def _validator(schema: Any) -> Draft202012Validator:
+    # Format functions slow down every validation, so that only schemas with formats get them.
+    used = {node.get("format") for _, node in walk(schema)}
+    if used == {None}:
+        return Draft202012Validator(schema, offline=True)
+    formats = {name: accepts for name, accepts in FORMATS.items() if name in used}
+    return Draft202012Validator(schema, validate_formats=True, formats=formats, offline=True)
+
+
+def _covers_few(sizes: Sizes) -> bool:
+    """Whether a few scalars and lists of scalars are always within `sizes`."""
+    wide = sizes.items >= _FEW and sizes.total_bytes >= 1_000_000
+    return wide and sizes.depth >= 2 and sizes.string_length >= _SHORT
+
+
+def _is_few_scalars(items: list[Any]) -> bool:
+    if len(items) > _FEW // 2:
+        return False
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if len(item) > _SHORT // 5 or not item.isascii():
+                return False
+        elif kind is int:
+            if not -_BIG < item < _BIG:
+                return False
+        elif kind is not bool:
+            return False
+    return True
+
+
 class ArgumentChecker:
     """The compiled form of one tool's parameters."""
 
     def __init__(self, parameters: JsonSchema, sizes: Sizes = _DEFAULT_SIZES) -> None:
         self._sizes = sizes
-        # Text this short can break no bound: each level, item and character takes space.
-        smallest = min(2 * sizes.depth, sizes.string_length, sizes.items, sizes.total_bytes)
-        self._surely_small = smallest
         self._document = Document(parameters)
         self._coercion = Coercion(self._document, sizes.depth)
         self._broken = [
             Problem("", f"the tool's schema is invalid at {point.path or '/'}: {point.reason}")
             for point in invalid_points(parameters)
         ]
-        schema: Any = False
+        schema: JsonSchema = {"not": {}}
         if not self._broken:
             schema = {k: v for k, v in parameters.items() if k not in ("$schema", "$id")}
-        self._validator = Draft202012Validator(
-            schema, validate_formats=True, formats=dict(FORMATS), offline=True
-        )
-        self._is_valid = self._validator.is_valid
-
-    def check(self, arguments: object) -> Checked | Problems:
+        self._validator = _validator(schema)
+        closed = not self._broken and parameters.get("additionalProperties") is False
+        self.check = self._compile(closed)
         """The arguments as they will be used, or all that is wrong with them."""
-        try:
-            text = _encode(arguments)
-            copy = _decode(text)
-            small = len(text) <= self._surely_small or self._fits(text, copy)
-            # The encoder turns dates, sets and NaN into other things: then they differ.
-            if small and copy == arguments and type(copy) is dict and self._is_valid(copy):
-                return Checked(copy)
-        except (ValueError, TypeError, RecursionError, OverflowError):
-            pass  # not JSON; the slow path says where
-        return self._explain(arguments)
+
+    def _compile(self, closed: bool) -> Callable[[object], Checked | Problems]:
+        """The check as one closure: on the common path, every look-up and call counts."""
+        # Text this short can break no bound: each level, item and character takes space.
+        sizes = self._sizes
+        surely_small = min(2 * sizes.depth, sizes.string_length, sizes.items, sizes.total_bytes)
+        few = _FEW if closed and _covers_few(sizes) else -1
+        encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+        is_valid, fits, explain = self._validator.is_valid, self._fits, self._explain
+
+        def check(arguments: object) -> Checked | Problems:
+            try:
+                if type(arguments) is dict and len(arguments) <= few:
+                    for value in arguments.values():
+                        kind = type(value)
+                        if kind is str:
+                            if len(value) > _SHORT or not value.isascii():
+                                break
+                        elif kind is int:
+                            if not -_BIG < value < _BIG:
+                                break
+                        elif kind is float:
+                            if value - value != 0.0:  # NaN, infinity
+                                break
+                        elif kind is list:
+                            if not _is_few_scalars(value):
+                                break
+                        elif kind is not bool and value is not None:
+                            break
+                    else:
+                        return Checked(arguments) if is_valid(arguments) else explain(arguments)
+                text = encode(arguments)
+                copy = decode(text)
+                small = len(text) <= surely_small or fits(text, copy)
+                # The encoder turns dates, sets and NaN into other things: then they differ.
+                if small and copy == arguments and type(copy) is dict and is_valid(copy):
+                    return Checked(copy)
+            except (ValueError, TypeError, RecursionError, OverflowError):
+                pass  # not JSON; the slow path says where
+            return explain(arguments)
+
+        return check
 
     def _fits(self, text: bytes, copy: Any) -> bool:
         sizes = self._sizes
@@ -109,9 +168,9 @@ class ArgumentChecker:
         copy = plain(arguments)
         if copy != arguments:
             notes.append("arguments: Python tuples were taken as arrays")
-        if len(_encode(copy)) > self._sizes.total_bytes:
+        if len(msgspec.json.encode(copy)) > self._sizes.total_bytes:
             return Problems((problem([], f"larger than {self._sizes.total_bytes:,} bytes"),))
-        if not self._is_valid(copy):
+        if not self._validator.is_valid(copy):
             copy, coerced = self._coercion.apply(copy)
             notes += coerced
             found = flaws(copy, self._sizes, _MAX_PROBLEMS)
@@ -125,37 +184,39 @@ class ArgumentChecker:
 
 
 class _Checkers:
-    """The checkers of recently used specs, by identity: equal digests prove nothing."""
+    """The checks of recently used specs, by identity: equal digests prove nothing."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[ToolSpec, ArgumentChecker]] = {}
+        self._known: dict[int, tuple[Callable[[object], Checked | Problems], ToolSpec]] = {}
         self._lock = Lock()
-        self.get = self._known.get
+        self.find = self._known.get
 
-    def add(self, spec: ToolSpec) -> ArgumentChecker:
-        checker = ArgumentChecker(spec.parameters)
+    def add(self, spec: ToolSpec) -> Callable[[object], Checked | Problems]:
+        """Keep a check; the entry holds the spec, so that no other object can get its id."""
+        made = ArgumentChecker(spec.parameters).check
         with self._lock:
             if len(self._known) >= _CACHED:
                 del self._known[next(iter(self._known))]
-            self._known[id(spec)] = (spec, checker)
-        return checker
+            self._known[id(spec)] = (made, spec)
+        return made
 
 
 _checkers = _Checkers()
+_find = _checkers.find
 
 
 def check(spec: ToolSpec, arguments: object, sizes: Sizes | None = None) -> Checked | Problems:
     """Check what a model sent for a tool; never raises.
 
-    The compiled schema is kept for specs in use. `sizes` other than the default ones make
-    a checker of their own each time; keep an `ArgumentChecker` for that.
+    The compiled schema is kept for specs in use. With `sizes` it is compiled each time;
+    keep an `ArgumentChecker` for that.
     """
-    if sizes is not None and sizes != _DEFAULT_SIZES:
+    if sizes is not None:
         return ArgumentChecker(spec.parameters, sizes).check(arguments)
-    # The entry holds the spec, so that no other object can have its id.
-    entry = _checkers.get(id(spec))
-    checker = entry[1] if entry is not None else _checkers.add(spec)
-    return checker.check(arguments)
+    entry = _find(id(spec))
+    if entry is None:
+        return _checkers.add(spec)(arguments)
+    return entry[0](arguments)
 
 
 def _flawed(found: list[Flaw]) -> Problems:

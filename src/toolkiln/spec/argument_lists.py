@@ -8,10 +8,10 @@ import re
 
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import TypeReader
+from toolkiln.spec.annotations.shapes import Omitted, Unresolved
+from toolkiln.spec.annotations.values import Unknown, evaluate, jsonable
 from toolkiln.spec.docstrings import parse
 from toolkiln.spec.modules import Scope
-from toolkiln.spec.shapes import Omitted, Unresolved
-from toolkiln.spec.values import Unknown, evaluate, jsonable
 
 _WORDS = {
     "string": "str",

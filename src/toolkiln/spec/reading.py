@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toolkiln.model import Finding, Reading, ToolSpec
-from toolkiln.spec import capabilities, nodes, requirements
+from toolkiln.spec import nodes, requirements
+from toolkiln.spec.checks import FileFacts, capabilities, check_file, check_tool
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
 from toolkiln.spec.dialects.marks import docstring
-from toolkiln.spec.findings import FileFacts, check_file, check_tool
 from toolkiln.spec.modules import Module
 from toolkiln.spec.neighbours import Neighbours
 from toolkiln.spec.report import Findings

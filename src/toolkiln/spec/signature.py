@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import Note, TypeReader
-from toolkiln.spec.expressions import quoted
+from toolkiln.spec.annotations.expressions import quoted
+from toolkiln.spec.annotations.shapes import Omitted, Unresolved
 from toolkiln.spec.modules import External, Function, Scope, resolve
-from toolkiln.spec.shapes import Omitted, Unresolved
 
 _INJECTED_NAMES = {"agent_state", "agent_id"}
 

@@ -69,7 +69,7 @@ def _executed(source: str) -> Iterator[ModuleType]:
     sys.modules[module.__name__] = module
     # `List["Beta"]` is cached with what "Beta" meant in the module that wrote it first.
     for forget in typing._cleanups:  # type: ignore[attr-defined]
-        pass
+        forget()
     # Attribute docstrings are found through `inspect`, which asks here for the lines.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     try:

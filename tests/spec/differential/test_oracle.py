@@ -108,7 +108,7 @@ def test_a_module_that_does_not_run_is_refused() -> None:
 
 
 def test_a_quoted_name_means_what_this_module_says() -> None:
-    source = "from typing import List\nBeta = {}\ndef tool(x: List['Beta']): ..."
+    source = "from typing import List\nBeta = {}\ndef tool(x: List['Beta'], /): ..."
     oracle.ask(source.format("int"))
 
     (expected,) = oracle.ask(source.format("str"))

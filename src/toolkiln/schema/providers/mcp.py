@@ -10,10 +10,11 @@ from typing import Any
 from toolkiln.model import JsonSchema, ToolSpec
 from toolkiln.schema.document import children
 from toolkiln.schema.providers.codec import SAME
-from toolkiln.schema.providers.compiled import Compiled
+from toolkiln.schema.providers.compiled import Compiled, Loss
 from toolkiln.schema.providers.declaration import compiled, name_errors
 from toolkiln.schema.providers.lowering import LoweredRoot
-from toolkiln.schema.validity import invalid_points
+from toolkiln.schema.structure import flaws
+from toolkiln.schema.validity import BOUNDS, invalid_points
 
 _NAME = r"^[A-Za-z0-9_.-]{1,128}$"
 _HINTS = (
@@ -33,14 +34,17 @@ def compile_mcp(spec: ToolSpec) -> Compiled:
         "description": spec.description,
         "inputSchema": {**spec.parameters, "type": "object"},
     }
-    if spec.returns is not None:
+    losses: list[Loss] = []
+    if spec.returns is not None and flaws(spec.returns, BOUNDS):
+        losses.append(Loss("", "outputSchema", "the result's schema is too large or not JSON"))
+    elif spec.returns is not None:
         payload["outputSchema"] = _output(spec.returns)
     hints = {wire: getattr(spec.hints, name) for wire, name in _HINTS}
     annotations = {wire: value for wire, value in hints.items() if value is not None}
     if annotations:
         payload["annotations"] = annotations
     lowered = LoweredRoot(payload["inputSchema"], SAME, (), ())
-    return compiled(payload, lowered, name_errors(spec, _NAME), [])
+    return compiled(payload, lowered, name_errors(spec, _NAME), losses)
 
 
 def wraps_result(returns: JsonSchema) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolkiln.model import Dialect
+from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.argument_lists import argument_schema
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import (
@@ -17,7 +18,6 @@ from toolkiln.spec.dialects.marks import (
 )
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.report import Findings
-from toolkiln.spec.values import Unknown, evaluate
 
 
 def declared(module: Module, findings: Findings) -> Iterator[Declaration]:

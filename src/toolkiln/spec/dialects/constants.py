@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolkiln.model import Dialect, JsonSchema
+from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import docstring, report_unknown
 from toolkiln.spec.modules import Assigned, Function, Module, Scope
 from toolkiln.spec.report import Findings
-from toolkiln.spec.values import Unknown, evaluate
 
 _CONSTANTS = ("TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS")
 

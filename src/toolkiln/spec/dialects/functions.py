@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from toolkiln.errors import nearest_hint
 from toolkiln.model import Dialect
+from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.report import Findings
-from toolkiln.spec.values import evaluate_or
 
 _NOT_TOOLS = {"main"}
 

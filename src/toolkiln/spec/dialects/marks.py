@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.modules import External, Function, Scope, resolve
 from toolkiln.spec.report import Findings
-from toolkiln.spec.values import Unknown, evaluate
 
 
 class Mark(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolkiln.model import Dialect, Toolkit
+from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import (
     Mark,
@@ -18,7 +19,6 @@ from toolkiln.spec.dialects.marks import (
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.naming import display_name
 from toolkiln.spec.report import Findings
-from toolkiln.spec.values import Unknown, evaluate
 
 _METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from toolkiln.app import Report
-from toolkiln.model import Finding, HealthLevel, Severity, ToolSpec, Toolkit
+from toolkiln.model import Finding, HealthLevel, Severity, Toolkit, ToolSpec
 
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec import enums
-from toolkiln.spec.configuration import Config, aliased, read_config
-from toolkiln.spec.fields import Metadata, read_field
-from toolkiln.spec.lineage import ClassField, Lineage, trace, type_parameters
+from toolkiln.spec.annotations import enums
+from toolkiln.spec.annotations.configuration import Config, aliased, read_config
+from toolkiln.spec.annotations.fields import Metadata, read_field
+from toolkiln.spec.annotations.lineage import ClassField, Lineage, trace, type_parameters
+from toolkiln.spec.annotations.shapes import Omitted, Shape, Unresolved
+from toolkiln.spec.annotations.values import Unknown, evaluate_or, jsonable
 from toolkiln.spec.modules import ClassRef, Scope
-from toolkiln.spec.shapes import Omitted, Shape, Unresolved
-from toolkiln.spec.values import Unknown, evaluate_or, jsonable
 
 if TYPE_CHECKING:
-    from toolkiln.spec.annotations import TypeReader
+    from toolkiln.spec.annotations.reader import TypeReader
 
 Arguments = tuple[tuple[ast.expr, Scope], ...]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.shapes import Shape
+from toolkiln.spec.annotations.shapes import Shape
 
 
 def discriminated(

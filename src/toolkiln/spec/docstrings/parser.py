@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from toolkiln.model import Documentation, ParameterDoc, RaisesDoc, Section
-from toolkiln.spec.docstring_parts import (
+from toolkiln.spec.docstrings.parts import (
     EXCEPTION,
     NUMPY_PARAMETER,
     PARAMETER,
@@ -24,7 +24,7 @@ from toolkiln.spec.docstring_parts import (
     paragraphs,
     returned,
 )
-from toolkiln.spec.docstring_titles import DIRECTIVES, FIELDS, TITLES, Kind, kind_of, title_of
+from toolkiln.spec.docstrings.titles import DIRECTIVES, FIELDS, TITLES, Kind, kind_of, title_of
 
 
 def parse(docstring: str) -> Documentation:

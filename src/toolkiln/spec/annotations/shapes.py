@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.values import jsonable
+from toolkiln.spec.annotations.values import jsonable
 
 
 class Unresolved(Exception):

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from toolkiln.model import Capability, JsonSchema, Severity, ToolSpec
-from toolkiln.spec import naming, prose, secrets
-from toolkiln.spec.capabilities import Use
+from toolkiln.spec import naming
+from toolkiln.spec.checks import prose, secrets
+from toolkiln.spec.checks.capabilities import Use
 from toolkiln.spec.dialects.marks import marks
 from toolkiln.spec.modules import Function, Import, Module, Scope
 from toolkiln.spec.neighbours import NEVER_HELPERS

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec import classes, enums, known
-from toolkiln.spec.configuration import configured
-from toolkiln.spec.expressions import (
+from toolkiln.spec.annotations import classes, enums, known
+from toolkiln.spec.annotations.configuration import configured
+from toolkiln.spec.annotations.expressions import (
     QUALIFIERS,
     is_any,
     is_ellipsis,
@@ -24,10 +24,9 @@ from toolkiln.spec.expressions import (
     subscript_arguments,
     type_variables,
 )
-from toolkiln.spec.fields import Metadata, field_call, read_field, read_metadata
-from toolkiln.spec.lineage import functional_class
-from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
-from toolkiln.spec.shapes import (
+from toolkiln.spec.annotations.fields import Metadata, field_call, read_field, read_metadata
+from toolkiln.spec.annotations.lineage import functional_class
+from toolkiln.spec.annotations.shapes import (
     Omitted,
     Shape,
     Unresolved,
@@ -37,8 +36,9 @@ from toolkiln.spec.shapes import (
     mapping,
     nullable,
 )
-from toolkiln.spec.tags import discriminated
-from toolkiln.spec.values import Unknown, evaluate, jsonable
+from toolkiln.spec.annotations.tags import discriminated
+from toolkiln.spec.annotations.values import Unknown, evaluate, jsonable
+from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
 
 _DEEPEST = 60
 

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+from toolkiln.spec.annotations.shapes import Unresolved
 from toolkiln.spec.modules import AliasRef, External, Scope, resolve
-from toolkiln.spec.shapes import Unresolved
 
 _LONGEST_CHAIN = 60
 QUALIFIERS = {

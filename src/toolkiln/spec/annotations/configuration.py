@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from pydantic.alias_generators import to_camel, to_pascal, to_snake
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.fields import Metadata
-from toolkiln.spec.lineage import Lineage
+from toolkiln.spec.annotations.fields import Metadata
+from toolkiln.spec.annotations.lineage import Lineage
+from toolkiln.spec.annotations.shapes import Unresolved
+from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.modules import External, Scope, resolve
-from toolkiln.spec.shapes import Unresolved
-from toolkiln.spec.values import Unknown, evaluate
 
 Config = dict[str, Any]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkiln.spec.annotations.shapes import CONSTRAINTS
+from toolkiln.spec.annotations.values import Unknown, evaluate, evaluate_or, jsonable
 from toolkiln.spec.modules import AliasRef, ClassRef, External, FunctionRef, Scope, resolve
-from toolkiln.spec.shapes import CONSTRAINTS
-from toolkiln.spec.values import Unknown, evaluate, evaluate_or, jsonable
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from toolkiln.spec import enums
+from toolkiln.spec.annotations import enums
 from toolkiln.spec.modules import AliasRef, ClassRef, External, Scope, resolve
 
 _DEEPEST = 40

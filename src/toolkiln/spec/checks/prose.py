@@ -12,7 +12,7 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from toolkiln.model import Severity
-from toolkiln.spec import unseen
+from toolkiln.spec.checks import unseen
 
 OPENAI_LONGEST = 1_024
 """Characters of a description that OpenAI was seen to accept."""

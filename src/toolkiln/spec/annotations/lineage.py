@@ -8,10 +8,10 @@ import inspect
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from toolkiln.spec.expressions import qualifiers, subscript_arguments, type_variables
+from toolkiln.spec.annotations.expressions import qualifiers, subscript_arguments, type_variables
+from toolkiln.spec.annotations.shapes import Unresolved
+from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.modules import ClassRef, External, Resolved, Scope, resolve
-from toolkiln.spec.shapes import Unresolved
-from toolkiln.spec.values import evaluate_or
 
 _PLAIN_BASES = {"builtins.object", "typing.Generic", "typing.Protocol", "abc.ABC"}
 _MARKED_BASES = {

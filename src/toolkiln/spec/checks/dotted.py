@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from toolkiln.spec import sensitive
+from toolkiln.spec.checks import sensitive
+from toolkiln.spec.checks.scopes import Shadows
 from toolkiln.spec.nodes import walk
-from toolkiln.spec.scopes import Shadows
 
 Groups: TypeAlias = defaultdict[type[ast.AST], list[Any]]
 """The nodes of a file by their class."""

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from toolkiln.spec import values
+from toolkiln.spec.annotations import values
 from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
 
 

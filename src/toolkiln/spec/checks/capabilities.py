@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolkiln.model import Capability
-from toolkiln.spec import sensitive
-from toolkiln.spec.dotted import Groups, Names, fold, last_name, rule
+from toolkiln.spec.checks import sensitive
+from toolkiln.spec.checks.dotted import Groups, Names, fold, last_name, rule
 
 _FORMAT_WALK = re.compile(r"\{[^{}]*[.\[](__(?:globals|subclasses|bases|mro|code|builtins)__)")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader"})

@@ -1,0 +1,80 @@
+"""Argument checking, against a bare pydantic-core validation of the same arguments."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
+
+from bench.timing import Figure, at_most, ratio
+from toolkiln.schema import Checked, check
+from toolkiln.spec import read
+
+
+class Convert(TypedDict):
+    amount: float
+    to: Literal["EUR", "USD", "GBP"]
+    date: Annotated[str | None, Field(max_length=10)]
+    tags: list[str]
+
+
+class Address(TypedDict):
+    street: str
+    city: str
+    zip: Annotated[str, Field(pattern=r"^\d{5}$")]
+
+
+class Order(TypedDict):
+    customer: str
+    address: Address
+    quantities: dict[str, int]
+    express: bool
+    notes: list[str]
+
+
+_PRELUDE = """
+from typing import Annotated, Literal
+from pydantic import Field
+from typing_extensions import TypedDict
+class Address(TypedDict):
+    street: str
+    city: str
+    zip: Annotated[str, Field(pattern=r"^\\d{5}$")]
+"""
+_CASES: list[tuple[str, Any, str, dict[str, Any]]] = [
+    (
+        "four flat arguments",
+        Convert,
+        "def f(amount: float, to: Literal['EUR', 'USD', 'GBP'], "
+        "date: Annotated[str | None, Field(max_length=10)], tags: list[str]): ...",
+        {"amount": 10.5, "to": "EUR", "date": "2024-01-01", "tags": ["a", "b"]},
+    ),
+    (
+        "a nested order",
+        Order,
+        "def f(customer: str, address: Address, quantities: dict[str, int], express: bool, "
+        "notes: list[str]): ...",
+        {
+            "customer": "Ada",
+            "address": {"street": "Main 1", "city": "London", "zip": "12345"},
+            "quantities": {"apple": 3, "pear": 2, "plum": 7},
+            "express": True,
+            "notes": ["ring twice", "leave at the door"],
+        },
+    ),
+]
+
+
+def figures() -> Iterator[Figure]:
+    """Each case on its own."""
+    for name, model, source, arguments in _CASES:
+        (spec,) = read(_PRELUDE + source, "<bench>").tools
+        validate = TypeAdapter(model).validator.validate_python
+        assert isinstance(check(spec, arguments), Checked)
+        measured = ratio(
+            lambda spec=spec, arguments=arguments: check(spec, arguments),
+            lambda validate=validate, arguments=arguments: validate(arguments),
+            rounds=500,
+            repeat=100,
+        )
+        yield at_most(f"check {name} / pydantic-core", measured, 3)

@@ -1,0 +1,53 @@
+"""Reading a tool file, against parsing it; checking 10,000 files in one process."""
+
+import ast
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+from bench.timing import Figure, at_most, ratio
+from toolkiln.app import check
+from toolkiln.spec import read
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "tools"
+FILES = 10_000
+
+
+def figures() -> Iterator[Figure]:
+    """Every example on its own, then ten thousand files."""
+    sources = {path: path.read_text("utf-8") for path in sorted(EXAMPLES.glob("[!_]*.py"))}
+    ratios = {
+        path.stem: ratio(lambda s=text, p=path: read(s, p), lambda s=text: ast.parse(s), rounds=100)
+        for path, text in sources.items()
+    }
+    for name, measured in ratios.items():
+        yield at_most(f"read `{name}` / ast.parse", measured, 5)
+    yield at_most("read, median of the examples / ast.parse", median(ratios.values()), 5)
+    yield _flat_memory(list(sources.values()))
+
+
+def _flat_memory(sources: list[str]) -> Figure:
+    """The growth of live memory between the 2,000th file and the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(FILES):
+            text = sources[number % len(sources)]
+            Path(folder, f"tool_{number}.py").write_text(text, "utf-8")
+        reports = check([Path(folder)])
+        tracemalloc.start()
+        for _ in islice(reports, 2_000):
+            pass
+        early, _ = tracemalloc.get_traced_memory()
+        for _ in reports:
+            pass
+        late, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    grown = (late - early) / (FILES - 2_000)
+    return Figure(
+        f"check of {FILES:,} files: growth per file",
+        f"{grown:.0f} bytes",
+        "≤ 100 bytes",
+        grown <= 100,
+    )

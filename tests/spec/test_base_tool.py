@@ -1,0 +1,349 @@
+"""`BaseTool` subclasses: attributes or properties, `execute(args)`, semantic types."""
+
+import pytest
+from reading import findings, names, one, reading, rules
+
+from toolkiln.model import Dialect
+
+SHELL = '''
+from agents.base import BaseTool, ToolResult, SemanticType
+
+class ShellTool(BaseTool):
+    """Docs of the class."""
+
+    name = "shell"
+    description = "Run a command."
+    parameters = {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+    }
+    output_semantic_type = SemanticType.EXECUTION_RESULT
+    stdout_semantic_type = "file_view"
+    stderr_semantic_type = SemanticType.ERROR
+
+    def needs_permission(self, args): return "rm" in args["command"]
+
+    def validate_args(self, args): return True, ""
+
+    def execute(self, args: dict) -> ToolResult: ...
+'''
+
+
+def test_a_subclass_with_execute_is_a_tool() -> None:
+    tool = one(SHELL)
+
+    assert (tool.dialect, tool.name, tool.entry) == (
+        Dialect.BASE_TOOL,
+        "shell",
+        "ShellTool.execute",
+    )
+    assert tool.description == "Run a command."
+    assert tool.parameters["properties"] == {"command": {"type": "string"}}
+    assert (tool.output_kind, tool.stdout_kind, tool.stderr_kind) == (
+        "execution_result",
+        "file_view",
+        "error",
+    )
+    assert tool.rights.needs_approval
+    assert tool.display_name == "Shell"
+
+
+def test_without_needs_permission_no_approval_is_asked_for() -> None:
+    source = "class A(BaseTool):\n    name = 'a'\n    def execute(self, args): ..."
+
+    assert not one(source).rights.needs_approval
+
+
+def test_attributes_may_be_properties() -> None:
+    tool = one(
+        '''
+        class A(BaseTool):
+            @property
+            def name(self) -> str:
+                """The name."""
+                return "shell"
+            @property
+            def description(self) -> str:
+                return (
+                    "Run a "
+                    "command."
+                )
+            @property
+            def parameters(self) -> dict:
+                return {"type": "object", "properties": {"x": {"type": "string"}}}
+            @property
+            def output_semantic_type(self):
+                return SemanticType.FILE
+            def execute(self, args): ...
+        '''
+    )
+
+    assert (tool.name, tool.description, tool.output_kind) == ("shell", "Run a command.", "file")
+    assert tool.parameters["properties"] == {"x": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        'name: str = "shell"',
+        'name: ClassVar[str] = "shell"',
+        "name = NAME",
+        'name = f"{NAME}"',
+        'name = other = "shell"',
+        "@property\n    def name(self): return NAME",
+        "@functools.cached_property\n    def name(self): return NAME",
+        "_N = 'shell'\n    name = _N",
+        "_N = 'shell'\n    @property\n    def name(self): return self._N",
+        "def __init__(self):\n        self.name = 'shell'",
+    ],
+)
+def test_the_name_is_found_however_it_is_written(attribute: str) -> None:
+    source = f"""
+NAME = "shell"
+class A(BaseTool):
+    {attribute}
+    def execute(self, args): ...
+"""
+
+    assert one(source).name == "shell"
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "from toolkiln import BaseTool\nclass A(BaseTool):",
+        "import toolkiln\nclass A(toolkiln.BaseTool):",
+        "from toolkiln import BaseTool as B\nclass A(B):",
+        "from a.b.c import BaseTool\nclass A(BaseTool):",
+        "from . import base\nclass A(base.BaseTool):",
+        "class A(Mixin, BaseTool):",
+        "class A(BaseTool[Args]):",
+        "class A(BaseTool, metaclass=Meta):",
+        "class BaseTool: ...\nclass A(BaseTool):",
+        "from abc import ABC\nclass BaseTool(ABC):\n    name = ''\n    def execute(self, args): ...\n"
+        "class A(BaseTool):",
+    ],
+)
+def test_a_base_class_counts_by_its_name(base: str) -> None:
+    assert names(f"{base}\n    name = 'a'\n    def execute(self, args): ...") == ["a"]
+
+
+def test_a_name_that_cannot_be_known_is_reported_and_made_from_the_class() -> None:
+    source = """
+    class WebSearchTool(BaseTool):
+        @property
+        def name(self):
+            return compute()
+        def execute(self, args): ...
+    """
+
+    assert one(source).name == "web_search"
+    assert [item.line for item in findings(source, "unknown-value")] == [5]
+
+
+def test_what_a_base_class_says_is_inherited() -> None:
+    source = """
+    class Base(BaseTool):
+        description = "From the base."
+        parameters = {"type": "object", "properties": {"x": {"type": "integer"}}}
+        def needs_permission(self, args): return True
+    class Middle(Base):
+        output_semantic_type = "status"
+    class Leaf(Middle):
+        name = "leaf"
+        def execute(self, args): ...
+    """
+
+    tool = one(source)
+
+    assert (tool.name, tool.description) == ("leaf", "From the base.")
+    assert tool.parameters["properties"] == {"x": {"type": "integer"}}
+    assert tool.rights.needs_approval
+    assert tool.output_kind == "status"
+
+
+def test_a_base_class_without_execute_is_no_mistake() -> None:
+    source = """
+    class Base(BaseTool):
+        description = "From the base."
+    class Leaf(Base):
+        name = "leaf"
+        def execute(self, args): ...
+    """
+
+    assert "missing-execute" not in rules(source)
+
+
+def test_execute_may_be_inherited() -> None:
+    source = """
+    class Base(BaseTool):
+        name = "base"
+        def execute(self, args): ...
+    class Leaf(Base):
+        name = "leaf"
+    """
+
+    assert "leaf" in names(source)
+    assert "missing-execute" not in rules(source)
+
+
+def test_a_subclass_without_execute_is_an_error() -> None:
+    result = reading("\nclass A(BaseTool):\n    name = 'a'\n")
+
+    assert result.tools == ()
+    assert [(item.rule, item.line) for item in result.findings] == [("missing-execute", 2)]
+
+
+def test_execute_may_be_async() -> None:
+    assert one("class A(BaseTool):\n    async def execute(self, args): ...").is_async
+
+
+GOOGLE = """
+        Args:
+            path (str): The path.
+            limit (int, optional): How many. Defaults to 10.
+            tags (list[str]): The tags.
+"""
+NUMPY = """
+        Parameters
+        ----------
+        path : str
+            The path.
+        limit : int, optional
+            How many. Defaults to 10.
+        tags : list[str]
+            The tags.
+"""
+SPHINX = """
+        :param str path: The path.
+        :param limit: How many. Defaults to 10.
+        :type limit: int, optional
+        :param tags: The tags.
+        :type tags: list[str]
+"""
+
+
+@pytest.mark.parametrize("listed", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+@pytest.mark.parametrize("on_class", [True, False])
+def test_without_parameters_the_docstring_lists_the_arguments(listed: str, on_class: bool) -> None:
+    docstring = f'"""Do it.\n{listed}        """'
+    on_execute = "" if on_class else docstring
+    tool = one(
+        f"""
+class A(BaseTool):
+        {docstring if on_class else '"Do it."'}
+        name = "a"
+        def execute(self, args):
+                {on_execute.replace("        ", "                ") or "..."}
+"""
+    )
+
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The path."},
+            "limit": {
+                "type": "integer",
+                "default": 10,
+                "description": "How many. Defaults to 10.",
+            },
+            "tags": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "The tags.",
+            },
+        },
+        "required": ["path", "tags"],
+        "additionalProperties": False,
+    }
+
+
+def test_an_argument_list_that_only_names_the_dict_is_not_the_schema() -> None:
+    tool = one(
+        '''
+        class A(BaseTool):
+            """Do it.
+
+            Args:
+                path (str): The path.
+            """
+            name = "a"
+            def execute(self, args: dict) -> ToolResult:
+                """Run it.
+
+                Args:
+                    args: The arguments.
+                """
+        '''
+    )
+
+    assert list(tool.parameters["properties"]) == ["path"]
+
+
+def test_without_any_argument_list_anything_goes_in_an_object() -> None:
+    tool = one("class A(BaseTool):\n    def execute(self, args): ...")
+
+    assert tool.parameters["type"] == "object"
+    assert tool.parameters["properties"] == {}
+
+
+def test_a_schema_that_cannot_be_known_is_reported() -> None:
+    source = """
+    class A(BaseTool):
+        name = "a"
+        parameters = make_schema()
+        def execute(self, args): ...
+    """
+
+    assert [item.line for item in findings(source, "unknown-value")] == [4]
+
+
+def test_typed_arguments_of_execute_are_the_schema() -> None:
+    tool = one(
+        """
+        class A(BaseTool):
+            name = "a"
+            def execute(self, path: str, limit: int = 3): ...
+        """
+    )
+
+    assert tool.parameters["required"] == ["path"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "description"),
+    [
+        ('"""Docs."""\n    description = "Said."', "Said."),
+        ('"""Docs."""', "Docs."),
+        ("pass", "WebSearchTool functionality"),
+    ],
+)
+def test_the_description_is_the_attribute_then_the_docstring_then_generic(
+    attributes: str, description: str
+) -> None:
+    source = f"class WebSearchTool(BaseTool):\n    {attributes}\n    def execute(self, args): ..."
+
+    assert one(source).description == description
+
+
+def test_a_semantic_type_that_does_not_exist_is_a_finding() -> None:
+    source = """
+    class A(BaseTool):
+        stdout_semantic_type = "poem"
+        def execute(self, args): ...
+    """
+
+    assert one(source).stdout_kind is None
+    assert "bad-option" in rules(source)
+
+
+def test_several_tools_of_a_file_come_in_source_order() -> None:
+    source = """
+    class B(BaseTool):
+        def execute(self, args): ...
+    class A(BaseTool):
+        def execute(self, args): ...
+    """
+
+    assert names(source) == ["b", "a"]

@@ -1,0 +1,270 @@
+"""`@tool`, bare and with arguments, under any name it was imported by."""
+
+from typing import Any
+
+import pytest
+from reading import findings, names, one, reading, rules
+
+from toolkiln.model import Capability, Dialect, Hints, Severity
+
+
+def declared(options: str) -> Any:
+    """The tool that `@tool(options)` declares."""
+    return one(f'from toolkiln import tool, OutputKind\n@tool({options})\ndef f():\n    "Do it."')
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "from toolkiln import tool\n@tool",
+        "from toolkiln import tool\n@tool()",
+        "from toolkiln.define import tool\n@tool",
+        "from toolkiln import tool as t\n@t",
+        "from toolkiln import tool as t\n@t(weight=100)",
+        "import toolkiln\n@toolkiln.tool",
+        "import toolkiln as tk\n@tk.tool()",
+        "import toolkiln.define\n@toolkiln.define.tool",
+        "from smolagents import tool\n@tool",
+        "from langchain_core.tools import tool\n@tool",
+        "from fastmcp import FastMCP\nmcp = FastMCP('x')\n@mcp.tool()",
+        "from nowhere import *\n@tool",
+        "try:\n    from toolkiln import tool\nexcept ImportError:\n    tool = None\n@tool",
+        "def tool(f): return f\n@tool",
+        "@tool",
+        "@cached\n@tool",
+        "@tool\n@cached(ttl=3)",
+    ],
+)
+def test_a_decorator_counts_by_its_name(mark: str) -> None:
+    tool = one(f"{mark}\ndef f(x: int): ...\ndef other(): ...")
+
+    assert (tool.dialect, tool.name) == (Dialect.DECORATED, "f")
+
+
+def test_an_async_function_can_be_marked() -> None:
+    assert one("@tool\nasync def f(): ...").is_async
+
+
+def test_all_marked_functions_are_tools_and_nothing_else() -> None:
+    assert names("@tool\ndef b(): ...\ndef x(): ...\n@tool()\ndef a(): ...") == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", ["_hidden", "main", "__secret"])
+def test_a_marked_function_is_a_tool_whatever_its_name(name: str) -> None:
+    assert names(f"@tool\ndef {name}(): ...") == [name]
+
+
+def test_bare_and_called_forms_say_the_same() -> None:
+    bare, called = (one(f"{mark}\ndef f(x: int): ...") for mark in ("@tool", "@tool()"))
+
+    assert bare.model_dump(exclude={"digest"}) == called.model_dump(exclude={"digest"})
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ("name='other'", "name", "other"),
+        ("description='Said outright.'", "description", "Said outright."),
+        ("display_name='Shown So'", "display_name", "Shown So"),
+        ("icon='folder-open'", "icon", "folder-open"),
+        ("color='#ff0000'", "color", "#ff0000"),
+        ("weight=5", "weight", 5),
+        ("weight=-5", "weight", -5),
+        ("is_core=True", "is_core", True),
+        ("visible=False", "visible", False),
+        ("parallel=True", "parallel", True),
+        ("isolation='call'", "isolation", "call"),
+        ("output_kind='file_view'", "output_kind", "file_view"),
+        ("output_kind=OutputKind.FILE_VIEW", "output_kind", "file_view"),
+        ("usages=['how much is it']", "usages", ("how much is it",)),
+        ("requirements=['httpx>=0.27']", "requirements", ("httpx>=0.27",)),
+        ("requirements=('httpx',)", "requirements", ("httpx",)),
+        ("read_only=True", "hints", Hints(read_only=True)),
+        ("destructive=False", "hints", Hints(destructive=False)),
+        ("idempotent=True, open_world=False", "hints", Hints(idempotent=True, open_world=False)),
+    ],
+)
+def test_what_is_declared_is_in_the_spec(options: str, field: str, value: object) -> None:
+    assert getattr(declared(options), field) == value
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ("timeout=2.5", "timeout", 2.5),
+        ("timeout=3", "timeout", 3),
+        ("memory='256MB'", "memory", 256 * 2**20),
+        ("memory=1024", "memory", 1024),
+        ("cpu=0.5", "cpu", 0.5),
+        ("processes=4", "processes", 4),
+        ("disk='1 GiB'", "disk", 2**30),
+        ("return_char_limit=1", "return_char_limit", 1),
+        ("return_char_limit=1_000_000", "return_char_limit", 1_000_000),
+        ("weight=1", "return_char_limit", 50_000),
+        ("weight=1", "timeout", None),
+    ],
+)
+def test_limits_are_read(options: str, field: str, value: object) -> None:
+    assert getattr(declared(options).limits, field) == value
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ("network=['api.example.com']", "network", ("api.example.com",)),
+        ("requires_secrets=['API_KEY']", "secrets", ("API_KEY",)),
+        ("capabilities=['files']", "capabilities", (Capability.FILES,)),
+        ("workspace='read'", "workspace", "read"),
+        ("sandbox=False", "sandbox", False),
+        ("needs_approval=True", "needs_approval", True),
+        ("weight=1", "sandbox", True),
+        ("weight=1", "network", ()),
+    ],
+)
+def test_rights_are_read(options: str, field: str, value: object) -> None:
+    assert getattr(declared(options).rights, field) == value
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "name=NAME",
+        "name='ot' + 'her'",
+        "name='ot' 'her'",
+        "name=f'{NAME}'",
+        "name=Names.OTHER",
+        "name=Names.OTHER.value",
+        "**COMMON",
+    ],
+)
+def test_options_may_be_constants_of_the_module(options: str) -> None:
+    source = f"""
+    from enum import StrEnum
+    NAME = "other"
+    COMMON = {{"name": "other"}}
+    class Names(StrEnum):
+        OTHER = "other"
+    @tool({options})
+    def f(): ...
+    """
+
+    assert one(source).name == "other"
+
+
+def test_a_positional_string_is_the_name() -> None:
+    assert one("@tool('other')\ndef f(): ...").name == "other"
+
+
+def test_an_option_that_only_running_would_tell_is_reported() -> None:
+    found = findings("import os\n@tool(\n    name=os.environ['N'],\n)\ndef f(): ...", "unknown-value")
+
+    assert [(item.line, item.tool) for item in found] == [(3, "f")]
+
+
+@pytest.mark.parametrize("options", ["**load()", "**{'name': make()}"])
+def test_options_spread_from_the_unknown_are_reported(options: str) -> None:
+    assert "unknown-value" in rules(f"from x import load, make\n@tool({options})\ndef f(): ...")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "weight='heavy'",
+        "weight=True",
+        "weight=1.5",
+        "is_core='yes'",
+        "visible=1",
+        "timeout=0",
+        "timeout=-1",
+        "timeout='5s'",
+        "timeout=1e999",
+        "memory='lots'",
+        "memory=0",
+        "memory=True",
+        "processes=0",
+        "return_char_limit=0",
+        "return_char_limit=1_000_001",
+        "network='api.example.com'",
+        "network=[1]",
+        "capabilities=['flying']",
+        "workspace='both'",
+        "isolation='none'",
+        "output_kind='poem'",
+        "name=3",
+        "name=''",
+        "description=3",
+        "display_name=3",
+        "requirements='httpx'",
+        "parameters=[]",
+        "parameters='{}'",
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_an_error_and_left_out(options: str) -> None:
+    result = reading(f'from toolkiln import tool\n@tool({options})\ndef f():\n    "Do it."')
+
+    errors = [item for item in result.findings if item.severity is Severity.ERROR]
+    assert errors, "nothing said"
+    assert all(item.fix and item.line in (2, 3) for item in errors)
+    plain = one('@tool\ndef f():\n    "Do it."').model_dump(exclude={"digest", "line"})
+    assert result.tools[0].model_dump(exclude={"digest", "line"}) == plain
+
+
+def test_an_option_that_does_not_exist_is_an_error_that_names_it() -> None:
+    found = findings("from toolkiln import tool\n@tool(wieght=3)\ndef f(): ...", "unknown-option")
+
+    assert [(item.line, item.severity) for item in found] == [(2, Severity.ERROR)]
+    assert "wieght" in found[0].message
+    assert "weight" in found[0].fix
+
+
+def test_options_of_another_library_are_left_in_peace() -> None:
+    assert "unknown-option" not in rules(
+        "from langchain.tools import tool\n@tool(return_direct=True)\ndef f(): ..."
+    )
+
+
+def test_a_schema_written_by_hand_goes_before_the_signature() -> None:
+    tool = one(
+        """
+        SCHEMA = {"type": "object", "properties": {"x": {"type": "integer", "minimum": 3}},
+                  "required": ["x"]}
+        @tool(parameters=SCHEMA)
+        def f(x: int): ...
+        """
+    )
+
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {"x": {"type": "integer", "minimum": 3}},
+        "required": ["x"],
+    }
+
+
+def test_settings_are_the_schema_of_the_class() -> None:
+    tool = one(
+        """
+        from pydantic import BaseModel
+        class Rates(BaseModel):
+            url: str
+            retries: int = 3
+        @tool(settings=Rates)
+        def f(): ...
+        """
+    )
+
+    assert tool.settings["operator"]["properties"]["retries"]["default"] == 3
+    assert tool.settings["operator"]["required"] == ["url"]
+
+
+def test_settings_that_cannot_be_read_are_reported() -> None:
+    assert {"unresolved-type", "unknown-value"} & rules(
+        "from nowhere import Rates\n@tool(settings=Rates)\ndef f(): ..."
+    )
+
+
+def test_the_line_is_that_of_the_function() -> None:
+    assert one("\n@tool(\n    weight=3,\n)\ndef f(): ...").line == 5
+
+
+def test_the_entry_is_the_function_under_whatever_name() -> None:
+    assert one("@tool(name='other')\ndef f(): ...").entry == "f"

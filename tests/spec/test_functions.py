@@ -1,0 +1,206 @@
+"""Plain functions: which of a file's functions are tools, and what is read of them."""
+
+import pytest
+from reading import names, one, properties, reading
+
+from toolkiln.model import Dialect
+
+CONVERT = '''
+def convert(amount: float, to: str = "EUR") -> float:
+    """Convert an amount of money.
+
+    Args:
+        amount: How much.
+        to: The currency.
+    """
+    return amount
+'''
+
+
+def test_a_typed_function_with_a_docstring_is_a_tool() -> None:
+    tool = one(CONVERT)
+
+    assert tool.dialect is Dialect.FUNCTION
+    assert (tool.name, tool.entry, tool.line) == ("convert", "convert", 2)
+    assert tool.description == "Convert an amount of money."
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "amount": {"type": "number", "description": "How much."},
+            "to": {"type": "string", "default": "EUR", "description": "The currency."},
+        },
+        "required": ["amount"],
+        "additionalProperties": False,
+    }
+    assert tool.returns == {"type": "number"}
+    assert not tool.is_async
+
+
+def test_an_async_function_is_a_tool_and_says_so() -> None:
+    tool = one("async def fetch(url: str) -> str: ...")
+
+    assert tool.is_async
+    assert list(tool.parameters["properties"]) == ["url"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def _private(): ...",
+        "def __getattr__(name): ...",
+        "def main(): ...",
+        "async def main(): ...",
+        "from os.path import join",
+        "import json",
+        "greet = lambda name: name",
+        "class Greeter:\n    def greet(self, name: str): ...",
+        "class _Greeter:\n    @staticmethod\n    def greet(name: str): ...",
+        "def _outer():\n    def inner(): ...\n    return inner",
+        "if __name__ == '__main__':\n    def helper(): ...",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    def helper(): ...",
+        "if False:\n    def helper(): ...",
+        "",
+        "# nothing\n",
+        '"""Only a docstring."""',
+    ],
+)
+def test_what_is_no_public_function_of_the_file_is_no_tool(source: str) -> None:
+    assert names(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def a(): ...\ndef b(): ...", ["a", "b"]),
+        ("def b(): ...\ndef a(): ...", ["b", "a"]),
+        ("def outer():\n    def inner(): ...", ["outer"]),
+        ("def a(): ...\ndef main(): a()", ["a"]),
+        ("def run(x: int): ...", ["run"]),
+        ("def mainly(): ...", ["mainly"]),
+        ("from functools import cache\n@cache\ndef a(): ...", ["a"]),
+        ("import functools\n@functools.wraps(print)\ndef a(): ...", ["a"]),
+        ("import nowhere\n@nowhere.traced(level=3)\ndef a(): ...", ["a"]),
+        ("try:\n    import x\nexcept ImportError:\n    pass\ndef a(): ...", ["a"]),
+        ("try:\n    def a(): ...\nexcept Exception:\n    pass", ["a"]),
+        (
+            "import sys\nif sys.version_info >= (3, 11):\n    def a(): ...\nelse:\n"
+            "    def a(x): ...",
+            ["a"],
+        ),
+        ("class C:\n    def m(self): ...\ndef a(): ...", ["a"]),
+        ("def a(): yield 1", ["a"]),
+        ("def a(): ...\na.cost = 3", ["a"]),
+        ("tool = 3\ndef a(): ...", ["a"]),
+    ],
+)
+def test_a_file_without_marks_offers_its_public_functions(
+    source: str, expected: list[str]
+) -> None:
+    assert names(source) == expected
+
+
+def test_overloads_are_no_tools_of_their_own() -> None:
+    tool = one(
+        """
+        from typing import overload
+        @overload
+        def double(x: int) -> int: ...
+        @overload
+        def double(x: str) -> str: ...
+        def double(x: int | str) -> int | str:
+            return x * 2
+        """
+    )
+
+    assert tool.line == 7
+    assert tool.parameters["properties"]["x"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+
+
+def test_of_two_functions_with_one_name_the_last_is_the_tool() -> None:
+    tool = one("def f(a: int): ...\ndef f(b: str): ...")
+
+    assert list(tool.parameters["properties"]) == ["b"]
+
+
+def test_one_mark_takes_the_other_functions_out() -> None:
+    assert names("from toolkiln import tool\n@tool\ndef a(): ...\ndef b(): ...") == ["a"]
+
+
+def test_a_mark_on_a_method_takes_the_functions_out() -> None:
+    source = """
+    class Kit:
+        @method_metadata(display_name="A")
+        def a(self): ...
+    def b(): ...
+    """
+
+    assert names(source) == ["a"]
+
+
+def test_every_kind_of_parameter_is_in_the_schema() -> None:
+    tool = one(
+        """
+        def f(a: int, /, b: str, *rest: float, c: bool, d: int = 3, **more: str): ...
+        """
+    )
+
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": "string"},
+            "c": {"type": "boolean"},
+            "d": {"type": "integer", "default": 3},
+            "rest": {"type": "array", "items": {"type": "number"}},
+        },
+        "required": ["a", "b", "c"],
+        "additionalProperties": {"type": "string"},
+    }
+
+
+def test_keyword_arguments_of_any_type_leave_the_schema_open() -> None:
+    tool = one("def f(**more): ...")
+
+    assert tool.parameters.get("additionalProperties", True) is True
+
+
+def test_a_function_without_parameters_takes_an_empty_object() -> None:
+    assert one("def f(): ...").parameters == {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+    }
+
+
+def test_a_required_parameter_after_an_optional_one_stays_required() -> None:
+    tool = one("def f(a: int = 1, *, b: int, c: int = 2): ...")
+
+    assert tool.parameters["required"] == ["b"]
+
+
+def test_a_parameter_without_a_type_takes_anything() -> None:
+    assert properties("def f(x): ...") == {"x": {}}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        ("None", {"type": "null"}),
+        ("list[int]", {"type": "array", "items": {"type": "integer"}}),
+        ("'str | None'", {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ("nowhere.Frame", None),
+    ],
+)
+def test_the_return_annotation_is_the_output_schema(
+    annotation: str, schema: dict[str, object] | None
+) -> None:
+    assert one(f"import nowhere\ndef f() -> {annotation}: ...").returns == schema
+
+
+def test_without_a_return_annotation_there_is_no_output_schema() -> None:
+    assert one("def f(): ...").returns is None
+
+
+def test_the_path_may_be_a_string_or_a_path_and_is_kept() -> None:
+    assert reading("def f(): ...", "nowhere/f.py").path == "nowhere/f.py"
+    assert one("def f(): ...", "nowhere/f.py").path == "nowhere/f.py"

@@ -1,0 +1,188 @@
+"""Files written for Open WebUI are read as they are."""
+
+import pytest
+from reading import names, one, properties, reading, rules
+
+from toolkiln.model import Dialect
+
+WEATHER = '''
+"""
+title: Weather Station
+author: someone
+author_url: https://example.com
+description: Tells the weather: today and tomorrow.
+required_open_webui_version: 0.4.0
+requirements: httpx>=0.27, pydantic
+version: 0.3
+license: MIT
+"""
+
+from typing import Any, Awaitable, Callable, Optional
+from pydantic import BaseModel, Field
+from open_webui.models.users import Users
+
+class Tools:
+    class Valves(BaseModel):
+        api_url: str = Field(default="https://example.com", description="The service.")
+        retries: int = 3
+
+    class UserValves(BaseModel):
+        units: str = Field("metric", description="The units.")
+
+    def __init__(self):
+        self.valves = self.Valves()
+
+    async def get_weather(
+        self,
+        city: str,
+        days: int = 1,
+        __user__: dict = {},
+        __event_emitter__: Callable[[dict], Awaitable[None]] = None,
+        __request__: Optional[Request] = None,
+    ) -> str:
+        """
+        Tell the weather of a city.
+
+        :param city: The city.
+        :param days: How many days.
+        :return: The weather.
+        """
+
+    def _helper(self): ...
+'''
+
+
+def test_public_methods_of_tools_are_tools() -> None:
+    tool = one(WEATHER)
+
+    assert (tool.dialect, tool.name, tool.entry) == (
+        Dialect.OPEN_WEBUI,
+        "get_weather",
+        "Tools.get_weather",
+    )
+    assert tool.is_async
+    assert tool.description == "Tell the weather of a city."
+
+
+def test_double_underscore_parameters_are_injected_and_hidden() -> None:
+    tool = one(WEATHER)
+
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "The city."},
+            "days": {"type": "integer", "default": 1, "description": "How many days."},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert tool.injected == {
+        "__user__": "__user__",
+        "__event_emitter__": "__event_emitter__",
+        "__request__": "__request__",
+    }
+
+
+def test_types_of_injected_parameters_are_nobodys_business() -> None:
+    assert not rules(WEATHER) & {"unresolved-type", "missing-annotation", "undescribed-parameter"}
+
+
+def test_the_frontmatter_describes_the_toolkit() -> None:
+    toolkit = one(WEATHER).toolkit
+
+    assert toolkit is not None
+    assert toolkit.display_name == "Weather Station"
+    assert toolkit.description == "Tells the weather: today and tomorrow."
+
+
+def test_the_frontmatter_lists_requirements() -> None:
+    assert one(WEATHER).requirements == ("httpx>=0.27", "pydantic")
+
+
+def test_valves_are_settings_of_operator_and_user() -> None:
+    settings = one(WEATHER).settings
+
+    assert settings["operator"]["properties"] == {
+        "api_url": {
+            "default": "https://example.com",
+            "description": "The service.",
+            "type": "string",
+        }
+        | ({"title": "Api Url"} if "title" in settings["operator"]["properties"]["api_url"] else {}),
+        "retries": settings["operator"]["properties"]["retries"],
+    }
+    assert settings["operator"]["properties"]["retries"]["default"] == 3
+    assert settings["user"]["properties"]["units"]["default"] == "metric"
+
+
+def test_without_valves_there_are_no_settings() -> None:
+    assert one("class Tools:\n    def f(self): ...").settings == {}
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ("def a(self): ...\n    def b(self): ...", ["a", "b"]),
+        ("def __init__(self): ...\n    def a(self): ...", ["a"]),
+        ("def _a(self): ...\n    def __b(self): ...\n    def c(self): ...", ["c"]),
+        ("async def a(self): ...", ["a"]),
+        ("@staticmethod\n    def a(x: int): ...", ["a"]),
+        ("@classmethod\n    def a(cls, x: int): ...", ["a"]),
+        ("@cached(ttl=60)\n    def a(self): ...", ["a"]),
+        ("@property\n    def p(self): ...\n    def a(self): ...", ["a"]),
+        ("class Valves(BaseModel):\n        def x(self): ...\n    def a(self): ...", ["a"]),
+        ("pass", []),
+    ],
+)
+def test_which_members_are_tools(members: str, expected: list[str]) -> None:
+    assert names(f"from pydantic import BaseModel\nclass Tools:\n    {members}") == expected
+
+
+def test_a_static_method_keeps_its_first_parameter() -> None:
+    source = "class Tools:\n    @staticmethod\n    def a(x: int): ..."
+
+    assert properties(source) == {"x": {"type": "integer"}}
+
+
+def test_functions_and_other_classes_of_the_file_are_no_tools() -> None:
+    source = """
+    def helper(): ...
+    class EventEmitter:
+        def emit(self): ...
+    class Tools:
+        def a(self): ...
+    """
+
+    assert names(source) == ["a"]
+
+
+def test_without_frontmatter_the_toolkit_is_described_by_its_class() -> None:
+    with_docs, without = (
+        one(f"class Tools:\n    {docs}\n    def a(self): ...").toolkit
+        for docs in ('"""Looks at things."""', "pass")
+    )
+
+    assert with_docs is not None
+    assert with_docs.description == "Looks at things."
+    assert without is not None
+    assert without.description == "Tools functionality"
+
+
+def test_double_underscores_are_only_special_at_both_ends() -> None:
+    source = "class Tools:\n    def a(self, __x: int, y__: int, __z__: int): ..."
+
+    assert one(source).injected == {"__z__": "__z__"}
+
+
+def test_elsewhere_double_underscores_are_ordinary_names() -> None:
+    assert properties("def f(__user__: str): ...") == {"__user__": {"type": "string"}}
+
+
+def test_unknown_imports_never_stop_the_reading() -> None:
+    source = "import torch\nfrom open_webui.config import X\nY = X.load()\n" + WEATHER
+
+    assert len(reading(source).tools) == 1
+
+
+def test_a_broken_requirement_in_the_frontmatter_is_a_finding() -> None:
+    assert "bad-requirement" in rules(WEATHER.replace("httpx>=0.27", "httpx=>0.27"))

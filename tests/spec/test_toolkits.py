@@ -1,0 +1,295 @@
+"""Toolkit classes: `@tool_metadata`, `@method_metadata`, `@openapi_schema`."""
+
+import pytest
+from reading import findings, names, one, reading, rules
+
+from toolkiln.model import Dialect, Severity, Toolkit
+
+FILES = '''
+from agentpress.tool import Tool, ToolResult, method_metadata, openapi_schema, tool_metadata
+
+@tool_metadata(
+    display_name="Files",
+    description="Works with files.",
+    icon="folder",
+    color="bg-blue-100",
+    is_core=True,
+    weight=20,
+    visible=True,
+)
+class SandboxFilesTool(Tool):
+    """Docs of the class."""
+
+    def __init__(self, project_id: str): ...
+
+    def helper(self, x: int): ...
+
+    @method_metadata(display_name="Delete It", description="Deletes.", is_core=True, visible=False)
+    @openapi_schema({
+        "type": "function",
+        "function": {
+            "name": "delete_file",
+            "description": "Delete a file.",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string", "minLength": 1}},
+                "required": ["path"],
+            },
+        },
+    })
+    async def delete_file(self, path: str) -> ToolResult:
+        """Docs of the method."""
+
+    @method_metadata()
+    def read_file(self, path: str, limit: int = 10) -> str:
+        """Read a file."""
+'''
+
+
+def test_marked_methods_are_tools_of_one_toolkit() -> None:
+    delete, read = reading(FILES).tools
+
+    assert delete.dialect is read.dialect is Dialect.TOOLKIT
+    assert (delete.name, delete.entry) == ("delete_file", "SandboxFilesTool.delete_file")
+    assert delete.toolkit == read.toolkit
+    assert delete.toolkit == Toolkit(
+        name="SandboxFilesTool",
+        display_name="Files",
+        description="Works with files.",
+        icon="folder",
+        color="bg-blue-100",
+        is_core=True,
+        weight=20,
+        visible=True,
+    )
+
+
+def test_what_a_method_declares_is_its_own() -> None:
+    delete, read = reading(FILES).tools
+
+    assert (delete.display_name, delete.description) == ("Delete It", "Deletes.")
+    assert (delete.is_core, delete.visible, delete.is_async) == (True, False, True)
+    assert (read.display_name, read.description) == ("Read File", "Read a file.")
+    assert (read.visible, read.is_async) == (True, False)
+
+
+def test_a_schema_written_by_hand_is_taken_as_it_is() -> None:
+    assert reading(FILES).tools[0].parameters == {
+        "type": "object",
+        "properties": {"path": {"type": "string", "minLength": 1}},
+        "required": ["path"],
+    }
+
+
+def test_a_method_without_one_gets_a_schema_from_its_signature() -> None:
+    assert reading(FILES).tools[1].parameters == {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type": "function", "function": {"name": "f", "parameters": S}}',
+        '{"name": "f", "parameters": S}',
+        '{"name": "f", "input_schema": S}',
+        '{"parameters": S}',
+        "S",
+        "SCHEMAS['f']",
+    ],
+)
+def test_the_schema_is_found_in_every_wrapping(schema: str) -> None:
+    source = f"""
+    S = {{"type": "object", "properties": {{"x": {{"type": "integer"}}}}, "required": ["x"]}}
+    SCHEMAS = {{"f": S}}
+    class Kit:
+        @openapi_schema({schema})
+        def f(self, x): ...
+    """
+
+    assert one(source).parameters["properties"] == {"x": {"type": "integer"}}
+    assert "unknown-value" not in rules(source)
+
+
+def test_a_schema_alone_makes_a_method_a_tool() -> None:
+    source = """
+    class Kit:
+        @openapi_schema({"type": "object", "properties": {}})
+        def f(self): ...
+        def g(self): ...
+    """
+
+    assert names(source) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "about"), [("self", "'x'"), ("self, x, y", "'y'"), ("self, z=1", "'x'")]
+)
+def test_a_schema_that_disagrees_with_the_method_is_a_finding(signature: str, about: str) -> None:
+    source = f"""
+    class Kit:
+        @openapi_schema({{"type": "object", "properties": {{"x": {{}}}}, "required": ["x"]}})
+        def f({signature}): ...
+    """
+
+    found = findings(source, "schema-mismatch")
+
+    assert any(about in item.message for item in found)
+    assert {(item.line, item.severity) for item in found} == {(3, Severity.ERROR)}
+
+
+def test_a_schema_that_cannot_be_known_is_reported_and_derived() -> None:
+    source = """
+    from elsewhere import SCHEMA
+    class Kit:
+        @openapi_schema(SCHEMA)
+        def f(self, x: int): ...
+    """
+
+    assert [item.line for item in findings(source, "unknown-value")] == [4]
+    assert one(source).parameters["properties"] == {"x": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from toolkiln import tool_metadata, method_metadata",
+        "from toolkiln.define import *",
+        "from a.b import tool_metadata, method_metadata",
+        "",
+    ],
+)
+def test_decorators_count_by_name_wherever_they_come_from(imports: str) -> None:
+    source = f"""
+{imports}
+@tool_metadata(weight=3)
+class Kit:
+    @method_metadata(display_name="It")
+    def f(self): ...
+"""
+
+    assert (one(source).display_name, one(source).dialect) == ("It", Dialect.TOOLKIT)
+
+
+def test_decorators_may_be_imported_under_other_names() -> None:
+    source = """
+    from toolkiln import method_metadata as method
+    import toolkiln as tk
+    @tk.tool_metadata(weight=3)
+    class Kit:
+        @method(display_name="It")
+        def f(self): ...
+    """
+
+    tool = one(source)
+
+    assert tool.display_name == "It"
+    assert tool.toolkit is not None
+    assert tool.toolkit.weight == 3
+
+
+def test_metadata_may_be_given_by_position() -> None:
+    source = """
+    @tool_metadata("Files", "Works with files.", "folder", "#fff", True, 7, True)
+    class Kit:
+        @method_metadata("It", "Does it.", True, False)
+        def f(self): ...
+    """
+
+    tool = one(source)
+
+    assert tool.toolkit == Toolkit(
+        name="Kit", display_name="Files", description="Works with files.", icon="folder",
+        color="#fff", is_core=True, weight=7, visible=True,
+    )  # fmt: skip
+    assert (tool.display_name, tool.description) == ("It", "Does it.")
+    assert (tool.is_core, tool.visible) == (True, False)
+
+
+def test_static_and_class_methods_lose_what_they_do_not_take() -> None:
+    source = """
+    class Kit:
+        @staticmethod
+        @method_metadata()
+        def s(x: int): ...
+        @classmethod
+        @method_metadata()
+        def c(cls, x: int): ...
+        @method_metadata()
+        def m(this, x: int): ...
+    """
+
+    assert [list(tool.parameters["properties"]) for tool in reading(source).tools] == [["x"]] * 3
+
+
+def test_a_private_method_is_a_tool_if_decorated() -> None:
+    source = """
+    class Kit:
+        @method_metadata()
+        def _f(self): ...
+        def _g(self): ...
+    """
+
+    assert names(source) == ["_f"]
+
+
+def test_two_toolkits_of_one_file_stay_apart() -> None:
+    source = """
+    @tool_metadata(weight=1)
+    class One:
+        @method_metadata()
+        def a(self): ...
+    @tool_metadata(weight=2)
+    class Two:
+        @method_metadata()
+        def b(self): ...
+    """
+
+    assert [tool.toolkit.name for tool in reading(source).tools if tool.toolkit] == ["One", "Two"]
+
+
+def test_methods_of_one_name_in_two_toolkits_are_an_error() -> None:
+    source = """
+    class One:
+        @method_metadata()
+        def a(self): ...
+    class Two:
+        @method_metadata()
+        def a(self): ...
+    """
+
+    assert [(item.line, item.severity) for item in findings(source, "duplicate-name")] == [
+        (7, Severity.ERROR)
+    ]
+
+
+def test_types_defined_inside_the_class_are_found() -> None:
+    source = """
+    from enum import Enum
+    class Kit:
+        class Mode(Enum):
+            A = "a"
+        @method_metadata()
+        def f(self, mode: Mode): ...
+    """
+
+    assert one(source).parameters["$defs"]["Mode"]["enum"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["weight='3'", "weight=True", "is_core='yes'", "visible=1", "display_name=3", "description=4",
+     "icon=5", "color=6"],
+)  # fmt: skip
+def test_toolkit_metadata_of_the_wrong_kind_is_an_error_and_left_out(options: str) -> None:
+    result = reading(
+        f"@tool_metadata({options})\nclass Kit:\n    @method_metadata()\n    def f(self): ..."
+    )
+
+    assert any(item.severity is Severity.ERROR and item.fix for item in result.findings)
+    assert result.tools[0].toolkit == Toolkit(
+        name="Kit", display_name="Kit", description="Kit functionality"
+    )
