@@ -25,6 +25,7 @@ def holidays(year: int, calendar: Calendar) -> set[date]:
         return moving | {date(year, m, d) for m, d in ((1, 1), (5, 1), (12, 25), (12, 26))}
     if calendar is Calendar.US_FEDERAL:
         fixed = {date(year, m, d) for m, d in ((1, 1), (6, 19), (7, 4), (11, 11), (12, 25))}
+        fixed.add(date(year + 1, 1, 1))  # kept on 31 December where it falls on a Saturday
         moving = {_nth_weekday(year, *rule) for rule in _US_MOVING}
         last_monday_of_may = _nth_weekday(year, 6, 0, 1) - timedelta(7)
         return {_observed(day) for day in fixed} | moving | {last_monday_of_may}

@@ -82,13 +82,14 @@ def rank_offers(offers: list[Offer]) -> list[Ranked]:
         raise ToolError(f"prices for a {' and for a '.join(sorted(units))} cannot be compared")
     if any(offer.quantity <= 0 or offer.pack <= 0 for offer in offers):
         raise ToolError("every quantity and pack has to be above zero")
+    (unit,) = units
     prices = {index: _unit_price(offer) for index, offer in enumerate(offers)}
     least = min(prices.values())
     return [
         Ranked(
             offers[index].label,
             round(price, 4).normalize(),
-            *units,
+            unit,
             round((price / least - 1) * 100, 1) if least else Decimal(0),
         )
         for index, price in sorted(prices.items(), key=lambda item: item[1])

@@ -10,7 +10,7 @@ from toolkiln import ToolError, tool
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_FIELDS = (
+_FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
     ("minute", 0, 59, []),
     ("hour", 0, 23, []),
     ("day of the month", 1, 31, []),

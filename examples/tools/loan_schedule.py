@@ -1,5 +1,6 @@
 """A decorated function that takes and returns pydantic models with exact decimals."""
 
+from calendar import monthrange
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
@@ -98,9 +99,4 @@ def _cents(amount: Decimal) -> Decimal:
 def _months_later(day: date, months: int) -> date:
     """The same day of a later month, or the last day of a shorter one."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
-    for last in (day.day, 30, 29, 28):
-        try:
-            return date(year, month + 1, min(last, day.day))
-        except ValueError:
-            continue
-    raise AssertionError("every month has 28 days")
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))

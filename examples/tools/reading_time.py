@@ -18,12 +18,14 @@ class Tools:
     class Valves(BaseModel):
         """What an operator sets."""
 
-        words_per_minute: int = Field(230, ge=50, le=1000, description="Of a usual reader.")
+        words_per_minute: int = Field(default=230, ge=50, le=1000, description="Of a usual reader.")
 
     class UserValves(BaseModel):
         """What each user sets."""
 
-        words_per_minute: int | None = Field(None, ge=50, le=1000, description="Your own speed.")
+        words_per_minute: int | None = Field(
+            default=None, ge=50, le=1000, description="Your own speed."
+        )
 
     def __init__(self) -> None:
         self.valves = self.Valves()

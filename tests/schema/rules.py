@@ -47,7 +47,8 @@ def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if "items" in node:
         inner.append(node["items"])
     for child in inner:
-        yield from nodes(child)
+        if isinstance(child, dict):
+            yield from nodes(child)
 
 
 def violations(payload: dict[str, Any], provider: str) -> list[str]:

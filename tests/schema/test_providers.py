@@ -82,7 +82,10 @@ def test_openai_strict_demands_every_property_and_decodes_null_to_absence() -> N
                                 "required": ["key", "value"],
                                 "additionalProperties": False,
                             },
-                            "description": "A mapping, as a list of keys with their values (null to leave it out)",
+                            "description": (
+                                "A mapping, as a list of keys with their values"
+                                " (null to leave it out)"
+                            ),
                         },
                         "places": {
                             "type": ["integer", "null"],
@@ -101,7 +104,10 @@ def test_openai_strict_demands_every_property_and_decodes_null_to_absence() -> N
             Loss(
                 path="/properties/to",
                 keyword="minLength",
-                reason="openai-strict does not take 'minLength'; the description says: at least 3 characters",
+                reason=(
+                    "openai-strict does not take 'minLength';"
+                    " the description says: at least 3 characters"
+                ),
             ),
         )
     )

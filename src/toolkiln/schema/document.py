@@ -130,6 +130,20 @@ def is_free_form(node: object) -> bool:
     return node is True or (isinstance(node, dict) and not assertions(node))
 
 
+def without_definitions(node: Any) -> Any:
+    """A subschema without what it merely defines."""
+    if not isinstance(node, dict):
+        return node
+    return {key: value for key, value in node.items() if key not in ("$defs", "definitions")}
+
+
+def implied_type(node: JsonSchema) -> str | None:
+    """The type that a schema without one is about, by the keywords it has."""
+    if "properties" in node:
+        return "object"
+    return "array" if "prefixItems" in node or isinstance(node.get("items"), dict) else None
+
+
 class Document:
     """A valid schema whose parts can be looked up and used as validators."""
 

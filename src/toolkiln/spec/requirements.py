@@ -238,7 +238,12 @@ def _refusal(text: str) -> tuple[str, str] | None:
     if "://" in text or re.match(r"(?:git|hg|svn|bzr)\+|git@", text):
         return _direct(text)
     head = text.partition(";")[0].rstrip()
-    if head.startswith((".", "/", "~", "\\")) or "/" in head or "\\" in head or head.lower().endswith(_ARCHIVE):
+    if (
+        head.startswith((".", "/", "~", "\\"))
+        or "/" in head
+        or "\\" in head
+        or head.lower().endswith(_ARCHIVE)
+    ):
         message = f"{_shown(text)} is a path; only packages of an index are installed"
         return message, "publish it to an index and require it by name, or put it beside the tool"
     return None

@@ -104,6 +104,7 @@ def read_class_schema(node: ast.expr, scope: Scope) -> JsonSchema | None:
 
 def _unfolded(schema: JsonSchema, reader: TypeReader) -> JsonSchema:
     """The definition itself where the whole schema is one reference to it, used nowhere else."""
+    reader.unfold_aliases(schema)
     if len(schema) == 1 and "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         definition = reader.definitions[name]

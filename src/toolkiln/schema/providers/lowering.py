@@ -9,7 +9,6 @@ The documents are valid ones (`validity`). Objects and arrays live in `container
 `allOf` in `merging`, the question whether alternatives can be told apart in `overlap`.
 """
 
-import re
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,7 +16,14 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator
 
 from toolkiln.model import JsonSchema
-from toolkiln.schema.document import Document, assertions, is_free_form, join
+from toolkiln.schema.document import (
+    Document,
+    assertions,
+    implied_type,
+    is_free_form,
+    join,
+    without_definitions,
+)
 from toolkiln.schema.providers import containers
 from toolkiln.schema.providers.codec import (
     SAME,
@@ -33,8 +39,15 @@ from toolkiln.schema.providers.enumeration import enumerated
 from toolkiln.schema.providers.merging import CannotMergeError, NothingFitsError, flat, merge
 from toolkiln.schema.providers.overlap import disjoint
 from toolkiln.schema.providers.profile import Profile
-from toolkiln.schema.providers.wire import Lowered, closed_object, nullable, reachable, size
-from toolkiln.schema.providers.wording import described, json_text, phrase, shown
+from toolkiln.schema.providers.wire import (
+    Lowered,
+    closed_object,
+    definition_name,
+    nullable,
+    reachable,
+    size,
+)
+from toolkiln.schema.providers.wording import default_note, described, json_text, phrase, shown
 
 _UNSAYABLE = (
     "not",
@@ -127,7 +140,7 @@ class Lowering:
                 lowered.codec, containers.OBJECT_CODECS
             ):
                 return lowered
-        inner = self.lower(_without_definitions(root), "")
+        inner = self.lower(without_definitions(root), "")
         return Lowered(closed_object({ENVELOPE: inner.wire}), Wrapped(ENVELOPE, inner.codec))
 
     def lower(self, node: Any, path: str) -> Lowered:
@@ -160,7 +173,7 @@ class Lowering:
             if codec == SAME and self.profile.keeps("default", annotated["default"]):
                 wire = {**wire, "default": annotated["default"]}
             else:
-                notes.append(f"default: {_default(annotated['default'])}")
+                notes.append(default_note(annotated["default"]))
         if isinstance(annotated.get("examples"), list) and annotated["examples"]:
             notes.append("for example: " + ", ".join(map(shown, annotated["examples"][:3])))
         text = described(annotated.get("description"), notes)
@@ -225,7 +238,7 @@ class Lowering:
         for keyword in ("anyOf", "oneOf"):
             if keyword in node:
                 return self._union(node, keyword, path, notes)
-        kind = node.get("type") or _implied_type(node)
+        kind = node.get("type") or implied_type(node)
         if isinstance(kind, list):
             return self._of_types(kind, node, path, notes)
         if kind == "object":
@@ -247,7 +260,7 @@ class Lowering:
         if not self.profile.references:
             if ref in self._open:
                 return self.as_text(
-                    {**_without_definitions(self.document.target(ref)), **annotations},
+                    {**without_definitions(self.document.target(ref)), **annotations},
                     path,
                     "$ref",
                     "refers back to itself",
@@ -263,7 +276,7 @@ class Lowering:
             wire = {key: value for key, value in lowered.wire.items() if key != "description"}
             return self.finish(wire, lowered.codec, says, [])
         if ref not in self._names:
-            name = _definition_name(ref, set(self._names.values()))
+            name = definition_name(ref, set(self._names.values()))
             self._names[ref] = name
             lowered = self._definition(ref, target_path)
             self.definitions[name], self._codecs[name] = lowered
@@ -276,7 +289,7 @@ class Lowering:
         """A definition's own lowering; its findings stay even if this use of it is dropped."""
         outer = self.losses, self.gaps
         self.losses, self.gaps = [], []
-        lowered = self.lower(_without_definitions(self.document.target(ref)), path)
+        lowered = self.lower(without_definitions(self.document.target(ref)), path)
         self.settled_losses += self.losses
         self.settled_gaps += self.gaps
         self.losses, self.gaps = outer
@@ -400,12 +413,6 @@ def _is_bare(node: JsonSchema) -> bool:
     )
 
 
-def _implied_type(node: JsonSchema) -> str | None:
-    if "properties" in node:
-        return "object"
-    return "array" if "prefixItems" in node or isinstance(node.get("items"), dict) else None
-
-
 def _relevant(node: JsonSchema, kind: str) -> JsonSchema:
     """Without the keywords that only concern values of other types."""
     own = set(_SCALARS.get(kind, ())) | {"enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
@@ -413,23 +420,3 @@ def _relevant(node: JsonSchema, kind: str) -> JsonSchema:
         others = {keyword for group in _SCALARS.values() for keyword in group}
         return {key: value for key, value in node.items() if key not in others}
     return {key: value for key, value in node.items() if key in own}
-
-
-def _without_definitions(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    return {key: value for key, value in node.items() if key not in ("$defs", "definitions")}
-
-
-def _default(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else shown(value)
-
-
-def _definition_name(ref: str, taken: set[str]) -> str:
-    last = ref.rsplit("/", 1)[-1].replace("#", "") or "Arguments"
-    stem = re.sub(r"[^A-Za-z0-9_-]", "_", last)[:56]
-    name, count = stem, 1
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    return name

@@ -1,5 +1,6 @@
 """The forms that schemas take on the wire: small builders and measures, no decisions."""
 
+import re
 from typing import Any, NamedTuple
 
 from toolkiln.model import JsonSchema
@@ -63,3 +64,14 @@ def reachable(wire: JsonSchema, definitions: dict[str, JsonSchema]) -> set[str]:
         elif isinstance(node, list):
             pending.extend(node)
     return found
+
+
+def definition_name(ref: str, taken: set[str]) -> str:
+    """A name that is free for what `ref` points at."""
+    last = ref.rsplit("/", 1)[-1].replace("#", "") or "Arguments"
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", last)[:56]
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}_{count}"
+    return name

@@ -66,3 +66,8 @@ def json_text(node: Any) -> str:
     if not 2 < len(schema) <= _LONGEST:
         return "any JSON value, written as JSON text"
     return f"written as JSON text that matches the JSON Schema {schema}"
+
+
+def default_note(value: Any) -> str:
+    """What a parameter is when it is left out."""
+    return f"default: {repr(value) if isinstance(value, str) else shown(value)}"

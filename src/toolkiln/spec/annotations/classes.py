@@ -46,9 +46,12 @@ def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments)
 
     def build() -> JsonSchema:
         outer_class, outer_config = reader.current_class, reader.config
-        reader.current_class, reader.config = reference, read_config(lineage)
+        own = read_config(lineage)
+        inherits = not own and lineage.kind in ("dataclass", "typed-dict")
+        reader.current_class, reader.config = reference, outer_config if inherits else own
         try:
-            return _BUILDERS[lineage.kind](reader, lineage, reader.definition_name(key))
+            schema = _BUILDERS[lineage.kind](reader, lineage, reader.definition_name(key))
+            return _class_schema(schema, lineage, own, reader.config, is_generic=bool(variables))
         finally:
             reader.current_class, reader.config = outer_class, outer_config
 
@@ -128,7 +131,7 @@ def _model(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchem
     if reader.serialized:
         for _, method, scope in lineage.decorated("model_serializer"):
             if method.returns is not None:
-                return _class_schema(reader.render(method.returns, scope), lineage, reader.config)
+                return reader.render(method.returns, scope)
     return _record(reader, lineage, definition)
 
 
@@ -165,7 +168,7 @@ def _record(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSche
     result: JsonSchema = {"type": "object", "properties": properties}
     if required:
         result["required"] = required
-    return _class_schema(result | _extras(reader, lineage), lineage, reader.config)
+    return result | _extras(reader, lineage)
 
 
 def _field(reader: "TypeReader", field: ClassField, kind: str) -> tuple[JsonSchema, Metadata, bool]:
@@ -204,16 +207,22 @@ def _extras(reader: "TypeReader", lineage: Lineage) -> JsonSchema:
     return {}
 
 
-def _class_schema(schema: JsonSchema, lineage: Lineage, config: Config) -> JsonSchema:
+def _class_schema(
+    schema: JsonSchema, lineage: Lineage, own: Config, in_force: Config, *, is_generic: bool
+) -> JsonSchema:
     """The schema with what the class itself says: docstring, extra fields, additions."""
+    if lineage.kind == "named-tuple":
+        return schema
     node = lineage.node
     text = ast.get_docstring(node)
     schema = dict(schema)
-    if text and not (lineage.kind == "dataclass" and text.startswith(f"{node.name}(")):
+    made_up = lineage.kind == "dataclass" and (text or "").startswith(f"{node.name}(")
+    unnamed = is_generic and lineage.kind in ("model", "root")
+    if text and not made_up and not unnamed:
         schema.setdefault("description", text)
-    if config.get("extra") in ("allow", "forbid"):
-        schema.setdefault("additionalProperties", config["extra"] == "allow")
-    extra = config.get("json_schema_extra")
+    if in_force.get("extra") in ("allow", "forbid"):
+        schema.setdefault("additionalProperties", in_force["extra"] == "allow")
+    extra = own.get("json_schema_extra")
     if isinstance(extra, dict):
         schema.update(jsonable(extra))
     elif extra is not None:
@@ -224,10 +233,8 @@ def _class_schema(schema: JsonSchema, lineage: Lineage, config: Config) -> JsonS
 def _root(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchema:
     for field in lineage.fields():
         if field.name == "root":
-            read = reader.field(field.annotation, field.scope, field.default)
-            return _class_schema(read.schema, lineage, reader.config)
-    schema = reader.render(*lineage.root) if lineage.root else {}
-    return _class_schema(schema, lineage, reader.config)
+            return reader.field(field.annotation, field.scope, field.default).schema
+    return reader.render(*lineage.root) if lineage.root else {}
 
 
 def _named_tuple(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchema:

@@ -96,6 +96,14 @@ def read_field(call: ast.Call, scope: Scope, metadata: Metadata) -> None:
     _updates(keywords, scope, metadata)
 
 
+def read_default_field(call: ast.Call, scope: Scope, metadata: Metadata) -> list[tuple[str, Any]]:
+    """Add what `= Field(…)` says to `metadata`, but for its constraints, which are returned."""
+    stated, metadata.steps = metadata.steps, []
+    read_field(call, scope, metadata)
+    weak, metadata.steps = metadata.steps, stated
+    return weak
+
+
 def _updates(keywords: dict[str, ast.expr], scope: Scope, metadata: Metadata) -> None:
     for name in ("title", "description", "examples"):
         if name in keywords:

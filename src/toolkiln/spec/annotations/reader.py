@@ -24,7 +24,13 @@ from toolkiln.spec.annotations.expressions import (
     subscript_arguments,
     type_variables,
 )
-from toolkiln.spec.annotations.fields import Metadata, field_call, read_field, read_metadata
+from toolkiln.spec.annotations.fields import (
+    Metadata,
+    field_call,
+    read_default_field,
+    read_field,
+    read_metadata,
+)
 from toolkiln.spec.annotations.lineage import functional_class
 from toolkiln.spec.annotations.shapes import (
     Omitted,
@@ -72,6 +78,8 @@ class TypeReader:
         """The model configuration in force."""
         self.current_class: ClassRef | None = None
         self._names: dict[Hashable, str] = {}
+        self._aliased: dict[str, Shape] = {}
+        """The shapes behind the definitions that are type aliases."""
         self._open_aliases: list[tuple[str, str]] = []
         self._depth = 0
 
@@ -119,8 +127,9 @@ class TypeReader:
         else:
             base, base_scope, items = peel(annotation, scope)
             metadata = read_metadata(items)
+        weak: list[tuple[str, Any]] = []
         if (call := field_call(default, scope)) is not None:
-            read_field(call, scope, metadata)
+            weak = read_default_field(call, scope, metadata)
         elif default is not None and not is_ellipsis(default):
             metadata.default = (default, scope)
         line = annotation.lineno if annotation else 1
@@ -128,7 +137,7 @@ class TypeReader:
             self.notes.append(Note("unknown-value", f"the value of {name} is not known", line))
         try:
             shape = self.shape(base, base_scope) if base is not None else Shape("any", {})
-            schema = self.apply(metadata, shape).render()
+            schema = self.apply(metadata, self._weakly(weak, shape)).render()
         except Unresolved as problem:
             self.notes.append(
                 Note("unresolved-type", f"the type {problem.name!r}: {problem.reason}", line)
@@ -137,6 +146,15 @@ class TypeReader:
         if metadata.default is not None:
             schema = self._with_default(schema, metadata.default)
         return Field(schema, metadata, not metadata.is_optional)
+
+    def _weakly(self, steps: list[tuple[str, Any]], shape: Shape) -> Shape:
+        """The shape with constraints of `= Field(…)`, which the annotation's own override."""
+        for step, value in steps:
+            applied = self._step(shape, step, value)
+            if applied.kind == shape.kind and shape.kind in ("int", "float", "str", "bytes"):
+                applied = Shape(shape.kind, {**applied.schema, **shape.schema})
+            shape = applied
+        return shape
 
     def apply(self, metadata: Metadata, shape: Shape) -> Shape:
         """The shape with constraints, replacements and texts applied, in order."""
@@ -156,7 +174,7 @@ class TypeReader:
         if step == "tagged":
             return discriminated(shape, value, self.definitions, self.field_names)
         if step == "function":
-            return Shape("function", shape.render())
+            return Shape(f"after {shape.kind.removeprefix('after ')}", shape.render())
         if step == "read":
             return shape if self.serialized else Shape("function", self.render(*value))
         if step == "written":
@@ -166,9 +184,23 @@ class TypeReader:
         if step == "opaque when read":
             return shape
         try:
+            if shape.kind == "alias":
+                return self._constrained_alias(shape, step, value)
             return constrain(shape, step, value, serialized=self.serialized)
         except Unknown:
             return shape
+
+    def _constrained_alias(self, shape: Shape, step: str, value: Any) -> Shape:
+        """A definition of its own for an alias under a constraint."""
+        name = shape.schema["$ref"].removeprefix("#/$defs/")
+        inner = self._aliased.get(name)
+        constrained = inner and self._step(inner, step, value)
+        if constrained is None or constrained.kind.startswith("after"):
+            return constrain(shape, step, value, serialized=self.serialized)
+        key = (name, step, repr(value))
+        made = self.define(key, name, "alias", constrained.render)
+        self._aliased[self.definition_name(key)] = constrained
+        return Shape("alias", {**shape.schema, **made.schema})
 
     def define(self, key: Hashable, name: str, kind: str, build: Callable[[], JsonSchema]) -> Shape:
         """A reference to the definition of `key`, built once, also when it is recursive."""
@@ -192,6 +224,7 @@ class TypeReader:
 
     def attach_definitions(self, schema: JsonSchema) -> JsonSchema:
         """The schema with the definitions that it reaches."""
+        self.unfold_aliases(schema)
         reached: dict[str, JsonSchema] = {}
         pending = list(references(schema))
         while pending:
@@ -202,6 +235,14 @@ class TypeReader:
         if reached:
             schema["$defs"] = {name: reached[name] for name in sorted(reached)}
         return schema
+
+    def unfold_aliases(self, schema: JsonSchema) -> None:
+        """An alias that is the only one to refer to a class is that class."""
+        for name in [n for n in self._aliased if set(self.definitions[n]) == {"$ref"}]:
+            target = self.definitions[name]["$ref"].removeprefix("#/$defs/")
+            everywhere = [*references(schema), *references(list(self.definitions.values()))]
+            if everywhere.count(target) == 1 and target not in (name, "JsonValue"):
+                self.definitions[name] = self.definitions.pop(target)
 
     def _unique(self, name: str) -> str:
         taken, candidate, number = self.definitions, name, 2
@@ -309,11 +350,13 @@ class TypeReader:
         variables = {**scope.variables, **dict(zip(parameters, arguments))}  # noqa: B905
         inner = scope._replace(variables=variables)
         key = (scope.module.name, name, label)
-        shape = self.define(key, label, "definition", lambda: self.render(value, inner))
-        definition = self.definitions[self.definition_name(key)]
-        if set(definition) == {"$ref"}:  # an alias of a class is that class
-            return Shape("definition", dict(definition))
-        return shape
+
+        def build() -> JsonSchema:
+            shape = self.shape(value, inner)
+            self._aliased[self.definition_name(key)] = shape
+            return shape.render()
+
+        return self.define(key, label, "alias", build)
 
     def _assigned_call(
         self,
@@ -352,7 +395,8 @@ class TypeReader:
         if "default" in keywords:
             return self.shape(keywords["default"], scope)
         if len(call.args) > 1:
-            return self._alternatives([(node, scope) for node in call.args[1:]])
+            members = [member for node in call.args[1:] for member in self._members(node, scope)]
+            return self._alternatives(members)
         if "bound" in keywords:
             return self.shape(keywords["bound"], scope)
         return Shape("any", {})
@@ -468,7 +512,8 @@ class TypeReader:
     def _alternatives(self, members: list[tuple[ast.expr, Scope]]) -> Shape:
         may_be_null = False
         shapes: list[Shape] = []
-        for node, scope in members:
+        distinct = {(ast.dump(node), id(scope.module)): (node, scope) for node, scope in members}
+        for node, scope in distinct.values():
             if isinstance(node, ast.Constant) and node.value is None:
                 may_be_null = True
                 continue

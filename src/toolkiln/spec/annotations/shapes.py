@@ -51,7 +51,8 @@ NULL: JsonSchema = {"type": "null"}
 
 def nullable(shape: Shape) -> Shape:
     """The shape that also takes null."""
-    return shape if shape.kind == "nullable" else Shape("nullable", {}, shape)
+    plain = shape.kind == "nullable" and not shape.schema
+    return shape if plain else Shape("nullable", {}, shape)
 
 
 def any_of(members: Iterable[JsonSchema]) -> JsonSchema:
@@ -59,9 +60,14 @@ def any_of(members: Iterable[JsonSchema]) -> JsonSchema:
     flat: list[JsonSchema] = []
     for member in members:
         for item in member["anyOf"] if len(member) == 1 and "anyOf" in member else [member]:
-            if item not in flat:
+            if not any(_same(item, seen) for seen in flat):
                 flat.append(item)
     return flat[0] if len(flat) == 1 else {"anyOf": flat}
+
+
+def _same(one: JsonSchema, other: JsonSchema) -> bool:
+    """Equality that tells 0 from False."""
+    return one == other and repr(one) == repr(other)
 
 
 def array(items: JsonSchema, kind: str = "list", *, unique: bool = False) -> Shape:
@@ -136,13 +142,12 @@ def constrain(shape: Shape, constraint: str, value: Any, *, serialized: bool) ->
         # A second validator in a chain: what is read is published, or what is written.
         text = {"type": "string", "pattern": value}
         return Shape("chain", text if serialized else shape.schema)
+    kind = shape.kind.removeprefix("after ")
     if constraint in _LENGTH:
-        array_like = shape.kind in ("list", "sequence")
-        keyword = (_ITEMS if array_like else _TEXT)[constraint]
+        keyword = (_ITEMS if kind in ("list", "sequence") else _TEXT)[constraint]
     else:
         keyword = constraint
-    return Shape("sequence" if shape.kind == "sequence" else "function",
-                 {**shape.schema, keyword: jsonable(value)})  # fmt: skip
+    return Shape(f"after {kind}", {**shape.schema, keyword: jsonable(value)})
 
 
 def _numeric_or_text(shape: Shape, constraint: str, value: Any, *, serialized: bool) -> Shape:
@@ -150,7 +155,7 @@ def _numeric_or_text(shape: Shape, constraint: str, value: Any, *, serialized: b
     if constraint in ("max_digits", "decimal_places") and shape.kind == "decimal":
         return shape
     if keyword is None or (shape.kind == "fraction" and constraint == "multiple_of"):
-        return constrain(Shape("function", shape.schema), constraint, value, serialized=serialized)
+        return constrain(Shape("after", shape.schema), constraint, value, serialized=serialized)
     if serialized:
         return shape
     number, text = shape.schema["anyOf"]

@@ -16,10 +16,12 @@ def discriminated(
     if shape.inner is not None:
         inner = discriminated(shape.inner, field, definitions, field_names)
         return Shape("nullable", shape.schema, inner)
-    rendered = shape.render()
-    members = rendered.get("anyOf", [rendered])
+    rendered = dict(shape.render())
+    members = rendered.pop("anyOf", None)
+    if members is None:
+        members, rendered = [rendered], {}
     if field is None:
-        return Shape("tagged-union", {"oneOf": members})
+        return Shape("tagged-union", {**rendered, "oneOf": members})
     choices: list[JsonSchema] = []
     mapping: dict[str, Any] = {}
     property_name = field
@@ -32,6 +34,7 @@ def discriminated(
         if member not in choices:
             choices.append(member)
     schema = {
+        **rendered,
         "oneOf": choices,
         "discriminator": {"propertyName": property_name, "mapping": mapping},
     }

@@ -1,0 +1,266 @@
+"""Where descriptions come from: of tools and of parameters, in order of precedence."""
+
+import pytest
+from reading import one, properties, rules
+
+IMPORTS = "from typing import Annotated, Optional\nfrom pydantic import Field\n"
+DOCS = '"""Do it.\n\n    Args:\n        x: From the docstring.\n    """'
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text"),
+    [
+        ("x: int", "From the docstring."),
+        ("x", "From the docstring."),
+        ("x: int = 3", "From the docstring."),
+        ("x: Annotated[int, 'From Annotated.']", "From Annotated."),
+        ("x: Annotated[int, 'From Annotated.'] = 3", "From Annotated."),
+        ("x: Annotated[int, Field(ge=0)]", "From the docstring."),
+        ("x: Annotated[int, Field(description='From Field.')]", "From Field."),
+        ("x: Annotated[int, 'From Annotated.', Field(description='From Field.')]", "From Field."),
+        ("x: Annotated[int, Field(description='From Field.'), 'From Annotated.']", "From Field."),
+        ("x: Annotated[int, 'From Annotated.', Field(ge=0)]", "From Annotated."),
+        ("x: int = Field(description='From Field.')", "From Field."),
+        ("x: int = Field(3, description='From Field.')", "From Field."),
+        ("x: Annotated[int, 'From Annotated.'] = Field(3, description='From Field.')", "From Field."),
+        ("x: Annotated[int, 'From Annotated.'] = Field(3)", "From Annotated."),
+        ("x: 'Annotated[int, \"From Annotated.\"]'", "From Annotated."),
+        ("x: Annotated[int | None, 'From Annotated.'] = None", "From Annotated."),
+        ("*, x: Annotated[list[int], 'From Annotated.']", "From Annotated."),
+        ("x: Text", "From an alias."),
+        ("x: Annotated[int, Field(description=TEXT)]", "From a constant."),
+        ("x: Annotated[int, TEXT]", "From a constant."),
+        ("x: Annotated[int, 'From ' 'Annotated.']", "From Annotated."),
+    ],
+)
+def test_a_parameter_is_described_by_field_then_annotated_then_docstring(
+    parameter: str, text: str
+) -> None:
+    source = (
+        f"{IMPORTS}TEXT = 'From a constant.'\nText = Annotated[str, 'From an alias.']\n"
+        f"def f({parameter}):\n    {DOCS}"
+    )
+
+    assert properties(source)["x"]["description"] == text
+
+
+GOOGLE = """Do it.
+
+    Args:
+        path (str): The path,
+            on several lines.
+        limit (int, optional): How many.
+        *rest: The rest.
+        **more: And more.
+    """
+NO_BLANK_LINE = """Do it.
+    Args:
+        path: The path,
+            on several lines.
+        limit: How many.
+        rest: The rest.
+    """
+NUMPY = """Do it.
+
+    Parameters
+    ----------
+    path : str
+        The path,
+        on several lines.
+    limit : int, optional
+        How many.
+    *rest
+        The rest.
+    """
+SPHINX = """Do it.
+
+    :param path: The path,
+        on several lines.
+    :type path: str
+    :param int limit: How many.
+    :param rest: The rest.
+    :returns: Nothing.
+    """
+
+
+@pytest.mark.parametrize("docs", [GOOGLE, NO_BLANK_LINE, NUMPY, SPHINX])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_every_docstring_style_describes_parameters(docs: str, newline: str) -> None:
+    source = f'def f(path: bytes, limit: float = 3, *rest: int):\n    """{docs}"""'
+
+    found = properties(source.replace("\n", newline))
+
+    assert " ".join(found["path"]["description"].split()) == "The path, on several lines."
+    assert found["limit"]["description"] == "How many."
+    assert found["rest"]["description"] == "The rest."
+
+
+@pytest.mark.parametrize("docs", [GOOGLE, NUMPY, SPHINX])
+def test_types_in_the_docstring_are_ignored(docs: str) -> None:
+    found = properties(f'def f(path: float, limit: bool, rest): \n    """{docs}"""')
+
+    assert found["path"]["type"] == "number"
+    assert found["limit"]["type"] == "boolean"
+    assert "type" not in found["rest"]
+
+
+def test_the_docstring_describes_parameters_but_the_description_leaves_them_out() -> None:
+    tool = one(f'def f(path: str, limit: int = 3, *rest: int, **more: int):\n    """{GOOGLE}"""')
+
+    assert tool.description == "Do it."
+
+
+LONG = '''"""Convert money.
+
+    Takes the rate of the day.
+
+    **Important**: Never twice.
+
+    **When to use**
+    Often.
+
+    Args:
+        x: The amount.
+
+    Returns:
+        The money.
+
+    Raises:
+        ValueError: If negative.
+
+    Examples:
+        >>> f(3)
+        4
+    """'''
+
+
+def test_the_tool_is_described_by_short_and_long_text_without_sections() -> None:
+    tool = one(f"def f(x: int):\n    {LONG}")
+
+    assert tool.description == "Convert money.\n\nTakes the rate of the day."
+
+
+def test_sections_go_to_the_documentation() -> None:
+    documentation = one(f"def f(x: int):\n    {LONG}").documentation
+
+    assert documentation.returns == "The money."
+    assert [(item.type, item.text) for item in documentation.raises] == [
+        ("ValueError", "If negative.")
+    ]
+    assert documentation.examples == ">>> f(3)\n4"
+    assert [(item.title, item.body) for item in documentation.sections] == [
+        ("Important", "Never twice."),
+        ("When to use", "Often."),
+    ]
+
+
+def test_the_detailed_description_has_it_all() -> None:
+    detailed = one(f"def f(x: int):\n    {LONG}").detailed_description()
+
+    for part in ("Convert money.", "Never twice.", "Often.", "The amount.", ">>> f(3)"):
+        assert part in detailed
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["**Use cases**", "**Use cases:**", "**Use cases**:", "**USE CASES**"],
+)
+def test_bold_sections_are_found_with_the_colon_anywhere(title: str) -> None:
+    tool = one(f'def f():\n    """Do it.\n\n    {title}\n    - One.\n    """')
+
+    assert tool.description == "Do it."
+    assert "- One." in tool.documentation.sections[0].body
+    assert "One." in tool.detailed_description()
+
+
+@pytest.mark.parametrize(
+    ("source", "description"),
+    [
+        ("@tool(description='Said.')\ndef f():\n    'Docs.'", "Said."),
+        ("@tool(description='')\ndef f():\n    'Docs.'", "Docs."),
+        ("@tool(description=None)\ndef f():\n    'Docs.'", "Docs."),
+        ("@tool(description='  ')\ndef f():\n    'Docs.'", "Docs."),
+        ("@tool\ndef f():\n    'Docs.'", "Docs."),
+        ("@tool\ndef f(): ...", "f function"),
+        ("def f(): ...", "f function"),
+        ("def f():\n    ''", "f function"),
+        ("def f():\n    '   '", "f function"),
+        ("def f():\n    f'Docs.'", "f function"),
+        ("def f():\n    b'Docs.'", "f function"),
+        ("def f():\n    3", "f function"),
+        ("def f():\n    x = 1\n    'Docs.'", "f function"),
+        ("def f():\n    'Do' ' it.'", "Do it."),
+        ("def f():\n    r'Do \\d.'", "Do \\d."),
+        ("def f():\n    '''\n    Do it.\n    '''", "Do it."),
+        ('def f(x):\n    """\n    Args:\n        x: The x.\n    """', "f function"),
+        ('def f():\n    """Returns:\n        The x.\n    """', "f function"),
+        ("class K:\n    @method_metadata()\n    def f(self): ...", "f function"),
+        (
+            "class K:\n    @method_metadata(description='Said.')\n"
+            "    @openapi_schema({'description': 'Schema.', 'parameters': {}})\n"
+            "    def f(self):\n        'Docs.'",
+            "Said.",
+        ),
+        (
+            "class K:\n    @openapi_schema({'description': 'Schema.', 'parameters': {}})\n"
+            "    def f(self):\n        'Docs.'",
+            "Schema.",
+        ),
+        (
+            "class K:\n    @openapi_schema({'name': 'f', 'parameters': {}})\n"
+            "    def f(self):\n        'Docs.'",
+            "Docs.",
+        ),
+        ("class K(BaseTool):\n    def execute(self, args): ...", "K functionality"),
+        ("class Tools:\n    def f(self): ...", "f function"),
+    ],
+)
+def test_the_tool_is_described_by_decorator_then_docstring_then_the_fallback(
+    source: str, description: str
+) -> None:
+    assert one(source).description == description
+
+
+@pytest.mark.parametrize("docs", ["''", "'   '", "'''\n    '''", "f'Docs.'"])
+def test_an_empty_docstring_is_none(docs: str) -> None:
+    assert "missing-docstring" in rules(f"def f():\n    {docs}")
+
+
+def test_a_docstring_is_dedented() -> None:
+    source = 'def f():\n    """Do it:\n\n      - one\n        - two\n    """'
+
+    assert one(source).description == "Do it:\n\n- one\n  - two"
+
+
+def test_a_description_of_a_hidden_parameter_reaches_no_model() -> None:
+    source = '''
+    def f(x: int, ctx=None):
+        """Do it.
+
+        Args:
+            x: The x.
+            ctx: The context.
+        """
+    '''
+
+    tool = one(source)
+
+    assert "ctx" not in str(tool.parameters)
+    assert "ctx" not in tool.detailed_description()
+
+
+def test_a_described_model_keeps_the_parameters_own_description() -> None:
+    source = '''
+    from pydantic import BaseModel
+    class Place(BaseModel):
+        """A place on Earth."""
+        name: str
+    def f(where: Place):
+        """Do it.
+
+        Args:
+            where: Where to go.
+        """
+    '''
+
+    assert properties(source)["where"]["description"] == "Where to go."

@@ -1,0 +1,219 @@
+"""Display names and metadata defaults, as FEATURES.md section C says, on real specs."""
+
+import pytest
+from reading import findings, names, one, reading, rules
+
+from toolkiln.model import Toolkit, ToolSpec
+
+KIT = "class K:\n    @method_metadata()\n    def f(self): ..."
+EVERY_DIALECT = {
+    "function": "def f(): ...",
+    "decorated": "@tool\ndef f(): ...",
+    "constants": "TOOL_NAME = 'f'\ndef run(): ...",
+    "toolkit": KIT,
+    "base_tool": "class F(BaseTool):\n    def execute(self, args): ...",
+    "open_webui": "class Tools:\n    def f(self): ...",
+}
+
+
+def kit(source: str) -> Toolkit:
+    toolkit = one(source).toolkit
+
+    assert toolkit is not None
+    return toolkit
+
+
+NAMES = [
+    ("SandboxFilesTool", "Sandbox Files"),
+    ("sb_shell_tool", "Sb Shell"),
+    ("browser_navigate_to", "Browser Navigate To"),
+    ("MCPSearchTool", "MCP Search"),
+    ("HTTPServer", "HTTP Server"),
+    ("PDFToHTMLTool", "PDF To HTML"),
+    ("web_search", "Web Search"),
+    ("tool", "Tool"),
+    ("Tool", "Tool"),
+    ("Tooling", "Tooling"),
+    ("Toolbox_tool", "Toolbox"),
+    ("FilesTool_tool", "Files"),
+    ("a", "A"),
+]
+
+
+@pytest.mark.parametrize(("identifier", "shown"), NAMES)
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def {}(): ...",
+        "@tool\ndef {}(): ...",
+        "class K:\n    @method_metadata()\n    def {}(self): ...",
+        "class Tools:\n    def {}(self): ...",
+        "class {}(BaseTool):\n    def execute(self, args): ...",
+    ],
+)
+def test_the_display_name_is_made_from_the_identifier(
+    source: str, identifier: str, shown: str
+) -> None:
+    assert one(source.format(identifier)).display_name == shown
+
+
+@pytest.mark.parametrize(("identifier", "shown"), NAMES)
+def test_a_toolkits_display_name_is_made_from_its_class(identifier: str, shown: str) -> None:
+    assert kit(KIT.replace("class K", f"class {identifier}")).display_name == shown
+
+
+@pytest.mark.parametrize("identifier", ["_tool", "_Tool", "__tool", "_", "__", "Tool_tool"])
+def test_the_display_name_is_never_empty(identifier: str) -> None:
+    assert one(f"@tool\ndef {identifier}(): ...").display_name.strip()
+    assert kit(KIT.replace("class K", f"class {identifier}")).display_name.strip()
+
+
+def test_the_display_name_is_made_from_the_function_not_from_the_given_name() -> None:
+    assert one("@tool(name='convert_v2')\ndef currency_tool(): ...").display_name == "Currency"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "docs", "description"),
+    [
+        ("@tool_metadata(description='Said.')", '"""Docs."""', "Said."),
+        ("@tool_metadata(weight=3)", '"""Docs."""', "Docs."),
+        ("@tool_metadata(description='')", '"""Docs."""', "Docs."),
+        ("@tool_metadata()", "pass", "SandboxFilesTool functionality"),
+        ("@tool_metadata", "pass", "SandboxFilesTool functionality"),
+        ("@tool_metadata()", '""', "SandboxFilesTool functionality"),
+        ("@other", '"""Docs."""', "Docs."),
+    ],
+)
+def test_a_toolkit_is_described_by_decorator_then_docstring_then_its_name(
+    decorator: str, docs: str, description: str
+) -> None:
+    source = (
+        f"{decorator}\nclass SandboxFilesTool:\n    {docs}\n    @method_metadata()\n"
+        "    def f(self): ..."
+    )
+
+    assert kit(source).description == description
+
+
+def test_a_toolkits_docstring_is_dedented() -> None:
+    source = 'class K:\n    """Looks.\n\n    At things.\n    """\n    @method_metadata()\n    def f(self): ...'
+
+    assert kit(source).description == "Looks.\n\nAt things."
+
+
+@pytest.mark.parametrize("dialect", EVERY_DIALECT)
+def test_icon_and_color_are_none_unless_given(dialect: str) -> None:
+    tool = one(EVERY_DIALECT[dialect])
+
+    assert (tool.icon, tool.color) == (None, None)
+    if tool.toolkit:
+        assert (tool.toolkit.icon, tool.toolkit.color) == (None, None)
+
+
+@pytest.mark.parametrize("dialect", EVERY_DIALECT)
+def test_weight_is_100_and_core_false_unless_given(dialect: str) -> None:
+    tool = one(EVERY_DIALECT[dialect])
+
+    assert (tool.weight, tool.is_core) == (100, False)
+    if tool.toolkit:
+        assert (tool.toolkit.weight, tool.toolkit.is_core) == (100, False)
+
+
+@pytest.mark.parametrize("dialect", ["function", "decorated", "constants", "toolkit"])
+def test_tools_are_visible_unless_said_otherwise(dialect: str) -> None:
+    assert one(EVERY_DIALECT[dialect]).visible
+
+
+@pytest.mark.parametrize("decorator", ["", "@tool_metadata()\n", "@tool_metadata(weight=1)\n"])
+def test_toolkits_are_hidden_unless_said_otherwise(decorator: str) -> None:
+    assert not kit(decorator + KIT).visible
+    assert kit("@tool_metadata(visible=True)\n" + KIT).visible
+
+
+def test_a_core_toolkit_and_a_core_method_are_told_apart() -> None:
+    source = """
+    @tool_metadata(is_core=True)
+    class A:
+        @method_metadata()
+        def a(self): ...
+    class B:
+        @method_metadata(is_core=True)
+        def b(self): ...
+    """
+
+    a, b = reading(source).tools
+
+    assert a.toolkit is not None
+    assert b.toolkit is not None
+    assert (a.toolkit.is_core, a.is_core) == (True, False)
+    assert (b.toolkit.is_core, b.is_core) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@tool(icon='{}')\ndef f(): ...",
+        "@tool_metadata(icon='{}')\n" + KIT,
+        "@tool_metadata(icon='{}')\nclass K:\n    @method_metadata()\n    def _f(self): ...",
+    ],
+)
+def test_icons_are_checked(source: str) -> None:
+    (found,) = findings(source.format("FolderOpen"), "bad-icon")
+
+    assert "folder-open" in found.message
+    assert not findings(source.format("folder-open"), "bad-icon")
+
+
+def test_an_icon_of_a_toolkit_with_many_methods_is_reported_once() -> None:
+    source = """
+    @tool_metadata(icon="FolderOpen", color="blurple")
+    class K:
+        @method_metadata()
+        def a(self): ...
+        @method_metadata()
+        def b(self): ...
+    """
+
+    assert len(findings(source, "bad-icon")) == 1
+    assert len(findings(source, "bad-color")) == 1
+
+
+def test_colors_are_checked() -> None:
+    assert "bad-color" in rules("@tool(color='ff00zz')\ndef f(): ...")
+    assert "bad-color" not in rules("@tool(color='#ff0000')\ndef f(): ...")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def _f(): ...\ndef g(): ...", ["g"]),
+        ("@tool\ndef _f(): ...", ["_f"]),
+        ("@tool(name='f')\ndef _f(): ...", ["f"]),
+        ("class Tools:\n    def _f(self): ...\n    def g(self): ...", ["g"]),
+        ("class K:\n    @openapi_schema({'parameters': {}})\n    def _f(self): ...", ["_f"]),
+    ],
+)
+def test_a_private_name_is_a_tool_only_if_decorated(source: str, expected: list[str]) -> None:
+    assert names(source) == expected
+
+
+@pytest.mark.parametrize("visible", [True, False])
+def test_a_private_decorated_tool_is_visible_as_declared(visible: bool) -> None:
+    assert one(f"@tool(visible={visible})\ndef _f(): ...").visible is visible
+    assert one("@tool\ndef _f(): ...").visible
+
+
+@pytest.mark.parametrize("dialect", EVERY_DIALECT)
+def test_defaults_of_the_rest(dialect: str) -> None:
+    tool: ToolSpec = one(EVERY_DIALECT[dialect])
+
+    assert tool.limits.return_char_limit == 50_000
+    assert tool.limits.timeout is None
+    assert tool.rights.sandbox
+    assert tool.rights.network == ()
+    assert tool.requirements == ()
+    assert tool.hints.read_only is None
+
+
+def test_two_names_that_say_no_more_stay_readable() -> None:
+    assert one("def get_url2_v3(): ...").display_name == "Get Url2 V3"

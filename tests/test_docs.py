@@ -1,0 +1,269 @@
+"""The pages in docs/ are compared with the code: rules, commands, options, code blocks, links."""
+
+import ast
+import re
+from collections.abc import Iterator
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from toolkiln import define
+from toolkiln.app import PROVIDERS, check
+from toolkiln.model import Capability, Dialect, HealthLevel, Severity
+from toolkiln.surfaces.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text("utf-8")
+
+
+# Findings
+
+
+def test_every_rule_is_documented_and_every_documented_rule_exists() -> None:
+    documented = re.findall(r"^### `([a-z-]+)`$", page("findings"), re.M)
+
+    assert len(documented) == len(set(documented))
+    assert set(documented) == rules_in_source()
+
+
+def test_every_rule_says_its_severity_and_its_fix() -> None:
+    parts = re.split(r"^### ", page("findings"), flags=re.M)[1:]
+    words = "|".join(Severity)
+
+    for part in parts:
+        text = " ".join(part.split("\n## ")[0].split())
+        assert re.match(rf"`[a-z-]+` Severity: (?:{words})\b", text), text
+        assert " Fix: " in text
+
+
+def test_rules_are_found_in_every_way_of_writing_them() -> None:
+    source = """
+class Remark(NamedTuple):
+    rule: str
+def report(node, rule, message): ...
+class Reader:
+    def fail(self, rule): ...
+Finding(rule="a-a" if x else "b-b")
+Remark("c-c")
+report(n, "d-d", "not-this-one")
+self.fail("e-e")
+how = f.fail if x else f.fail
+how("f-f")
+rule = "not-this-either"
+"""
+
+    assert rules_in([ast.parse(source)]) == {"a-a", "b-b", "c-c", "d-d", "e-e", "f-f"}
+
+
+def rules_in_source() -> set[str]:
+    files = sorted((ROOT / "src").rglob("*.py"))
+    return rules_in([ast.parse(file.read_text("utf-8")) for file in files])
+
+
+def rules_in(trees: list[ast.Module]) -> set[str]:
+    """The rule names that are written down in source code.
+
+    A rule is a string given as `rule` to anything that takes a `rule`: by name, or by its
+    place among the parameters of a function or the fields of a class.
+    """
+    everywhere = {name: at for tree in trees for name, at in places_of_rule(tree)}
+    found: set[str] = set()
+    for tree in trees:
+        places = {**everywhere, **dict(places_of_rule(tree))}
+        places |= dict(aliases(tree, places))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "rule"]
+            place = places.get(called(node))
+            if place is not None:
+                given += node.args[place : place + 1]
+            for value in given:
+                found.update(strings(value))
+    return {rule for rule in found if re.fullmatch(r"[a-z]+(?:-[a-z]+)+", rule)}
+
+
+def places_of_rule(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.FunctionDef):
+            names = [a.arg for a in node.args.args if a.arg not in ("self", "cls")]
+        elif isinstance(node, ast.ClassDef):
+            fields = [f for f in node.body if isinstance(f, ast.AnnAssign)]
+            names = [f.target.id for f in fields if isinstance(f.target, ast.Name)]
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and "rule" in names:
+            yield node.name, names.index("rule")
+
+
+def aliases(tree: ast.Module, places: dict[str, int]) -> Iterator[tuple[str, int]]:
+    """Local names for one of two reporting functions, as in `report = f.warn if x else f.error`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.IfExp(body=ast.Attribute(attr=one), orelse=ast.Attribute(attr=other)),
+            ) if one in places and other in places:
+                yield name, places[one]
+
+
+def called(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def strings(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from strings(node.body)
+        yield from strings(node.orelse)
+
+
+# Command line
+
+
+def test_every_command_and_option_is_documented_and_exists() -> None:
+    text = page("cli")
+    sections = re.findall(r"^## toolkiln (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    documented = {
+        name: set(re.findall(r"^\| `(--[\w-]+)` \|", body, re.M)) for name, body in sections
+    }
+
+    assert documented == options_of_commands()
+
+
+def test_every_argument_of_a_command_is_shown() -> None:
+    text = page("cli")
+
+    for command, arguments in arguments_of_commands().items():
+        usage = " ".join([f"toolkiln {command}", *arguments])
+        assert f"`{usage}" in text
+
+
+def test_every_form_and_dialect_is_named() -> None:
+    text = page("cli")
+
+    assert [
+        name for name in (*PROVIDERS, "schema", "docs", *Dialect) if f"`{name}`" not in text
+    ] == []
+
+
+def options_of_commands() -> dict[str, set[str]]:
+    return {
+        name: {option for p in command.params if p.param_type_name == "option" for option in p.opts}
+        for name, command in commands().items()
+    }
+
+
+def arguments_of_commands() -> dict[str, list[str]]:
+    return {
+        name: [
+            f"{(p.name or '').upper()}{'…' if p.nargs == -1 else ''}"
+            for p in command.params
+            if p.param_type_name == "argument"
+        ]
+        for name, command in commands().items()
+    }
+
+
+def commands() -> dict[str, Any]:
+    # Typer carries its own copy of click, which has no public types.
+    group: Any = typer.main.get_command(app)
+    found: dict[str, Any] = group.commands
+    return found
+
+
+# Providers
+
+
+def test_every_provider_and_health_level_is_documented() -> None:
+    text = page("providers")
+
+    assert [name for name in (*PROVIDERS, *HealthLevel) if f"| `{name}` |" not in text] == []
+
+
+def test_blocks_about_providers_run_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, object] = {}
+
+    for block in _BLOCK.findall(page("providers")):
+        exec(block, names)
+
+    assert "compiled" in names
+
+
+# Writing tools
+
+
+@pytest.mark.parametrize(
+    "source", _BLOCK.findall(page("writing-tools")), ids=lambda source: str(len(source))
+)
+def test_tools_in_the_guide_pass_the_strict_check(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "example.py"
+    file.write_text(source, "utf-8")
+
+    (report,) = check([file])
+
+    assert report.reading.tools
+    assert report.worst in (None, Severity.INFO)
+
+
+def test_guide_has_an_example_of_every_dialect(tmp_path: Path) -> None:
+    for number, source in enumerate(_BLOCK.findall(page("writing-tools"))):
+        (tmp_path / f"example{number}.py").write_text(source, "utf-8")
+
+    reports = check([tmp_path])
+
+    assert {s.dialect for report in reports for s in report.reading.tools} == set(Dialect)
+
+
+def test_every_option_of_the_decorator_is_documented() -> None:
+    text = page("writing-tools")
+    overloads = ast.walk(ast.parse(Path(define.__file__).read_text("utf-8")))
+    options = {
+        argument.arg
+        for node in overloads
+        if isinstance(node, ast.FunctionDef) and node.name == "tool"
+        for argument in node.args.kwonlyargs
+    }
+
+    assert options
+    assert [name for name in sorted(options) if not re.search(rf"`{name}\b", text)] == []
+    assert [item.value for item in Capability if f"`{item}`" not in text] == []
+
+
+def test_options_of_toolkits_are_options_of_tools() -> None:
+    text = page("writing-tools")
+
+    for decorator in (define.tool_metadata, define.method_metadata):
+        for name in signature(decorator).parameters:
+            assert f"`{name}`" in text
+
+
+# All pages
+
+
+@pytest.mark.parametrize("file", [*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"], ids=str)
+def test_links_lead_somewhere(file: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", file.read_text("utf-8")):
+        if "://" in target:
+            continue
+        other = (file.parent / target) if target else file
+        assert other.exists(), target
+        if anchor:
+            assert anchor in anchors(other.read_text("utf-8")), anchor
+
+
+def anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
