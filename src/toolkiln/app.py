@@ -126,9 +126,22 @@ def _report(reading: Reading, owners: dict[str, str]) -> Report:
                     path=reading.path,
                 )
             )
+    if not reading.tools and not reading.findings:
+        more.append(_no_tools(reading.path))
     if more:
-        reading = reading.model_copy(update={"findings": (*reading.findings, *more)})
+        ordered = sorted([*reading.findings, *more], key=lambda f: (f.path != reading.path, f.line))
+        reading = reading.model_copy(update={"findings": tuple(ordered)})
     return Report(reading=reading, health=health)
+
+
+def _no_tools(path: str) -> Finding:
+    return Finding(
+        rule="no-tools",
+        severity=Severity.INFO,
+        message="the file declares no tool",
+        fix="write a public function at the top level, or mark one with @tool",
+        path=path,
+    )
 
 
 def _schema_findings(spec: ToolSpec, health: Health) -> Iterator[Finding]:

@@ -59,6 +59,7 @@ class Context:
     agent_id: str | None = None
     agent_state: dict[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     workdir: Path = field(default_factory=Path)
     sent_files: list[Path] = field(default_factory=list)
     sent_messages: list[Any] = field(default_factory=list)

@@ -60,6 +60,13 @@ def test_all_problems_are_reported_at_once() -> None:
     ]
 
 
+def test_a_long_list_of_problems_says_that_it_was_cut() -> None:
+    found = problems({"type": "array", "items": {"type": "integer"}}, ["x"] * 200)
+
+    assert len(found) == 51
+    assert found[-1][1] == "arguments: there are more problems than these 50"
+
+
 def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
     found = unknown_tool("convrt", ["convert", "search"])
 

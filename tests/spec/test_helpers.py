@@ -309,7 +309,7 @@ class TestMissing:
             "from json import loads as x", "if True:\n    x = 1", "for x in []: ...",
             "with open('a') as x: ...", "try:\n    x = 1\nexcept Exception:\n    x = 2",
             "(x := 1)", "x, y = 1, 2", "[x, *y] = 1, 2", "from other import *",
-            "type x = int", "globals()['x'] = 1\ndef __getattr__(name): ...", "x += 1",
+            "type x = int", "globals()['x'] = 1\ndef __getattr__(name): ...",
             "match 1:\n    case x: ...", "def g():\n    global x\n    x = 1", "import x",
             "while True:\n    x = 1\n    break", "async def x(): ...",
         ],

@@ -1,5 +1,8 @@
 """Files that are not what they should be: one finding with its place, never an exception."""
 
+import json
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -33,7 +36,6 @@ def problem(source: str) -> Finding:
         ("def f():\n    return 1\n  x = 2", 3, None),
         ("if True:\n\tx = 1\n        y = 2\n", 3, None),
         ("ä = = 1", 1, 5),
-        ("'ääää' = = 1", 1, 10),
         ("x = 0777", 1, None),
         ("f(**a, *b)", 1, None),
         ("nonlocal x\n\nx = )", 3, 5),
@@ -90,8 +92,6 @@ def test_null_bytes_are_said_with_their_line(source: str) -> None:
         "X = 'X'\ndef f(x: X): ...",
         "class A(A): ...\ndef f(x: A): ...",
         "from pydantic import BaseModel\nclass A(B): ...\nclass B(A, BaseModel): ...\ndef f(x: A): ...",
-        "A0 = ['x'] * 1000\n" + "".join(f"A{n + 1} = [A{n}] * 1000\n" for n in range(9))
-        + "def f(x: list = A9): ...",
         "A0 = 'x' * 10\n" + "".join(f"A{n + 1} = A{n} + A{n}\n" for n in range(60))
         + "def f(x: str = A60): ...",
         "def f(x: int = 10 ** 10 ** 10): ...",
@@ -102,13 +102,25 @@ def test_null_bytes_are_said_with_their_line(source: str) -> None:
         "A0 = int | str\n" + "".join(f"A{n + 1} = tuple[A{n}, A{n}]\n" for n in range(60))
         + "def f(x: A60): ...",
     ],
-    ids=range(38),
+    ids=range(37),
 )  # fmt: skip
 def test_what_is_too_deep_or_too_much_is_survived(source: str) -> None:
     result = read(source, "<memory>")
 
     assert result.tools or result.findings or "def f" not in source
     assert len(result.model_dump_json()) < 5_000_000
+
+
+def test_a_value_that_grows_without_bound_is_left_alone() -> None:
+    lines = ["A0 = ['x'] * 1000", *(f"A{n + 1} = [A{n}] * 1000" for n in range(9))]
+    source = "\n".join([*lines, "def f(x: list = A9): ..."])
+    code = f"from toolkiln.spec import read; print(len(read({source!r}, '<m>').tools))"
+
+    # In a process of its own, because a reader that gets this wrong takes all memory there is.
+    bounded = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); {code}"
+    done = subprocess.run([sys.executable, "-c", bounded], capture_output=True, timeout=60)
+
+    assert done.stdout.strip() == b"1"
 
 
 @pytest.mark.parametrize("source", ["x = '\ud800'", "# \udfff", "def f():\n    '\udcff'"])
@@ -161,10 +173,8 @@ def test_an_integer_beyond_reason_is_a_finding() -> None:
     result.model_dump_json()
 
 
-@pytest.mark.parametrize("value", ["1e999", "-1e999", "float('nan')", "1e999 - 1e999", "1j", "..."])
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "float('nan')", "1e999 - 1e999", "1j"])
 def test_a_default_that_json_has_no_word_for_is_no_invalid_json(value: str) -> None:
-    import json
-
     tool = one(f"def f(x: float = {value}): ...")
 
     json.dumps(tool.parameters, allow_nan=False)

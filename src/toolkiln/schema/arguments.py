@@ -176,10 +176,13 @@ class ArgumentChecker:
             found = flaws(copy, self._sizes, _MAX_PROBLEMS)
             if found:
                 return _flawed(found)
-        errors = islice(self._validator.iter_errors(copy), _MAX_PROBLEMS)
-        problems = dict.fromkeys(explained(errors, self._document))
+        errors = islice(self._validator.iter_errors(copy), _MAX_PROBLEMS + 1)
+        problems = list(dict.fromkeys(explained(errors, self._document)))
+        if len(problems) > _MAX_PROBLEMS:
+            more = problem([], f"there are more problems than these {_MAX_PROBLEMS}")
+            problems = [*problems[:_MAX_PROBLEMS], more]
         if problems:
-            return Problems(tuple(islice(problems, _MAX_PROBLEMS)))
+            return Problems(tuple(problems))
         return Checked(copy, tuple(notes))
 
 

@@ -25,6 +25,8 @@ class Declaration:
     function: Function | None = None
     """The signature that arguments are bound to; None where a dict is passed whole."""
     docstring: str | None = None
+    signature_docstring: str | None = None
+    """Where parameters are described, if not there."""
     description: str | None = None
     """Given outright, before any docstring."""
     fallback: str = ""

@@ -45,7 +45,8 @@ class Origin:
 def describe(declaration: Declaration, origin: Origin, findings: Findings) -> ToolSpec:
     """The spec of one tool; what is wrong with it is added to `findings`."""
     documentation = parse_docstring(declaration.docstring) if declaration.docstring else _EMPTY
-    options = Options({**origin.table, **declaration.options}, declaration, findings)
+    given = {**origin.table, **declaration.options}
+    options = Options(given, declaration.name, declaration.line, findings)
     parameters, injected, returns = _schemas(declaration, documentation, findings)
     if not declaration.docstring and not declaration.description:
         findings.warn(
@@ -71,8 +72,8 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         stdout_kind=options.kind("stdout_kind"),
         stderr_kind=options.kind("stderr_kind"),
         display_name=options.text("display_name") or naming.display_name(declaration.named_after),
-        icon=options.icon("icon"),
-        color=options.color("color"),
+        icon=options.icon("icon") or (declaration.toolkit and declaration.toolkit.icon),
+        color=options.color("color") or (declaration.toolkit and declaration.toolkit.color),
         weight=options.number("weight", whole=True, least=None, otherwise=100),
         is_core=options.flag("is_core"),
         visible=options.flag("visible", otherwise=True),
@@ -144,6 +145,9 @@ def _schemas(
         assert by_hand is not None
         return by_hand, {}, None
     texts = {item.name: item.text for item in documentation.parameters}
+    if not texts and declaration.signature_docstring:
+        described = parse_docstring(declaration.signature_docstring).parameters
+        texts = {item.name: item.text for item in described}
     signature = read_signature(
         function,
         declaration.scope,

@@ -79,6 +79,11 @@ class Neighbours:
         self._findings = findings
         self._visit(root, imports, ())
 
+    def trees(self) -> Iterator[tuple[str, ast.Module]]:
+        """The helpers' files with what they contain."""
+        for helper in self._helpers.values():
+            yield helper.file, helper.module.tree
+
     @property
     def files(self) -> tuple[str, ...]:
         """The helpers, relative to the tool's folder."""

@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeVar, overload
 
 from toolkiln.model import Capability
 from toolkiln.spec import naming
-from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.report import Findings
 
 T = TypeVar("T", bound=str)
@@ -20,10 +19,10 @@ _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.I)
 class Options:
     """What a tool declares, read with a type in mind."""
 
-    def __init__(self, given: dict[str, Any], declaration: Declaration, findings: Findings) -> None:
+    def __init__(self, given: dict[str, Any], tool: str, line: int, findings: Findings) -> None:
         self._given = given
-        self._tool = declaration.name
-        self._line = declaration.line
+        self._tool = tool
+        self._line = line
         self._findings = findings
 
     def has(self, *names: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolkiln.model import Finding, Reading, ToolSpec
 from toolkiln.spec import nodes, requirements
-from toolkiln.spec.checks import FileFacts, capabilities, check_file, check_tool
+from toolkiln.spec.checks import capabilities, check_module, check_sources, check_tool
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
 from toolkiln.spec.dialects.marks import docstring
@@ -50,6 +50,7 @@ def read(source: str, path: str | Path) -> Reading:
 def _tools(
     tree: ast.Module, source: str, data: bytes, neighbours: Neighbours, findings: Findings
 ) -> list[ToolSpec]:
+    path = neighbours.path
     module = Module(tree, "<tool>", neighbours, source=source)
     tree_nodes = nodes.walk(tree)
     neighbours.close(module, tree_nodes, findings)
@@ -57,20 +58,21 @@ def _tools(
     needed = requirements.gather(
         source, docstring(tree), [item for d in declared for item in d.requirements]
     )
-    uses = capabilities.used(tree_nodes)
+    files = {path: tree_nodes} | {file: nodes.walk(tree) for file, tree in neighbours.trees()}
+    uses = {file: capabilities.used(found) for file, found in files.items()}
     origin = Origin(
-        neighbours.path,
+        path,
         neighbours.digest(data),
         needed.packages,
         needed.table,
-        tuple(dict.fromkeys(use.capability for use in uses)),
+        tuple(dict.fromkeys(use.capability for found in uses.values() for use in found)),
     )
     specs = [describe(declaration, origin, findings) for declaration in declared]
     kept = _first_of_each_name(specs, findings)
-    facts = FileFacts(source, tree_nodes, module, needed, uses)
-    check_file(facts, kept, findings)
+    check_sources(files, uses, kept, findings)
+    check_module(module, needed, findings)
     for spec in kept:
-        check_tool(spec, facts, kept, findings)
+        check_tool(spec, source, kept, findings)
     return kept
 
 

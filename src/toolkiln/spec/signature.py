@@ -67,6 +67,9 @@ def read_signature(
     if required:
         schema["required"] = required
     _variadic(function, scope, texts, reader, schema)
+    rest = function.args.vararg
+    if rest is not None and "description" not in properties[rest.arg]:
+        undescribed[rest.arg] = rest.lineno
     return Signature(
         reader.attach_definitions(schema),
         injected,
@@ -79,7 +82,7 @@ def read_signature(
 
 def read_returns(function: Function, scope: Scope) -> tuple[JsonSchema | None, list[Note]]:
     """The schema of the serialised result, or None where it is not said or cannot be known."""
-    if function.returns is None:
+    if function.returns is None or _last_name(function.returns) == "ToolResult":
         return None, []
     reader = TypeReader(serialized=True)
     try:
@@ -100,6 +103,12 @@ def read_class_schema(node: ast.expr, scope: Scope) -> JsonSchema | None:
     except (Unresolved, Omitted):
         return None
     return reader.attach_definitions(_unfolded(schema, reader))
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value).rpartition(".")[2]
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _unfolded(schema: JsonSchema, reader: TypeReader) -> JsonSchema:
@@ -147,10 +156,27 @@ def _variadic(
         schema["properties"][rest.arg] = _described(array, texts.get(rest.arg))
     if named is None:
         schema["additionalProperties"] = False
+    elif (unpacked := _unpacked(named.annotation, scope, reader)) is not None:
+        schema["properties"] |= unpacked["properties"]
+        schema["additionalProperties"] = False
+        required = [*schema.get("required", []), *unpacked.get("required", [])]
+        if required:
+            schema["required"] = required
     else:
         values = reader.field(named.annotation, scope, None).schema
         if values:
             schema["additionalProperties"] = values
+
+
+def _unpacked(node: ast.expr | None, scope: Scope, reader: TypeReader) -> JsonSchema | None:
+    """The object that `**options: Unpack[Options]` spreads over the parameters."""
+    if isinstance(node, ast.Subscript) and resolve(node.value, scope) == External("typing.Unpack"):
+        try:
+            name = reader.render(node.slice, scope)["$ref"].removeprefix("#/$defs/")
+        except (Unresolved, Omitted, KeyError):
+            return None
+        return reader.definitions[name]
+    return None
 
 
 def _filled_in(argument: ast.arg, scope: Scope, *, dunder_injected: bool) -> str | None:

@@ -8,6 +8,7 @@ into `{}` and a report, so that no schema is ever wrong.
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -302,7 +303,7 @@ class TypeReader:
             return self._json(Shape("any", {}))
         if name == "typing.Self" and self.current_class is not None:
             return classes.class_shape(self, self.current_class, ())
-        raise Unresolved(name.removeprefix("builtins."))
+        raise Unresolved(name.removeprefix("builtins."), _reason(name))
 
     def _scalar(self, name: str, scalar: tuple[str, JsonSchema]) -> Shape:
         kind, schema = scalar
@@ -453,7 +454,7 @@ class TypeReader:
             return classes.root_model(self, first, scope)
         if name in ("re.Pattern", "typing.Pattern", "os.PathLike", "pydantic.ImportString"):
             return self._external(name, node)
-        raise Unresolved(name)
+        raise Unresolved(name, _reason(name))
 
     def _annotated(self, base: ast.expr, scope: Scope, metadata: Metadata) -> Shape:
         shape = self.apply(metadata, self.shape(base, scope))
@@ -592,6 +593,13 @@ class TypeReader:
             message = f"the value of {constraint} is not known"
             self.notes.append(Note("unknown-value", message, node.lineno))
         return self.apply(metadata, shape)
+
+
+def _reason(name: str) -> str:
+    """Why a type from outside the folder has no schema."""
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return "JSON has no such thing"
+    return "it comes from another package"
 
 
 _CONSTRAINED = {

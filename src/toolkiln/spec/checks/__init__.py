@@ -4,6 +4,6 @@
 and for whoever admits the file.
 """
 
-from toolkiln.spec.checks.findings import FileFacts, check_file, check_tool
+from toolkiln.spec.checks.findings import check_module, check_sources, check_tool
 
-__all__ = ["FileFacts", "check_file", "check_tool"]
+__all__ = ["check_module", "check_sources", "check_tool"]

@@ -6,13 +6,15 @@ and for whoever admits the file.
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from toolkiln.errors import nearest_hint
 from toolkiln.model import Capability, JsonSchema, Severity, ToolSpec
 from toolkiln.spec import naming
 from toolkiln.spec.checks import prose, secrets
 from toolkiln.spec.checks.capabilities import Use
+from toolkiln.spec.dialects.functions import OPTIONS
 from toolkiln.spec.dialects.marks import marks
 from toolkiln.spec.modules import Function, Import, Module, Scope
 from toolkiln.spec.neighbours import NEVER_HELPERS
@@ -20,44 +22,46 @@ from toolkiln.spec.report import Findings
 from toolkiln.spec.requirements import Requirements
 
 
-class FileFacts:
-    """What the checks of one file look at."""
-
-    def __init__(
-        self,
-        source: str,
-        tree_nodes: Sequence[ast.AST],
-        module: Module,
-        needed: Requirements,
-        uses: Sequence[Use],
-    ) -> None:
-        self.source = source
-        self.tree_nodes = tree_nodes
-        self.module = module
-        self.needed = needed
-        self.uses = uses
-
-
-def check_file(facts: FileFacts, specs: Sequence[ToolSpec], findings: Findings) -> None:
-    """Report what concerns the file as a whole."""
-    for problem in facts.needed.problems:
-        findings.error("bad-requirement", problem.message, problem.line, problem.fix)
-    for secret in secrets.literal_secrets(facts.tree_nodes):
-        findings.error(
-            "literal-secret",
-            f"the source contains what looks like a secret: {secret.what}",
-            secret.line,
-            "declare it with @tool(requires_secrets=[…]) and read it from ctx.secrets; "
-            "revoke the one that was written down",
-        )
-    _check_capabilities(facts, specs, findings)
-    _check_shadowing(facts.module, findings)
-    _check_imports(facts, findings)
-
-
-def check_tool(
-    spec: ToolSpec, facts: FileFacts, specs: Sequence[ToolSpec], findings: Findings
+def check_sources(
+    files: Mapping[str, Sequence[ast.AST]],
+    uses: Mapping[str, Sequence[Use]],
+    specs: Sequence[ToolSpec],
+    findings: Findings,
 ) -> None:
+    """Report what the file and its helpers contain or touch that nobody declared."""
+    for path, tree_nodes in files.items():
+        for secret in secrets.literal_secrets(tree_nodes):
+            findings.error(
+                "literal-secret",
+                f"the source contains what looks like a secret: {secret.what}",
+                secret.line,
+                "declare it with @tool(requires_secrets=[…]) and read it from ctx.secrets; "
+                "revoke the one that was written down",
+                path=path,
+            )
+    declared = _declared_capabilities(specs)
+    for path, used in uses.items():
+        for use in used:
+            if use.capability not in declared:
+                touched = _TOUCHES[use.capability]
+                message = f"{use.what} can touch {touched}, and no tool here declares that"
+                fix = _DECLARE[use.capability]
+                findings.warn("undeclared-capability", message, use.line, fix, path=path)
+
+
+def check_module(module: Module, needed: Requirements, findings: Findings) -> None:
+    """Report what is wrong with requirements, names and imports of the file."""
+    for problem in needed.problems:
+        findings.error("bad-requirement", problem.message, problem.line, problem.fix)
+    for name in needed.table.keys() - OPTIONS:
+        hint = nearest_hint(name, OPTIONS) or f"use one of {', '.join(sorted(OPTIONS))}"
+        message = f"[tool.toolkiln] takes no {name!r}"
+        findings.error("unknown-option", message, _line_of(name, module.source) or 1, hint)
+    _check_shadowing(module, findings)
+    _check_imports(module, needed, findings)
+
+
+def check_tool(spec: ToolSpec, source: str, specs: Sequence[ToolSpec], findings: Findings) -> None:
     """Report what concerns one tool: its name and everything a model reads of it."""
     problem = naming.name_problem(spec.name)
     if problem:
@@ -73,7 +77,7 @@ def check_tool(
         return
     for text in dict.fromkeys(texts):
         for remark in prose.lint(text, _place(text, spec), others):
-            _report_remark(remark, spec, _line_of(text, facts.source) or spec.line, findings)
+            _report_remark(remark, spec, _line_of(text, source) or spec.line, findings)
 
 
 def _report_remark(remark: prose.Remark, spec: ToolSpec, line: int, findings: Findings) -> None:
@@ -85,8 +89,7 @@ def _report_remark(remark: prose.Remark, spec: ToolSpec, line: int, findings: Fi
     report(remark.rule, remark.message, line, remark.fix, tool=spec.name)
 
 
-def _check_capabilities(facts: FileFacts, specs: Sequence[ToolSpec], findings: Findings) -> None:
-    """Capabilities that the source uses and no tool of the file declares."""
+def _declared_capabilities(specs: Sequence[ToolSpec]) -> set[Capability]:
     declared: set[Capability] = set()
     for spec in specs:
         declared.update(spec.rights.capabilities)
@@ -94,12 +97,7 @@ def _check_capabilities(facts: FileFacts, specs: Sequence[ToolSpec], findings: F
             declared.add(Capability.NETWORK)
         if spec.rights.workspace:
             declared.add(Capability.FILES)
-    for use in facts.uses:
-        if use.capability not in declared:
-            touched = _TOUCHES[use.capability]
-            message = f"{use.what} can touch {touched}, and no tool here declares that"
-            fix = _DECLARE[use.capability]
-            findings.warn("undeclared-capability", message, use.line, fix)
+    return declared
 
 
 _TOUCHES = {
@@ -143,20 +141,19 @@ def _may_be_redefined(node: Function | ast.ClassDef, module: Module) -> bool:
     return bool(names & {"overload", "setter", "getter", "deleter", "register", "tool"})
 
 
-def _check_imports(facts: FileFacts, findings: Findings) -> None:
+def _check_imports(module: Module, needed: Requirements, findings: Findings) -> None:
     """Packages that are imported but not among the requirements."""
     imports = {
         bound.module.partition(".")[0]: bound.line
-        for bound in [*facts.module.bindings.values(), *facts.module.stars]
+        for bound in [*module.bindings.values(), *module.stars]
         if isinstance(bound, Import) and bound.level == 0
     }
-    listed = {_NAME.match(item)[0].lower().replace("-", "_") for item in facts.needed.packages}
+    listed = {_NAME.match(item)[0].lower().replace("-", "_") for item in needed.packages}
     for name, line in imports.items():
         package = _PACKAGES.get(name, name)
         if name in NEVER_HELPERS or not listed.isdisjoint((name.lower(), package.lower())):
             continue
-        loader = facts.module.loader
-        if loader is None or loader.helper(facts.module, name, 0) is None:
+        if module.loader is None or module.loader.helper(module, name, 0) is None:
             findings.warn(
                 "unlisted-import",
                 f"{name!r} is neither in the standard library, nor beside the file, "

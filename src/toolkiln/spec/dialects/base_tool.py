@@ -23,19 +23,21 @@ from toolkiln.spec.report import Findings
 def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
     """The concrete subclasses of `BaseTool`, also through a base class in the same file."""
     scope = Scope(module)
-    bases: dict[str, ast.ClassDef] = {}
+    bases: dict[str, list[ast.ClassDef]] = {}
     nodes = module.classes
     extended = {name for node in nodes for name in base_names(node, scope)}
     for node in nodes:
-        lineage = [bases[b] for b in base_names(node, scope) if b in bases]
-        if not lineage and "BaseTool" not in base_names(node, scope):
+        names = list(base_names(node, scope))
+        chain = [node, *(ancestor for name in names for ancestor in bases.get(name, ()))]
+        if len(chain) == 1 and "BaseTool" not in names:
             continue
-        bases[node.name] = node
-        chain = [node, *lineage]
+        bases[node.name] = chain
+        if node.name in extended and static_attribute(node, "name") is None:
+            continue  # a base for others
         execute = _method(chain, "execute")
-        if execute is not None and _method([node], "execute"):
+        if execute is not None:
             yield _declaration(node, chain, execute, scope, findings)
-        elif node.name not in extended:
+        else:
             findings.error(
                 "missing-execute",
                 f"the BaseTool {node.name!r} defines no execute(args)",
@@ -91,6 +93,7 @@ def _declaration(
         scope=inner,
         function=None if takes_dict else execute,
         docstring=text,
+        signature_docstring=docstring(execute),
         description=description if isinstance(description, str) else None,
         fallback=f"{node.name} functionality",
         named_after=node.name,

@@ -18,6 +18,7 @@ from toolkiln.spec.dialects.marks import (
 )
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.naming import display_name
+from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
 
 _METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
@@ -46,22 +47,18 @@ def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
 
 def _toolkit(node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: Findings) -> Toolkit:
     given = keywords(mark.call if mark else None, scope, findings, node.name)
+    options = Options(given, node.name, node.lineno, findings)
     text = (docstring(node) or "").strip()
     return Toolkit(
         name=node.name,
-        display_name=_text(given, "display_name") or display_name(node.name),
-        description=_text(given, "description") or text or f"{node.name} functionality",
-        icon=_text(given, "icon"),
-        color=_text(given, "color"),
-        weight=given["weight"] if isinstance(given.get("weight"), int) else 100,
-        is_core=given.get("is_core") is True,
-        visible=given.get("visible") is True,
+        display_name=options.text("display_name") or display_name(node.name),
+        description=options.text("description") or text or f"{node.name} functionality",
+        icon=options.icon("icon"),
+        color=options.color("color"),
+        weight=options.number("weight", whole=True, least=None, otherwise=100),
+        is_core=options.flag("is_core"),
+        visible=options.flag("visible"),
     )
-
-
-def _text(given: dict[str, Any], name: str) -> str | None:
-    value = given.get(name)
-    return value if isinstance(value, str) else None
 
 
 def _method(
@@ -89,7 +86,7 @@ def _method(
         named_after=method.name,
         parameters=by_hand.get("parameters"),
         parameters_line=method.decorator_list[0].lineno if method.decorator_list else method.lineno,
-        options={"weight": toolkit.weight, "icon": toolkit.icon, "color": toolkit.color} | options,
+        options={"weight": toolkit.weight} | options,
         is_method=not _is_static(method),
         is_async=isinstance(method, ast.AsyncFunctionDef),
         toolkit=toolkit,

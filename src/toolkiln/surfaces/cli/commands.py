@@ -41,7 +41,8 @@ def new(name: str, dialect: str, tools: Path | None) -> None:
 
 def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict: bool) -> int:
     """Print findings; the exit status is 1 if any of them fails the check."""
-    reports = app.check(paths or [_tools_path(tools)])
+    places = paths or [_tools_path(tools)]
+    reports = app.check(places)
     failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     summary = output.Summary()
     files: list[dict[str, Any]] = []
@@ -57,6 +58,11 @@ def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict
         typer.echo(json.dumps({"files": files, "summary": summary.as_json()}, indent=2))
     else:
         summary.print()
+    if not summary.tools and not failed:
+        raise InputError(
+            f"there is no tool in {' '.join(map(str, places))}",
+            hint="write a public function with a docstring, or start with `toolkiln new NAME`",
+        )
     return 1 if failed else 0
 
 
@@ -95,9 +101,9 @@ def show(name: str, form: str | None, tools: Path | None) -> int:
     compiled = kiln.compiled(name, form)
     typer.echo(json.dumps(compiled.payload, indent=2, ensure_ascii=False))
     for loss in compiled.losses:
-        typer.echo(f"lost: {loss}", err=True)
-    for error in compiled.errors:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"lost: {loss.path or '/'}: {loss.reason}", err=True)
+    for problem in compiled.errors:
+        typer.echo(f"error: {problem}", err=True)
     return 1 if compiled.errors else 0
 
 

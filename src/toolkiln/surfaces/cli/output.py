@@ -126,7 +126,7 @@ def _source_lines(path: str) -> list[str]:
 
 def _printable(text: str) -> str:
     """Text that cannot play tricks on a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def _first_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import keyword
 import re
+import sys
 from string import Template
 
 from toolkiln.errors import InputError, nearest_hint
@@ -21,14 +22,18 @@ def source(name: str, dialect: str) -> str:
             f"{name!r} cannot be the name of a tool",
             hint="use lower-case letters, digits and underscores, a letter first, at most 40",
         )
+    if name in sys.stdlib_module_names:
+        raise InputError(
+            f"{name}.py would hide the module {name!r} of the standard library",
+            hint=f"call it {name}_tool, or say what it does",
+        )
     known = [item.value for item in Dialect]
     if dialect not in known:
         hint = nearest_hint(dialect, known) or f"one of {', '.join(known)}"
         raise InputError(f"there is no dialect {dialect!r}", hint=hint)
-    words = name.replace("_", " ")
     camel = "".join(part.capitalize() for part in name.split("_"))
     text = Template(_TEMPLATES[Dialect(dialect)])
-    return text.substitute(name=name, words=words, Class=camel)
+    return text.substitute(name=name, Title=name.replace("_", " ").capitalize(), Class=camel)
 
 
 _TEMPLATES = {
@@ -135,7 +140,7 @@ class ${Class}Tool(BaseTool):
 ''',
     Dialect.OPEN_WEBUI: '''\
 """
-title: $Class
+title: $Title
 description: Looks at texts.
 version: 0.1.0
 """

@@ -1,0 +1,150 @@
+"""Types and defaults that cannot be known: left open and reported, never guessed."""
+
+import pytest
+from reading import findings, one, properties, reading, rules
+
+from toolkiln.model import Severity
+
+
+@pytest.mark.parametrize(
+    ("imports", "annotation"),
+    [
+        ("import numpy as np", "np.ndarray"),
+        ("from pandas import DataFrame", "DataFrame"),
+        ("from pandas import DataFrame", "'DataFrame'"),
+        ("from pandas import DataFrame", "DataFrame | None"),
+        ("from pandas import DataFrame", "int | DataFrame"),
+        ("from pandas import DataFrame", "list[DataFrame]"),
+        ("from pandas import DataFrame", "dict[str, DataFrame]"),
+        ("from pandas import DataFrame\nfrom typing import Annotated", "Annotated[DataFrame, 3]"),
+        ("from pandas import DataFrame\nfrom typing import Optional", "Optional[DataFrame]"),
+        ("from pandas import DataFrame\nF = DataFrame", "F"),
+        ("from pandas import DataFrame\nclass F(DataFrame): ...", "F"),
+        ("from sqlmodel import SQLModel\nclass F(SQLModel):\n    x: int", "F"),
+        ("import attrs\n@attrs.define\nclass F:\n    x: int", "F"),
+        ("class F:\n    def __init__(self, x: int): ...", "F"),
+        ("from nowhere import *", "Something"),
+        ("", "Undefined"),
+        ("", "'not valid ('"),
+        ("", "3"),
+        ("", "make()"),
+        ("import threading", "threading.Lock"),
+        ("F = make()", "F"),
+        ("from typing import Generic, TypeVar\nfrom x import B\nclass F(B[int]): ...", "F"),
+    ],
+)
+def test_a_type_from_elsewhere_leaves_the_parameter_open_and_is_reported(
+    imports: str, annotation: str
+) -> None:
+    source = f"{imports}\ndef f(a: int, x: {annotation}, b: str): ..."
+
+    assert properties(source) == {"a": {"type": "integer"}, "x": {}, "b": {"type": "string"}}
+    (found,) = findings(source, "unresolved-type")
+    assert found.severity is Severity.WARNING
+    assert found.tool == "f"
+    assert found.fix
+    assert found.line == source.count("\n", 0, source.index("def f")) + 1
+    assert one(source).parameters["required"] == ["a", "x", "b"]
+
+
+def test_a_description_survives_an_unknown_type() -> None:
+    source = 'def f(x: Frame):\n    """Do it.\n\n    Args:\n        x: The frame.\n    """'
+
+    assert properties(source) == {"x": {"description": "The frame."}}
+
+
+def test_an_unknown_type_in_a_model_leaves_no_wrong_schema() -> None:
+    source = """
+    from pandas import DataFrame
+    from pydantic import BaseModel
+    class M(BaseModel):
+        a: int
+        frame: DataFrame
+    def f(m: M, b: int): ...
+    """
+
+    found = properties(source)
+
+    assert found["b"] == {"type": "integer"}
+    assert found["m"] == {} or one(source).parameters["$defs"]["M"]["properties"]["frame"] == {}
+    assert "unresolved-type" in rules(source)
+
+
+def test_a_parameter_of_an_unknown_type_keeps_a_default_that_is_known() -> None:
+    source = "from x import T\ndef f(x: T = 3): ..."
+
+    assert properties(source) == {"x": {"default": 3}}
+    assert "required" not in one(source).parameters
+
+
+def test_an_unknown_return_type_is_reported_and_gives_no_schema() -> None:
+    source = "from pandas import DataFrame\ndef f() -> DataFrame: ..."
+
+    assert one(source).returns is None
+    assert [item.line for item in findings(source, "unresolved-type")] == [2]
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        "make()", "os.environ['X']", "X", "datetime.now()", "[make()]", "{'a': make()}", "UNKNOWN",
+        "lambda: 3", "[n for n in range(3)]", "object()", "a.b.c", "f'{make()}'", "not make()",
+        "1 if make() else 2", "(yield)" if False else "make", "...  if make() else 3", "1 / 0",
+        "[1][5]", "{}['x']", "'a' + 1", "int('x')", "[*make()]", "2 ** -make()",
+    ],
+)  # fmt: skip
+def test_an_unknown_default_makes_the_parameter_optional_and_is_reported(default: str) -> None:
+    source = f"from nowhere import X, make\nimport os\ndef f(a: int, x: int = {default}): ..."
+
+    tool = one(source)
+
+    assert tool.parameters["properties"]["x"] == {"type": "integer"}
+    assert tool.parameters["required"] == ["a"]
+    (found,) = findings(source, "unknown-default")
+    assert (found.line, found.tool) == (3, "f")
+    assert found.fix
+
+
+@pytest.mark.parametrize(
+    ("default", "value"),
+    [
+        ("None", None), ("True", True), ("-3", -3), ("+3", 3), ("~3", -4), ("1.5", 1.5),
+        ("'a'", "a"), ("'a' 'b'", "ab"), ("[]", []), ("[1, 'a']", [1, "a"]), ("(1, 2)", [1, 2]),
+        ("{}", {}), ("{'a': [1]}", {"a": [1]}), ("LIMIT", 7), ("-LIMIT", -7), ("LIMIT * 2", 14),
+        ("Mode.FAST", "fast"), ("Mode.FAST.value", "fast"), ("1_000", 1000), ("0x10", 16),
+        ("1 + 2", 3), ("'a' * 3", "aaa"), ("f'{LIMIT}'", "7"), ("list()", []), ("dict()", {}),
+        ("{*()}", []), ("K.SIZE", 3), ("not True", False),
+    ],
+)  # fmt: skip
+def test_a_known_default_is_in_the_schema(default: str, value: object) -> None:
+    source = f"""
+from enum import Enum
+LIMIT = 7
+class Mode(Enum):
+    FAST = "fast"
+class K:
+    SIZE = 3
+def f(x={default}): ...
+"""
+
+    assert properties(source) == {"x": {"default": value}}
+    assert "unknown-default" not in rules(source)
+
+
+def test_unknown_things_are_reported_once_each() -> None:
+    source = "from x import T\ndef f(a: T, b: T): ...\ndef g(c: T): ..."
+
+    assert len(findings(source, "unresolved-type")) <= 3
+    assert {item.tool for item in findings(source, "unresolved-type")} == {"f", "g"}
+
+
+def test_a_constant_that_is_assigned_twice_is_not_known_for_sure() -> None:
+    source = "import x\nN = 1\nif x.y:\n    N = 2\ndef f(n: int = N): ..."
+
+    found = properties(source)["n"].get("default")
+
+    assert found in (None, 2)
+
+
+def test_a_default_that_a_call_changes_later_is_left_alone() -> None:
+    assert reading("N = []\nN.append(3)\ndef f(n: list = N): ...").tools

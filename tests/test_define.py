@@ -1,0 +1,191 @@
+"""What authors import works when a tool file is simply imported, in a test of its own."""
+
+import asyncio
+import inspect
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from toolkiln import (
+    BaseTool,
+    Context,
+    OutputKind,
+    ToolError,
+    ToolResult,
+    define,
+    method_metadata,
+    openapi_schema,
+    tool,
+    tool_metadata,
+)
+from toolkiln.model import ToolSpec
+from toolkiln.spec.dialects.functions import OPTIONS
+
+
+def keywords() -> set[str]:
+    """What the called form of `@tool` takes."""
+    from typing import get_overloads
+
+    called = get_overloads(define.tool)[1]
+    return set(inspect.signature(called).parameters)
+
+
+def test_a_bare_mark_returns_the_function_itself() -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert tool(double) is double
+    assert double(3) == 6
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"name": "other"}, {"weight": 3, "network": ["x.org"], "read_only": True}]
+)
+def test_a_called_mark_returns_the_function_itself(options: dict[str, Any]) -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert tool(**options)(double) is double
+
+
+def test_a_marked_coroutine_is_still_one() -> None:
+    @tool(parallel=True)
+    async def double(x: int) -> int:
+        return 2 * x
+
+    assert inspect.iscoroutinefunction(double)
+    assert asyncio.run(double(3)) == 6
+
+
+def test_a_marked_function_keeps_its_signature_and_docstring() -> None:
+    @tool
+    def double(x: int) -> int:
+        """Double it."""
+        return 2 * x
+
+    assert str(inspect.signature(double)) == "(x: int) -> int"
+    assert double.__doc__ == "Double it."
+    assert double.__name__ == "double"
+
+
+def test_a_toolkit_works_as_the_class_it_is() -> None:
+    @tool_metadata(display_name="Files", icon="folder", weight=3, visible=True)
+    class Files:
+        @method_metadata(display_name="Read", is_core=True)
+        @openapi_schema({"type": "object", "properties": {}})
+        def read(self) -> str:
+            return "text"
+
+        @openapi_schema({"name": "x"})
+        async def write(self) -> str:
+            return "done"
+
+    assert Files().read() == "text"
+    assert asyncio.run(Files().write()) == "done"
+    assert inspect.isclass(Files)
+
+
+def test_toolkit_metadata_may_be_given_by_position() -> None:
+    @tool_metadata("Files", "Works with files.", "folder", "#fff", True, 7, True)  # type: ignore[misc]
+    class Files:
+        @method_metadata("Read", "Reads.", True, False)  # type: ignore[misc]
+        def read(self) -> str:
+            return "text"
+
+    assert Files().read() == "text"
+
+
+def test_marks_work_on_static_and_class_methods() -> None:
+    class Kit:
+        @staticmethod
+        @method_metadata()
+        def a() -> int:
+            return 1
+
+        @method_metadata()
+        @classmethod
+        def b(cls) -> int:
+            return 2
+
+    assert (Kit.a(), Kit.b()) == (1, 2)
+
+
+def test_the_called_form_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(TypeError, match="wieght"):
+        tool(wieght=3)  # type: ignore[call-overload]
+
+
+def test_the_reader_knows_every_option_of_the_decorator() -> None:
+    assert set(OPTIONS) == keywords()
+
+
+def test_output_kinds_are_those_of_the_model() -> None:
+    annotation = ToolSpec.model_fields["output_kind"].annotation
+    literals = {value for part in get_args(annotation) for value in get_args(part)}
+
+    assert {kind.value for kind in OutputKind} == literals
+
+
+class Echo(BaseTool):
+    """Says it again."""
+
+    name = "echo"
+    description = "Echo."
+
+    def execute(self, args: dict[str, Any]) -> ToolResult:
+        return ToolResult(ok=True, stdout=args["text"])
+
+
+def test_a_base_tool_can_be_called_by_hand() -> None:
+    echo = Echo()
+
+    assert echo.execute({"text": "a"}) == ToolResult(True, "a", "", {})
+    assert echo.validate_args({}) == (True, "")
+    assert echo.needs_permission({}) is False
+    assert echo.get_detailed_description() == "Says it again."
+
+
+def test_a_base_tool_may_use_properties() -> None:
+    class Shout(BaseTool):
+        @property
+        def name(self) -> str:
+            return "shout"
+
+        @property
+        def description(self) -> str:
+            return "Shout."
+
+    shout = Shout()
+
+    assert (shout.name, shout.description) == ("shout", "Shout.")
+    assert shout.get_detailed_description() == "Shout."
+    with pytest.raises(NotImplementedError):
+        shout.execute({})
+
+
+def test_two_results_share_nothing() -> None:
+    ToolResult(ok=True).meta["x"] = 1
+
+    assert ToolResult(ok=True).meta == {}
+
+
+def test_a_context_made_by_hand_records_what_was_sent() -> None:
+    context = Context()
+    context.report_progress(1, 2, "half")
+    context.send_file("a.txt")
+    context.send_message({"text": "hi"})
+    context.inject_tools("a", "b")
+    context.log("a line")
+
+    assert context.progress == [(1, 2, "half")]
+    assert context.sent_files == [Path("a.txt")]
+    assert context.sent_messages == [{"text": "hi"}]
+    assert context.injected_tools == ["a", "b"]
+    assert Context().injected_tools == []
+
+
+def test_a_tool_error_says_whether_to_try_again() -> None:
+    assert str(ToolError("No such city.")) == "No such city."
+    assert ToolError("Busy.", retryable=True).retryable
+    assert not ToolError("No.").retryable

@@ -1,0 +1,94 @@
+"""What `import toolkiln` and the cold commands load, in a fresh interpreter."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "annotated_types", "asyncio", "click", "httpx", "inspect", "jsonschema", "jsonschema_rs", "mcp",
+    "msgspec", "multiprocessing", "numpy", "packaging", "pydantic", "pydantic_core", "redis", "rich",
+    "sqlalchemy", "starlette", "typer", "typing_extensions", "uvicorn", "watchfiles",
+}  # fmt: skip
+
+
+def loaded(code: str) -> set[str]:
+    """The top-level modules in a fresh interpreter after some code."""
+    script = f"{code}\nimport sys; print(*sorted(sys.modules), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stdout.split("\n"))
+
+
+def heavy(modules: set[str]) -> set[str]:
+    bare = loaded("")
+    return {name for name in modules - bare if name.partition(".")[0] in HEAVY}
+
+
+def test_importing_toolkiln_loads_nothing_heavy() -> None:
+    assert heavy(loaded("import toolkiln")) == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import toolkiln", "import toolkiln; dir(toolkiln)", "import toolkiln; hasattr(toolkiln, 'x')"],
+)
+def test_importing_toolkiln_loads_no_module_of_ours(code: str) -> None:
+    assert {name for name in loaded(code) if name.startswith("toolkiln")} == {"toolkiln"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "tool",
+        "Context",
+        "BaseTool, ToolResult, ToolError, OutputKind",
+        "tool_metadata, method_metadata, openapi_schema",
+    ],
+)
+def test_what_authors_import_needs_the_standard_library_only(names: str) -> None:
+    modules = loaded(f"from toolkiln import {names}")
+
+    assert heavy(modules) - {"inspect"} == set()
+    assert {n for n in modules if n.startswith("toolkiln.")} == {"toolkiln.define"}
+    third = {n.partition(".")[0] for n in modules - loaded("")} - set(sys.stdlib_module_names)
+    assert third <= {"toolkiln"}
+
+
+def test_the_errors_are_light() -> None:
+    assert heavy(loaded("from toolkiln import ToolkilnError")) == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["version"], ["nonsense"]])
+def test_help_loads_neither_pydantic_nor_anything_behind_it(arguments: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['toolkiln', *{arguments!r}]\n"
+        "import io, contextlib\n"
+        "from toolkiln.surfaces.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        "    try: main()\n"
+        "    except SystemExit: pass"
+    )
+
+    modules = loaded(code)
+
+    assert "toolkiln.surfaces.cli" in modules
+    assert {n.partition(".")[0] for n in modules} & {
+        "pydantic", "pydantic_core", "jsonschema_rs", "msgspec", "packaging", "numpy", "mcp",
+        "starlette", "redis", "griffe",
+    } == set()  # fmt: skip
+    assert not {n for n in modules if n.startswith(("toolkiln.spec", "toolkiln.schema"))}
+
+
+def test_every_public_name_is_there() -> None:
+    code = "import toolkiln; [getattr(toolkiln, name) for name in toolkiln.__all__]"
+
+    loaded(code)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    import toolkiln
+
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = toolkiln.nonsense
