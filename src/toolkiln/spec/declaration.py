@@ -22,8 +22,10 @@ class Declaration:
     line: int
     scope: Scope
     """Where the signature's annotations are looked up."""
-    function: Function | None = None
-    """The signature that arguments are bound to; None where a dict is passed whole."""
+    function: Function
+    """The signature that arguments are bound to."""
+    whole_arguments: str | None = None
+    """The parameter that takes all arguments as one dict, where they are not bound one by one."""
     docstring: str | None = None
     signature_docstring: str | None = None
     """Where parameters are described, if not there."""

@@ -1,5 +1,6 @@
 """Declaration → `ToolSpec`: the last step of reading, the same for every dialect."""
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -44,11 +45,14 @@ class Origin:
 
 def describe(declaration: Declaration, origin: Origin, findings: Findings) -> ToolSpec:
     """The spec of one tool; what is wrong with it is added to `findings`."""
-    documentation = parse_docstring(declaration.docstring) if declaration.docstring else _EMPTY
+    text = (declaration.docstring or "").strip()
+    documentation = parse_docstring(declaration.docstring or "") if text else _EMPTY
     given = {**origin.table, **declaration.options}
     options = Options(given, declaration.name, declaration.line, findings)
     parameters, injected, returns = _schemas(declaration, documentation, findings)
-    if not declaration.docstring and not declaration.description:
+    description = (declaration.description or "").strip()
+    documentation = _without(documentation, injected)
+    if not text and not description:
         findings.warn(
             "missing-docstring",
             f"{declaration.name!r} has no docstring; models only see its name",
@@ -58,7 +62,7 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         )
     return ToolSpec(
         name=declaration.name,
-        description=declaration.description or documentation.text or declaration.fallback,
+        description=description or documentation.text or declaration.fallback,
         parameters=parameters,
         returns=returns,
         documentation=documentation,
@@ -83,7 +87,7 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         rights=_rights(options),
         uses=origin.uses,
         requirements=origin.requirements,
-        settings=_settings(declaration),
+        settings=_settings(declaration, findings),
         usages=options.texts("usages"),
         digest=origin.digest,
         path=origin.path,
@@ -130,20 +134,24 @@ def _rights(options: Options) -> Rights:
     )
 
 
-def _settings(declaration: Declaration) -> dict[str, JsonSchema]:
-    found = {kind: read_class_schema(*where) for kind, where in declaration.settings.items()}
-    return {kind: schema for kind, schema in found.items() if schema is not None}
+def _settings(declaration: Declaration, findings: Findings) -> dict[str, JsonSchema]:
+    found: dict[str, JsonSchema] = {}
+    for kind, (node, scope) in declaration.settings.items():
+        schema = read_class_schema(node, scope)
+        if schema is not None:
+            found[kind] = schema
+        else:
+            message = f"the settings {ast.unparse(node)!r} cannot be read"
+            line, tool = getattr(node, "lineno", declaration.line), declaration.name
+            findings.warn("unresolved-type", message, line, _FIXES["unresolved-type"], tool=tool)
+    return found
 
 
 def _schemas(
     declaration: Declaration, documentation: Documentation, findings: Findings
 ) -> tuple[JsonSchema, dict[str, str], JsonSchema | None]:
     """Parameters, injected parameters and result: by hand first, else from the signature."""
-    by_hand = declaration.parameters
     function = declaration.function
-    if function is None:
-        assert by_hand is not None
-        return by_hand, {}, None
     texts = {item.name: item.text for item in documentation.parameters}
     if not texts and declaration.signature_docstring:
         described = parse_docstring(declaration.signature_docstring).parameters
@@ -157,15 +165,25 @@ def _schemas(
     )
     returns, notes = read_returns(function, declaration.scope)
     _report_notes(notes, declaration, findings)
-    if by_hand is not None:
+    by_hand = declaration.parameters
+    if by_hand is None:
+        _report_notes(signature.notes, declaration, findings)
+        _report_parameters(signature, declaration.name, findings)
+        return signature.schema, signature.injected, returns
+    if declaration.whole_arguments is None:
         for message in _disagreements(by_hand, signature):
             fix = "make the schema and the signature agree, or leave the schema out"
             line = declaration.parameters_line
             findings.error("schema-mismatch", message, line, fix, tool=declaration.name)
-        return by_hand, signature.injected, returns
-    _report_notes(signature.notes, declaration, findings)
-    _report_parameters(signature, declaration.name, findings)
-    return signature.schema, signature.injected, returns
+    return by_hand, signature.injected, returns
+
+
+def _without(documentation: Documentation, injected: Mapping[str, str]) -> Documentation:
+    """The documentation without the parameters that no caller passes."""
+    kept = tuple(item for item in documentation.parameters if item.name not in injected)
+    if len(kept) == len(documentation.parameters):
+        return documentation
+    return documentation.model_copy(update={"parameters": kept})
 
 
 _FIXES = {

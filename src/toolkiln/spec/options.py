@@ -1,5 +1,6 @@
 """Declared options as typed values; one of the wrong kind is a finding and left out."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
@@ -34,7 +35,7 @@ class Options:
         value = self._given.get(name)
         if value is None or isinstance(value, str):
             return value
-        return self._refuse(name, value, "a string")
+        return self.refuse(name, value, "a string")
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
@@ -43,8 +44,15 @@ class Options:
             return ()
         if isinstance(value, list | tuple | set) and all(isinstance(v, str) for v in value):
             return tuple(sorted(value) if isinstance(value, set) else value)
-        self._refuse(name, value, "a list of strings")
+        self.refuse(name, value, "a list of strings")
         return ()
+
+    def mapping(self, name: str) -> dict[str, Any] | None:
+        """A dict with string keys."""
+        value = self._given.get(name)
+        if value is None or (isinstance(value, dict) and all(isinstance(k, str) for k in value)):
+            return value
+        return self.refuse(name, value, "a dict")
 
     def flag(self, name: str, *, otherwise: bool = False) -> bool:
         """True or False."""
@@ -56,7 +64,7 @@ class Options:
         value = self._given.get(name)
         if value is None or isinstance(value, bool):
             return value
-        return self._refuse(name, value, "True or False")
+        return self.refuse(name, value, "True or False")
 
     @overload
     def number(
@@ -81,11 +89,12 @@ class Options:
         if value is None:
             return otherwise
         fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        fits = fits and math.isfinite(value)
         if fits and (least is None or value >= least or (not whole and value > 0)):
             if most is None or value <= most:
                 return value
         bounds = f" from {least or 0} to {most:,}" if most else " above zero" if least else ""
-        self._refuse(name, value, f"a {'whole ' if whole else ''}number{bounds}")
+        self.refuse(name, value, f"a {'whole ' if whole else ''}number{bounds}")
         return otherwise
 
     def size(self, name: str) -> int | None:
@@ -97,7 +106,7 @@ class Options:
             value = int(match[1]) * _UNITS[match[2].lower()]
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-        return self._refuse(name, value, "a number of bytes, or text such as '256MB'")
+        return self.refuse(name, value, "a number of bytes, or text such as '256MB'")
 
     def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
         """One of a few words."""
@@ -105,7 +114,7 @@ class Options:
         for choice in choices:
             if value == choice:
                 return choice
-        return None if value is None else self._refuse(name, value, f"one of {', '.join(choices)}")
+        return None if value is None else self.refuse(name, value, f"one of {', '.join(choices)}")
 
     def kind(self, name: str) -> Any:
         """A semantic output kind, however its source spells it."""
@@ -114,7 +123,7 @@ class Options:
             value = value.strip().lower().replace(" ", "_").replace("-", "_")
         if value is None or value in _KINDS:
             return value
-        return self._refuse(name, value, f"one of {', '.join(_KINDS)}")
+        return self.refuse(name, value, f"one of {', '.join(_KINDS)}")
 
     def capabilities(self, name: str) -> tuple[Capability, ...]:
         """A list of capabilities."""
@@ -122,7 +131,7 @@ class Options:
         texts = self.texts(name)
         for text in texts:
             if text not in known:
-                self._refuse(name, text, f"one of {', '.join(sorted(known))}")
+                self.refuse(name, text, f"one of {', '.join(sorted(known))}")
         return tuple(Capability(text) for text in texts if text in known)
 
     def icon(self, name: str) -> str | None:
@@ -140,7 +149,8 @@ class Options:
             self._findings.warn(rule, problem, self._line, f"correct {name}", tool=self._tool)
         return value
 
-    def _refuse(self, name: str, value: Any, wanted: str) -> None:
+    def refuse(self, name: str, value: Any, wanted: str) -> None:
+        """Report a value of the wrong kind."""
         message = f"{name} is {repr(value)[:40]}, not {wanted}"
         fix = f"set {name} to {wanted}"
         self._findings.error("bad-option", message, self._line, fix, tool=self._tool)

@@ -53,7 +53,7 @@ def check_module(module: Module, needed: Requirements, findings: Findings) -> No
     """Report what is wrong with requirements, names and imports of the file."""
     for problem in needed.problems:
         findings.error("bad-requirement", problem.message, problem.line, problem.fix)
-    for name in needed.table.keys() - OPTIONS:
+    for name in sorted(needed.table.keys() - OPTIONS):
         hint = nearest_hint(name, OPTIONS) or f"use one of {', '.join(sorted(OPTIONS))}"
         message = f"[tool.toolkiln] takes no {name!r}"
         findings.error("unknown-option", message, _line_of(name, module.source) or 1, hint)

@@ -19,5 +19,6 @@ def declarations(module: Module, findings: Findings) -> list[Declaration]:
         *base_tool.declared(module, findings),
         *open_webui.declared(module),
     ]
-    found = marked or list(functions.plain(module))
+    unfinished = constants.is_present(module) or base_tool.is_present(module)
+    found = marked if marked or unfinished else list(functions.plain(module))
     return sorted(found, key=lambda declaration: declaration.line)

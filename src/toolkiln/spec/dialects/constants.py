@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from toolkiln.model import Dialect, JsonSchema
 from toolkiln.spec.annotations.values import Unknown, evaluate
@@ -11,7 +11,14 @@ from toolkiln.spec.dialects.marks import docstring, report_unknown
 from toolkiln.spec.modules import Assigned, Function, Module, Scope
 from toolkiln.spec.report import Findings
 
+T = TypeVar("T", str, dict[str, Any])
+
 _CONSTANTS = ("TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS")
+
+
+def is_present(module: Module) -> bool:
+    """Whether the file sets any of the constants."""
+    return any(name in module.bindings for name in _CONSTANTS)
 
 
 def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
@@ -20,49 +27,60 @@ def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
     if not bound:
         return
     run = module.bindings.get("run")
-    first = next(iter(bound.values())).value
     if not isinstance(run, ast.FunctionDef | ast.AsyncFunctionDef):
         findings.error(
             "missing-run",
             f"the file sets {' and '.join(bound)} but defines no function run()",
-            first.lineno,
+            next(iter(bound.values())).value.lineno,
             "define run(...) with one parameter for each property of the schema",
         )
         return
-    values = {name: _value(name, assigned, module, findings) for name, assigned in bound.items()}
-    name = values.get("TOOL_NAME") or run.name
-    parameters = values.get("TOOL_PARAMETERS")
-    description = values.get("TOOL_DESCRIPTION")
+    name = _value("TOOL_NAME", str, bound, module, findings) or run.name
+    parameters = _value("TOOL_PARAMETERS", dict, bound, module, findings)
     yield Declaration(
         dialect=Dialect.CONSTANTS,
-        name=str(name),
+        name=name,
         entry="run",
         line=run.lineno,
         scope=Scope(module),
         function=run,
         docstring=docstring(run) or docstring(module.tree),
-        description=description if isinstance(description, str) else None,
+        description=_value("TOOL_DESCRIPTION", str, bound, module, findings),
         fallback=f"{name} function",
-        named_after=str(name),
-        parameters=_whole(parameters, run) if isinstance(parameters, dict) else None,
+        named_after=name,
+        parameters=_whole(parameters, run) if parameters else parameters,
         parameters_line=bound["TOOL_PARAMETERS"].value.lineno if parameters else run.lineno,
         is_async=isinstance(run, ast.AsyncFunctionDef),
     )
 
 
-def _value(name: str, assigned: Assigned, module: Module, findings: Findings) -> Any:
-    try:
-        return evaluate(assigned.value, Scope(module))
-    except Unknown:
-        report_unknown(name, assigned.value, "run", findings)
+def _value(
+    name: str, kind: type[T], bound: dict[str, Assigned], module: Module, findings: Findings
+) -> T | None:
+    """The value of a constant; one that is missing, unknown or of another kind is None."""
+    if name not in bound:
         return None
+    node = bound[name].value
+    try:
+        value = evaluate(node, Scope(module))
+    except Unknown:
+        report_unknown(name, node, "run", findings)
+        return None
+    if isinstance(value, kind):
+        return value
+    wanted = {str: "a string", dict: "a dict"}[kind]
+    message = f"{name} is {repr(value)[:40]}, not {wanted}"
+    findings.error("bad-option", message, node.lineno, f"set {name} to {wanted}", tool="run")
+    return None
 
 
 def _whole(parameters: JsonSchema, run: Function) -> JsonSchema:
     """A whole schema, also where only its properties are written down."""
-    bare = bool(parameters) and not {"type", "properties", "$ref"} & parameters.keys()
-    if not bare or not all(isinstance(value, dict) for value in parameters.values()):
+    is_whole = isinstance(parameters.get("type"), str) or "$ref" in parameters
+    if is_whole or not all(isinstance(value, dict) for value in parameters.values()):
         return parameters
+    if set(parameters) == {"properties"}:
+        return {"type": "object", **parameters}
     positional = [*run.args.posonlyargs, *run.args.args]
     optional = {a.arg for a in positional[len(positional) - len(run.args.defaults) :]}
     optional |= {

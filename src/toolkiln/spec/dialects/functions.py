@@ -9,6 +9,7 @@ from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks
 from toolkiln.spec.modules import Function, Module, Scope
+from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
 
 _NOT_TOOLS = {"main"}
@@ -50,33 +51,34 @@ _WRAPPERS = {"overload", "fixture", "contextmanager", "asynccontextmanager", "si
 
 
 def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings) -> Declaration:
-    options = keywords(mark.call, scope, findings, function.name)
-    if mark.call and mark.call.args:  # @tool("name"), as others write it
-        options.setdefault("name", evaluate_or(mark.call.args[0], scope))
+    call = mark.call
+    given = keywords(call, scope, findings, function.name, positional=("name",))
+    line = call.lineno if call else function.lineno
     if mark.origin.startswith("toolkiln."):
-        _check_options(options, function.lineno, function.name, findings)
-    given = options.get("name")
-    name = given if isinstance(given, str) and given else function.name
+        _check_options(given, line, function.name, findings)
+    options = Options(given, function.name, line, findings)
+    name = options.text("name")
+    if given.get("name") == "":
+        options.refuse("name", "", "a name")
     declaration = Declaration(
         dialect=Dialect.DECORATED,
-        name=name,
+        name=name or function.name,
         entry=function.name,
         line=function.lineno,
         scope=scope,
         function=function,
         docstring=docstring(function),
-        description=options.get("description"),
+        description=options.text("description"),
         fallback=f"{function.name} function",
-        named_after=name,
-        options=options,
+        named_after=function.name,
+        parameters=options.mapping("parameters"),
+        parameters_line=line,
+        options=given,
         is_async=isinstance(function, ast.AsyncFunctionDef),
     )
-    by_hand = options.get("parameters")
-    if isinstance(by_hand, dict):
-        declaration.parameters = by_hand
-        declaration.parameters_line = function.lineno
-    declaration.requirements = _requirements(mark.call, scope)
-    for keyword in mark.call.keywords if mark.call else ():
+    options.texts("requirements")
+    declaration.requirements = _requirements(call, scope)
+    for keyword in call.keywords if call else ():
         if keyword.arg == "settings":
             declaration.settings["operator"] = (keyword.value, scope)
     return declaration
@@ -103,6 +105,6 @@ OPTIONS = {
 
 
 def _check_options(options: dict[str, object], line: int, tool: str, findings: Findings) -> None:
-    for name in options.keys() - OPTIONS:
+    for name in sorted(options.keys() - OPTIONS):
         hint = nearest_hint(name, OPTIONS) or f"use one of {', '.join(sorted(OPTIONS))}"
         findings.error("unknown-option", f"@tool takes no {name!r}", line, hint, tool=tool)

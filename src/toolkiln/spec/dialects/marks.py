@@ -46,17 +46,31 @@ def base_names(node: ast.ClassDef, scope: Scope) -> Iterator[str]:
             yield inner.attr
 
 
-def keywords(call: ast.Call | None, scope: Scope, findings: Findings, tool: str) -> dict[str, Any]:
-    """The keyword arguments of a decorator; one that cannot be known is reported."""
+def keywords(
+    call: ast.Call | None,
+    scope: Scope,
+    findings: Findings,
+    tool: str,
+    *,
+    positional: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The arguments of a decorator by name; one that cannot be known is reported."""
+    if call is None:
+        return {}
+    given: list[tuple[str | None, ast.expr]] = [*zip(positional, call.args, strict=False)]
+    given += [(keyword.arg, keyword.value) for keyword in call.keywords]
     values: dict[str, Any] = {}
-    for keyword in call.keywords if call else ():
-        if keyword.arg is None:
-            continue
+    for name, node in given:
         try:
-            values[keyword.arg] = evaluate(keyword.value, scope)
-        except Unknown:
-            if keyword.arg not in ("settings", "args_schema"):
-                report_unknown(keyword.arg, keyword.value, tool, findings)
+            if name is None:
+                values |= evaluate(node, scope)
+            elif name != "settings":
+                values[name] = evaluate(node, scope)
+        except (Unknown, TypeError):
+            if name == "output_kind" and isinstance(node, ast.Attribute):
+                values[name] = node.attr.lower()  # OutputKind.FILE
+            else:
+                report_unknown(name or "**", node, tool, findings)
     return values
 
 
@@ -78,25 +92,15 @@ def methods(node: ast.ClassDef) -> Iterator[Function]:
             yield child
 
 
+def is_static(method: Function) -> bool:
+    """Whether the first parameter is an ordinary one."""
+    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.decorator_list)
+
+
 def docstring(node: Function | ast.ClassDef | ast.Module) -> str | None:
     """The raw docstring."""
     body = node.body
     if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         text = body[0].value.value
         return text if isinstance(text, str) else None
-    return None
-
-
-def static_attribute(node: ast.ClassDef, name: str) -> ast.expr | None:
-    """What a class attribute is set to, or what a property of that name returns."""
-    for child in node.body:
-        if isinstance(child, ast.Assign):
-            if any(isinstance(t, ast.Name) and t.id == name for t in child.targets):
-                return child.value
-        elif isinstance(child, ast.AnnAssign):
-            if isinstance(child.target, ast.Name) and child.target.id == name:
-                return child.value
-        elif isinstance(child, ast.FunctionDef) and child.name == name:
-            last = child.body[-1]
-            return last.value if isinstance(last, ast.Return) else None
     return None

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from toolkiln.model import Dialect, Toolkit
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import docstring, methods
-from toolkiln.spec.modules import Module, Scope
+from toolkiln.spec.dialects.marks import docstring, is_static, methods
+from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.naming import display_name
 
 _SETTINGS = {"Valves": "operator", "UserValves": "user"}
@@ -19,7 +19,7 @@ def declared(module: Module) -> Iterator[Declaration]:
     node = next((c for c in module.classes if c.name == "Tools"), None)
     if node is None or any(isinstance(d, ast.Call) for d in node.decorator_list):
         return
-    public = [m for m in methods(node) if not m.name.startswith("_") and not m.decorator_list]
+    public = [m for m in methods(node) if not m.name.startswith("_") and not _is_property(m)]
     about = dict(_FRONTMATTER.findall(docstring(module.tree) or ""))
     toolkit = Toolkit(
         name=node.name,
@@ -47,9 +47,14 @@ def declared(module: Module) -> Iterator[Declaration]:
             docstring=docstring(method),
             fallback=f"{method.name} function",
             named_after=method.name,
-            is_method=True,
+            is_method=not is_static(method),
             dunder_injected=True,
             is_async=isinstance(method, ast.AsyncFunctionDef),
             toolkit=toolkit,
             settings=settings,
         )
+
+
+def _is_property(method: Function) -> bool:
+    names = (ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list)
+    return not {"property", "cached_property", "setter", "getter", "deleter"}.isdisjoint(names)

@@ -2,6 +2,7 @@
 on its methods."""
 
 import ast
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import (
     Mark,
     docstring,
+    is_static,
     keywords,
     marks,
     methods,
@@ -21,6 +23,10 @@ from toolkiln.spec.naming import display_name
 from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
 
+_TOOLKIT_FIELDS = (
+    "display_name", "description", "icon", "color", "is_core", "weight", "visible",
+)  # fmt: skip
+_METHOD_FIELDS = ("display_name", "description", "is_core", "visible")
 _METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
 
 
@@ -46,9 +52,10 @@ def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
 
 
 def _toolkit(node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: Findings) -> Toolkit:
-    given = keywords(mark.call if mark else None, scope, findings, node.name)
+    call = mark.call if mark else None
+    given = keywords(call, scope, findings, node.name, positional=_TOOLKIT_FIELDS)
     options = Options(given, node.name, node.lineno, findings)
-    text = (docstring(node) or "").strip()
+    text = inspect.cleandoc(docstring(node) or "")
     return Toolkit(
         name=node.name,
         display_name=options.text("display_name") or display_name(node.name),
@@ -70,7 +77,9 @@ def _method(
     findings: Findings,
 ) -> Declaration:
     mark = found.get("method_metadata") or found.get("tool")
-    options = keywords(mark.call if mark else None, scope, findings, method.name)
+    order = _METHOD_FIELDS if mark and mark.name == "method_metadata" else ()
+    call = mark.call if mark else None
+    options = keywords(call, scope, findings, method.name, positional=order)
     by_hand = _schema(found.get("openapi_schema"), scope, findings, method.name)
     name = options.get("name") or by_hand.get("name") or method.name
     return Declaration(
@@ -87,7 +96,7 @@ def _method(
         parameters=by_hand.get("parameters"),
         parameters_line=method.decorator_list[0].lineno if method.decorator_list else method.lineno,
         options={"weight": toolkit.weight} | options,
-        is_method=not _is_static(method),
+        is_method=not is_static(method),
         is_async=isinstance(method, ast.AsyncFunctionDef),
         toolkit=toolkit,
     )
@@ -117,7 +126,3 @@ def _schema(mark: Mark | None, scope: Scope, findings: Findings, tool: str) -> d
         "description": given.get("description"),
         "parameters": parameters if isinstance(parameters, dict) else None,
     }
-
-
-def _is_static(method: Function) -> bool:
-    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.decorator_list)
