@@ -58,7 +58,7 @@ def imports(file: Path) -> Iterator[str]:
             base = ".".join([*start, *([node.module] if node.module else [])])
             yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
-            yield from (a.value for a in node.args if isinstance(a, ast.Constant))
+            yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
 
 
 def named(file: Path) -> str:

@@ -50,7 +50,7 @@ def test_the_real_environment_is_not_looked_at(
         b"nonsense = 1",
         b"x = " + b"[" * 10_000,
         b"tools = 'a'\ntools = 'b'",
-        b"tools = 'a\\u0000b'" if False else b'tools = "a\\u0000b"',
+        b'tools = "a\\u0000b"',
     ],
 )
 def test_a_file_that_cannot_be_used_is_an_error_that_names_it(

@@ -7,8 +7,8 @@ import pytest
 
 HEAVY = {
     "annotated_types", "asyncio", "click", "httpx", "inspect", "jsonschema", "jsonschema_rs", "mcp",
-    "msgspec", "multiprocessing", "numpy", "packaging", "pydantic", "pydantic_core", "redis", "rich",
-    "sqlalchemy", "starlette", "typer", "typing_extensions", "uvicorn", "watchfiles",
+    "msgspec", "multiprocessing", "numpy", "packaging", "pydantic", "pydantic_core", "redis",
+    "rich", "sqlalchemy", "starlette", "typer", "typing_extensions", "uvicorn", "watchfiles",
 }  # fmt: skip
 
 
@@ -32,7 +32,11 @@ def test_importing_toolkiln_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["import toolkiln", "import toolkiln; dir(toolkiln)", "import toolkiln; hasattr(toolkiln, 'x')"],
+    [
+        "import toolkiln",
+        "import toolkiln; dir(toolkiln)",
+        "import toolkiln; hasattr(toolkiln, 'x')",
+    ],
 )
 def test_importing_toolkiln_loads_no_module_of_ours(code: str) -> None:
     assert {name for name in loaded(code) if name.startswith("toolkiln")} == {"toolkiln"}
@@ -64,9 +68,9 @@ def after(arguments: list[str]) -> set[str]:
     """What is loaded once a command has run."""
     code = (
         f"import sys; sys.argv = ['toolkiln', *{arguments!r}]\n"
-        "import io, contextlib\n"
+        "import io\nfrom contextlib import redirect_stderr, redirect_stdout\n"
         "from toolkiln.surfaces.cli import main\n"
-        "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        "with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):\n"
         "    try: main()\n"
         "    except SystemExit: pass"
     )

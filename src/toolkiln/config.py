@@ -28,18 +28,18 @@ def load(folder: Path, environ: Mapping[str, str]) -> Settings:
     """
     file = folder / FILE_NAME
     known = {field.name for field in fields(Settings)}
-    values: dict[str, Any] = {}
-    for name, value in _table(file).items():
+    values = {name: (value, str(file)) for name, value in _table(file).items()}
+    for name in values:
         if name not in known:
             hint = nearest_hint(name, known) or f"known settings: {', '.join(sorted(known))}"
             raise ConfigError(f"{file}: there is no setting {name!r}", hint=hint)
-        values[name] = value
     for name in known:
-        if (value := environ.get(_PREFIX + name.upper())) is not None:
-            values[name] = value
-    tools = values.get("tools", Settings.tools)
-    if not isinstance(tools, str | Path) or not str(tools):
-        raise ConfigError(f"{file}: tools is {tools!r}, not a path", hint='write tools = "tools"')
+        variable = _PREFIX + name.upper()
+        if variable in environ:
+            values[name] = (environ[variable], variable)
+    tools, origin = values.get("tools", (str(Settings.tools), ""))
+    if not isinstance(tools, str) or not tools or "\0" in tools:
+        raise ConfigError(f"{origin}: tools is {tools!r}, not a path", hint='write tools = "tools"')
     return Settings(tools=folder / tools)
 
 
@@ -48,5 +48,5 @@ def _table(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", hint="correct the file") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_overloads, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -126,13 +126,18 @@ def tool(
 ) -> Callable[[F], F]: ...
 def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Mark a function as a tool: `@tool`, or `@tool(...)` with what it declares."""
+    unknown = declared.keys() - _OPTIONS
+    if unknown:
+        raise TypeError(f"tool() got an unexpected keyword argument {min(unknown)!r}")
     if function is not None:
         return _marked(function, "__toolkiln_tool__", declared)
     return lambda decorated: _marked(decorated, "__toolkiln_tool__", declared)
 
 
+_OPTIONS = frozenset(get_overloads(tool)[1].__kwdefaults__)
+
+
 def tool_metadata(
-    *,
     display_name: str | None = None,
     description: str | None = None,
     icon: str | None = None,
@@ -146,7 +151,6 @@ def tool_metadata(
 
 
 def method_metadata(
-    *,
     display_name: str | None = None,
     description: str | None = None,
     is_core: bool = False,

@@ -121,7 +121,8 @@ class A(BaseTool):
         "class A(BaseTool[Args]):",
         "class A(BaseTool, metaclass=Meta):",
         "class BaseTool: ...\nclass A(BaseTool):",
-        "from abc import ABC\nclass BaseTool(ABC):\n    name = ''\n    def execute(self, args): ...\n"
+        "from abc import ABC\nclass BaseTool(ABC):\n    name = ''\n"
+        "    def execute(self, args): ...\n"
         "class A(BaseTool):",
     ],
 )

@@ -42,7 +42,14 @@ def test_a_schema_written_by_hand_that_fits_has_nothing_to_report() -> None:
 
 @pytest.mark.parametrize(
     "context",
-    ["ctx", "ctx=None", "ctx: dict = None", "ctx: 'Ctx | None' = None", "*, ctx", "ctx: Any = None"],
+    [
+        "ctx",
+        "ctx=None",
+        "ctx: dict = None",
+        "ctx: 'Ctx | None' = None",
+        "*, ctx",
+        "ctx: Any = None",
+    ],
 )
 def test_the_context_parameter_is_hidden(context: str) -> None:
     source = f'TOOL_NAME = "f"\nfrom typing import Any\ndef run(city: str, {context}): ...'
@@ -89,7 +96,9 @@ def test_the_name_may_be_any_constant_expression(assignment: str) -> None:
     ],
 )
 def test_the_schema_may_be_put_together_from_constants(value: str) -> None:
-    source = f'CITY = {{"city": {{"type": "string"}}}}\nTOOL_PARAMETERS = {value}\ndef run(**a): ...'
+    source = (
+        f'CITY = {{"city": {{"type": "string"}}}}\nTOOL_PARAMETERS = {value}\ndef run(**a): ...'
+    )
 
     assert one(source).parameters == {"type": "object", "properties": {"city": {"type": "string"}}}
 

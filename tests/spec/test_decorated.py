@@ -156,7 +156,9 @@ def test_a_positional_string_is_the_name() -> None:
 
 
 def test_an_option_that_only_running_would_tell_is_reported() -> None:
-    found = findings("import os\n@tool(\n    name=os.environ['N'],\n)\ndef f(): ...", "unknown-value")
+    found = findings(
+        "import os\n@tool(\n    name=os.environ['N'],\n)\ndef f(): ...", "unknown-value"
+    )
 
     assert [(item.line, item.tool) for item in found] == [(3, "f")]
 

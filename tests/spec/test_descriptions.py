@@ -22,7 +22,10 @@ DOCS = '"""Do it.\n\n    Args:\n        x: From the docstring.\n    """'
         ("x: Annotated[int, 'From Annotated.', Field(ge=0)]", "From Annotated."),
         ("x: int = Field(description='From Field.')", "From Field."),
         ("x: int = Field(3, description='From Field.')", "From Field."),
-        ("x: Annotated[int, 'From Annotated.'] = Field(3, description='From Field.')", "From Field."),
+        (
+            "x: Annotated[int, 'From Annotated.'] = Field(3, description='From Field.')",
+            "From Field.",
+        ),
         ("x: Annotated[int, 'From Annotated.'] = Field(3)", "From Annotated."),
         ("x: 'Annotated[int, \"From Annotated.\"]'", "From Annotated."),
         ("x: Annotated[int | None, 'From Annotated.'] = None", "From Annotated."),

@@ -93,9 +93,7 @@ def test_what_is_no_public_function_of_the_file_is_no_tool(source: str) -> None:
         ("tool = 3\ndef a(): ...", ["a"]),
     ],
 )
-def test_a_file_without_marks_offers_its_public_functions(
-    source: str, expected: list[str]
-) -> None:
+def test_a_file_without_marks_offers_its_public_functions(source: str, expected: list[str]) -> None:
     assert names(source) == expected
 
 

@@ -324,7 +324,8 @@ class TestMissing:
 
 class TestLeaving:
     @pytest.mark.parametrize(
-        "imports", ["from .. import x", "from ..x import y", "from ... import x", "from ..pkg import y"]
+        "imports",
+        ["from .. import x", "from ..x import y", "from ... import x", "from ..pkg import y"],
     )
     def test_a_relative_import_that_leaves_the_folder_is_an_error(
         self, tmp_path: Path, imports: str
@@ -338,7 +339,12 @@ class TestLeaving:
         assert [(item.line, item.severity) for item in found] == [(1, Severity.ERROR)]
 
     def test_a_helper_in_a_package_may_go_up_as_far_as_the_folder(self, tmp_path: Path) -> None:
-        files(tmp_path, shared="x = 1", pkg__mod="from ..shared import x", pkg__bad="from ... import x")
+        files(
+            tmp_path,
+            shared="x = 1",
+            pkg__mod="from ..shared import x",
+            pkg__bad="from ... import x",
+        )
 
         inside = rules("import pkg.mod\ndef f(): ...", tmp_path / "tool.py")
         outside = rules("import pkg.bad\ndef f(): ...", tmp_path / "tool.py")
@@ -447,7 +453,9 @@ class TestBroken:
         assert len(read_in(tmp_path, "import m0\ndef f(): ...").helpers) == 101
 
     def test_a_very_long_chain_of_helpers_is_no_crash(self, tmp_path: Path) -> None:
-        files(tmp_path, **{f"m{n}": f"from m{n + 1} import X" for n in range(1_000)}, m1000="X = int")
+        files(
+            tmp_path, **{f"m{n}": f"from m{n + 1} import X" for n in range(1_000)}, m1000="X = int"
+        )
 
         result = read_in(tmp_path, "from m0 import X\ndef f(x: X): ...")
 

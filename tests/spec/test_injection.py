@@ -68,10 +68,14 @@ def test_the_context_is_hidden_in_any_position(signature: str) -> None:
             "Context",
         ),
         (
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from toolkiln import Context as C",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+            "    from toolkiln import Context as C",
             "'C'",
         ),
-        ("try:\n    from toolkiln import Context\nexcept ImportError:\n    Context = None", "Context"),
+        (
+            "try:\n    from toolkiln import Context\nexcept ImportError:\n    Context = None",
+            "Context",
+        ),
     ],
 )
 def test_the_context_is_known_by_its_type_whatever_the_parameter_is_called(
@@ -103,7 +107,8 @@ def test_a_class_of_the_file_called_context_is_an_ordinary_argument(
 
 def test_a_class_of_a_helper_called_context_is_an_ordinary_argument(tmp_path: Path) -> None:
     files(
-        tmp_path, shapes="from dataclasses import dataclass\n@dataclass\nclass Context:\n    a: int",
+        tmp_path,
+        shapes="from dataclasses import dataclass\n@dataclass\nclass Context:\n    a: int",
     )
     source = "from shapes import Context\ndef f(where: Context): ..."
 
@@ -116,7 +121,8 @@ def test_a_plain_value_called_ctx_is_an_ordinary_argument(annotation: str) -> No
 
 
 @pytest.mark.parametrize(
-    "annotation", ["ContextManager", "RunContext", "MyContext", "'ContextVar'", "Literal['Context']"]
+    "annotation",
+    ["ContextManager", "RunContext", "MyContext", "'ContextVar'", "Literal['Context']"],
 )
 def test_a_type_that_only_sounds_like_context_is_not_injected(annotation: str) -> None:
     source = f"from nowhere import *\nfrom typing import Literal\ndef f(x: {annotation}): ..."
@@ -225,7 +231,8 @@ def test_a_method_that_takes_only_variadic_arguments_loses_none() -> None:
 def test_double_underscore_parameters_are_injected_in_open_webui_files() -> None:
     source = """
     class Tools:
-        def f(self, x: int, __user__, __id__: str = None, *, __event_call__=None, __metadata__: dict): ...
+        def f(self, x: int, __user__, __id__: str = None, *, __event_call__=None,
+              __metadata__: dict): ...
     """
 
     tool = one(source)

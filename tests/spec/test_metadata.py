@@ -96,7 +96,10 @@ def test_a_toolkit_is_described_by_decorator_then_docstring_then_its_name(
 
 
 def test_a_toolkits_docstring_is_dedented() -> None:
-    source = 'class K:\n    """Looks.\n\n    At things.\n    """\n    @method_metadata()\n    def f(self): ...'
+    source = (
+        'class K:\n    """Looks.\n\n    At things.\n    """\n'
+        "    @method_metadata()\n    def f(self): ..."
+    )
 
     assert kit(source).description == "Looks.\n\nAt things."
 

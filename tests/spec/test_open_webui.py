@@ -108,7 +108,9 @@ def test_valves_are_settings_of_operator_and_user() -> None:
             "description": "The service.",
             "type": "string",
         }
-        | ({"title": "Api Url"} if "title" in settings["operator"]["properties"]["api_url"] else {}),
+        | (
+            {"title": "Api Url"} if "title" in settings["operator"]["properties"]["api_url"] else {}
+        ),
         "retries": settings["operator"]["properties"]["retries"],
     }
     assert settings["operator"]["properties"]["retries"]["default"] == 3

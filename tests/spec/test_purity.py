@@ -23,10 +23,11 @@ HOSTILE = {
     "defaults": "def g(x=open({trap!r}, 'w')): ...",
     "subclasses": "class K(type('B', (), {{'x': open({trap!r}, 'w')}})): ...",
     "meta": "class M(type):\n    def __new__(*a): open({trap!r}, 'w')\nclass K(metaclass=M): ...",
-    "enum": "from enum import Enum\nclass E(Enum):\n    A = open({trap!r}, 'w')\ndef g(e: E = E.A): ...",
+    "enum": "from enum import Enum\nclass E(Enum):\n    A = open({trap!r}, 'w')\n"
+    "def g(e: E = E.A): ...",
     "factory": "from pydantic import Field\n"
     "def g(x: list = Field(default_factory=lambda: open({trap!r}, 'w'))): ...",
-    "f-string": "def g(x: str = f\"{{open({trap!r})}}\"): ...",
+    "f-string": 'def g(x: str = f"{{open({trap!r})}}"): ...',
     "mark": "@tool(name=open({trap!r}, 'w').name)\ndef g(): ...",
     "dunder": "def g(x: ().__class__.__base__.__subclasses__()[0]): ...",
 }
@@ -76,10 +77,12 @@ def test_nothing_that_a_file_imports_is_imported(tmp_path: Path) -> None:
 
 
 SOURCES = [
-    "from enum import Enum\nclass E(Enum):\n    A = 1\n    B = 'x'\ndef f(e: E, s: set[int] = {3, 1, 2}): ...",
+    "from enum import Enum\nclass E(Enum):\n    A = 1\n    B = 'x'\n"
+    "def f(e: E, s: set[int] = {3, 1, 2}): ...",
     "import os, httpx, subprocess\nKEY = 'sk-' + 'x'\ndef f(x, y, z): ...\ndef g(x: Nope): ...",
     "@tool(wieght=1, colour=2, nme=3, network={'b', 'a'})\ndef f(): ...",
-    "from toolkiln import tool\n@tool(wieght=1, colour=2, nme=3, network={'b', 'a', 'c'})\ndef f(): ...",
+    "from toolkiln import tool\n"
+    "@tool(wieght=1, colour=2, nme=3, network={'b', 'a', 'c'})\ndef f(): ...",
 ]
 
 
@@ -114,7 +117,9 @@ def test_what_one_reading_returns_another_cannot_spoil() -> None:
     assert read(source, "<memory>").tools[0].parameters["properties"] == {}
 
 
-@pytest.mark.parametrize("annotation", ["int", "list", "Any", "dict[str, Any]", "EmailStr", "datetime"])
+@pytest.mark.parametrize(
+    "annotation", ["int", "list", "Any", "dict[str, Any]", "EmailStr", "datetime"]
+)
 def test_schemas_of_two_parameters_share_nothing(annotation: str) -> None:
     source = (
         "from typing import Any\nfrom pydantic import EmailStr\nfrom datetime import datetime\n"

@@ -91,7 +91,8 @@ def test_null_bytes_are_said_with_their_line(source: str) -> None:
         "X = list[X]\ndef f(x: X): ...",
         "X = 'X'\ndef f(x: X): ...",
         "class A(A): ...\ndef f(x: A): ...",
-        "from pydantic import BaseModel\nclass A(B): ...\nclass B(A, BaseModel): ...\ndef f(x: A): ...",
+        "from pydantic import BaseModel\nclass A(B): ...\nclass B(A, BaseModel): ...\n"
+        "def f(x: A): ...",
         "A0 = 'x' * 10\n" + "".join(f"A{n + 1} = A{n} + A{n}\n" for n in range(60))
         + "def f(x: str = A60): ...",
         "def f(x: int = 10 ** 10 ** 10): ...",
@@ -199,7 +200,10 @@ class TestPep695:
         ("source", "schema"),
         [
             ("type X = int\ndef f(x: X): ...", {"type": "integer"}),
-            ("type X = list[int]\ndef f(x: X): ...", {"type": "array", "items": {"type": "integer"}}),
+            (
+                "type X = list[int]\ndef f(x: X): ...",
+                {"type": "array", "items": {"type": "integer"}},
+            ),
             (
                 "type X = (\n    int\n    | str\n)\ndef f(x: X): ...",
                 {"anyOf": [{"type": "integer"}, {"type": "string"}]},
@@ -211,7 +215,10 @@ class TestPep695:
             ),
             ("def f[T](x: T): ...", {}),
             ("def f[T: int](x: T): ...", {"type": "integer"}),
-            ("def f[T: (int, str)](x: T): ...", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+            (
+                "def f[T: (int, str)](x: T): ...",
+                {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            ),
             ("def f[**P, *Ts](x: int): ...", {"type": "integer"}),
             ("async def f[T](x: list[T]): ...", {"type": "array", "items": {}}),
             (
@@ -242,17 +249,25 @@ class TestPep695:
         assert definition["properties"]["content"]["type"] == "integer"
 
     def test_lines_stay_where_they_are(self) -> None:
-        source = "type X = (\n    int\n)\n\nclass Box[T]:\n    pass\n\ndef f[T](\n    x: X,\n): ...\n"
+        source = (
+            "type X = (\n    int\n)\n\nclass Box[T]:\n    pass\n\ndef f[T](\n    x: X,\n): ...\n"
+        )
 
         assert one(source).line == 8
 
     def test_type_is_still_an_ordinary_name(self) -> None:
-        source = "type = 3\ntype.x = 4\nprint(type)\ntype (3)\ntype[0] = 1\ntype X = int\ndef f(x: X): ..."
+        source = (
+            "type = 3\ntype.x = 4\nprint(type)\ntype (3)\ntype[0] = 1\n"
+            "type X = int\ndef f(x: X): ..."
+        )
 
         assert one(source).name == "f"
 
     def test_what_looks_like_it_in_a_string_is_left_alone(self) -> None:
-        source = "TEXT = '''\ntype X = int\ndef g[T](x): ...\n'''\ntype Y = int\ndef f(x: str = TEXT): ..."
+        source = (
+            "TEXT = '''\ntype X = int\ndef g[T](x): ...\n'''\ntype Y = int\n"
+            "def f(x: str = TEXT): ..."
+        )
 
         assert "type X = int\ndef g[T](x): ...\n" in properties(source)["x"]["default"]
 

@@ -374,7 +374,9 @@ def _imported(bound: Import, importer: Module, seen: frozenset[tuple[str, str]])
     if helper is not None:
         return lookup_in_module(bound.attribute, helper, seen)
     if bound.level:
-        return None
+        sibling = bound._replace(module=bound.attribute)
+        module = None if bound.module else _helper(importer, sibling)
+        return ModuleRef(module) if module is not None else None
     return canonical(f"{bound.module}.{bound.attribute}")
 
 

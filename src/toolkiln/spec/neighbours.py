@@ -55,6 +55,7 @@ class Neighbours:
         self.path = path
         self._folder = None if path.startswith("<") else os.path.dirname(path) or "."
         self._findings = Findings(path)
+        self._root: Module | None = None
         self._found: dict[tuple[str, str], Module | None] = {}
         self._helpers: dict[str, _Helper] = {}
         """By module name."""
@@ -77,6 +78,7 @@ class Neighbours:
     def close(self, root: Module, imports: Iterable[ast.AST], findings: Findings) -> None:
         """Open everything that `root` imports locally, and what that imports in turn."""
         self._findings = findings
+        self._root = root
         self._visit(root, imports, ())
 
     def trees(self) -> Iterator[tuple[str, ast.Module]]:
@@ -108,7 +110,8 @@ class Neighbours:
         """The helpers that an import opens; what is wrong with it is reported."""
         if self._folder is None:
             return
-        if imported.level and self._start(importer, imported.level) is None:
+        level, attribute = imported.level, imported.attribute
+        if level and self._start(importer, level) is None:
             self._findings.error(
                 "import-leaves-folder",
                 f"the import of {str(imported)!r} leaves the folder of the tool",
@@ -117,37 +120,39 @@ class Neighbours:
                 path=self._file(importer),
             )
             return
-        target = self.helper(importer, imported.module, imported.level)
-        attribute = imported.attribute
-        if target is not None:
-            yield target
+        parts = imported.module.split(".") if imported.module else []
+        opened = [self.helper(importer, ".".join(parts[: n + 1]), level) for n in range(len(parts))]
+        yield from (module for module in opened if module is not None)
+        target = opened[-1] if opened else self._package(importer, level)
+        if target is None and parts:
+            if level or self._is_local_package(imported.module):
+                self._missing(
+                    f"there is no module {str(imported)!r} beside the tool", importer, imported
+                )
+        elif attribute and attribute != "*":
             submodule = None
-            if attribute and target.is_package:
-                submodule = self.helper(target, attribute, 1)
+            if target is None or target.is_package:
+                name = ".".join([*parts, attribute])
+                submodule = self.helper(importer, name, level)
             if submodule is not None:
                 yield submodule
-            elif attribute not in (None, "*", *target.bindings) and not target.stars:
-                self._missing(
-                    f"the helper {target.name!r} defines no {attribute!r}", importer, imported
-                )
-        elif not imported.module and attribute and attribute != "*":  # from . import helper
-            sibling = self.helper(importer, attribute, imported.level)
-            if sibling is not None:
-                yield sibling
-            else:
-                message = f"there is no module {'.' * imported.level + attribute!r} beside the tool"
-                self._missing(message, importer, imported)
-        elif imported.level or self._is_local_package(imported.module):
-            self._missing(
-                f"there is no module {str(imported)!r} beside the tool", importer, imported
-            )
+            elif target is None or not _binds(target, attribute):
+                where = f"the helper {target.name!r}" if target else "the folder of the tool"
+                self._missing(f"{where} has no {attribute!r}", importer, imported)
+
+    def _package(self, importer: Module, level: int) -> Module | None:
+        """The package that `from . import x` starts from; None for the tool's own folder."""
+        start = self._start(importer, level)
+        packages = (h.module for h in self._helpers.values() if h.module.is_package)
+        return next((m for m in packages if self._helpers[m.name].package == start), None)
 
     def _descend(
         self, importer: Module, found: Module, imported: _Imported, trail: tuple[str, ...]
     ) -> None:
         here = (*trail, importer.name)
         if found.name in here:
-            if found is not importer:
+            is_parent = importer.name.startswith(f"{found.name}.")
+            if found is not importer and not is_parent:
                 cycle = " → ".join([*here[here.index(found.name) :], found.name])
                 self._findings.warn(
                     "import-cycle",
@@ -176,8 +181,10 @@ class Neighbours:
         is_package = True
         if os.path.isfile(package):
             file = package
-        elif os.path.isfile(file) and os.path.abspath(file) != os.path.abspath(self.path):
+        elif os.path.isfile(file):
             is_package = False
+            if os.path.abspath(file) == os.path.abspath(self.path):
+                return self._root
         elif not _is_namespace(stem):
             return None
         name = os.path.relpath(stem, self._folder).replace(os.sep, ".")
@@ -241,6 +248,19 @@ def _imported(imports: Iterable[ast.AST]) -> Iterator[_Imported]:
             assert isinstance(node, ast.ImportFrom)
             for alias in node.names:
                 yield _Imported(node.module or "", alias.name, node.level, node.lineno)
+
+
+def _binds(module: Module, name: str) -> bool:
+    """Whether a module may have this name, by whatever statement."""
+    if name in module.bindings or module.stars or "__getattr__" in module.bindings:
+        return True
+    for node in nodes.walk(module.tree):
+        match node:
+            case ast.Name(id=bound, ctx=ast.Store()) | ast.MatchAs(name=bound) if bound == name:
+                return True
+            case ast.Global(names=names) if name in names:
+                return True
+    return False
 
 
 def _is_namespace(folder: str) -> bool:

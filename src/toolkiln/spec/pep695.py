@@ -33,10 +33,11 @@ def older_spelling(source: str) -> str | None:
     for index in _statement_starts(tokens):
         _respell(tokens, index, edits, variables)
     for (row, start), (end_row, end), text in sorted(edits, reverse=True):
-        if row != end_row:
-            return None
-        line = lines[row - 1]
-        lines[row - 1] = line[:start] + text + line[end:]
+        head, rest = lines[row - 1][:start], lines[end_row - 1][end:]
+        if row == end_row:
+            lines[row - 1] = head + text + rest
+        else:  # keep every line by joining them with backslashes
+            lines[row - 1 : end_row] = [f"{head}{text}\\\n", *["\\\n"] * (end_row - row - 1), rest]
     tail = "".join(f'\n{name} = TypeVar("{name}"{limit})' for name, limit in variables.items())
     needs = "\nfrom typing import TypeVar, Generic\nfrom typing_extensions import TypeAliasType"
     return "".join(lines) + "\n" + needs + tail + "\n"

@@ -5,6 +5,7 @@ understood: syntax, names, helpers, dialect, declarations, specs, findings.
 """
 
 import ast
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from toolkiln.spec.modules import Module
 from toolkiln.spec.neighbours import Neighbours
 from toolkiln.spec.report import Findings
 from toolkiln.spec.syntax import parse
+
+_SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
 
 def read(source: str, path: str | Path) -> Reading:
@@ -51,8 +54,9 @@ def _tools(
     tree: ast.Module, source: str, data: bytes, neighbours: Neighbours, findings: Findings
 ) -> list[ToolSpec]:
     path = neighbours.path
-    module = Module(tree, "<tool>", neighbours, source=source)
+    module = Module(tree, Path(path).stem, neighbours, source=source)
     tree_nodes = nodes.walk(tree)
+    _mend_surrogates(tree_nodes, source, findings)
     neighbours.close(module, tree_nodes, findings)
     declared = declarations(module, findings)
     needed = requirements.gather(
@@ -74,6 +78,19 @@ def _tools(
     for spec in kept:
         check_tool(spec, source, kept, findings)
     return kept
+
+
+def _mend_surrogates(tree_nodes: Sequence[ast.AST], source: str, findings: Findings) -> None:
+    """Replace escaped halves of characters, which no JSON can carry."""
+    if not _SURROGATE.search(source):
+        return
+    for node in tree_nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            mended = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if mended != node.value:
+                node.value = mended
+                message = "the text contains half a character (a lone surrogate)"
+                findings.error("hidden-characters", message, node.lineno, "write the whole one")
 
 
 def _first_of_each_name(specs: Sequence[ToolSpec], findings: Findings) -> list[ToolSpec]:

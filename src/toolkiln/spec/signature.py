@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import Note, TypeReader
+from toolkiln.spec.annotations.definitions import target
 from toolkiln.spec.annotations.expressions import quoted
 from toolkiln.spec.annotations.shapes import Omitted, Unresolved
-from toolkiln.spec.modules import External, Function, Scope, resolve
+from toolkiln.spec.modules import AliasRef, External, Function, Scope, resolve
 
 _INJECTED_NAMES = {"agent_state", "agent_id"}
 
@@ -71,7 +72,7 @@ def read_signature(
     if rest is not None and "description" not in properties[rest.arg]:
         undescribed[rest.arg] = rest.lineno
     return Signature(
-        reader.attach_definitions(schema),
+        reader.definitions.attach(schema),
         injected,
         reader.notes,
         undescribed,
@@ -92,7 +93,7 @@ def read_returns(function: Function, scope: Scope) -> tuple[JsonSchema | None, l
         reason = getattr(problem, "reason", "it asks not to be seen")
         message = f"the return type {name!r}: {reason}"
         return None, [*reader.notes, Note("unresolved-type", message, function.returns.lineno)]
-    return reader.attach_definitions(_unfolded(schema, reader)), reader.notes
+    return reader.definitions.as_root(schema), reader.notes
 
 
 def read_class_schema(node: ast.expr, scope: Scope) -> JsonSchema | None:
@@ -102,24 +103,13 @@ def read_class_schema(node: ast.expr, scope: Scope) -> JsonSchema | None:
         schema = reader.render(node, scope)
     except (Unresolved, Omitted):
         return None
-    return reader.attach_definitions(_unfolded(schema, reader))
+    return reader.definitions.as_root(schema)
 
 
 def _last_name(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value).rpartition(".")[2]
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def _unfolded(schema: JsonSchema, reader: TypeReader) -> JsonSchema:
-    """The definition itself where the whole schema is one reference to it, used nowhere else."""
-    reader.unfold_aliases(schema)
-    if len(schema) == 1 and "$ref" in schema:
-        name = schema["$ref"].removeprefix("#/$defs/")
-        definition = reader.definitions[name]
-        if f"'$ref': '{schema['$ref']}'" not in repr(reader.attach_definitions(dict(definition))):
-            return dict(definition)
-    return schema
 
 
 def _described(schema: JsonSchema, text: str | None) -> JsonSchema:
@@ -172,10 +162,10 @@ def _unpacked(node: ast.expr | None, scope: Scope, reader: TypeReader) -> JsonSc
     """The object that `**options: Unpack[Options]` spreads over the parameters."""
     if isinstance(node, ast.Subscript) and resolve(node.value, scope) == External("typing.Unpack"):
         try:
-            name = reader.render(node.slice, scope)["$ref"].removeprefix("#/$defs/")
-        except (Unresolved, Omitted, KeyError):
+            spread = reader.render(node.slice, scope)
+        except (Unresolved, Omitted):
             return None
-        return reader.definitions[name]
+        return reader.definitions.schemas.get(target(spread))
     return None
 
 
@@ -187,40 +177,46 @@ def _filled_in(argument: ast.arg, scope: Scope, *, dunder_injected: bool) -> str
     if dunder_injected and name.startswith("__") and name.endswith("__"):
         return name
     annotation = argument.annotation
-    if annotation is None or (name == "ctx" and not _is_scalar(annotation, scope)):
+    if annotation is None:
         return "context" if name == "ctx" else None
-    if "Context" not in scope.module.source:
-        return None
-    return "context" if _is_context(annotation, scope) else None
+    if "Context" in scope.module.source and _is_context(annotation, scope):
+        return "context"
+    return "context" if name == "ctx" and _says_little(annotation, scope) else None
 
 
-def _is_scalar(node: ast.expr, scope: Scope) -> bool:
-    """Whether an author who calls a plain value `ctx` means just that."""
-    target = resolve(node, scope)
-    plain = ("str", "int", "float", "bool", "list")
-    return isinstance(target, External) and target.name.removeprefix("builtins.") in plain
+def _says_little(node: ast.expr, scope: Scope) -> bool:
+    """Whether a type fits a context as well as anything: `Any`, `dict`, a foreign class."""
+    try:
+        schema = TypeReader().render(node, scope)
+    except (Unresolved, Omitted):
+        return True
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind != {"type": "null"}]
+    return all(kind in ({}, {"type": "object", "additionalProperties": True}) for kind in kinds)
 
 
 def _is_context(node: ast.expr, scope: Scope) -> bool:
-    """Whether an annotation is `Context`, from wherever, optional or not."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        if "Context" not in node.value:
-            return False
-        try:
-            return _is_context(quoted(node), scope)
-        except Unresolved:
-            return False
-    if isinstance(node, ast.BinOp):
-        return _is_context(node.left, scope) or _is_context(node.right, scope)
-    if isinstance(node, ast.Subscript):
-        if ast.unparse(node.value).rpartition(".")[2] in ("Optional", "Union", "Annotated"):
-            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return any(_is_context(item, scope) for item in inner)
-        return _is_context(node.value, scope)
-    if isinstance(node, ast.Name | ast.Attribute):
-        target = resolve(node, scope)
-        if isinstance(target, External):
-            return target.name.rpartition(".")[2] == "Context"
-        last = node.id if isinstance(node, ast.Name) else node.attr
-        return target is None and last == "Context"
+    """Whether an annotation is `Context`, from wherever, optional, quoted or aliased."""
+    match node:
+        case ast.Constant(value=str()):
+            try:
+                return _is_context(quoted(node), scope)
+            except Unresolved:
+                return False
+        case ast.BinOp(left=left, right=right):
+            return _is_context(left, scope) or _is_context(right, scope)
+        case ast.Subscript(value=owner, slice=inside):
+            if _last_name(owner) in ("Optional", "Union", "Annotated"):
+                items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+                return any(_is_context(item, scope) for item in items)
+            return _is_context(owner, scope)
+        case ast.Name() | ast.Attribute():
+            target = resolve(node, scope)
+            if isinstance(target, External):
+                return target.name.rpartition(".")[2] == "Context"
+            if isinstance(target, AliasRef):
+                value = target.assigned.value
+                if isinstance(value, ast.Call):  # TypeAliasType("Ctx", Context)
+                    return any(_is_context(argument, target.scope) for argument in value.args[1:2])
+                return value is not node and _is_context(value, target.scope)
+            return target is None and _last_name(node) == "Context"
     return False

@@ -32,13 +32,16 @@ def parse(source: str, path: str) -> ast.Module | Finding:
             "save it as UTF-8 text",
             line=source.count("\n", 0, source.index("\0")) + 1,
         )
+    source = source.removeprefix("\ufeff")
     try:
         return _tree(source)
     except SyntaxError as error:
         if sys.version_info < (3, 12) and (older := pep695.older_spelling(source)):
             try:
                 return _tree(older)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
+            except SyntaxError as other:  # the mistake is elsewhere; lines are the same
+                error = other if (other.lineno or 0) <= source.count("\n") + 1 else error
+            except (ValueError, RecursionError, MemoryError):
                 pass
         return Finding(
             rule="syntax-error",

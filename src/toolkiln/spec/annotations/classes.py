@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import enums
 from toolkiln.spec.annotations.configuration import Config, aliased, read_config
+from toolkiln.spec.annotations.definitions import target
 from toolkiln.spec.annotations.fields import Metadata, read_field
 from toolkiln.spec.annotations.lineage import ClassField, Lineage, trace, type_parameters
 from toolkiln.spec.annotations.shapes import Omitted, Shape, Unresolved
@@ -50,7 +51,7 @@ def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments)
         inherits = not own and lineage.kind in ("dataclass", "typed-dict")
         reader.current_class, reader.config = reference, outer_config if inherits else own
         try:
-            schema = _BUILDERS[lineage.kind](reader, lineage, reader.definition_name(key))
+            schema = _BUILDERS[lineage.kind](reader, lineage, reader.definitions.name(key))
             return _class_schema(schema, lineage, own, reader.config, is_generic=bool(variables))
         finally:
             reader.current_class, reader.config = outer_class, outer_config
@@ -140,8 +141,8 @@ def _record(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSche
     properties: dict[str, JsonSchema] = {}
     required: list[str] = []
     # In sight already while it is built: a discriminated union may refer back to it.
-    reader.definitions[definition] = {"properties": properties}
-    names = reader.field_names.setdefault(definition, {})
+    reader.definitions.schemas[definition] = {"properties": properties}
+    names = reader.definitions.properties.setdefault(definition, {})
     replaced = _field_serializers(lineage) if reader.serialized else {}
     opaque = set() if reader.serialized else _plain_validated(lineage)
     always = reader.serialized and reader.config.get("json_schema_serialization_defaults_required")
@@ -158,7 +159,7 @@ def _record(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSche
             schema = {**reader.render(*replaced[field.name]), **metadata.updates}
         name = aliased(field.name, metadata, reader.config, serialized=reader.serialized)
         names[field.name] = name
-        properties[name] = _without_repeats(schema, reader.definitions)
+        properties[name] = _without_repeats(schema, reader.definitions.schemas)
         if is_required or always:
             required.append(name)
     if reader.serialized:
@@ -261,8 +262,8 @@ def _without_repeats(schema: JsonSchema, definitions: dict[str, JsonSchema]) -> 
     """A reference without the texts that its definition says already."""
     if "$ref" not in schema or len(schema) == 1:
         return schema
-    target = definitions.get(schema["$ref"].removeprefix("#/$defs/"), {})
-    return {k: v for k, v in schema.items() if k == "$ref" or target.get(k, ...) != v}
+    told = definitions.get(target(schema), {})
+    return {k: v for k, v in schema.items() if k == "$ref" or told.get(k, ...) != v}
 
 
 def _plain_validated(lineage: Lineage) -> set[str]:

@@ -2,8 +2,10 @@
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from toolkiln.spec.annotations.shapes import Unresolved
+from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.modules import AliasRef, External, Scope, resolve
 
 _LONGEST_CHAIN = 60
@@ -22,7 +24,10 @@ def peel(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope, list[tuple[ast.
     items: list[tuple[ast.expr, Scope]] = []
     for _ in range(_LONGEST_CHAIN):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node = quoted(node)
+            try:
+                node = quoted(node)
+            except Unresolved:
+                break
         if isinstance(node, ast.Name | ast.Attribute):
             if isinstance(node, ast.Name) and node.id in scope.variables:
                 node, scope = scope.variables[node.id]
@@ -71,6 +76,43 @@ def qualifiers(node: ast.expr, scope: Scope) -> set[str]:
     return found
 
 
+def union_members(node: ast.expr, scope: Scope, depth: int = 0) -> Iterator[tuple[ast.expr, Scope]]:
+    """The alternatives of a union, nested ones and aliases of unions unfolded."""
+    if depth > _LONGEST_CHAIN:
+        raise Unresolved(ast.unparse(node)[:60], "it is nested too deeply")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from union_members(quoted(node), scope, depth + 1)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        yield from union_members(node.left, scope, depth + 1)
+        yield from union_members(node.right, scope, depth + 1)
+    elif isinstance(node, ast.Subscript):
+        target = resolve(node.value, scope)
+        name = target.name if isinstance(target, External) else ""
+        if name not in ("typing.Union", "typing.Optional"):
+            yield node, scope
+            return
+        for argument in subscript_arguments(node):
+            yield from union_members(argument, scope, depth + 1)
+        if name == "typing.Optional":
+            yield ast.Constant(None), scope
+    elif isinstance(node, ast.Name) and node.id in scope.variables:
+        yield from union_members(*scope.variables[node.id], depth + 1)
+    elif isinstance(node, ast.Name | ast.Attribute):
+        target = resolve(node, scope)
+        if (
+            isinstance(target, AliasRef)
+            and target.assigned.type_params is None
+            and isinstance(target.assigned.value, ast.BinOp | ast.Subscript)
+        ):
+            yield from union_members(target.assigned.value, target.scope, depth + 1)
+        elif isinstance(target, External) and target.name == "types.NoneType":
+            yield ast.Constant(None), scope
+        else:
+            yield node, scope
+    else:
+        yield node, scope
+
+
 def quoted(node: ast.Constant) -> ast.expr:
     """The expression inside a quoted annotation."""
     try:
@@ -115,3 +157,19 @@ def is_any(node: ast.expr, scope: Scope) -> bool:
 
 def is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
+
+
+def literal_values(arguments: list[ast.expr], scope: Scope) -> Iterator[Any]:
+    """The values between the brackets of a `Literal`, nested and aliased ones unfolded."""
+    for node in arguments:
+        target = resolve(node, scope)
+        if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Subscript):
+            inner = subscript_arguments(target.assigned.value)
+            yield from literal_values(inner, target.scope)
+        elif isinstance(node, ast.Subscript):
+            yield from literal_values(subscript_arguments(node), scope)
+        else:
+            try:
+                yield evaluate(node, scope)
+            except Unknown as unknown:
+                raise Unresolved(ast.unparse(node), "its value is not known") from unknown

@@ -7,7 +7,6 @@ into `{}` and a report, so that no schema is ever wrong.
 """
 
 import ast
-import re
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -16,14 +15,17 @@ from typing import Any, NamedTuple
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import classes, enums, known
 from toolkiln.spec.annotations.configuration import configured
+from toolkiln.spec.annotations.definitions import Definitions, target
 from toolkiln.spec.annotations.expressions import (
     QUALIFIERS,
     is_any,
     is_ellipsis,
+    literal_values,
     peel,
     quoted,
     subscript_arguments,
     type_variables,
+    union_members,
 )
 from toolkiln.spec.annotations.fields import (
     Metadata,
@@ -48,6 +50,8 @@ from toolkiln.spec.annotations.values import Unknown, evaluate, jsonable
 from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
 
 _DEEPEST = 60
+_MOST = 20_000
+"""Type expressions of one schema; far beyond any tool, and a bound on what aliases unfold to."""
 
 
 class Note(NamedTuple):
@@ -71,18 +75,14 @@ class TypeReader:
 
     def __init__(self, *, serialized: bool = False) -> None:
         self.serialized = serialized
-        self.definitions: dict[str, JsonSchema] = {}
+        self.definitions = Definitions()
         self.notes: list[Note] = []
-        self.field_names: dict[str, dict[str, str]] = {}
-        """Of each definition, the property that each field became."""
         self.config: dict[str, Any] = {}
         """The model configuration in force."""
         self.current_class: ClassRef | None = None
-        self._names: dict[Hashable, str] = {}
-        self._aliased: dict[str, Shape] = {}
-        """The shapes behind the definitions that are type aliases."""
         self._open_aliases: list[tuple[str, str]] = []
         self._depth = 0
+        self._seen = 0
 
     def shape(self, node: ast.expr, scope: Scope) -> Shape:
         """The shape of an annotation.
@@ -92,9 +92,10 @@ class TypeReader:
             Omitted: it asks not to be seen.
         """
         self._depth += 1
+        self._seen += 1
         try:
-            if self._depth > _DEEPEST:
-                raise Unresolved(ast.unparse(node)[:60], "it is nested too deeply")
+            if self._depth > _DEEPEST or self._seen > _MOST:
+                raise Unresolved(_shown(node), "it is nested too deeply")
             return self._shape(node, scope)
         finally:
             self._depth -= 1
@@ -115,7 +116,7 @@ class TypeReader:
                 return self.shape(quoted(node), scope)
         if isinstance(node, ast.Call):
             return self._call(node, scope)
-        raise Unresolved(ast.unparse(node)[:60], "it is not a type")
+        raise Unresolved(_shown(node), "it is not a type")
 
     def render(self, node: ast.expr, scope: Scope) -> JsonSchema:
         """The schema of an annotation; see `shape`."""
@@ -173,7 +174,7 @@ class TypeReader:
 
     def _step(self, shape: Shape, step: str, value: Any) -> Shape:
         if step == "tagged":
-            return discriminated(shape, value, self.definitions, self.field_names)
+            return discriminated(shape, value, self.definitions)
         if step == "function":
             return Shape(f"after {shape.kind.removeprefix('after ')}", shape.render())
         if step == "read":
@@ -193,63 +194,23 @@ class TypeReader:
 
     def _constrained_alias(self, shape: Shape, step: str, value: Any) -> Shape:
         """A definition of its own for an alias under a constraint."""
-        name = shape.schema["$ref"].removeprefix("#/$defs/")
-        inner = self._aliased.get(name)
+        name = target(shape.schema)
+        inner = self.definitions.aliases.get(name)
         constrained = inner and self._step(inner, step, value)
         if constrained is None or constrained.kind.startswith("after"):
             return constrain(shape, step, value, serialized=self.serialized)
         key = (name, step, repr(value))
         made = self.define(key, name, "alias", constrained.render)
-        self._aliased[self.definition_name(key)] = constrained
+        self.definitions.aliases[self.definitions.name(key)] = constrained
         return Shape("alias", {**shape.schema, **made.schema})
 
     def define(self, key: Hashable, name: str, kind: str, build: Callable[[], JsonSchema]) -> Shape:
-        """A reference to the definition of `key`, built once, also when it is recursive."""
-        if key not in self._names:
-            unique = self._unique(re.sub(r"[^a-zA-Z0-9.\-_]", "_", name))
-            self._names[key] = unique
-            self.definitions[unique] = {}
-            outside, self._open_aliases = self._open_aliases, []
-            try:
-                self.definitions[unique] = build()
-            except (Unresolved, Omitted):
-                del self._names[key], self.definitions[unique]
-                raise
-            finally:
-                self._open_aliases = outside
-        return Shape(kind, {"$ref": f"#/$defs/{self._names[key]}"})
-
-    def definition_name(self, key: Hashable) -> str:
-        """The name under which `key` is defined, while it is being built or after."""
-        return self._names[key]
-
-    def attach_definitions(self, schema: JsonSchema) -> JsonSchema:
-        """The schema with the definitions that it reaches."""
-        self.unfold_aliases(schema)
-        reached: dict[str, JsonSchema] = {}
-        pending = list(references(schema))
-        while pending:
-            name = pending.pop()
-            if name not in reached and name in self.definitions:
-                reached[name] = self.definitions[name]
-                pending += references(self.definitions[name])
-        if reached:
-            schema["$defs"] = {name: reached[name] for name in sorted(reached)}
-        return schema
-
-    def unfold_aliases(self, schema: JsonSchema) -> None:
-        """An alias that is the only one to refer to a class is that class."""
-        for name in [n for n in self._aliased if set(self.definitions[n]) == {"$ref"}]:
-            target = self.definitions[name]["$ref"].removeprefix("#/$defs/")
-            everywhere = [*references(schema), *references(list(self.definitions.values()))]
-            if everywhere.count(target) == 1 and target not in (name, "JsonValue"):
-                self.definitions[name] = self.definitions.pop(target)
-
-    def _unique(self, name: str) -> str:
-        taken, candidate, number = self.definitions, name, 2
-        while candidate in taken:
-            candidate, number = f"{name}_{number}", number + 1
-        return candidate
+        """A reference to the definition of `key`; inside it, aliases may come round again."""
+        outside, self._open_aliases = self._open_aliases, []
+        try:
+            return self.definitions.define(key, name, kind, build)
+        finally:
+            self._open_aliases = outside
 
     def _with_default(self, schema: JsonSchema, default: tuple[ast.expr, Scope]) -> JsonSchema:
         node, scope = default
@@ -259,7 +220,7 @@ class TypeReader:
             self.notes.append(
                 Note(
                     "unknown-default",
-                    f"the default {ast.unparse(node)[:60]!r} is not known before the code runs",
+                    f"the default {_shown(node)!r} is not known before the code runs",
                     node.lineno,
                 )
             )
@@ -354,7 +315,7 @@ class TypeReader:
 
         def build() -> JsonSchema:
             shape = self.shape(value, inner)
-            self._aliased[self.definition_name(key)] = shape
+            self.definitions.aliases[self.definitions.name(key)] = shape
             return shape.render()
 
         return self.define(key, label, "alias", build)
@@ -396,7 +357,7 @@ class TypeReader:
         if "default" in keywords:
             return self.shape(keywords["default"], scope)
         if len(call.args) > 1:
-            members = [member for node in call.args[1:] for member in self._members(node, scope)]
+            members = [member for node in call.args[1:] for member in union_members(node, scope)]
             return self._alternatives(members)
         if "bound" in keywords:
             return self.shape(keywords["bound"], scope)
@@ -480,7 +441,7 @@ class TypeReader:
 
     def _literal(self, arguments: list[ast.expr], scope: Scope) -> Shape:
         values: list[Any] = []
-        for value in self._literal_values(arguments, scope):
+        for value in literal_values(arguments, scope):
             if not any(value == seen and type(value) is type(seen) for seen in values):
                 values.append(value)
         try:
@@ -491,24 +452,10 @@ class TypeReader:
         schema |= classes.type_of_values(encoded, null="null")
         return Shape("literal", schema)
 
-    def _literal_values(self, arguments: list[ast.expr], scope: Scope) -> Iterator[Any]:
-        for node in arguments:
-            target = resolve(node, scope)
-            if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Subscript):
-                inner = subscript_arguments(target.assigned.value)
-                yield from self._literal_values(inner, target.scope)
-            elif isinstance(node, ast.Subscript):
-                yield from self._literal_values(subscript_arguments(node), scope)
-            else:
-                try:
-                    yield evaluate(node, scope)
-                except Unknown as unknown:
-                    raise Unresolved(ast.unparse(node), "its value is not known") from unknown
-
     # Unions
 
     def _union(self, node: ast.expr, scope: Scope) -> Shape:
-        return self._alternatives(list(self._members(node, scope)))
+        return self._alternatives(list(union_members(node, scope)))
 
     def _alternatives(self, members: list[tuple[ast.expr, Scope]]) -> Shape:
         may_be_null = False
@@ -529,44 +476,6 @@ class TypeReader:
         else:
             union = Shape("union", any_of([shape.render() for shape in shapes]))
         return nullable(union) if may_be_null else union
-
-    def _members(
-        self, node: ast.expr, scope: Scope, depth: int = 0
-    ) -> Iterator[tuple[ast.expr, Scope]]:
-        """The alternatives of a union, nested ones and aliases of unions unfolded."""
-        if depth > _DEEPEST:
-            raise Unresolved(ast.unparse(node)[:60], "it is nested too deeply")
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from self._members(quoted(node), scope, depth + 1)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            yield from self._members(node.left, scope, depth + 1)
-            yield from self._members(node.right, scope, depth + 1)
-        elif isinstance(node, ast.Subscript):
-            target = resolve(node.value, scope)
-            name = target.name if isinstance(target, External) else ""
-            if name not in ("typing.Union", "typing.Optional"):
-                yield node, scope
-                return
-            for argument in subscript_arguments(node):
-                yield from self._members(argument, scope, depth + 1)
-            if name == "typing.Optional":
-                yield ast.Constant(None), scope
-        elif isinstance(node, ast.Name) and node.id in scope.variables:
-            yield from self._members(*scope.variables[node.id], depth + 1)
-        elif isinstance(node, ast.Name | ast.Attribute):
-            target = resolve(node, scope)
-            if (
-                isinstance(target, AliasRef)
-                and target.assigned.type_params is None
-                and isinstance(target.assigned.value, ast.BinOp | ast.Subscript)
-            ):
-                yield from self._members(target.assigned.value, target.scope, depth + 1)
-            elif isinstance(target, External) and target.name == "types.NoneType":
-                yield ast.Constant(None), scope
-            else:
-                yield node, scope
-        else:
-            yield node, scope
 
     # Calls: constr(max_length=3), conlist(int, min_length=1), type(None)
 
@@ -595,6 +504,14 @@ class TypeReader:
         return self.apply(metadata, shape)
 
 
+def _shown(node: ast.expr) -> str:
+    """The beginning of an expression; only that, since it may be nested without end."""
+    try:
+        return ast.unparse(node)[:60]
+    except RecursionError:
+        return type(node).__name__
+
+
 def _reason(name: str) -> str:
     """Why a type from outside the folder has no schema."""
     if name.partition(".")[0] in sys.stdlib_module_names:
@@ -613,17 +530,3 @@ _CONSTRAINED = {
     "pydantic.conset": "set",
     "pydantic.confrozenset": "frozenset",
 }
-
-
-def references(schema: Any) -> Iterator[str]:
-    """The names of the definitions that a schema refers to, itself only."""
-    if isinstance(schema, dict):
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            yield reference.removeprefix("#/$defs/")
-        for value in schema.values():
-            if value.__class__ in (dict, list):
-                yield from references(value)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from references(item)

@@ -3,18 +3,18 @@
 from typing import Any
 
 from toolkiln.model import JsonSchema
+from toolkiln.spec.annotations.definitions import Definitions, target
 from toolkiln.spec.annotations.shapes import Shape
 
 
 def discriminated(
     shape: Shape,
     field: str | None,
-    definitions: dict[str, JsonSchema],
-    field_names: dict[str, dict[str, str]],
+    definitions: Definitions,
 ) -> Shape:
     """The union as `oneOf`, with a mapping from tag to alternative if a field tells them apart."""
     if shape.inner is not None:
-        inner = discriminated(shape.inner, field, definitions, field_names)
+        inner = discriminated(shape.inner, field, definitions)
         return Shape("nullable", shape.schema, inner)
     rendered = dict(shape.render())
     members = rendered.pop("anyOf", None)
@@ -27,9 +27,9 @@ def discriminated(
     property_name = field
     for member in _flattened(members, field):
         for name in _named(member):
-            property_name = field_names.get(name, {}).get(field, field)
-            properties = definitions.get(name, {}).get("properties", {})
-            for tag in _tags(properties.get(property_name, {}), definitions):
+            property_name = definitions.properties.get(name, {}).get(field, field)
+            properties = definitions.schemas.get(name, {}).get("properties", {})
+            for tag in _tags(properties.get(property_name, {}), definitions.schemas):
                 mapping[tag] = member.get("$ref", member)
         if member not in choices:
             choices.append(member)
@@ -53,13 +53,13 @@ def _flattened(members: list[JsonSchema], field: str) -> list[JsonSchema]:
 def _named(member: JsonSchema) -> list[str]:
     """The definitions that an alternative may turn out to be."""
     if "$ref" in member:
-        return [member["$ref"].removeprefix("#/$defs/")]
+        return [target(member)]
     return [name for inner in member.get("oneOf", []) for name in _named(inner)]
 
 
 def _tags(schema: JsonSchema, definitions: dict[str, JsonSchema]) -> list[str]:
     if "$ref" in schema:
-        schema = definitions.get(schema["$ref"].removeprefix("#/$defs/"), {})
+        schema = definitions.get(target(schema), {})
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     return [_tag(value) for value in values]
 

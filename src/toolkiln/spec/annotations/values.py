@@ -25,6 +25,7 @@ from toolkiln.spec.modules import AliasRef, ClassRef, External, Scope, resolve
 
 _DEEPEST = 40
 _LONGEST = 10_000
+_HEAVIEST = 100_000
 _MOST_BITS = 256
 
 Construct = Callable[[ClassRef, ast.Call, Scope], Any]
@@ -81,17 +82,35 @@ class _Evaluation:
     def __init__(self, construct: Construct | None) -> None:
         self._construct = construct
         self._depth = 0
+        self._steps = 0
+        self._weights: dict[int, tuple[Any, int]] = {}
+        """How much a container would take written out, by identity."""
 
     def value(self, node: ast.expr, scope: Scope) -> Any:
         if isinstance(node, ast.Constant):
             return node.value
         self._depth += 1
-        if self._depth > _DEEPEST:
+        self._steps += 1
+        if self._depth > _DEEPEST or self._steps > _LONGEST:
             raise Unknown("too deep")
         try:
-            return self._value(node, scope)
+            result = self._value(node, scope)
         finally:
             self._depth -= 1
+        if self._weight(result) > _HEAVIEST:
+            raise Unknown("too large")
+        return result
+
+    def _weight(self, value: Any) -> int:
+        if isinstance(value, str | bytes):
+            return len(value)
+        if not isinstance(value, list | tuple | set | frozenset | dict):
+            return 1
+        if id(value) not in self._weights:
+            items = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+            total = 1 + sum(map(self._weight, items))
+            self._weights[id(value)] = (value, total)  # held, so that the id stays its own
+        return self._weights[id(value)][1]
 
     def _value(self, node: ast.expr, scope: Scope) -> Any:
         match node:
@@ -204,6 +223,9 @@ def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
             raise Unknown("too large")
         if left.bit_length() + right.bit_length() > 4 * _MOST_BITS:
             raise Unknown("too large")
+    elif op is ast.Add and isinstance(left, str | bytes | list | tuple):
+        if isinstance(right, type(left)) and len(left) + len(right) > _HEAVIEST:
+            raise Unknown("too long")
     elif op is ast.Mult:
         text, times = (right, left) if isinstance(left, int) else (left, right)
         if isinstance(text, str | bytes | list | tuple) and isinstance(times, int):
