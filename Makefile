@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types bench clean
+.PHONY: run test check lint types bench corpus thorough clean
 
 run: $(STAMP)  ## read the example tools and show what is wrong with one
 	@$(BIN)/toolkiln list --tools examples/tools
@@ -24,6 +24,12 @@ types: $(STAMP)
 
 bench: $(STAMP)  ## the figures of docs/benchmarks.md
 	$(BIN)/python -m bench
+
+corpus: $(STAMP)  ## read the standard library and every installed package
+	$(BIN)/python -m pytest -n auto -m corpus
+
+thorough: $(STAMP)  ## compare tens of thousands of generated modules with pydantic
+	$(BIN)/python -m pytest -n auto tests/spec/differential --hypothesis-profile=thorough
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

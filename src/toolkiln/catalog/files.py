@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
 def read_file(file: Path) -> Reading:
     """All that a file says; one that cannot be read says just that."""
     try:
-        size = file.stat().st_size
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return _unreadable(file, b"", "it is not a regular file", "name a Python file")
+        size = status.st_size
         if size > MAX_BYTES:
             return _unreadable(
                 file,

@@ -159,3 +159,9 @@ MAPPINGS = {
 }
 COUNTERS = {"collections.Counter", "typing.Counter"}
 TUPLES = {"builtins.tuple", "typing.Tuple"}
+BUILTINS = {
+    name
+    for table in (SCALARS, LISTS, SETS, MAPPINGS, TUPLES)
+    for name in table
+    if name.startswith("builtins.")
+}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.annotations import classes, enums, known
+from toolkiln.spec.annotations import aliases, calls, classes, known
 from toolkiln.spec.annotations.configuration import configured
 from toolkiln.spec.annotations.definitions import Definitions, target
 from toolkiln.spec.annotations.expressions import (
@@ -24,17 +24,14 @@ from toolkiln.spec.annotations.expressions import (
     peel,
     quoted,
     subscript_arguments,
-    type_variables,
     union_members,
 )
 from toolkiln.spec.annotations.fields import (
     Metadata,
     field_call,
     read_default_field,
-    read_field,
     read_metadata,
 )
-from toolkiln.spec.annotations.lineage import functional_class
 from toolkiln.spec.annotations.shapes import (
     Omitted,
     Shape,
@@ -47,7 +44,15 @@ from toolkiln.spec.annotations.shapes import (
 )
 from toolkiln.spec.annotations.tags import discriminated
 from toolkiln.spec.annotations.values import Unknown, evaluate, jsonable
-from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
+from toolkiln.spec.modules import (
+    AliasRef,
+    ClassRef,
+    External,
+    FunctionRef,
+    Resolved,
+    Scope,
+    resolve,
+)
 
 _DEEPEST = 60
 _MOST = 20_000
@@ -115,7 +120,7 @@ class TypeReader:
             if isinstance(node.value, str):
                 return self.shape(quoted(node), scope)
         if isinstance(node, ast.Call):
-            return self._call(node, scope)
+            return calls.call_shape(self, node, scope)
         raise Unresolved(_shown(node), "it is not a type")
 
     def render(self, node: ast.expr, scope: Scope) -> JsonSchema:
@@ -135,8 +140,7 @@ class TypeReader:
         elif default is not None and not is_ellipsis(default):
             metadata.default = (default, scope)
         line = annotation.lineno if annotation else 1
-        for name in metadata.unknown:
-            self.notes.append(Note("unknown-value", f"the value of {name} is not known", line))
+        self.note_unknown(metadata, line)
         try:
             shape = self.shape(base, base_scope) if base is not None else Shape("any", {})
             schema = self.apply(metadata, self._weakly(weak, shape)).render()
@@ -148,6 +152,11 @@ class TypeReader:
         if metadata.default is not None:
             schema = self._with_default(schema, metadata.default)
         return Field(schema, metadata, not metadata.is_optional)
+
+    def note_unknown(self, metadata: Metadata, line: int) -> None:
+        """Note the constraints whose values only running the code would tell."""
+        for name in metadata.unknown:
+            self.notes.append(Note("unknown-value", f"the value of {name} is not known", line))
 
     def _weakly(self, steps: list[tuple[str, Any]], shape: Shape) -> Shape:
         """The shape with constraints of `= Field(…)`, which the annotation's own override."""
@@ -234,17 +243,20 @@ class TypeReader:
 
     def _named(self, target: Resolved | None, node: ast.expr) -> Shape:
         if isinstance(target, External):
-            return self._external(target.name, node)
+            return self.external(target.name)
         if isinstance(target, ClassRef):
             return classes.class_shape(self, target, ())
         if isinstance(target, AliasRef):
-            return self._alias(target, ())
+            return aliases.alias_shape(self, target, ())
         name = ast.unparse(node)
+        if isinstance(target, FunctionRef) and f"builtins.{name}" in known.BUILTINS:
+            return self.external(f"builtins.{name}")  # def list(…) -> list[str]
         if target is None:
             raise Unresolved(name, "nothing of that name is defined or imported")
         raise Unresolved(name, "it is not a type")
 
-    def _external(self, name: str, node: ast.expr) -> Shape:
+    def external(self, name: str) -> Shape:
+        """The shape of a type from elsewhere that is known by name."""
         scalar = known.SCALARS.get(name)
         if scalar is not None:
             return self._scalar(name, scalar)
@@ -275,21 +287,9 @@ class TypeReader:
         schema = configured(kind, dict(schema), self.config, serialized=self.serialized)
         return Shape(kind, schema)
 
-    def _alias(self, target: AliasRef, arguments: tuple[tuple[ast.expr, Scope], ...]) -> Shape:
-        value, scope = target.assigned.value, target.scope
-        if isinstance(value, ast.Call):
-            return self._assigned_call(target.name, value, scope, arguments)
-        if target.assigned.type_params is not None:
-            names = target.assigned.type_params
-            return self._type_alias(target.name, value, scope, names, arguments)
-        if arguments:
-            names = tuple(type_variables(value, scope))
-            scope = scope._replace(variables={**scope.variables, **dict(zip(names, arguments))})  # noqa: B905
-        with self._opened(scope.module.name, target.name):
-            return self.shape(value, scope)
-
     @contextmanager
-    def _opened(self, module: str, name: str) -> Iterator[None]:
+    def opened(self, module: str, name: str) -> Iterator[None]:
+        """While an alias is being followed; it must not lead back to itself."""
         if (module, name) in self._open_aliases:
             raise Unresolved(name, "the alias refers to itself; write it with a type statement")
         self._open_aliases.append((module, name))
@@ -298,83 +298,20 @@ class TypeReader:
         finally:
             self._open_aliases.pop()
 
-    def _type_alias(
-        self,
-        name: str,
-        value: ast.expr,
-        scope: Scope,
-        parameters: tuple[str, ...],
-        arguments: tuple[tuple[ast.expr, Scope], ...],
-    ) -> Shape:
-        label = name
-        if arguments:
-            label += "_" + "_".join(ast.unparse(node) for node, _ in arguments) + "_"
-        variables = {**scope.variables, **dict(zip(parameters, arguments))}  # noqa: B905
-        inner = scope._replace(variables=variables)
-        key = (scope.module.name, name, label)
-
-        def build() -> JsonSchema:
-            shape = self.shape(value, inner)
-            self.definitions.aliases[self.definitions.name(key)] = shape
-            return shape.render()
-
-        return self.define(key, label, "alias", build)
-
-    def _assigned_call(
-        self,
-        name: str,
-        call: ast.Call,
-        scope: Scope,
-        arguments: tuple[tuple[ast.expr, Scope], ...] = (),
-    ) -> Shape:
-        """What `X = TypeVar(…)`, `X = NewType(…)`, `X = TypedDict(…)` and the like make."""
-        target = resolve(call.func, scope)
-        made = target.name if isinstance(target, External) else ""
-        if made == "typing.TypeVar":
-            return self._type_variable(call, scope)
-        if made == "typing.NewType" and len(call.args) == 2:
-            return self.shape(call.args[1], scope)
-        if made == "typing.TypeAliasType" and len(call.args) == 2:
-            names = next((k.value for k in call.keywords if k.arg == "type_params"), None)
-            listed = tuple(type_variables(names or call.args[1], scope))
-            return self._type_alias(name, call.args[1], scope, listed, arguments)
-        members = None
-        try:
-            members = enums.functional_members(call, scope)
-        except Unknown as unknown:
-            raise Unresolved(name, f"its members come from code: {unknown}") from unknown
-        if members is not None:
-            values = [jsonable(value) for value in members.values()]
-            key = (scope.module.name, name)
-            return self.define(key, name, "enum", lambda: classes.enum_schema(values))
-        functional = functional_class(name, call, made)
-        if functional is not None:
-            return classes.class_shape(self, ClassRef(functional, scope), ())
-        return self._call(call, scope)
-
-    def _type_variable(self, call: ast.Call, scope: Scope) -> Shape:
-        keywords = {k.arg: k.value for k in call.keywords}
-        if "default" in keywords:
-            return self.shape(keywords["default"], scope)
-        if len(call.args) > 1:
-            members = [member for node in call.args[1:] for member in union_members(node, scope)]
-            return self._alternatives(members)
-        if "bound" in keywords:
-            return self.shape(keywords["bound"], scope)
-        return Shape("any", {})
-
     # Subscripts
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> Shape:
         target = resolve(node.value, scope)
         arguments = subscript_arguments(node)
+        if isinstance(target, FunctionRef) and isinstance(node.value, ast.Name):
+            target = External(f"builtins.{node.value.id}")
         if isinstance(target, External):
             return self._external_subscript(target.name, arguments, node, scope)
         pairs = tuple((argument, scope) for argument in arguments)
         if isinstance(target, ClassRef):
             return classes.class_shape(self, target, pairs)
         if isinstance(target, AliasRef):
-            return self._alias(target, pairs)
+            return aliases.alias_shape(self, target, pairs)
         raise Unresolved(ast.unparse(node.value))
 
     def _external_subscript(
@@ -414,7 +351,7 @@ class TypeReader:
         if name == "pydantic.RootModel":
             return classes.root_model(self, first, scope)
         if name in ("re.Pattern", "typing.Pattern", "os.PathLike", "pydantic.ImportString"):
-            return self._external(name, node)
+            return self.external(name)
         raise Unresolved(name, _reason(name))
 
     def _annotated(self, base: ast.expr, scope: Scope, metadata: Metadata) -> Shape:
@@ -455,9 +392,10 @@ class TypeReader:
     # Unions
 
     def _union(self, node: ast.expr, scope: Scope) -> Shape:
-        return self._alternatives(list(union_members(node, scope)))
+        return self.alternatives(list(union_members(node, scope)))
 
-    def _alternatives(self, members: list[tuple[ast.expr, Scope]]) -> Shape:
+    def alternatives(self, members: list[tuple[ast.expr, Scope]]) -> Shape:
+        """One of several types, null last."""
         may_be_null = False
         shapes: list[Shape] = []
         distinct = {(ast.dump(node), id(scope.module)): (node, scope) for node, scope in members}
@@ -477,32 +415,6 @@ class TypeReader:
             union = Shape("union", any_of([shape.render() for shape in shapes]))
         return nullable(union) if may_be_null else union
 
-    # Calls: constr(max_length=3), conlist(int, min_length=1), type(None)
-
-    def _call(self, node: ast.Call, scope: Scope) -> Shape:
-        target = resolve(node.func, scope)
-        name = target.name if isinstance(target, External) else ""
-        if name == "builtins.type" and len(node.args) == 1 and ast.unparse(node.args[0]) == "None":
-            return Shape("none", {"type": "null"})
-        base = _CONSTRAINED.get(name)
-        if base is None:
-            raise Unresolved(ast.unparse(node.func), "a call is not a type")
-        keywords = {k.arg: k.value for k in node.keywords if k.arg}
-        item = node.args[0] if node.args else keywords.get("item_type")
-        if base in ("list", "set", "frozenset"):
-            items = self.render(item, scope) if item is not None else {}
-            shape = array(items, base, unique=base != "list")
-        else:
-            shape = self._external(base, node)
-        metadata = Metadata()
-        call = ast.Call(func=node.func, args=[], keywords=node.keywords)
-        read_field(call, scope, metadata)
-        metadata.updates.clear()
-        for constraint in metadata.unknown:
-            message = f"the value of {constraint} is not known"
-            self.notes.append(Note("unknown-value", message, node.lineno))
-        return self.apply(metadata, shape)
-
 
 def _shown(node: ast.expr) -> str:
     """The beginning of an expression; only that, since it may be nested without end."""
@@ -517,16 +429,3 @@ def _reason(name: str) -> str:
     if name.partition(".")[0] in sys.stdlib_module_names:
         return "JSON has no such thing"
     return "it comes from another package"
-
-
-_CONSTRAINED = {
-    "pydantic.conint": "builtins.int",
-    "pydantic.confloat": "builtins.float",
-    "pydantic.constr": "builtins.str",
-    "pydantic.conbytes": "builtins.bytes",
-    "pydantic.condecimal": "decimal.Decimal",
-    "pydantic.condate": "datetime.date",
-    "pydantic.conlist": "list",
-    "pydantic.conset": "set",
-    "pydantic.confrozenset": "frozenset",
-}

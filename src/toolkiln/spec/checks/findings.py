@@ -186,6 +186,9 @@ def _visible_texts(spec: ToolSpec) -> Iterator[str]:
     documentation = spec.documentation
     yield documentation.returns
     yield documentation.examples
+    yield from spec.usages
+    for error in documentation.raises:
+        yield error.text
     for section in documentation.sections:
         yield f"{section.title}\n{section.body}"
     if spec.toolkit:

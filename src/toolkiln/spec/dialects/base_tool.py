@@ -51,13 +51,12 @@ def _lineage(reference: ClassRef, depth: int = 0) -> list[ClassRef]:
         return []
     scope = reference.scope
     for base, name in zip(reference.node.bases, base_names(reference.node, scope), strict=False):
-        target = resolve(base, scope)
-        if isinstance(target, ClassRef):
-            above = _lineage(target, depth + 1)
-            if above:
-                return [reference, *above]
-        elif name == "BaseTool":
+        if name == "BaseTool":
             return [reference]
+        target = resolve(base, scope)
+        above = _lineage(target, depth + 1) if isinstance(target, ClassRef) else []
+        if above:
+            return [reference, *above]
     return []
 
 

@@ -34,16 +34,16 @@ def marks(decorators: Sequence[ast.expr], scope: Scope) -> Iterator[Mark]:
 
 
 def base_names(node: ast.ClassDef, scope: Scope) -> Iterator[str]:
-    """The base classes, by the last part of their names."""
+    """The base classes, each by the last part of its name."""
     for base in node.bases:
         inner = base.value if isinstance(base, ast.Subscript) else base
         target = resolve(inner, scope)
         if isinstance(target, External):
             yield target.name.rpartition(".")[2]
-        elif isinstance(inner, ast.Name):
-            yield inner.id
         elif isinstance(inner, ast.Attribute):
             yield inner.attr
+        else:
+            yield inner.id if isinstance(inner, ast.Name) else ""
 
 
 def keywords(

@@ -75,6 +75,10 @@ def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
     else:
         output.print_tools(shown)
+    for reading in kiln.readings:
+        problem = next((f for f in reading.findings if f.severity is Severity.ERROR), None)
+        if problem and not reading.tools:
+            typer.echo(f"left out: {reading.path}:{problem.line}: {problem.message}", err=True)
     hidden = len(specs) - len(shown)
     if hidden:
         typer.echo(f"{hidden} hidden; --all shows them", err=True)

@@ -112,7 +112,8 @@ def _finding_text(finding: Finding, path: str, lines: list[str]) -> str:
         gutter = f"{finding.line:>5} | "
         parts.append(typer.style(gutter, dim=True) + source)
         if finding.column:
-            parts.append(" " * (len(gutter) + finding.column - 1) + "^")
+            before = lines[finding.line - 1][: finding.column - 1].expandtabs(4)
+            parts.append(" " * (len(gutter) + len(before)) + "^")
     parts.append(f"  fix: {finding.fix}\n")
     return "\n".join(parts)
 

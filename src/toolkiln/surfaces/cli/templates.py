@@ -17,7 +17,7 @@ def source(name: str, dialect: str) -> str:
     Raises:
         InputError: the name or the dialect cannot be used.
     """
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name == "main":
         raise InputError(
             f"{name!r} cannot be the name of a tool",
             hint="use lower-case letters, digits and underscores, a letter first, at most 40",
