@@ -14,7 +14,7 @@ from toolkiln.model import (
     ToolSpec,
 )
 from toolkiln.spec import naming
-from toolkiln.spec.annotations import Note
+from toolkiln.spec.annotations import Note, TypeReader
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.docstrings import parse as parse_docstring
 from toolkiln.spec.options import Options
@@ -41,6 +41,8 @@ class Origin:
         self.table = table
         """`[tool.toolkiln]` of the file's PEP 723 block."""
         self.uses = uses
+        self.arguments = TypeReader()
+        self.results = TypeReader(serialized=True)
 
 
 def describe(declaration: Declaration, origin: Origin, findings: Findings) -> ToolSpec:
@@ -49,7 +51,7 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
     documentation = parse_docstring(declaration.docstring or "") if text else _EMPTY
     given = {**origin.table, **declaration.options}
     options = Options(given, declaration.name, declaration.line, findings)
-    parameters, injected, returns = _schemas(declaration, documentation, findings)
+    parameters, injected, returns = _schemas(declaration, documentation, origin, findings)
     description = (declaration.description or "").strip()
     documentation = _without(documentation, injected)
     if not text and not description:
@@ -87,7 +89,7 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         rights=_rights(options),
         uses=origin.uses,
         requirements=origin.requirements,
-        settings=_settings(declaration, findings),
+        settings=_settings(declaration, origin, findings),
         usages=options.texts("usages"),
         digest=origin.digest,
         path=origin.path,
@@ -134,10 +136,12 @@ def _rights(options: Options) -> Rights:
     )
 
 
-def _settings(declaration: Declaration, findings: Findings) -> dict[str, JsonSchema]:
+def _settings(
+    declaration: Declaration, origin: Origin, findings: Findings
+) -> dict[str, JsonSchema]:
     found: dict[str, JsonSchema] = {}
     for kind, (node, scope) in declaration.settings.items():
-        schema = read_class_schema(node, scope)
+        schema = read_class_schema(origin.arguments, node, scope)
         if schema is not None:
             found[kind] = schema
         else:
@@ -148,7 +152,7 @@ def _settings(declaration: Declaration, findings: Findings) -> dict[str, JsonSch
 
 
 def _schemas(
-    declaration: Declaration, documentation: Documentation, findings: Findings
+    declaration: Declaration, documentation: Documentation, origin: Origin, findings: Findings
 ) -> tuple[JsonSchema, dict[str, str], JsonSchema | None]:
     """Parameters, injected parameters and result: by hand first, else from the signature."""
     function = declaration.function
@@ -157,13 +161,14 @@ def _schemas(
         described = parse_docstring(declaration.signature_docstring).parameters
         texts = {item.name: item.text for item in described}
     signature = read_signature(
+        origin.arguments,
         function,
         declaration.scope,
         texts,
         is_method=declaration.is_method,
         dunder_injected=declaration.dunder_injected,
     )
-    returns, notes = read_returns(function, declaration.scope)
+    returns, notes = read_returns(origin.results, function, declaration.scope)
     _report_notes(notes, declaration, findings)
     by_hand = declaration.parameters
     if by_hand is None:

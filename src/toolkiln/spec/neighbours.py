@@ -53,6 +53,8 @@ class Neighbours:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.name = os.path.basename(path).removesuffix(".py")
+        """The tool file's own, as a module."""
         self._folder = None if path.startswith("<") else os.path.dirname(path) or "."
         self._findings = Findings(path)
         self._root: Module | None = None
@@ -238,16 +240,18 @@ class Neighbours:
         return helper.file if helper else self.path
 
 
-def _imported(imports: Iterable[ast.AST]) -> Iterator[_Imported]:
+def _imported(tree_nodes: Iterable[ast.AST]) -> Iterator[_Imported]:
+    imports = [node for node in tree_nodes if node.__class__ in _IMPORTS]
     for node in imports:
-        if node.__class__ is ast.Import:
-            assert isinstance(node, ast.Import)
+        if isinstance(node, ast.Import):
             for alias in node.names:
                 yield _Imported(alias.name, None, 0, node.lineno)
-        elif node.__class__ is ast.ImportFrom:
-            assert isinstance(node, ast.ImportFrom)
+        elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 yield _Imported(node.module or "", alias.name, node.level, node.lineno)
+
+
+_IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def _binds(module: Module, name: str) -> bool:

@@ -54,7 +54,7 @@ def _tools(
     tree: ast.Module, source: str, data: bytes, neighbours: Neighbours, findings: Findings
 ) -> list[ToolSpec]:
     path = neighbours.path
-    module = Module(tree, Path(path).stem, neighbours, source=source)
+    module = Module(tree, neighbours.name, neighbours, source=source)
     tree_nodes = nodes.walk(tree)
     _mend_surrogates(tree_nodes, source, findings)
     neighbours.close(module, tree_nodes, findings)

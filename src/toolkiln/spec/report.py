@@ -36,12 +36,11 @@ class Findings:
 
     def in_order(self) -> tuple[Finding, ...]:
         """The findings once each, the file's own first, by line."""
-        if not self._found:
-            return ()
         own = self._path
-        return tuple(
-            sorted(dict.fromkeys(self._found), key=lambda f: (f.path != own, f.path, f.line))
-        )
+        once: dict[tuple[str, str | None, int, str], Finding] = {}
+        for found in self._found:
+            once.setdefault((found.rule, found.path, found.line, found.message), found)
+        return tuple(sorted(once.values(), key=lambda f: (f.path != own, f.path, f.line)))
 
     def _add(
         self, severity: Severity, rule: str, message: str, line: int, fix: str,

@@ -32,6 +32,7 @@ class Signature(NamedTuple):
 
 
 def read_signature(
+    reader: TypeReader,
     function: Function,
     scope: Scope,
     texts: Mapping[str, str],
@@ -40,14 +41,13 @@ def read_signature(
     dunder_injected: bool = False,
 ) -> Signature:
     """The arguments' schema, with descriptions from `Field`, `Annotated` or `texts`."""
-    reader = TypeReader()
     properties: dict[str, JsonSchema] = {}
     required: list[str] = []
     injected: dict[str, str] = {}
     undescribed: dict[str, int] = {}
     unannotated: dict[str, int] = {}
     for argument, default in _arguments(function, is_method=is_method):
-        filled = _filled_in(argument, scope, dunder_injected=dunder_injected)
+        filled = _filled_in(reader, argument, scope, dunder_injected=dunder_injected)
         if filled:
             injected[argument.arg] = filled
             continue
@@ -74,31 +74,32 @@ def read_signature(
     return Signature(
         reader.definitions.attach(schema),
         injected,
-        reader.notes,
+        reader.take_notes(),
         undescribed,
         unannotated,
         function.args.kwarg is not None,
     )
 
 
-def read_returns(function: Function, scope: Scope) -> tuple[JsonSchema | None, list[Note]]:
+def read_returns(
+    reader: TypeReader, function: Function, scope: Scope
+) -> tuple[JsonSchema | None, list[Note]]:
     """The schema of the serialised result, or None where it is not said or cannot be known."""
     if function.returns is None or _last_name(function.returns) == "ToolResult":
         return None, []
-    reader = TypeReader(serialized=True)
     try:
         schema = reader.render(function.returns, scope)
     except (Unresolved, Omitted) as problem:
         name = getattr(problem, "name", "")
         reason = getattr(problem, "reason", "it asks not to be seen")
         message = f"the return type {name!r}: {reason}"
-        return None, [*reader.notes, Note("unresolved-type", message, function.returns.lineno)]
-    return reader.definitions.as_root(schema), reader.notes
+        note = Note("unresolved-type", message, function.returns.lineno)
+        return None, [*reader.take_notes(), note]
+    return reader.definitions.as_root(schema), reader.take_notes()
 
 
-def read_class_schema(node: ast.expr, scope: Scope) -> JsonSchema | None:
+def read_class_schema(reader: TypeReader, node: ast.expr, scope: Scope) -> JsonSchema | None:
     """The schema of a settings class, or None if it cannot be known."""
-    reader = TypeReader()
     try:
         schema = reader.render(node, scope)
     except (Unresolved, Omitted):
@@ -169,7 +170,9 @@ def _unpacked(node: ast.expr | None, scope: Scope, reader: TypeReader) -> JsonSc
     return None
 
 
-def _filled_in(argument: ast.arg, scope: Scope, *, dunder_injected: bool) -> str | None:
+def _filled_in(
+    reader: TypeReader, argument: ast.arg, scope: Scope, *, dunder_injected: bool
+) -> str | None:
     """What the runtime gives this parameter, or None if the caller passes it."""
     name = argument.arg
     if name in _INJECTED_NAMES:
@@ -181,13 +184,13 @@ def _filled_in(argument: ast.arg, scope: Scope, *, dunder_injected: bool) -> str
         return "context" if name == "ctx" else None
     if "Context" in scope.module.source and _is_context(annotation, scope):
         return "context"
-    return "context" if name == "ctx" and _says_little(annotation, scope) else None
+    return "context" if name == "ctx" and _says_little(reader, annotation, scope) else None
 
 
-def _says_little(node: ast.expr, scope: Scope) -> bool:
+def _says_little(reader: TypeReader, node: ast.expr, scope: Scope) -> bool:
     """Whether a type fits a context as well as anything: `Any`, `dict`, a foreign class."""
     try:
-        schema = TypeReader().render(node, scope)
+        schema = reader.render(node, scope)
     except (Unresolved, Omitted):
         return True
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind != {"type": "null"}]

@@ -43,12 +43,13 @@ def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments)
         label = f"{name}_{'_'.join(ast.unparse(node) for node, _ in arguments)}_"
         parameters = repr([reader.render(node, scope) for node, scope in arguments])
     lineage = trace(reference)
-    key = (reference.scope.module.name, reference.qualname, parameters)
+    own = read_config(lineage)
+    outer_class, outer_config = reader.current_class, reader.config
+    inherits = not own and lineage.kind in ("dataclass", "typed-dict")
+    inherited = repr(outer_config) if inherits and outer_config else ""
+    key = (reference.scope.module.name, reference.qualname, parameters, inherited)
 
     def build() -> JsonSchema:
-        outer_class, outer_config = reader.current_class, reader.config
-        own = read_config(lineage)
-        inherits = not own and lineage.kind in ("dataclass", "typed-dict")
         reader.current_class, reader.config = reference, outer_config if inherits else own
         try:
             schema = _BUILDERS[lineage.kind](reader, lineage, reader.definitions.name(key))

@@ -1,4 +1,4 @@
-"""The definitions of one schema: built once each, also when they are recursive."""
+"""The definitions of a file's schemas: built once each, also when they are recursive."""
 
 import re
 from collections.abc import Callable, Hashable, Iterator
@@ -11,7 +11,7 @@ _PREFIX = "#/$defs/"
 
 
 class Definitions:
-    """What a schema's `$defs` will hold, by name."""
+    """What may come to stand in a schema's `$defs`, by name."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, JsonSchema] = {}
@@ -40,42 +40,44 @@ class Definitions:
 
     def attach(self, schema: JsonSchema) -> JsonSchema:
         """The schema with the definitions that it reaches."""
-        if not self.schemas:
-            return schema
-        self._unfold_aliases(schema)
+        return _attached(schema, self._reached(schema)) if self.schemas else schema
+
+    def as_root(self, schema: JsonSchema) -> JsonSchema:
+        """The schema with its definitions; if it is one reference, the definition itself."""
+        reached = self._reached(schema)
+        if len(schema) == 1 and "$ref" in schema:
+            name = target(schema)
+            if name not in references(list(reached.values())):
+                return _attached(dict(reached.pop(name)), reached)
+        return _attached(schema, reached)
+
+    def _reached(self, schema: JsonSchema) -> dict[str, JsonSchema]:
         reached: dict[str, JsonSchema] = {}
         pending = list(references(schema))
         while pending:
             name = pending.pop()
-            if name not in reached and name in self.schemas:
+            if name not in reached:
                 reached[name] = self.schemas[name]
-                pending += references(self.schemas[name])
-        if reached:
-            schema["$defs"] = {name: reached[name] for name in sorted(reached)}
-        return schema
-
-    def as_root(self, schema: JsonSchema) -> JsonSchema:
-        """The schema with its definitions; if it is one reference, the definition itself."""
-        self._unfold_aliases(schema)
-        if len(schema) == 1 and "$ref" in schema:
-            root = dict(self.schemas[target(schema)])
-            if target(schema) not in references(self.attach(root)):
-                return root
-        return self.attach(schema)
-
-    def _unfold_aliases(self, schema: JsonSchema) -> None:
-        """An alias that is the only one to refer to a class is that class."""
-        for name in [n for n in self.aliases if set(self.schemas.get(n, ())) == {"$ref"}]:
-            aliased = target(self.schemas[name])
-            everywhere = [*references(schema), *references(list(self.schemas.values()))]
+                pending += references(reached[name])
+        for name in [n for n in reached if n in self.aliases and set(reached[n]) == {"$ref"}]:
+            # An alias that is the only one to refer to a class is that class.
+            aliased = target(reached[name])
+            everywhere = [*references(schema), *references(list(reached.values()))]
             if everywhere.count(aliased) == 1 and aliased not in (name, "JsonValue"):
-                self.schemas[name] = self.schemas.pop(aliased)
+                reached[name] = reached.pop(aliased)
+        return reached
 
     def _unique(self, name: str) -> str:
         candidate, number = name, 2
         while candidate in self.schemas:
             candidate, number = f"{name}_{number}", number + 1
         return candidate
+
+
+def _attached(schema: JsonSchema, reached: dict[str, JsonSchema]) -> JsonSchema:
+    if reached:
+        schema["$defs"] = {name: reached[name] for name in sorted(reached)}
+    return schema
 
 
 def target(schema: JsonSchema) -> str:

@@ -76,7 +76,11 @@ class Field(NamedTuple):
 
 
 class TypeReader:
-    """Reads the types of one schema, as they are read from JSON or written to it."""
+    """Reads the types of a file, as they are read from JSON or written to it.
+
+    Definitions are shared by all schemas of the file, so that a class is read once however
+    many tools take it.
+    """
 
     def __init__(self, *, serialized: bool = False) -> None:
         self.serialized = serialized
@@ -88,6 +92,11 @@ class TypeReader:
         self._open_aliases: list[tuple[str, str]] = []
         self._depth = 0
         self._seen = 0
+
+    def take_notes(self) -> list[Note]:
+        """What could not be known since the last call, which starts a new schema."""
+        taken, self.notes, self._seen = self.notes, [], 0
+        return taken
 
     def shape(self, node: ast.expr, scope: Scope) -> Shape:
         """The shape of an annotation.
