@@ -1,4 +1,6 @@
 # Two commands do all the set-up: `make run` and `make test`.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -34,8 +36,9 @@ thorough: $(STAMP)  ## compare tens of thousands of generated modules with pydan
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# Debian ships venv without ensurepip, so pip is lent from outside.
 $(STAMP): pyproject.toml requirements-dev.lock
-	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	python3 -m venv --clear --without-pip $(VENV)
+	python3 -m pip --python $(BIN)/python install --quiet -r requirements-dev.lock
+	python3 -m pip --python $(BIN)/python install --quiet --no-deps --editable .
 	@touch $@
