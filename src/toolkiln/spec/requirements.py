@@ -37,7 +37,7 @@ class Requirements(NamedTuple):
 
 
 _OPENING = re.compile(r"^# /// (?P<type>[a-zA-Z0-9-]+)$", re.MULTILINE)
-_COMMENTS = re.compile(r"(?:\n#(?: [^\n]*+)?+(?=\n|\Z))*+")
+_COMMENTS = re.compile(r"(?:\n#(?: [^\n]*)?(?=\n|\Z))*")
 _COMMENT = re.compile(r"# ?requirements:([^\n]*)")
 _FRONTMATTER = re.compile(r"^[ \t]*requirements:(.*)$", re.MULTILINE)
 _TOML_LINE = re.compile(r"at line (\d+)")

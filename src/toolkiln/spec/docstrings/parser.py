@@ -36,25 +36,25 @@ def parse(docstring: str) -> Documentation:
 # line breaks. Possessive quantifiers keep all of them linear.
 _HEADER = re.compile(
     rf"""
-    \n(?P<indent>[ ]*+)
+    \n(?P<indent>[ ]*)
     (?:
-        (?P<title>[A-Za-z][^:\n]*+)::?+(?=[ \n])
-      | (?P<bold>\*\*[^*\n]++\*\*:?)
-      | [:@](?P<field>(?:{"|".join(FIELDS)})\b[^:\n]*+):(?=[ \n])
-      | \.\.[ ]++(?P<directive>[a-z-]++)::
+        (?P<title>[A-Za-z][^:\n]*)::?(?=[ \n])
+      | (?P<bold>\*\*[^*\n]+\*\*:?)
+      | [:@](?P<field>(?:{"|".join(FIELDS)})\b[^:\n]*):(?=[ \n])
+      | \.\.[ ]+(?P<directive>[a-z-]+)::
       | (?P<doctest>>>>[ ])
       | (?P<fence>```|~~~)
-      | (?P<underline>-{{3,}}+|={{3,}}+)[ ]*+(?=\n)
-    )[^\n]*+
+      | (?P<underline>-{{3,}}|={{3,}})[ ]*(?=\n)
+    )[^\n]*
     """,
     re.VERBOSE,
 )
-_LINE = re.compile(r"\n *+[^ \n][^\n]*+")
-_LINES = re.compile(rf"(?:{_LINE.pattern})*+")
-_BLANKS = re.compile(r"(?:\n *+(?=\n))*+")
-_UNDERLINE = re.compile(r"\n *+(?:-{3,}+|={3,}+) *+(?=\n)")
-_FENCE = re.compile(r"\n *+(```|~~~)[^`\n]*+(?:\n(?! *+\1)[^\n]*+)*+\n *+\1[^\n]*+")
-_OPTIONS = re.compile(r"(?:\n *+:[\w-]++:[^\n]*+)*+")
+_LINE = re.compile(r"\n *[^ \n][^\n]*")
+_LINES = re.compile(rf"(?:{_LINE.pattern})*")
+_BLANKS = re.compile(r"(?:\n *(?=\n))*")
+_UNDERLINE = re.compile(r"\n *(?:-{3,}|={3,}) *(?=\n)")
+_FENCE = re.compile(r"\n *(```|~~~)[^`\n]*(?:\n(?! *\1)[^\n]*)*\n *\1[^\n]*")
+_OPTIONS = re.compile(r"(?:\n *:[\w-]+:[^\n]*)*")
 _NAME = re.compile(r"[^\W\d]\w*")
 _NOTHING = frozenset(("none", "nothing", "n/a", "-"))
 
@@ -341,7 +341,7 @@ _READERS: dict[str, Callable[[_Reader, re.Match[str]], int]] = {
 @lru_cache(maxsize=64)
 def _deeper(indent: int) -> re.Pattern[str]:
     """Lines with more than this indentation, and blank ones between them."""
-    return re.compile(rf"(?:\n(?: {{{indent + 1}}}[^\n]*+| *+(?=\n)))*+")
+    return re.compile(rf"(?:\n(?: {{{indent + 1}}}[^\n]*| *(?=\n)))*")
 
 
 def _says_none(text: str) -> bool:

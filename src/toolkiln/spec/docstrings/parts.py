@@ -7,26 +7,26 @@ to `docstrings` alone.
 import re
 from collections.abc import Iterable
 
-_MARGIN = re.compile(r"\n( *+)(?=[^ \n])")
+_MARGIN = re.compile(r"\n( *)(?=[^ \n])")
 _BLANK_LINE = re.compile(r"\n *\n")
 _EMPTY_LINES = re.compile(r"\s*\n")
 
-_VARIABLE = r"(?:\\?\*){0,2}+`?+[^\W\d]\w*+`?+\*{0,2}+"
-_BULLET = r"(?:[-*+•][ ]++)?+"
-_DASH = r"[ ]++(?:--?|–|—)[ ]++"
+_VARIABLE = r"(?:\\?\*){0,2}`?[^\W\d]\w*`?\*{0,2}"
+_BULLET = r"(?:[-*+•][ ]+)?"
+_DASH = r"[ ]+(?:--?|–|—)[ ]+"
 _PARAMETER = rf"""
-    {_BULLET}(?P<names>{_VARIABLE}(?:[ ]*+,[ ]*+{_VARIABLE})*+)
-    (?:[ ]*+\(.*?\)(?=[ ]*(?:$|:|[-–—])))?+
-    (?:[ ]*+:(?!/)[ ]*+|{_DASH}"""
+    {_BULLET}(?P<names>{_VARIABLE}(?:[ ]*,[ ]*{_VARIABLE})*)
+    (?:[ ]*\(.*?\)(?=[ ]*(?:$|:|[-–—])))?
+    (?:[ ]*:(?!/)[ ]*|{_DASH}"""
 PARAMETER = re.compile(rf"{_PARAMETER})", re.VERBOSE)
 """`amount (float): …`, `*args: …`, `x, y: …`, `- name - …`."""
-NUMPY_PARAMETER = re.compile(rf"{_PARAMETER}|[ ]*+$)", re.VERBOSE)
+NUMPY_PARAMETER = re.compile(rf"{_PARAMETER}|[ ]*$)", re.VERBOSE)
 """The same, where a name may stand alone and a type behind it: `x, y : int`."""
 EXCEPTION = re.compile(
     rf"""
-    {_BULLET}(?::\w++:)?+`*+~?+
-    (?P<names>[^\W\d]\w*+(?:(?:\.|,[ ]?)[^\W\d]\w*+)*+)`*+
-    (?:[ ]*+:[ ]*+|{_DASH}|[ ]++(?=(?:if|when|on|for)\b)|[ ]*+$)
+    {_BULLET}(?::\w+:)?`*~?
+    (?P<names>[^\W\d]\w*(?:(?:\.|,[ ]?)[^\W\d]\w*)*)`*
+    (?:[ ]*:[ ]*|{_DASH}|[ ]+(?=(?:if|when|on|for)\b)|[ ]*$)
     """,
     re.VERBOSE,
 )
@@ -37,10 +37,10 @@ _TYPE = r"""(?:
     |string|integer|number|boolean|array|optional|Any|Optional|Union|List|Dict|Tuple|Set|Type
     |Iterable|Iterator|Generator|AsyncIterator|AsyncGenerator|Sequence|Mapping|Callable|Literal
     |Path|Decimal|UUID|datetime|date|time|timedelta)\b
-    |\w++(?:\.\w++)++|\w++(?=\[)|(?:[A-Z][a-z0-9]++){2,}+
-    )(?:\[.*\])?+"""
+    |\w+(?:\.\w+)+|\w+(?=\[)|(?:[A-Z][a-z0-9]+){2,}
+    )(?:\[.*\])?"""
 _TYPES = re.compile(
-    rf"[{{(]?{_TYPE}(?:(?:[ ]*+[|,][ ]*+|[ ](?:or|of)[ ]){_TYPE})*+[)}}]?", re.VERBOSE
+    rf"[{{(]?{_TYPE}(?:(?:[ ]*[|,][ ]*|[ ](?:or|of)[ ]){_TYPE})*[)}}]?", re.VERBOSE
 )
 
 
