@@ -66,7 +66,7 @@ _LEAVES: tuple[tuple[str, str], ...] = (
     *((f"pydantic.{name}", "other") for name in ("EmailStr", "HttpUrl", "AnyUrl", "SecretStr")),
     *((f"pydantic.{name}", "other") for name in ("Json", "UUID4")),
     *((f"pydantic.{name}", "other") for name in ("PastDate", "AwareDatetime", "FilePath")),
-    *((f"pydantic.{name}", "other") for name in ("Base64Str", "StrictStr")),
+    *((f"pydantic.{name}", "other") for name in ("UUID1", "StrictStr")),
     *(("pydantic.IPvAnyAddress", "mute"), ("pydantic.JsonValue", "mute")),
     *(("pydantic.PositiveInt", "int"), ("pydantic.NonNegativeInt", "int")),
     *(("call", "pydantic.conint gt=0, multiple_of=5"), ("call", "pydantic.confloat ge=0.5")),

@@ -214,9 +214,11 @@ class TypeReader:
         """A definition of its own for an alias under a constraint."""
         name = target(shape.schema)
         inner = self.definitions.aliases.get(name)
-        constrained = inner and self._step(inner, step, value)
-        if constrained is None or constrained.kind.startswith("after"):
+        constrained = self._step(inner, step, value) if inner else None
+        if inner is None or constrained is None or constrained.kind.startswith("after"):
             return constrain(shape, step, value, serialized=self.serialized)
+        if constrained.render() == inner.render():
+            return shape
         key = (name, step, repr(value))
         made = self.define(key, name, "alias", constrained.render)
         self.definitions.aliases[self.definitions.name(key)] = constrained
