@@ -1,6 +1,7 @@
 """Argument checking, against a bare pydantic-core validation of the same arguments."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -72,8 +73,8 @@ def figures() -> Iterator[Figure]:
         validate = TypeAdapter(model).validator.validate_python
         assert isinstance(check(spec, arguments), Checked)
         measured = ratio(
-            lambda spec=spec, arguments=arguments: check(spec, arguments),
-            lambda validate=validate, arguments=arguments: validate(arguments),
+            partial(check, spec, arguments),
+            partial(validate, arguments),
             rounds=500,
             repeat=100,
         )

@@ -4,6 +4,7 @@ import ast
 import tempfile
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -20,7 +21,7 @@ def figures() -> Iterator[Figure]:
     """Every example on its own, then ten thousand files."""
     sources = {path: path.read_text("utf-8") for path in sorted(EXAMPLES.glob("[!_]*.py"))}
     ratios = {
-        path.stem: ratio(lambda s=text, p=path: read(s, p), lambda s=text: ast.parse(s), rounds=100)
+        path.stem: ratio(partial(read, text, path), partial(ast.parse, text), rounds=100)
         for path, text in sources.items()
     }
     for name, measured in ratios.items():

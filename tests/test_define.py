@@ -85,9 +85,9 @@ def test_a_toolkit_works_as_the_class_it_is() -> None:
 
 
 def test_toolkit_metadata_may_be_given_by_position() -> None:
-    @tool_metadata("Files", "Works with files.", "folder", "#fff", True, 7, True)  # type: ignore[call-arg]
+    @tool_metadata("Files", "Works with files.", "folder", "#fff", True, 7, True)
     class Files:
-        @method_metadata("Read", "Reads.", True, False)  # type: ignore[call-arg]
+        @method_metadata("Read", "Reads.", True, False)
         def read(self) -> str:
             return "text"
 

@@ -134,7 +134,7 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     return lambda decorated: _marked(decorated, "__toolkiln_tool__", declared)
 
 
-_OPTIONS = frozenset(get_overloads(tool)[1].__kwdefaults__)
+_OPTIONS = frozenset(get_overloads(tool)[1].__annotations__) - {"return"}
 
 
 def tool_metadata(

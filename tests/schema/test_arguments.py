@@ -280,7 +280,7 @@ def test_many_specs_can_be_checked() -> None:
         assert isinstance(check(spec(params(x={"const": number})), {"x": number}), Checked)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_accepted_arguments_come_back_equal(shape: Shape, data: st.DataObject) -> None:
     value = data.draw(shape.values)
@@ -289,7 +289,7 @@ def test_accepted_arguments_come_back_equal(shape: Shape, data: st.DataObject) -
     assert check(spec(shape.schema), value) == Checked(value)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_made_up_arguments_never_raise_and_are_checked_truly(
     shape: Shape, data: st.DataObject

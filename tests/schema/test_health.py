@@ -201,7 +201,7 @@ FRAGMENTS = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(KEYWORDS, FRAGMENTS, max_size=6))
 def test_health_never_raises(schema: dict[str, Any]) -> None:
     found = health(schema)
@@ -209,7 +209,7 @@ def test_health_never_raises(schema: dict[str, Any]) -> None:
     assert (found.level is STRICT) == (not found.points)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(parameters())
 def test_schemas_of_real_tools_are_never_invalid(shape: Shape) -> None:
     assert health(shape.schema).level is not INVALID

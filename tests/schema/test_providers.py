@@ -402,7 +402,7 @@ def test_an_unknown_provider_is_answered_with_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'openai' or 'openai-strict'?"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), sent=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
 def test_decoding_what_a_model_made_up_never_raises(
     shape: Shape, sent: dict[str, Any], data: st.DataObject

@@ -15,7 +15,7 @@ from .specs import params, spec
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
     provider: str, shape: Shape, data: st.DataObject
@@ -37,7 +37,7 @@ def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(
     nodes=st.tuples(fragments(), fragments(), fragments()), required=st.booleans(), data=st.data()
 )

@@ -268,7 +268,6 @@ def test_blocks_are_those_of_the_specification(source: str) -> None:
         )
     ),
 )
-@settings(deadline=None)
 def test_any_text_is_gathered(text: str, declared: list[tuple[str, int]]) -> None:
     source = f"# requirements: {text}\n# /// script\n# {text}\n# ///\n"
 

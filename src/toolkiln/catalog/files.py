@@ -75,10 +75,10 @@ def _in_folder(folder: Path) -> Iterator[Path]:
             if not name.startswith((".", "_")) and name not in _SKIPPED_FOLDERS
         )
         for name in sorted(names):
+            is_public = name.endswith(".py") and not name.startswith((".", "_"))
             is_test = name.startswith("test_") or name.endswith("_test.py")
-            if name.endswith(".py") and not name.startswith((".", "_")):
-                if name not in _NEVER_TOOLS and not is_test:
-                    yield Path(parent, name)
+            if is_public and not is_test and name not in _NEVER_TOOLS:
+                yield Path(parent, name)
 
 
 def _where(path: Path) -> str:

@@ -35,7 +35,8 @@ class Options:
         value = self._given.get(name)
         if value is None or isinstance(value, str):
             return value
-        return self.refuse(name, value, "a string")
+        self.refuse(name, value, "a string")
+        return None
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
@@ -52,7 +53,8 @@ class Options:
         value = self._given.get(name)
         if value is None or (isinstance(value, dict) and all(isinstance(k, str) for k in value)):
             return value
-        return self.refuse(name, value, "a dict")
+        self.refuse(name, value, "a dict")
+        return None
 
     def flag(self, name: str, *, otherwise: bool = False) -> bool:
         """True or False."""
@@ -64,7 +66,8 @@ class Options:
         value = self._given.get(name)
         if value is None or isinstance(value, bool):
             return value
-        return self.refuse(name, value, "True or False")
+        self.refuse(name, value, "True or False")
+        return None
 
     @overload
     def number(
@@ -106,7 +109,8 @@ class Options:
             value = int(match[1]) * _UNITS[match[2].lower()]
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-        return self.refuse(name, value, "a number of bytes, or text such as '256MB'")
+        self.refuse(name, value, "a number of bytes, or text such as '256MB'")
+        return None
 
     def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
         """One of a few words."""
@@ -114,7 +118,9 @@ class Options:
         for choice in choices:
             if value == choice:
                 return choice
-        return None if value is None else self.refuse(name, value, f"one of {', '.join(choices)}")
+        if value is not None:
+            self.refuse(name, value, f"one of {', '.join(choices)}")
+        return None
 
     def kind(self, name: str) -> Any:
         """A semantic output kind, however its source spells it."""
@@ -123,7 +129,8 @@ class Options:
             value = value.strip().lower().replace(" ", "_").replace("-", "_")
         if value is None or value in _KINDS:
             return value
-        return self.refuse(name, value, f"one of {', '.join(_KINDS)}")
+        self.refuse(name, value, f"one of {', '.join(_KINDS)}")
+        return None
 
     def capabilities(self, name: str) -> tuple[Capability, ...]:
         """A list of capabilities."""

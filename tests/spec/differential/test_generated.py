@@ -21,7 +21,7 @@ _UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.larg
 def _many(times: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """So many times the examples of the current profile."""
     count = settings().max_examples * times
-    return settings(max_examples=count, deadline=None, suppress_health_check=_UNHURRIED)
+    return settings(max_examples=count, suppress_health_check=_UNHURRIED)
 
 
 @pytest.fixture(scope="module")

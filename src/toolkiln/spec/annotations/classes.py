@@ -232,14 +232,14 @@ def _class_schema(
     return schema
 
 
-def _root(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchema:
+def _root(reader: "TypeReader", lineage: Lineage, _definition: str) -> JsonSchema:
     for field in lineage.fields():
         if field.name == "root":
             return reader.field(field.annotation, field.scope, field.default).schema
     return reader.render(*lineage.root) if lineage.root else {}
 
 
-def _named_tuple(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchema:
+def _named_tuple(reader: "TypeReader", lineage: Lineage, _definition: str) -> JsonSchema:
     read = [reader.field(f.annotation, f.scope, f.default) for f in lineage.fields()]
     schema: JsonSchema = {
         "type": "array",

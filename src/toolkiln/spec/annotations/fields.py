@@ -132,10 +132,10 @@ def _read_item(node: ast.expr, scope: Scope, metadata: Metadata) -> None:
         return
     if isinstance(node, ast.Name | ast.Attribute):
         target = resolve(node, scope)
-        if isinstance(target, AliasRef) and isinstance(target.assigned.value, ast.Call):
-            _read_item(target.assigned.value, target.scope, metadata)
-        elif isinstance(target, AliasRef) and isinstance(node, ast.Name):
-            _read_item(target.assigned.value, target.scope, metadata)
+        if isinstance(target, AliasRef):
+            value = target.assigned.value
+            if isinstance(value, ast.Call) or isinstance(node, ast.Name):
+                _read_item(value, target.scope, metadata)
         elif isinstance(target, ClassRef):
             _local_class(target, metadata)
         elif isinstance(target, External):

@@ -105,7 +105,7 @@ _LENGTH = {"min_length", "max_length"}
 _TEXT = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
 _ITEMS = {"min_length": "minItems", "max_length": "maxItems"}
 _PROPERTIES = {"min_length": "minProperties", "max_length": "maxProperties"}
-_UNWRITTEN = dict.fromkeys(["le", "ge", "lt", "gt", "multiple_of"], "")
+_UNWRITTEN = dict.fromkeys(["le", "ge", "lt", "gt"], "")
 
 _KEYWORDS: dict[str, dict[str, str]] = {
     "int": _NUMERIC,
@@ -115,8 +115,8 @@ _KEYWORDS: dict[str, dict[str, str]] = {
     "url": {"max_length": "maxLength"},
     **dict.fromkeys(["list", "deque", "tuple", "set", "frozenset", "generator"], _ITEMS),
     **dict.fromkeys(["dict", "ordered-dict", "counter"], _PROPERTIES),
-    **dict.fromkeys(["date", "time", "datetime"], {k: "" for k in ("le", "ge", "lt", "gt")}),
-    "timedelta": _UNWRITTEN,
+    **dict.fromkeys(("date", "time", "datetime"), _UNWRITTEN),
+    "timedelta": {**_UNWRITTEN, "multiple_of": ""},
 }
 """What each kind takes directly, and the keyword it becomes; empty where it is not written."""
 

@@ -231,11 +231,11 @@ def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
         if isinstance(text, str | bytes | list | tuple) and isinstance(times, int):
             if len(text) * times > _LONGEST:
                 raise Unknown("too long")
-    elif op is ast.Mod and isinstance(left, str | bytes):
+    elif op is ast.Mod and isinstance(left, bytes):
+        raise Unknown("format")
+    elif op is ast.Mod and isinstance(left, str):
         _plain(right)
-        if len(left) > _LONGEST or re.search(
-            rb"%[^a-z%]" if isinstance(left, bytes) else "%[^a-z%]", left
-        ):
+        if len(left) > _LONGEST or re.search("%[^a-z%]", left):
             raise Unknown("format")
     return _attempt(_BINARY[op], left, right)
 
@@ -273,10 +273,6 @@ def _finite(value: Any) -> bool:
     return True
 
 
-def _pattern(pattern: str, flags: int = 0) -> str:
-    return pattern
-
-
 _CONSTANTS: dict[str, Any] = {
     "math.pi": math.pi,
     "math.e": math.e,
@@ -303,7 +299,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pathlib.Path": pathlib.PosixPath,
     "pathlib.PurePath": pathlib.PurePosixPath,
     "pydantic.SecretStr": lambda value: "**********" if value else "",
-    "re.compile": _pattern,
+    "re.compile": lambda pattern, *_: pattern,
     "uuid.UUID": uuid.UUID,
 }  # fmt: skip
 """Pure and cheap, whatever they are given."""

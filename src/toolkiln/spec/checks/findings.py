@@ -148,7 +148,7 @@ def _check_imports(module: Module, needed: Requirements, findings: Findings) -> 
         for bound in [*module.bindings.values(), *module.stars]
         if isinstance(bound, Import) and bound.level == 0
     }
-    listed = {_NAME.match(item)[0].lower().replace("-", "_") for item in needed.packages}
+    listed = {_package_name(item) for item in needed.packages}
     for name, line in imports.items():
         package = _PACKAGES.get(name, name)
         if name in NEVER_HELPERS or not listed.isdisjoint((name.lower(), package.lower())):
@@ -163,7 +163,10 @@ def _check_imports(module: Module, needed: Requirements, findings: Findings) -> 
             )
 
 
-_NAME = re.compile(r"[\w.-]*")
+def _package_name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("-", "_")
+
+
 _PACKAGES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",

@@ -162,10 +162,11 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}<>|\"'*`~#", " "))
 _MARKDOWN = str.maketrans({"*": None, "`": None, "~": None, "’": "'", "‘": "'"})
 _BLOB_TEXT = re.compile(rf"[A-Za-z0-9+/_-]{{{_BLOB},}}={{0,2}}")
 _MENTION = re.compile(r"`([A-Za-z][\w-]*)(?:\(\))?`|(?<![\w./-])([A-Za-z]\w*_\w*)(?![\w-])")
-_FILLER = frozenset(
-    """a an and for from function functionality in is it method of on or that the this to
-    tool use used uses utility with""".split()
-)
+_FILLER = {
+    *("a", "an", "and", "for", "from", "function", "functionality", "in", "is", "it", "method"),
+    *("of", "on", "or", "that", "the", "this", "to", "tool", "use", "used", "uses", "utility"),
+    "with",
+}
 _WORD = re.compile(r"\w+")
 
 

@@ -39,9 +39,7 @@ _TYPE = r"""(?:
     |Path|Decimal|UUID|datetime|date|time|timedelta)\b
     |\w+(?:\.\w+)+|\w+(?=\[)|(?:[A-Z][a-z0-9]+){2,}
     )(?:\[.*\])?"""
-_TYPES = re.compile(
-    rf"[{{(]?{_TYPE}(?:(?:[ ]*[|,][ ]*|[ ](?:or|of)[ ]){_TYPE})*[)}}]?", re.VERBOSE
-)
+_TYPES = re.compile(rf"[{{(]?{_TYPE}(?:(?:[ ]*[|,][ ]*|[ ](?:or|of)[ ]){_TYPE})*[)}}]?", re.VERBOSE)
 
 
 def clean(docstring: str) -> str:
