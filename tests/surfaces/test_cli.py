@@ -1,14 +1,23 @@
-"""The command line, as a person runs it: real processes, exit codes, never a traceback."""
+"""The command line, as a person runs it: exit codes, two streams, never a traceback.
+
+`run` starts a real process: every command, dialect and kind of bad input goes through it.
+`invoke` stays in this process, for the same inputs once more in other combinations.
+"""
 
 import json
 import os
 import resource
 import subprocess
 import sys
+from contextlib import chdir
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from toolkiln.surfaces.cli import app
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
 DIALECTS = ["function", "decorated", "constants", "toolkit", "base_tool", "open_webui"]
@@ -32,13 +41,13 @@ def convert(amount: float, to: str = "EUR") -> float:
 '''
 
 
+@dataclass(frozen=True)
 class Done:
-    """What a process said."""
+    """What a command said."""
 
-    def __init__(self, done: "subprocess.CompletedProcess[bytes]") -> None:
-        self.code = done.returncode
-        self.out = done.stdout.decode("utf-8", "replace")
-        self.err = done.stderr.decode("utf-8", "replace")
+    code: int
+    out: str
+    err: str
 
     def json(self) -> Any:
         def refuse(constant: str) -> None:
@@ -61,21 +70,31 @@ def _limit_memory() -> None:
 
 
 def run(folder: Path, *arguments: str | bytes | Path, **environ: str) -> Done:
+    """Run the command in a process of its own."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TOOLKILN_")}
-    done = Done(
-        subprocess.run(
-            [COMMAND, *arguments],
-            cwd=folder,
-            env=clean | {"NO_COLOR": "1"} | environ,
-            capture_output=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=_limit_memory,
-        )
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        cwd=folder,
+        env=clean | {"NO_COLOR": "1"} | environ,
+        capture_output=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=_limit_memory,
     )
-    assert "Traceback" not in done.err
-    assert "Traceback" not in done.out
-    return done
+    out, err = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+    assert "Traceback" not in err
+    assert "Traceback" not in out
+    return Done(done.returncode, out, err)
+
+
+def invoke(folder: Path, *arguments: str) -> Done:
+    """Run the command in this process, where an exception that gets out fails the test."""
+    clean: dict[str, str | None] = {k: None for k in os.environ if k.startswith("TOOLKILN_")}
+    with chdir(folder):
+        done = CliRunner().invoke(
+            app, arguments, env=clean | {"NO_COLOR": "1"}, catch_exceptions=False
+        )
+    return Done(done.exit_code, done.stdout, done.stderr)
 
 
 class TestNew:
@@ -93,7 +112,7 @@ class TestNew:
 
     @pytest.mark.parametrize("dialect", DIALECTS)
     def test_what_it_writes_can_be_imported(self, tmp_path: Path, dialect: str) -> None:
-        run(tmp_path, "new", "longest_words", "--dialect", dialect)
+        invoke(tmp_path, "new", "longest_words", "--dialect", dialect)
 
         file = tmp_path / "tools" / "longest_words.py"
         assert subprocess.run([sys.executable, file], capture_output=True).returncode == 0
@@ -101,11 +120,12 @@ class TestNew:
     @pytest.mark.parametrize("dialect", DIALECTS)
     @pytest.mark.parametrize("name", ["a", "tool", "run", "main", "list", "x_tool", "a" * 40])
     def test_awkward_names_pass_too(self, tmp_path: Path, name: str, dialect: str) -> None:
-        made = run(tmp_path, "new", name, "--dialect", dialect)
+        made = invoke(tmp_path, "new", name, "--dialect", dialect)
 
         if made.code == 0:
-            assert run(tmp_path, "check", "--strict").code == 0
-            assert [t["name"] for t in run(tmp_path, "list", "--json", "--all").json()] == [name]
+            assert invoke(tmp_path, "check", "--strict").code == 0
+            listed = invoke(tmp_path, "list", "--json", "--all").json()
+            assert [tool["name"] for tool in listed] == [name]
         else:
             assert made.code == 2
             assert "hint:" in made.err
@@ -360,17 +380,14 @@ class TestSettings:
         assert run(folder, "list", TOOLKILN_TOOLS="nowhere").code == 2
 
     @pytest.mark.parametrize("content", [b"tools = ", b"\xff", b"nonsense = 1", b"tools = 3"])
-    @pytest.mark.parametrize("command", [["list"], ["check"], ["show", "x"], ["new", "x"]])
-    def test_a_broken_setting_is_a_clear_error(
-        self, folder: Path, content: bytes, command: list[str]
-    ) -> None:
+    def test_a_broken_setting_is_a_clear_error(self, folder: Path, content: bytes) -> None:
         (folder / "toolkiln.toml").write_bytes(content)
 
-        done = run(folder, *command)
-
-        assert (done.code, done.out) == (2, "")
-        assert "toolkiln.toml" in done.err
-        assert "hint:" in done.err
+        others = (["check"], ["show", "x"], ["new", "x"])
+        for done in (run(folder, "list"), *(invoke(folder, *command) for command in others)):
+            assert (done.code, done.out) == (2, "")
+            assert "toolkiln.toml" in done.err
+            assert "hint:" in done.err
 
 
 BAD_FILES = {
@@ -398,7 +415,7 @@ class TestBadInput:
         (tmp_path / "bad.py").write_bytes(BAD_FILES[kind])
 
         done = run(tmp_path, "check", "bad.py")
-        as_json = run(tmp_path, "check", "bad.py", "--json")
+        as_json = invoke(tmp_path, "check", "bad.py", "--json")
 
         assert done.code == as_json.code == 1
         assert "bad.py" in done.out
@@ -413,7 +430,7 @@ class TestBadInput:
     ) -> None:
         (tmp_path / "bad.py").write_bytes(BAD_FILES[kind])
 
-        done = run(tmp_path, *command, "--tools", "bad.py")
+        done = invoke(tmp_path, *command, "--tools", "bad.py")
 
         assert (done.code, done.out) == (2, "")
         assert "error: " in done.err
@@ -456,25 +473,23 @@ class TestBadInput:
         assert "toolkiln new" in done.err
 
     @pytest.mark.parametrize("content", [{}, {"a.txt": ""}, {"test_a.py": ""}, {"_a.py": ""}])
-    @pytest.mark.parametrize("command", ["check", "list"])
     def test_a_folder_without_python_files_is_a_clear_error(
-        self, tmp_path: Path, content: dict[str, str], command: str
+        self, tmp_path: Path, content: dict[str, str]
     ) -> None:
         (tmp_path / "tools").mkdir()
         for name, text in content.items():
             (tmp_path / "tools" / name).write_text(text)
 
-        done = run(tmp_path, command)
-
-        assert done.code == 2
-        assert "tools" in done.err
+        for done in (run(tmp_path, "check"), invoke(tmp_path, "list")):
+            assert done.code == 2
+            assert "tools" in done.err
 
     @pytest.mark.parametrize("source", ["", "x = 1\n", "class A: ...\n"])
     def test_a_folder_of_files_without_tools_says_so(self, tmp_path: Path, source: str) -> None:
         (tmp_path / "tools").mkdir()
         (tmp_path / "tools" / "a.py").write_text(source)
 
-        listed, checked = run(tmp_path, "list"), run(tmp_path, "check")
+        listed, checked = invoke(tmp_path, "list"), run(tmp_path, "check")
 
         assert listed.code == 2
         assert "no tool" in listed.err
@@ -512,7 +527,7 @@ class TestBadInput:
 
         assert done.code == 0
         assert all("fix:" in part or not part.strip() for part in done.out.split("\n\n"))
-        assert len(run(folder, "check", "--json").json()["files"]) == 2
+        assert len(invoke(folder, "check", "--json").json()["files"]) == 2
 
     def test_a_file_name_that_is_no_text_is_no_problem(self, folder: Path) -> None:
         Path(os.fsdecode(os.fsencode(folder / "tools") + b"/\xff.py")).write_text(

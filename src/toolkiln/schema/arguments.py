@@ -1,9 +1,9 @@
 """Checking arguments against a tool's schema, on the way to a call.
 
-The common case, a few valid scalars, takes one look at their types and a compiled
-validator; what is larger is encoded first. Everything else takes the slow path, which
-explains. Arguments never raise here, whatever they are. Names of tools are resolved
-elsewhere; what models send in strict mode is decoded before (`providers`).
+The common case, small arguments that look as expected, is one copy (`shape`), and for some
+schemas a run of the validator; what is larger is encoded first. Everything else takes the
+slow path, which explains. Arguments never raise here, whatever they are. Names of tools are
+resolved elsewhere; what models send in strict mode is decoded before (`providers`).
 """
 
 from collections.abc import Callable
@@ -20,22 +20,20 @@ from toolkiln.schema.coercion import Coercion, parsed
 from toolkiln.schema.document import Document, walk
 from toolkiln.schema.formats import FORMATS
 from toolkiln.schema.problems import Problem, explained, place, problem
+from toolkiln.schema.shape import Shape
 from toolkiln.schema.structure import Flaw, Sizes, deeper_than, flaws, plain
 from toolkiln.schema.validity import invalid_points
 
 _DEFAULT_SIZES = Sizes()
 _MAX_PROBLEMS = 50
 _CACHED = 1024
-_FEW = 32
-_SHORT = 1_000
-_BIG = 2**63
 
 
 class Checked(Struct, frozen=True):
     """Arguments that fit."""
 
     arguments: dict[str, Any]
-    """Plain JSON values; the very object that was sent, if nothing had to change."""
+    """A copy of what was sent, of plain JSON values."""
     notes: tuple[str, ...] = ()
     """What was changed to make them fit."""
 
@@ -55,28 +53,6 @@ def _validator(schema: Any) -> Draft202012Validator:
     return Draft202012Validator(schema, validate_formats=True, formats=formats, offline=True)
 
 
-def _covers_few(sizes: Sizes) -> bool:
-    """Whether a few scalars and lists of scalars are always within `sizes`."""
-    wide = sizes.items >= _FEW and sizes.total_bytes >= 1_000_000
-    return wide and sizes.depth >= 2 and sizes.string_length >= _SHORT
-
-
-def _is_few_scalars(items: list[Any]) -> bool:
-    if len(items) > _FEW // 2:
-        return False
-    for item in items:
-        kind = type(item)
-        if kind is str:
-            if len(item) > _SHORT // 5 or not item.isascii():
-                return False
-        elif kind is int:
-            if not -_BIG < item < _BIG:
-                return False
-        elif kind is not bool:
-            return False
-    return True
-
-
 class ArgumentChecker:
     """The compiled form of one tool's parameters."""
 
@@ -92,51 +68,43 @@ class ArgumentChecker:
         if not self._broken:
             schema = {k: v for k, v in parameters.items() if k not in ("$schema", "$id")}
         self._validator = _validator(schema)
-        closed = not self._broken and parameters.get("additionalProperties") is False
-        self.check = self._compile(closed)
+        self.check = self._compile(Shape(Document(schema), sizes))
         """The arguments as they will be used, or all that is wrong with them."""
 
-    def _compile(self, closed: bool) -> Callable[[object], Checked | Problems]:
+    def _compile(self, shape: Shape) -> Callable[[object], Checked | Problems]:
         """The check as one closure: on the common path, every look-up and call counts."""
-        # Text this short can break no bound: each level, item and character takes space.
-        sizes = self._sizes
-        surely_small = min(2 * sizes.depth, sizes.string_length, sizes.items, sizes.total_bytes)
-        few = _FEW if closed and _covers_few(sizes) else -1
-        encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
-        is_valid, fits, explain = self._validator.is_valid, self._fits, self._explain
+        shaped, exact = shape.copy, shape.exact
+        is_valid, recheck = self._validator.is_valid, self._recheck
 
         def check(arguments: object) -> Checked | Problems:
             try:
-                if type(arguments) is dict and len(arguments) <= few:
-                    for value in arguments.values():
-                        kind = type(value)
-                        if kind is str:
-                            if len(value) > _SHORT or not value.isascii():
-                                break
-                        elif kind is int:
-                            if not -_BIG < value < _BIG:
-                                break
-                        elif kind is float:
-                            if value - value != 0.0:  # NaN, infinity
-                                break
-                        elif kind is list:
-                            if not _is_few_scalars(value):
-                                break
-                        elif kind is not bool and value is not None:
-                            break
-                    else:
-                        return Checked(arguments) if is_valid(arguments) else explain(arguments)
-                text = encode(arguments)
-                copy = decode(text)
-                small = len(text) <= surely_small or fits(text, copy)
-                # The encoder turns dates, sets and NaN into other things: then they differ.
-                if small and copy == arguments and type(copy) is dict and is_valid(copy):
-                    return Checked(copy)
-            except (ValueError, TypeError, RecursionError, OverflowError):
-                pass  # not JSON; the slow path says where
-            return explain(arguments)
+                copy = shaped(arguments)
+                # The copy has the known members only. Its length tells whether there are others.
+                if type(arguments) is dict and len(arguments) == len(copy):
+                    if exact or is_valid(copy):
+                        return Checked(copy)
+            except ValueError:
+                pass  # of another shape
+            return recheck(arguments)
 
         return check
+
+    def _recheck(self, arguments: object) -> Checked | Problems:
+        """What the shape did not fit: large arguments, unforeseen ones, and wrong ones."""
+        try:
+            text = msgspec.json.encode(arguments)
+            copy = msgspec.json.decode(text)
+            # The encoder turns dates, sets and NaN into other things: then they differ.
+            if (
+                type(copy) is dict
+                and self._fits(text, copy)
+                and copy == arguments
+                and self._validator.is_valid(copy)
+            ):
+                return Checked(copy)
+        except (ValueError, TypeError, RecursionError, OverflowError):
+            pass  # not JSON; the slow path says where
+        return self._explain(arguments)
 
     def _fits(self, text: bytes, copy: Any) -> bool:
         sizes = self._sizes

@@ -83,7 +83,7 @@ def _model_field(d: Draft, owner: str) -> str:
     type_ = annotation(d, 2)
     if d.rarely(2):
         return type_.text if d.rarely(2) else f"{type_.text} = {default(d, type_)}"
-    arguments = field_arguments(d, type_.kind)
+    arguments = field_arguments(d, type_.kind, odd=False)
     arguments += d.some(
         ("alias='other'", "validation_alias='in'", "serialization_alias='out'"), 0, 1
     )

@@ -128,12 +128,12 @@ def default(d: Draft, type_: Type) -> str:
     return text
 
 
-def field_arguments(d: Draft, kind: str) -> list[str]:
-    """Keyword arguments for `Field`: constraints that suit the kind, texts."""
+def field_arguments(d: Draft, kind: str, *, odd: bool = True) -> list[str]:
+    """Keyword arguments for `Field`: constraints that suit the kind, or not, and texts."""
     if kind == "mute":  # pydantic forgets what is said of these; the reader keeps it
         return []
     # Of a generic model so constrained, pydantic writes the same definition twice.
-    if "generic" not in kind and d.rarely(16):
+    if odd and "generic" not in kind and d.rarely(16):
         kind = d.pick(tuple(_CONSTRAINTS))
     constraints = d.some(_CONSTRAINTS.get(kind, ()), 0, 2)
     texts = d.some(_TEXTS, 0, 1) if d.rarely(3) or not constraints else []

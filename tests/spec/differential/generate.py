@@ -68,5 +68,5 @@ def _parameter(d: Draft) -> str:
         return type_.text
     if style == "default":
         return f"{type_.text} = {default(d, type_)}"
-    arguments = [default(d, type_), *field_arguments(d, type_.kind)]
+    arguments = [default(d, type_), *field_arguments(d, type_.kind, odd=False)]
     return f"{type_.text} = {d.use('pydantic.Field')}({', '.join(arguments)})"

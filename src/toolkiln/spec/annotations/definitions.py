@@ -63,7 +63,8 @@ class Definitions:
             # An alias that is the only one to refer to a class is that class.
             aliased = target(reached[name])
             everywhere = [*references(schema), *references(list(reached.values()))]
-            if everywhere.count(aliased) == 1 and aliased not in (name, "JsonValue"):
+            recursive = name == aliased or name in references(reached[aliased])
+            if everywhere.count(aliased) == 1 and not recursive and aliased != "JsonValue":
                 reached[name] = reached.pop(aliased)
         return reached
 
