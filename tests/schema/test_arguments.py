@@ -1,5 +1,11 @@
+import json
 import math
+from collections import OrderedDict
 from datetime import datetime
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -270,6 +276,22 @@ def test_an_invalid_schema_is_a_problem_and_not_an_exception() -> None:
     assert "schema is invalid at /properties/x" in found.problems[0].message
 
 
+def test_an_unknown_member_below_an_empty_name_is_a_problem() -> None:
+    either = {"anyOf": [params(p={"type": "integer"}), {"type": "integer"}]}
+
+    found = check(spec({"type": "object", "properties": {"": either}}), {"": {"q": None}})
+
+    assert isinstance(found, Problems)
+
+
+def test_what_was_checked_is_a_copy() -> None:
+    sent = {"x": ["a"]}
+    found = check(spec(params(x={"type": "array", "items": {"type": "string"}})), sent)
+    sent["x"].append("b")
+
+    assert found == Checked({"x": ["a"]})
+
+
 def test_specs_with_equal_digests_are_not_confused() -> None:
     for kind, value in (("integer", 1), ("string", "a"), ("integer", 2)):
         assert isinstance(check(spec(params(x={"type": kind})), {"x": value}), Checked)
@@ -304,3 +326,193 @@ def test_made_up_arguments_never_raise_and_are_checked_truly(
         assert found.notes or found.arguments == value
     else:
         assert all(item.message and len(item.message) < 1200 for item in found.problems)
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    pass
+
+
+class Real(float):
+    pass
+
+
+class Letter(StrEnum):
+    A = "a"
+
+
+class Mixed(str, Enum):  # noqa: UP042
+    A = "a"
+
+
+class Digit(IntEnum):
+    ONE = 1
+
+
+class Members(dict[Any, Any]):
+    def __len__(self) -> int:
+        return 1
+
+
+class Floating:
+    def __float__(self) -> float:
+        return 1.0
+
+    def __index__(self) -> int:
+        return 1
+
+
+class Pretender:
+    """Equal to every string, and found in the place of "a"."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+
+class Unfriendly(list[Any]):
+    def __iter__(self) -> Any:
+        return iter((object(),))
+
+
+# Strings, numbers and containers at every edge, and what Python takes for one of them.
+VALUES: list[Any] = [
+    *(None, True, False, 0, 1, -1, 2, 10, 1.0, 1.5, -0.0, 2**53, 2**53 + 1, 2**63, 2**63 + 1),
+    *(2**64, 10**400, 10**5000, 1e308, 5e-324, math.nan, math.inf, -math.inf),
+    *("", "a", "b", "ab", "abc", "12345", "12345\n", "١٢٣٤٥", "a-b", "A_1", "é", "😀", "\0"),
+    *("\ud800", "a\udfff", "x" * 5_000, "😀" * 300_000, "1", "null", "[1]"),
+    *(Text("a"), Text("\ud800"), Letter.A, Mixed.A, Digit.ONE, Whole(1), Real(1.5), Real("nan")),
+    *(Decimal(1), Fraction(1, 2), 1j, Floating(), Pretender(), object(), b"a", bytearray(b"a")),
+    *(datetime(2024, 1, 1), uuid4(), ..., NotImplemented, str, range(2), iter("a")),
+    *([], ["a"], ["a", "b"], [1], [1.0], [True], [None], ["a"] * 31, ["a"] * 32, ["\ud800"]),
+    *([math.nan], ("a",), {"a"}, frozenset("a"), Unfriendly("a"), [["a"]], [("a",)], [{}]),
+    *({}, {"a": "a"}, {"a": 1}, {"a": True}, {"a": None}, {"a": math.inf}, {"a": "a", "z": 1}),
+    *({"z": 1}, {"z": b""}, {1: "a"}, {None: 1}, {b"a": 1}, {"\ud800": "a"}, {"a": "\ud800"}),
+    *({Text("a"): "a"}, {Letter.A: "a"}, {Pretender(): "a"}, {"a": "a", 1: 1}, {"a": {"a": "a"}}),
+    *(OrderedDict(a="a"), Members(a="a", z=1), MappingProxyType({"a": "a"}), {}.keys()),
+    *(_circular(), _deep(3), _deep(100)),
+]
+SCHEMAS: list[Any] = [
+    *({}, True, False, {"title": "x"}, {"type": "string"}, {"type": "string", "minLength": 2}),
+    *({"type": "string", "maxLength": 2}, {"type": "string", "minLength": 2, "maxLength": 1.0}),
+    *({"type": "string", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", 1]}),
+    *({"type": "string", "enum": [1]}, {"type": "string", "enum": ["ab"], "maxLength": 1}),
+    *({"enum": ["a", 1]}, {"enum": [1]}, {"enum": [True]}, {"const": "a"}, {"const": 0}),
+    *({"type": "string", "const": "a"}, {"type": "string", "format": "date"}),
+    *({"type": "string", "pattern": p} for p in (r"^\d{5}$", "^[a-z_-]+$", r"[\d]", "b?", "^.$")),
+    *({"type": "string", "pattern": p} for p in (r"^\w$", r"\s", "^(a|b)$", "(?=a)", "^[^a]$")),
+    *({"type": "string", "pattern": p} for p in (r"^\D", "a{0,1}$", "[A-Z][a-z]*", "^$", "-")),
+    *({"type": kind} for kind in ("integer", "number", "boolean", "null", "array", "object")),
+    *({"type": kind, "minimum": 1} for kind in ("integer", "number")),
+    *({"type": kind, "maximum": 1.5} for kind in ("integer", "number")),
+    *({"type": kind, "exclusiveMinimum": 1, "maximum": 2} for kind in ("integer", "number")),
+    *({"type": kind, "exclusiveMaximum": 2**63} for kind in ("integer", "number")),
+    *(
+        {"type": "number", "minimum": 0, "exclusiveMinimum": 0},
+        {"type": "integer", "multipleOf": 2},
+    ),
+    *({"type": ["string", "null"]}, {"type": ["string", "null"], "maxLength": 1}),
+    *({"type": "array", "items": items} for items in ({"type": "string"}, {}, False)),
+    {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1},
+    {"type": "array", "minItems": 40},
+    *({"type": "array", "uniqueItems": True}, {"type": "array", "prefixItems": [{"const": 1}]}),
+    *({"type": "object", "additionalProperties": more} for more in ({"type": "string"}, False)),
+    *({"type": "object", "required": ["a"]}, {"type": "object", "maxProperties": 1}),
+    {"type": "object", "propertyNames": {"const": "a"}},
+    {"type": "object", "patternProperties": {"a": {"type": "integer"}}},
+    *({"type": "object", "properties": {"a": inner}} for inner in ({}, {"type": "string"}, False)),
+    {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False},
+    {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+    {"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}]},
+    {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
+    {"type": "object", "properties": {"a": {"$ref": "#/properties/x"}}},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}], "not": {"const": "a"}},
+    {"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "integer"}}]},
+    {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+    {"allOf": [{"type": "string"}, {"minLength": 2}]},
+    {"type": "string", "not": {"const": "a"}},
+    {"type": "string", "if": {"const": "a"}, "then": False},
+    {"$ref": "#/$defs/Text"},
+    {"$ref": "#/$defs/Text", "minLength": 2},
+    {"$ref": "#/$defs/Tree"},
+]
+DEFS = {
+    "Text": {"type": "string", "maxLength": 3},
+    "Tree": {"type": "array", "items": {"$ref": "#/$defs/Tree"}},
+}
+SLOW = Sizes(depth=19)
+"""Too shallow for a shape to be made, and deep enough for everything here."""
+
+
+def outcome(checker: ArgumentChecker, sent: Any) -> str:
+    found = checker.check(sent)
+    if isinstance(found, Problems):
+        return "problems"
+    assert is_plain(found.arguments)
+    return json.dumps([found.arguments, found.notes], sort_keys=True)
+
+
+def is_plain(value: Any) -> bool:
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    if type(value) is list:
+        return all(map(is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_fast_path_says_what_the_slow_path_says(schema: Any, closed: bool) -> None:
+    root = {**params(x=schema), "$defs": DEFS, "additionalProperties": not closed}
+    fast, slow = ArgumentChecker(root), ArgumentChecker(root, SLOW)
+
+    for value in VALUES:
+        for sent in ({"x": value}, {"x": value, "y": value}, {"x": value, 1: 2}):
+            assert outcome(fast, sent) == outcome(slow, sent), value
+
+
+def test_the_fast_path_says_what_the_slow_path_says_of_whole_arguments() -> None:
+    root = params(("a",), a={"type": "string"}, z={})
+    fast, slow = ArgumentChecker(root), ArgumentChecker(root, SLOW)
+
+    for sent in VALUES:
+        assert outcome(fast, sent) == outcome(slow, sent)
+
+
+def test_small_parts_that_add_up_are_measured() -> None:
+    rows = {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
+    checker = ArgumentChecker(params(x=rows), Sizes(total_bytes=100_000))
+
+    for length in (10, 90, 110, 1_000):
+        sent = {"x": [["\0" * length] * 30] * 30}
+        fits = len(json.dumps(sent, separators=(",", ":"))) <= 100_000
+        assert isinstance(checker.check(sent), Checked) == fits
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, value: Any) -> Any:
+    """A value with something foreign in one place."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 5)):
+        key = draw(st.sampled_from(list(value)))
+        return {**value, key: draw(spoiled(value[key]))}
+    if isinstance(value, list) and value and draw(st.integers(0, 5)):
+        index = draw(st.integers(0, len(value) - 1))
+        return [*value[:index], draw(spoiled(value[index])), *value[index + 1 :]]
+    return draw(st.sampled_from(VALUES) | JSON)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=parameters(), data=st.data())
+def test_made_up_schemas_are_checked_alike_on_both_paths(shape: Shape, data: st.DataObject) -> None:
+    fast, slow = ArgumentChecker(shape.schema), ArgumentChecker(shape.schema, SLOW)
+
+    for _ in range(3):
+        value = data.draw(shape.values)
+        for sent in (value, data.draw(spoiled(value))):
+            assert outcome(fast, sent) == outcome(slow, sent)

@@ -123,7 +123,8 @@ class ArgumentChecker:
                 what = f"larger than {self._sizes.total_bytes:,} bytes"
                 return Problems((problem([], what),))
             try:
-                text = bytes(arguments) if isinstance(arguments, bytearray) else arguments
+                is_text = isinstance(arguments, str)
+                text = str.__str__(arguments) if is_text else bytes(arguments)
                 arguments = parsed(text) if text.strip() else {}
             except ValueError as error:
                 return Problems((problem([], f"not valid JSON: {error}"),))

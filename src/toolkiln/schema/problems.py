@@ -171,8 +171,11 @@ def _nearest(name: str, known: list[str]) -> str | None:
 def _known_names(error: ValidationError, document: Document) -> list[str]:
     """The property names of the schema that refused one."""
     node: Any = document.root
-    for step in error.schema_path[:-1]:
-        node = node[step]
+    try:
+        for step in error.schema_path[:-1]:
+            node = node[step]
+    except (LookupError, TypeError):
+        return []  # the validator leaves empty names out of its paths
     properties = node.get("properties", {}) if isinstance(node, dict) else {}
     return list(properties)
 

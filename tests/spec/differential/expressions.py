@@ -223,7 +223,9 @@ def _tupled(d: Draft, depth: int) -> Type:
 def _annotated(d: Draft, depth: int) -> Type:
     inner = expression(d, depth)
     metadata = []
-    arguments = field_arguments(d, inner.kind)
+    # Odd constraints on names: pydantic moves them into copies of definitions in many ways.
+    odd = not any(named.name in inner.text for named in [*d.known, *d.ahead])
+    arguments = field_arguments(d, inner.kind, odd=odd)
     if arguments and d.rarely(2):
         key, _, value = arguments[0].partition("=")
         if key in _MARKS:

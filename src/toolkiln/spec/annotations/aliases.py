@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import calls, classes, enums
+from toolkiln.spec.annotations.definitions import target as refers_to
 from toolkiln.spec.annotations.expressions import type_variables, union_members
 from toolkiln.spec.annotations.lineage import functional_class
 from toolkiln.spec.annotations.shapes import Shape, Unresolved
@@ -57,6 +58,8 @@ def _type_alias(
 
     def build() -> JsonSchema:
         shape = reader.shape(value, inner)
+        if shape.kind == "enum":  # pydantic repeats an enum under the alias
+            shape = Shape("enum", dict(reader.definitions.schemas[refers_to(shape.schema)]))
         reader.definitions.aliases[reader.definitions.name(key)] = shape
         return shape.render()
 

@@ -46,8 +46,9 @@ def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments)
     own = read_config(lineage)
     outer_class, outer_config = reader.current_class, reader.config
     inherits = not own and lineage.kind in ("dataclass", "typed-dict")
-    inherited = repr(outer_config) if inherits and outer_config else ""
-    key = (reference.scope.module.name, reference.qualname, parameters, inherited)
+    if inherits and outer_config:
+        reader.is_shareable = False
+    key = (reference.scope.module.name, reference.qualname, parameters)
 
     def build() -> JsonSchema:
         reader.current_class, reader.config = reference, outer_config if inherits else own

@@ -6,7 +6,9 @@ members where a default names one.
 """
 
 import ast
-from collections.abc import Iterator
+import enum
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from toolkiln.spec.annotations import values
@@ -29,6 +31,12 @@ _BASES = {
     "enum.Flag": EnumKind(None, "flag"),
     "enum.IntFlag": EnumKind(int, "flag"),
 }
+_AUTO_RULES: dict[str, Callable[[str, int, int, list[Any]], Any]] = {
+    "count": enum.Enum._generate_next_value_,
+    "flag": enum.Flag._generate_next_value_,
+    "lower": enum.StrEnum._generate_next_value_,
+}
+"""This interpreter's own, because versions differ in what follows a smaller number."""
 _MIXINS: dict[str, type] = {
     "builtins.str": str,
     "builtins.int": int,
@@ -193,14 +201,15 @@ def _mixed(value: Any, kind: EnumKind) -> Any:
 def _next_value(name: str, raw: dict[str, Any], kind: EnumKind, start: int) -> Any:
     if kind.auto == "name":
         return name
-    if kind.auto == "lower":
-        return name.lower()
-    numbers = [value for value in raw.values() if isinstance(value, int)]
-    if kind.auto == "count":
-        return max(numbers) + 1 if numbers else start
-    if kind.auto == "flag":
-        return 1 << max(numbers).bit_length() if numbers else start
-    raise values.Unknown("_generate_next_value_")
+    rule = _AUTO_RULES.get(kind.auto)
+    if rule is None:
+        raise values.Unknown("_generate_next_value_")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return rule(name, start, len(raw), list(raw.values()))
+    except (TypeError, ValueError) as error:
+        raise values.Unknown(str(error)) from error
 
 
 def _own_auto_rule(node: ast.ClassDef) -> str | None:

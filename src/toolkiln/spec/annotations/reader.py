@@ -89,6 +89,9 @@ class TypeReader:
         self.config: dict[str, Any] = {}
         """The model configuration in force."""
         self.current_class: ClassRef | None = None
+        self.is_shareable = True
+        """Whether the definitions hold for the next schema too: not if one of them took over
+        the configuration of the model around it."""
         self._open_aliases: list[tuple[str, str]] = []
         self._depth = 0
         self._seen = 0
@@ -96,6 +99,8 @@ class TypeReader:
     def take_notes(self) -> list[Note]:
         """What could not be known since the last call, which starts a new schema."""
         taken, self.notes, self._seen = self.notes, [], 0
+        if not self.is_shareable:
+            self.definitions, self.is_shareable = Definitions(), True
         return taken
 
     def shape(self, node: ast.expr, scope: Scope) -> Shape:

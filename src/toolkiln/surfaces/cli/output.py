@@ -9,6 +9,8 @@ import typer
 from toolkiln.app import Report
 from toolkiln.model import Finding, HealthLevel, Severity, Toolkit, ToolSpec
 
+_LARGEST = 5_000_000
+"""Bytes of a file that excerpts are taken from."""
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
 
@@ -119,8 +121,11 @@ def _finding_text(finding: Finding, path: str, lines: list[str]) -> str:
 
 
 def _source_lines(path: str) -> list[str]:
+    file = Path(path)
     try:
-        return Path(path).read_text("utf-8", errors="replace").splitlines()
+        if not file.is_file() or file.stat().st_size > _LARGEST:
+            return []
+        return file.read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return []
 
