@@ -21,13 +21,24 @@ def figures() -> Iterator[Figure]:
     """Every example on its own, then ten thousand files."""
     sources = {path: path.read_text("utf-8") for path in sorted(EXAMPLES.glob("[!_]*.py"))}
     ratios = {
-        path.stem: ratio(partial(read, text, path), partial(ast.parse, text), rounds=100)
+        path.stem: ratio(partial(read, text, path), partial(_parse, _texts(text, path)), rounds=100)
         for path, text in sources.items()
     }
     for name, measured in ratios.items():
         yield at_most(f"read `{name}` / ast.parse", measured, 5)
     yield at_most("read, median of the examples / ast.parse", median(ratios.values()), 5)
     yield _flat_memory(list(sources.values()))
+
+
+def _texts(text: str, path: Path) -> list[str]:
+    """The text of a file and of the helpers that are read with it."""
+    helpers = read(text, path).helpers
+    return [text, *((path.parent / helper).read_text("utf-8") for helper in helpers)]
+
+
+def _parse(texts: list[str]) -> None:
+    for text in texts:
+        ast.parse(text)
 
 
 def _flat_memory(sources: list[str]) -> Figure:

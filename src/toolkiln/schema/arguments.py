@@ -79,10 +79,8 @@ class ArgumentChecker:
         def check(arguments: object) -> Checked | Problems:
             try:
                 copy = shaped(arguments)
-                # The copy has the known members only. Its length tells whether there are others.
-                if type(arguments) is dict and len(arguments) == len(copy):
-                    if exact or is_valid(copy):
-                        return Checked(copy)
+                if exact or is_valid(copy):
+                    return Checked(copy)
             except ValueError:
                 pass  # of another shape
             return recheck(arguments)
@@ -123,8 +121,7 @@ class ArgumentChecker:
                 what = f"larger than {self._sizes.total_bytes:,} bytes"
                 return Problems((problem([], what),))
             try:
-                is_text = isinstance(arguments, str)
-                text = str.__str__(arguments) if is_text else bytes(arguments)
+                text = plain(arguments) if isinstance(arguments, str) else bytes(arguments)
                 arguments = parsed(text) if text.strip() else {}
             except ValueError as error:
                 return Problems((problem([], f"not valid JSON: {error}"),))

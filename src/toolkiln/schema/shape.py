@@ -50,17 +50,14 @@ class Shape:
     def __init__(self, document: Document, sizes: Sizes) -> None:
         self.exact = True
         self.copy: Callable[[object], dict[str, Any]] = _refuse
-        """A copy of the members that the document names, or ValueError.
-
-        It lacks members that the document does not name: compare the lengths.
-        """
+        """A copy of arguments that are of this shape; ValueError for others."""
         self._document = document
         room = min(sizes.total_bytes, sizes.string_length)
         # Each level halves the room at least, and each member takes some: that bounds both.
         bounded = room.bit_length() <= sizes.depth and max(_FEW, room // _LEAST) <= sizes.items
         if bounded and document.root.get("properties"):
             self._only(document.root, "type", "properties", "required", "additionalProperties")
-            schema = {**self._object(document.root, room), "extra_behavior": "ignore"}
+            schema = self._object(document.root, room)
             self.copy = TypeAdapter(Annotated[Any, _Core(schema)]).validator.validate_python
 
     def _only(self, node: dict[str, Any], *keywords: str) -> None:

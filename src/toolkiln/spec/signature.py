@@ -11,7 +11,7 @@ from typing import NamedTuple
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import Note, TypeReader
 from toolkiln.spec.annotations.definitions import target
-from toolkiln.spec.annotations.expressions import quoted
+from toolkiln.spec.annotations.expressions import last_name, quoted
 from toolkiln.spec.annotations.shapes import Omitted, Unresolved
 from toolkiln.spec.modules import AliasRef, External, Function, Scope, resolve
 
@@ -85,7 +85,7 @@ def read_returns(
     reader: TypeReader, function: Function, scope: Scope
 ) -> tuple[JsonSchema | None, list[Note]]:
     """The schema of the serialised result, or None where it is not said or cannot be known."""
-    if function.returns is None or _last_name(function.returns) == "ToolResult":
+    if function.returns is None or last_name(function.returns) == "ToolResult":
         return None, []
     try:
         schema = reader.render(function.returns, scope)
@@ -105,12 +105,6 @@ def read_class_schema(reader: TypeReader, node: ast.expr, scope: Scope) -> JsonS
     except (Unresolved, Omitted):
         return None
     return reader.definitions.as_root(schema)
-
-
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Constant):
-        return str(node.value).rpartition(".")[2]
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _described(schema: JsonSchema, text: str | None) -> JsonSchema:
@@ -208,7 +202,7 @@ def _is_context(node: ast.expr, scope: Scope) -> bool:
         case ast.BinOp(left=left, right=right):
             return _is_context(left, scope) or _is_context(right, scope)
         case ast.Subscript(value=owner, slice=inside):
-            if _last_name(owner) in ("Optional", "Union", "Annotated"):
+            if last_name(owner) in ("Optional", "Union", "Annotated"):
                 items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
                 return any(_is_context(item, scope) for item in items)
             return _is_context(owner, scope)
@@ -221,5 +215,5 @@ def _is_context(node: ast.expr, scope: Scope) -> bool:
                 if isinstance(value, ast.Call):  # TypeAliasType("Ctx", Context)
                     return any(_is_context(argument, target.scope) for argument in value.args[1:2])
                 return value is not node and _is_context(value, target.scope)
-            return target is None and _last_name(node) == "Context"
+            return target is None and last_name(node) == "Context"
     return False

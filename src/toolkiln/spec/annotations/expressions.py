@@ -113,6 +113,13 @@ def union_members(node: ast.expr, scope: Scope, depth: int = 0) -> Iterator[tupl
         yield node, scope
 
 
+def last_name(node: ast.expr) -> str:
+    """The last part of a dotted name, quoted or not; empty for anything else."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).rpartition(".")[2]
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
 def quoted(node: ast.Constant) -> ast.expr:
     """The expression inside a quoted annotation."""
     try:

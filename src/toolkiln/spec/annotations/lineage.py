@@ -8,7 +8,12 @@ import inspect
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from toolkiln.spec.annotations.expressions import qualifiers, subscript_arguments, type_variables
+from toolkiln.spec.annotations.expressions import (
+    last_name,
+    qualifiers,
+    subscript_arguments,
+    type_variables,
+)
 from toolkiln.spec.annotations.shapes import Unresolved
 from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.modules import ClassRef, External, Resolved, Scope, resolve
@@ -99,7 +104,7 @@ class Lineage(NamedTuple):
 
     def _is_field(self, field: ClassField) -> bool:
         marks = qualifiers(field.annotation, field.scope)
-        if "ClassVar" in marks or ast.unparse(field.annotation).endswith("KW_ONLY"):
+        if "ClassVar" in marks or last_name(field.annotation) == "KW_ONLY":
             return False
         if self.kind == "model":
             constant = "Final" in marks and field.assigned is not None

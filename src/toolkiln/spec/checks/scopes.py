@@ -21,7 +21,8 @@ class Shadows:
     """Tells hidden builtins from real ones, in one file."""
 
     def __init__(self, nodes: Sequence[ast.AST], builtins: frozenset[str]) -> None:
-        self._bound = {name for node in nodes for name in _binds(node) if name in builtins}
+        binders = [node for node in nodes if node.__class__ in _BINDERS]
+        self._bound = {name for node in binders for name in _binds(node) if name in builtins}
         self._owners: dict[int, _Scope] = {}
         self._names: defaultdict[_Scope | None, set[str]] = defaultdict(set)
         if self._bound:
@@ -51,6 +52,14 @@ class Shadows:
         for node in nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
                 self._names[self._owners.get(id(node))].discard(node.id)
+
+
+_BINDERS = frozenset(
+    {
+        *(ast.Name, ast.arg, ast.alias, ast.ExceptHandler, ast.MatchAs),
+        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    }
+)
 
 
 def _binds(node: ast.AST) -> Iterable[str]:
