@@ -5,6 +5,7 @@ The usual run takes every fifth file; `pytest -m corpus` takes them all.
 
 import json
 import sysconfig
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ EVERY = 5
 CHUNKS = 40
 
 
+@cache
 def corpus() -> list[Path]:
     own = [file for file in sorted(STDLIB.rglob("*.py")) if "site-packages" not in file.parts]
     return [*own, *sorted(PACKAGES.rglob("*.py"))]
