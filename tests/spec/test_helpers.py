@@ -520,3 +520,14 @@ def test_memory_has_no_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
 
     assert reading("import a\ndef f(): ...", "<memory>").helpers == ()
+
+
+def test_an_unknown_type_in_a_helper_is_reported_where_it_stands(tmp_path: Path) -> None:
+    model = "from pydantic import BaseModel\nfrom pandas import DataFrame\n\n\n"
+    files(tmp_path, shapes=f"{model}class Box(BaseModel):\n    content: DataFrame\n")
+
+    found = findings(
+        "from shapes import Box\ndef f(x: Box): ...", "unresolved-type", tmp_path / "tool.py"
+    )
+
+    assert [(item.path, item.line) for item in found] == [(str(tmp_path / "shapes.py"), 6)]

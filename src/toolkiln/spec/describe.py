@@ -201,7 +201,8 @@ _FIXES = {
 def _report_notes(notes: list[Note], declaration: Declaration, findings: Findings) -> None:
     for note in notes:
         report = findings.note if note.rule == "unknown-default" else findings.warn
-        report(note.rule, note.message, note.line, _FIXES[note.rule], tool=declaration.name)
+        fix, tool = _FIXES[note.rule], declaration.name
+        report(note.rule, note.message, note.line, fix, tool=tool, path=note.path)
 
 
 def _report_parameters(signature: Signature, tool: str, findings: Findings) -> None:

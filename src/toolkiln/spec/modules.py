@@ -98,11 +98,14 @@ class Module:
         loader: Loader | None = None,
         *,
         source: str = "",
+        path: str | None = None,
         is_package: bool = False,
     ) -> None:
         self.tree = tree
         self.name = name
         self.source = source
+        self.path = path
+        """Of a helper; None for the file that is being read."""
         self.loader = loader
         self.is_package = is_package
         self.is_closed = False

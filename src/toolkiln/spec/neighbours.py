@@ -196,7 +196,7 @@ class Neighbours:
         tree = self._tree(file)
         if tree is None:
             return None
-        module = Module(tree, name, self, is_package=is_package)
+        module = Module(tree, name, self, path=file, is_package=is_package)
         self._helpers[name] = _Helper(module, file, stem if is_package else os.path.dirname(stem))
         return module
 

@@ -25,10 +25,11 @@ class Findings:
         self._add(Severity.WARNING, rule, message, line, fix, tool, path)
 
     def note(
-        self, rule: str, message: str, line: int, fix: str, *, tool: str | None = None
-    ) -> None:
+        self, rule: str, message: str, line: int, fix: str, *, tool: str | None = None,
+        path: str | None = None,
+    ) -> None:  # fmt: skip
         """Something worth knowing."""
-        self._add(Severity.INFO, rule, message, line, fix, tool, None)
+        self._add(Severity.INFO, rule, message, line, fix, tool, path)
 
     def add(self, finding: Finding) -> None:
         """A finding made elsewhere."""

@@ -43,5 +43,5 @@ def call_shape(reader: "TypeReader", node: ast.Call, scope: Scope) -> Shape:
     call = ast.Call(func=node.func, args=[], keywords=node.keywords)
     read_field(call, scope, metadata)
     metadata.updates.clear()
-    reader.note_unknown(metadata, node.lineno)
+    reader.note_unknown(metadata, node, scope)
     return reader.apply(metadata, shape)

@@ -65,6 +65,8 @@ class Note(NamedTuple):
     rule: str
     message: str
     line: int
+    path: str | None = None
+    """Of the helper it is in, if not in the file itself."""
 
 
 class Field(NamedTuple):
@@ -153,24 +155,27 @@ class TypeReader:
             weak = read_default_field(call, scope, metadata)
         elif default is not None and not is_ellipsis(default):
             metadata.default = (default, scope)
-        line = annotation.lineno if annotation else 1
-        self.note_unknown(metadata, line)
+        where = annotation or default
+        self.note_unknown(metadata, where, scope)
         try:
             shape = self.shape(base, base_scope) if base is not None else Shape("any", {})
             schema = self.apply(metadata, self._weakly(weak, shape)).render()
         except Unresolved as problem:
-            self.notes.append(
-                Note("unresolved-type", f"the type {problem.name!r}: {problem.reason}", line)
-            )
+            message = f"the type {problem.name!r}: {problem.reason}"
+            self._note("unresolved-type", message, where, scope)
             schema = dict(metadata.updates)
         if metadata.default is not None:
             schema = self._with_default(schema, metadata.default)
         return Field(schema, metadata, not metadata.is_optional)
 
-    def note_unknown(self, metadata: Metadata, line: int) -> None:
+    def note_unknown(self, metadata: Metadata, where: ast.expr | None, scope: Scope) -> None:
         """Note the constraints whose values only running the code would tell."""
         for name in metadata.unknown:
-            self.notes.append(Note("unknown-value", f"the value of {name} is not known", line))
+            self._note("unknown-value", f"the value of {name} is not known", where, scope)
+
+    def _note(self, rule: str, message: str, where: ast.expr | None, scope: Scope) -> None:
+        line = where.lineno if where is not None else 1
+        self.notes.append(Note(rule, message, line, scope.module.path))
 
     def _weakly(self, steps: list[tuple[str, Any]], shape: Shape) -> Shape:
         """The shape with constraints of `= Field(…)`, which the annotation's own override."""
@@ -242,13 +247,8 @@ class TypeReader:
         try:
             return {**schema, "default": jsonable(self.value(node, scope))}
         except Unknown:
-            self.notes.append(
-                Note(
-                    "unknown-default",
-                    f"the default {_shown(node)!r} is not known before the code runs",
-                    node.lineno,
-                )
-            )
+            message = f"the default {_shown(node)!r} is not known before the code runs"
+            self._note("unknown-default", message, node, scope)
             return schema
 
     def value(self, node: ast.expr, scope: Scope) -> Any:
