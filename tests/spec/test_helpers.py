@@ -1,5 +1,6 @@
 """Helper modules beside a tool: part of its version, read for their types, never run."""
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from reading import files, findings, one, properties, reading, rules
 
+from toolkiln.catalog import read_file
 from toolkiln.model import Reading, Severity
 from toolkiln.spec import read
 
@@ -531,3 +533,11 @@ def test_an_unknown_type_in_a_helper_is_reported_where_it_stands(tmp_path: Path)
     )
 
     assert [(item.path, item.line) for item in found] == [(str(tmp_path / "shapes.py"), 6)]
+
+
+@pytest.mark.parametrize("data", [b"def f(): ...\r\n", b"\xef\xbb\xbfdef f(): ...\n"])
+def test_the_digest_is_of_the_bytes_on_disk(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "tool.py"
+    file.write_bytes(data)
+
+    assert read_file(file).digest == hashlib.sha256(data).hexdigest()

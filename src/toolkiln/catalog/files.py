@@ -63,7 +63,7 @@ def read_file(file: Path) -> Reading:
         text = decode(data)
     except (UnicodeDecodeError, SyntaxError, LookupError) as error:
         return _unreadable(file, data, f"the file is not text: {error}", "save it as UTF-8 text")
-    return read(text, file)
+    return read(text, file, data=data)
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:

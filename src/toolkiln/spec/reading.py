@@ -23,14 +23,16 @@ from toolkiln.spec.syntax import parse
 _SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
 
-def read(source: str, path: str | Path) -> Reading:
+def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading:
     """All that a file says: its tools, and what is wrong with it.
 
-    Helper modules are looked for beside `path`; a path such as `<memory>` has none.
+    Helper modules are looked for beside `path`; a path such as `<memory>` has none. `data`
+    are the bytes that the source was decoded from, which is what its digest is of.
     """
     path = str(path)
     neighbours = Neighbours(path)
-    data = source.encode("utf-8", "surrogatepass")
+    if data is None:
+        data = source.encode("utf-8", "surrogatepass")
     tree = parse(source, path)
     if isinstance(tree, Finding):
         return Reading(path=path, digest=neighbours.digest(data), findings=(tree,))
