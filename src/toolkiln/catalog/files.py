@@ -68,7 +68,7 @@ def read_file(file: Path) -> Reading:
 
 def _in_folder(folder: Path) -> Iterator[Path]:
     """Python files below a folder, links not followed, private and test files left out."""
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(
             name
             for name in folders
@@ -79,6 +79,13 @@ def _in_folder(folder: Path) -> Iterator[Path]:
             is_test = name.startswith("test_") or name.endswith("_test.py")
             if is_public and not is_test and name not in _NEVER_TOOLS:
                 yield Path(parent, name)
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(
+        f"the folder {error.filename!r} cannot be read: {error.strerror}",
+        hint="make it readable, or name another folder",
+    ) from error
 
 
 def _where(path: Path) -> str:
