@@ -9,7 +9,7 @@ paths and installer options are refused. Nothing is resolved or installed here, 
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -153,10 +153,7 @@ class _Collected:
     def _take_python(self, value: Any, line: int) -> None:
         if value is None:
             return
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-        with suppress(InvalidSpecifier):
-            self.requires_python = str(SpecifierSet(value)) if isinstance(value, str) else None
+        self.requires_python = _version_range(value) if isinstance(value, str) else None
         if self.requires_python is None:
             message = f"requires-python {_shown(str(value))} is not a version range"
             self.complain(line, message, 'write for example requires-python = ">=3.11"')
@@ -171,15 +168,14 @@ class _Collected:
         self.count += 1
         if self.count > _MOST:
             return
-        from packaging.requirements import InvalidRequirement, Requirement
-        from packaging.utils import canonicalize_name
+        from packaging.requirements import InvalidRequirement
 
         text = text.strip()
         if refusal := _refusal(text):
             self.complain(line, *refusal)
             return
         try:
-            requirement = Requirement(text)
+            requirement, written = _parsed(text)
         except InvalidRequirement as error:
             reason = str(error).partition("\n")[0]
             self.complain(line, f"{_shown(text)} is not a requirement: {reason}", _repair(text))
@@ -187,13 +183,33 @@ class _Collected:
         if requirement.url:
             self.complain(line, *_direct(text))
             return
-        requirement.name = canonicalize_name(requirement.name)
         for other in self.found.values():
             if _contradict(requirement, other):
                 message = f"{requirement} contradicts {other}"
                 self.complain(line, message, f"require one version of {requirement.name}")
                 return
-        self.found.setdefault(str(requirement), requirement)
+        self.found.setdefault(written, requirement)
+
+
+# The same few requirements stand in many files, and parsing one costs as much as the file.
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> "tuple[Requirement, str]":
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    requirement = Requirement(text)
+    requirement.name = canonicalize_name(requirement.name)
+    return requirement, str(requirement)
+
+
+@lru_cache(maxsize=128)
+def _version_range(text: str) -> str | None:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return str(SpecifierSet(text))
+    except InvalidSpecifier:
+        return None
 
 
 def _blocks(source: str) -> Iterator[tuple[int, str | None]]:

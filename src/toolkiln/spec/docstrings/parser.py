@@ -33,7 +33,7 @@ def parse(docstring: str) -> Documentation:
 
 
 # Every pattern starts at the line break above what it matches: a search then only stops at
-# line breaks. Possessive quantifiers keep all of them linear.
+# line breaks. Classes that exclude what follows them keep all of them linear (ADR 7).
 _HEADER = re.compile(
     rf"""
     \n(?P<indent>[ ]*)
