@@ -123,14 +123,15 @@ class Neighbours:
             )
             return
         parts = imported.module.split(".") if imported.module else []
+        if not level and self.helper(importer, parts[0], 0) is None:
+            return  # a package from elsewhere
         opened = [self.helper(importer, ".".join(parts[: n + 1]), level) for n in range(len(parts))]
         yield from (module for module in opened if module is not None)
         target = opened[-1] if opened else self._package(importer, level)
         if target is None and parts:
-            if level or self._is_local_package(imported.module):
-                self._missing(
-                    f"there is no module {str(imported)!r} beside the tool", importer, imported
-                )
+            self._missing(
+                f"there is no module {str(imported)!r} beside the tool", importer, imported
+            )
         elif attribute and attribute != "*":
             submodule = None
             if target is None or target.is_package:
@@ -224,11 +225,6 @@ class Neighbours:
             self._findings.add(tree)
             return None
         return tree
-
-    def _is_local_package(self, name: str) -> bool:
-        assert self._folder is not None
-        top, dot, _ = name.partition(".")
-        return bool(dot) and os.path.isdir(os.path.join(self._folder, top))
 
     def _missing(self, message: str, importer: Module, imported: _Imported) -> None:
         fix = "add it, or correct the import"

@@ -168,6 +168,8 @@ _FILLER = {
     "with",
 }
 _WORD = re.compile(r"\w+")
+_ENOUGH = 12
+"""Words that no description needs just to say its name again."""
 
 
 def lint(text: str, where: str, other_tools: Collection[str] = ()) -> list[Remark]:
@@ -288,6 +290,8 @@ def _is_thin(description: str, name: str) -> bool:
     words = _WORD.findall(description.lower())
     if len(words) + wide // 2 < 3 or len(description.strip()) + wide < 20:
         return True
+    if len(words) >= _ENOUGH:
+        return False
     known = {_stem(word) for word in re.findall(r"[^\W\d_]+|\d+", _split_camel(name).lower())}
     return all(word in _FILLER or _stem(word) in known for word in words)
 

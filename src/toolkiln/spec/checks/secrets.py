@@ -106,7 +106,7 @@ def literal_secrets(nodes: Sequence[ast.AST]) -> list[SecretUse]:
     found: list[SecretUse] = []
     told: set[int] = set()
     marks = [mark for mark in _MARKS if mark in joined]
-    if marks:
+    if marks and (marks != ["://"] or "@" in joined):  # an address without a user has no password
         for node, text in texts:
             if any(mark in text for mark in marks) and (uses := list(_known(node, text))):
                 found += uses
