@@ -54,7 +54,7 @@ def read_signature(
         if argument.annotation is None:
             unannotated[argument.arg] = argument.lineno
         try:
-            field = reader.field(argument.annotation, scope, default)
+            field = reader.field(argument.annotation, scope, default, f"parameter {argument.arg!r}")
         except Omitted:
             continue
         name = field.metadata.validation_alias or field.metadata.alias or argument.arg

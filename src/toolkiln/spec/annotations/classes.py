@@ -181,7 +181,9 @@ def _field(reader: "TypeReader", field: ClassField, kind: str) -> tuple[JsonSche
     never_given = evaluate_or(details.get("init"), field.scope) is False
     if never_given and default is None and not factory:
         raise Omitted
-    schema, metadata, is_required = reader.field(field.annotation, field.scope, default)
+    schema, metadata, is_required = reader.field(
+        field.annotation, field.scope, default, f"field {field.name!r}"
+    )
     told = evaluate_or(details.get("metadata"), field.scope)
     if isinstance(told, dict) and isinstance(told.get("description"), str):
         schema = {"description": told["description"], **schema}

@@ -180,3 +180,11 @@ def literal_values(arguments: list[ast.expr], scope: Scope) -> Iterator[Any]:
                 yield evaluate(node, scope)
             except Unknown as unknown:
                 raise Unresolved(ast.unparse(node), "its value is not known") from unknown
+
+
+def shown(node: ast.expr) -> str:
+    """The beginning of an expression; only that, since it may be nested without end."""
+    try:
+        return ast.unparse(node)[:60]
+    except RecursionError:
+        return type(node).__name__

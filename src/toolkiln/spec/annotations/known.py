@@ -1,7 +1,9 @@
 """The types that Toolkiln knows by name: the standard library's and pydantic's.
 
-A table, nothing else; how parametrised ones are put together is in `annotations`.
+Tables, and why a name is in none of them; parametrised types are put together in `reader`.
 """
+
+import sys
 
 from toolkiln.model import JsonSchema
 
@@ -165,3 +167,10 @@ BUILTINS = {
     for name in table
     if name.startswith("builtins.")
 }
+
+
+def reason(name: str) -> str:
+    """Why a type from outside the folder has no schema."""
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return "JSON has no such thing"
+    return "it comes from another package"

@@ -7,7 +7,6 @@ into `{}` and a report, so that no schema is ever wrong.
 """
 
 import ast
-import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from toolkiln.spec.annotations.expressions import (
     literal_values,
     peel,
     quoted,
+    shown,
     subscript_arguments,
     union_members,
 )
@@ -116,7 +116,7 @@ class TypeReader:
         self._seen += 1
         try:
             if self._depth > _DEEPEST or self._seen > _MOST:
-                raise Unresolved(_shown(node), "it is nested too deeply")
+                raise Unresolved(shown(node), "it is nested too deeply")
             return self._shape(node, scope)
         finally:
             self._depth -= 1
@@ -137,14 +137,24 @@ class TypeReader:
                 return self.shape(quoted(node), scope)
         if isinstance(node, ast.Call):
             return calls.call_shape(self, node, scope)
-        raise Unresolved(_shown(node), "it is not a type")
+        raise Unresolved(shown(node), "it is not a type")
 
     def render(self, node: ast.expr, scope: Scope) -> JsonSchema:
         """The schema of an annotation; see `shape`."""
         return self.shape(node, scope).render()
 
-    def field(self, annotation: ast.expr | None, scope: Scope, default: ast.expr | None) -> Field:
-        """A parameter or field with everything that `Annotated`, `Field` and its default say."""
+    def field(
+        self,
+        annotation: ast.expr | None,
+        scope: Scope,
+        default: ast.expr | None,
+        what: str | None = None,
+    ) -> Field:
+        """A parameter or field with everything that `Annotated`, `Field` and its default say.
+
+        Notes that come up on the way are about `what`.
+        """
+        noted = len(self.notes)
         if annotation is None:
             base, metadata = None, Metadata()
         else:
@@ -166,6 +176,9 @@ class TypeReader:
             schema = dict(metadata.updates)
         if metadata.default is not None:
             schema = self._with_default(schema, metadata.default)
+        if what and len(self.notes) > noted:
+            about = [n._replace(message=f"{what}: {n.message}") for n in self.notes[noted:]]
+            self.notes[noted:] = about
         return Field(schema, metadata, not metadata.is_optional)
 
     def note_unknown(self, metadata: Metadata, where: ast.expr | None, scope: Scope) -> None:
@@ -247,7 +260,7 @@ class TypeReader:
         try:
             return {**schema, "default": jsonable(self.value(node, scope))}
         except Unknown:
-            message = f"the default {_shown(node)!r} is not known before the code runs"
+            message = f"the default {shown(node)!r} is not known before the code runs"
             self._note("unknown-default", message, node, scope)
             return schema
 
@@ -292,7 +305,7 @@ class TypeReader:
             return self._json(Shape("any", {}))
         if name == "typing.Self" and self.current_class is not None:
             return classes.class_shape(self, self.current_class, ())
-        raise Unresolved(name.removeprefix("builtins."), _reason(name))
+        raise Unresolved(name.removeprefix("builtins."), known.reason(name))
 
     def _scalar(self, name: str, scalar: tuple[str, JsonSchema]) -> Shape:
         kind, schema = scalar
@@ -368,7 +381,7 @@ class TypeReader:
             return classes.root_model(self, first, scope)
         if name in ("re.Pattern", "typing.Pattern", "os.PathLike", "pydantic.ImportString"):
             return self.external(name)
-        raise Unresolved(name, _reason(name))
+        raise Unresolved(name, known.reason(name))
 
     def _annotated(self, base: ast.expr, scope: Scope, metadata: Metadata) -> Shape:
         shape = self.apply(metadata, self.shape(base, scope))
@@ -430,18 +443,3 @@ class TypeReader:
         else:
             union = Shape("union", any_of([shape.render() for shape in shapes]))
         return nullable(union) if may_be_null else union
-
-
-def _shown(node: ast.expr) -> str:
-    """The beginning of an expression; only that, since it may be nested without end."""
-    try:
-        return ast.unparse(node)[:60]
-    except RecursionError:
-        return type(node).__name__
-
-
-def _reason(name: str) -> str:
-    """Why a type from outside the folder has no schema."""
-    if name.partition(".")[0] in sys.stdlib_module_names:
-        return "JSON has no such thing"
-    return "it comes from another package"
