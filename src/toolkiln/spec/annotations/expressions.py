@@ -23,11 +23,7 @@ def peel(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope, list[tuple[ast.
     """The type inside `Annotated` and qualifiers, with the metadata around it, inner first."""
     items: list[tuple[ast.expr, Scope]] = []
     for _ in range(_LONGEST_CHAIN):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                node = quoted(node)
-            except Unresolved:
-                break
+        node = _unquoted(node)
         if isinstance(node, ast.Name | ast.Attribute):
             if isinstance(node, ast.Name) and node.id in scope.variables:
                 node, scope = scope.variables[node.id]
@@ -58,11 +54,7 @@ def qualifiers(node: ast.expr, scope: Scope) -> set[str]:
     """The qualifiers around a type: `Required`, `ClassVar`, `InitVar` …"""
     found: set[str] = set()
     for _ in range(_LONGEST_CHAIN):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                node = quoted(node)
-            except Unresolved:
-                break
+        node = _unquoted(node)
         owner = node.value if isinstance(node, ast.Subscript) else node
         target = resolve(owner, scope)
         name = target.name if isinstance(target, External) else ""
@@ -118,6 +110,16 @@ def last_name(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value).rpartition(".")[2]
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _unquoted(node: ast.expr) -> ast.expr:
+    """The expression inside quotes; the node itself where there are none, or no expression."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            return quoted(node)
+        except Unresolved:
+            pass
+    return node
 
 
 def quoted(node: ast.Constant) -> ast.expr:

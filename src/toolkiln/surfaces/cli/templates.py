@@ -36,45 +36,27 @@ def source(name: str, dialect: str) -> str:
     return text.substitute(name=name, Title=name.replace("_", " ").capitalize(), Class=camel)
 
 
+_FUNCTION = '''\
+def $name(text: str, limit: int = 10) -> list[str]:
+    """Split a text into words, longest first.
+
+    Args:
+        text: The text to split.
+        limit: How many words to return at most.
+
+    Returns:
+        The words.
+
+    Examples:
+        >>> $name("a bit of text", limit=2)
+        ['text', 'bit']
+    """
+    return sorted(text.split(), key=len, reverse=True)[:limit]
+'''
+
 _TEMPLATES = {
-    Dialect.FUNCTION: '''\
-def $name(text: str, limit: int = 10) -> list[str]:
-    """Split a text into words, longest first.
-
-    Args:
-        text: The text to split.
-        limit: How many words to return at most.
-
-    Returns:
-        The words.
-
-    Examples:
-        >>> $name("a bit of text", limit=2)
-        ['text', 'bit']
-    """
-    return sorted(text.split(), key=len, reverse=True)[:limit]
-''',
-    Dialect.DECORATED: '''\
-from toolkiln import tool
-
-
-@tool(read_only=True)
-def $name(text: str, limit: int = 10) -> list[str]:
-    """Split a text into words, longest first.
-
-    Args:
-        text: The text to split.
-        limit: How many words to return at most.
-
-    Returns:
-        The words.
-
-    Examples:
-        >>> $name("a bit of text", limit=2)
-        ['text', 'bit']
-    """
-    return sorted(text.split(), key=len, reverse=True)[:limit]
-''',
+    Dialect.FUNCTION: _FUNCTION,
+    Dialect.DECORATED: f"from toolkiln import tool\n\n\n@tool(read_only=True)\n{_FUNCTION}",
     Dialect.CONSTANTS: '''\
 TOOL_NAME = "$name"
 TOOL_DESCRIPTION = "Split a text into words, longest first."
