@@ -1,5 +1,7 @@
 """Argument checking, against a bare pydantic-core validation of the same arguments."""
 
+import datetime
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -33,7 +35,14 @@ class Order(TypedDict):
     notes: list[str]
 
 
+class Booking(TypedDict):
+    day: datetime.date
+    id: uuid.UUID
+    guest: str
+
+
 _PRELUDE = """
+import datetime, uuid
 from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -49,6 +58,12 @@ _CASES: list[tuple[str, Any, str, dict[str, Any]]] = [
         "def f(amount: float, to: Literal['EUR', 'USD', 'GBP'], "
         "date: Annotated[str | None, Field(max_length=10)], tags: list[str]): ...",
         {"amount": 10.5, "to": "EUR", "date": "2024-01-01", "tags": ["a", "b"]},
+    ),
+    (
+        "a date and a UUID",
+        Booking,
+        "def f(day: datetime.date, id: uuid.UUID, guest: str): ...",
+        {"day": "2024-01-01", "id": "12345678-1234-5678-1234-567812345678", "guest": "Ada"},
     ),
     (
         "a nested order",

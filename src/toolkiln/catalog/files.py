@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from toolkiln.errors import InputError
@@ -31,10 +32,11 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
                 f"there is no Python file in {str(path)!r}",
                 hint="put a .py file there, or make one with `toolkiln new NAME`",
             )
-        for file in [first, *found]:
+        for file in chain([first], found):
             if file not in seen:
-                seen.add(file)
                 yield file
+                if len(paths) > 1:  # one path alone cannot name a file twice
+                    seen.add(file)
 
 
 def read_file(file: Path) -> Reading:
