@@ -7,8 +7,9 @@ OpenAI's strict mode is the measure, as the most capable one.
 """
 
 from toolkiln.model import Health, HealthLevel, HealthPoint, JsonSchema
+from toolkiln.schema.providers.limits import exceeded
 from toolkiln.schema.providers.lowering import TooLargeError, lower_root
-from toolkiln.schema.providers.openai import STRICT, exceeded
+from toolkiln.schema.providers.openai import LIMITS, STRICT
 from toolkiln.schema.validity import invalid_points
 
 
@@ -30,4 +31,4 @@ def _strict_gaps(parameters: JsonSchema) -> list[tuple[str, str]]:
         lowered = lower_root(parameters, STRICT)
     except TooLargeError:
         return [("", "the schema unfolds into more than strict mode takes")]
-    return [*lowered.gaps, *(("", reason) for reason in exceeded(lowered.wire))]
+    return [*lowered.gaps, *(("", reason) for reason in exceeded(lowered.wire, LIMITS))]

@@ -6,10 +6,10 @@ strict tools of a request together, which one tool cannot see. There is no recur
 where a definition refers back to itself, the value travels as JSON text.
 """
 
-from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.model import ToolSpec
 from toolkiln.schema.providers.compiled import Compiled, Loss
 from toolkiln.schema.providers.declaration import compiled, name_errors, passed_on
-from toolkiln.schema.providers.limits import measure
+from toolkiln.schema.providers.limits import exceeded
 from toolkiln.schema.providers.lowering import LoweredRoot, TooLargeError, lower_root
 from toolkiln.schema.providers.profile import Profile
 
@@ -42,7 +42,7 @@ def compile_anthropic_strict(spec: ToolSpec) -> Compiled:
     """The tool with a schema that Anthropic holds the model to."""
     try:
         lowered = lower_root(spec.parameters, STRICT)
-        reasons = _exceeded(lowered.wire)
+        reasons = exceeded(lowered.wire, _LIMITS)
     except TooLargeError:
         reasons = ["the schema unfolds into more than strict mode takes"]
     if not reasons:
@@ -50,15 +50,6 @@ def compile_anthropic_strict(spec: ToolSpec) -> Compiled:
     losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
     loose = passed_on(spec.parameters, "anthropic", _KEY)
     return _tool(spec, loose, strict=False, losses=losses)
-
-
-def _exceeded(wire: JsonSchema) -> list[str]:
-    found = measure(wire)
-    return [
-        f"it has {getattr(found, quantity)} {noun}, strict mode takes {limit}"
-        for quantity, limit, noun in _LIMITS
-        if getattr(found, quantity) > limit
-    ]
 
 
 def _tool(

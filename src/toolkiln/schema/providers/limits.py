@@ -1,9 +1,10 @@
 """How large a lowered schema is, in the quantities that providers limit.
 
-Measures only; each provider's module knows its numbers. Depth counts objects and arrays
+Measures and compares; each provider's module knows its numbers. Depth counts objects and arrays
 inside one another, through references, once round a recursive one.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,3 +78,13 @@ def _depth(
     nests = "object" in kind or "array" in kind
     inner = (_depth(child, definitions, above, known) for child in _inner(node))
     return int(nests) + max(inner, default=0)
+
+
+def exceeded(wire: JsonSchema, limits: Iterable[tuple[str, int, str]]) -> list[str]:
+    """The limits of strict mode, as (quantity, limit, noun), that a schema does not keep."""
+    found = measure(wire)
+    return [
+        f"it has {getattr(found, quantity):,} {noun}, strict mode takes {limit:,}"
+        for quantity, limit, noun in limits
+        if getattr(found, quantity) > limit
+    ]

@@ -4,10 +4,10 @@ Strict is used whenever the lowered schema keeps within OpenAI's limits. Where i
 not, the tool is sent without `strict`, and a loss says so: a tool is never dropped.
 """
 
-from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.model import ToolSpec
 from toolkiln.schema.providers.compiled import Compiled, Loss
 from toolkiln.schema.providers.declaration import compiled, cut, name_errors, passed_on
-from toolkiln.schema.providers.limits import measure
+from toolkiln.schema.providers.limits import exceeded
 from toolkiln.schema.providers.lowering import LoweredRoot, TooLargeError, lower_root
 from toolkiln.schema.providers.profile import Profile
 
@@ -31,7 +31,7 @@ STRICT = Profile(
     nullable_optionals=True,
     forbidden_pattern=r"\(\?(=|!|<=|<!)",
 )
-_LIMITS = (
+LIMITS = (
     ("properties", 5_000, "properties"),
     ("depth", 10, "levels of nesting"),
     ("enum_values", 1_000, "enum values"),
@@ -49,23 +49,13 @@ def compile_openai_strict(spec: ToolSpec) -> Compiled:
     """The tool with a schema that OpenAI holds the model to."""
     try:
         lowered = lower_root(spec.parameters, STRICT)
-        reasons = exceeded(lowered.wire)
+        reasons = exceeded(lowered.wire, LIMITS)
     except TooLargeError:
         reasons = ["the schema unfolds into more than strict mode takes"]
     if not reasons:
         return _tool(spec, lowered, strict=True)
     losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
     return _tool(spec, passed_on(spec.parameters, "openai"), strict=False, losses=losses)
-
-
-def exceeded(wire: JsonSchema) -> list[str]:
-    """The limits of strict mode that a lowered schema does not keep."""
-    found = measure(wire)
-    return [
-        f"it has {getattr(found, quantity):,} {noun}, strict mode takes {limit:,}"
-        for quantity, limit, noun in _LIMITS
-        if getattr(found, quantity) > limit
-    ]
 
 
 def _tool(
