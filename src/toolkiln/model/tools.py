@@ -1,23 +1,19 @@
-"""The values that travel between layers: what was read, what was found, nothing that acts.
+"""What was read and what was found: tools, their files, findings and health.
 
-Frozen, closed and free of behaviour beyond assembling their own text. How they come
-about is `spec`'s business, what is done with their schemas `schema`'s.
+Free of behaviour beyond assembling their own text. How they come about is `spec`'s
+business, what is done with their schemas `schema`'s.
 """
 
 import re
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from toolkiln.model.value import Value
 
 JsonSchema = dict[str, Any]
 """A JSON Schema 2020-12 document."""
-
-
-class Value(BaseModel):
-    """A frozen value with no unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Severity(StrEnum):

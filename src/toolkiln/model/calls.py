@@ -1,0 +1,138 @@
+"""A call and what became of it. Outcomes are data: a failing tool is an answer.
+
+Nothing here decides or runs anything; `execution.gateway` does.
+"""
+
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import uuid4
+
+from pydantic import ConfigDict, Field
+
+from toolkiln.model.value import Value
+
+
+class Status(StrEnum):
+    """How a call ended."""
+
+    OK = "ok"
+    FAILED = "failed"  # the tool said no, raised, or died
+    INVALID = "invalid"  # the arguments or the tool's name were wrong; nothing ran
+    DENIED = "denied"  # we said no
+    TIMEOUT = "timeout"  # the wall clock ran out
+    KILLED = "killed"  # it hit another limit
+    CANCELLED = "cancelled"
+    UNAVAILABLE = "unavailable"  # the platform could not run it
+
+
+class Caller(Value):
+    """On whose behalf a call runs: what a tool may know of it."""
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    agent_state: dict[str, Any] = Field(default_factory=dict)
+    session: str = "default"
+    """Names the workspace that calls of one conversation share."""
+
+
+class Call(Value):
+    """One request to run a tool."""
+
+    tool: str
+    arguments: Any = None
+    id: str = Field(default_factory=lambda: uuid4().hex)
+    """The idempotency key: a repeated id returns the first Result."""
+    caller: Caller = Caller()
+    digest: str | None = None
+    """The version to run; None means the current one."""
+    timeout: float | None = None
+    """Seconds that the caller is ready to wait; the tool's own limit holds too."""
+    parent: str | None = None
+    """The call that made this one."""
+    depth: int = 0
+
+
+class CallError(Value):
+    """Why a call did not end in OK."""
+
+    code: str
+    """Stable: `tool_error`, `exception`, `memory_limit` …; docs/results.md lists them."""
+    message: str
+    """For the model."""
+    type: str | None = None
+    """The name of the exception, if one was raised."""
+    line: int | None = None
+    """Where in the tool's own file."""
+    hint: str | None = None
+    retryable: bool = False
+
+
+class SentFile(Value):
+    """A file that a tool handed to the caller."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    name: str
+    data: bytes
+
+
+class Truncation(Value):
+    """What a text left out."""
+
+    shown: int
+    """Characters."""
+    total: int
+    handle: str | None = None
+    """For `read_output`; None if the rest could not be kept."""
+
+
+class Timing(Value):
+    """When and how long, in seconds."""
+
+    started: float = 0.0
+    """Unix time."""
+    duration: float = 0.0
+    cpu: float | None = None
+    memory: int | None = None
+    """Bytes at the peak, where the executor knows."""
+
+
+class Result(Value):
+    """How a call ended and what it gave."""
+
+    call_id: str
+    tool: str
+    digest: str | None = None
+    status: Status
+    value: Any = None
+    """What the tool returned, as plain JSON."""
+    text: str = ""
+    """What the model reads."""
+    stdout: str = ""
+    stderr: str = ""
+    error: CallError | None = None
+    notes: tuple[str, ...] = ()
+    """What was changed or lost on the way in and out."""
+    files: tuple[SentFile, ...] = ()
+    messages: tuple[Any, ...] = ()
+    injected_tools: tuple[str, ...] = ()
+    truncation: Truncation | None = None
+    sandbox: str = "none"
+    """The mode that it ran in: A, B, C or none."""
+    timing: Timing = Timing()
+
+
+TaskState = Literal["running", "done", "lost"]
+
+
+class Task(Value):
+    """A call that goes on in the background."""
+
+    id: str
+    """The id of its call."""
+    tool: str
+    state: TaskState
+    """`lost`: the process that ran it died before there was a result."""
+    result: Result | None = None
+    progress: str = ""
+    """The last thing that the tool reported."""
