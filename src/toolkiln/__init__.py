@@ -4,10 +4,10 @@ The names below load on first use, so that `import toolkiln` inside a tool file 
 next to nothing. What tool authors need lives in `define`, the rest behind `Kiln`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` is slow to import, and every sandbox imports this
 if TYPE_CHECKING:
+    from typing import Any
+
     from toolkiln.app import Kiln
     from toolkiln.define import (
         BaseTool,
@@ -39,7 +39,9 @@ __all__ = [
 _HOMES = {"Kiln": "toolkiln.app", "ToolkilnError": "toolkiln.errors"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module 'toolkiln' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES.get(name, "toolkiln.define")), name)

@@ -60,6 +60,8 @@ class Context:
     agent_state: dict[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """What `call` reaches when the context was made by hand."""
     workdir: Path = field(default_factory=Path)
     sent_files: list[Path] = field(default_factory=list)
     sent_messages: list[Any] = field(default_factory=list)
@@ -85,6 +87,16 @@ class Context:
     def inject_tools(self, *names: str) -> None:
         """Offer further tools to the agent for the rest of its conversation."""
         self.injected_tools.extend(names)
+
+    def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Call another tool on the caller's behalf, and give what it returned.
+
+        Raises:
+            ToolError: there is no such tool, or its call did not end well.
+        """
+        if tool not in self.tools:
+            raise ToolError(f"{tool}: there is no tool of this name")
+        return self.tools[tool](**arguments)
 
 
 @overload
@@ -145,8 +157,9 @@ def tool_metadata(
     is_core: bool = False,
     weight: int = 100,
     visible: bool = False,
+    instance: Literal["call", "template"] = "call",
 ) -> Callable[[T], T]:
-    """Describe a toolkit class."""
+    """Describe a toolkit class; with `instance="template"` one object serves many calls."""
     return _marker("__toolkiln_toolkit__", locals())
 
 

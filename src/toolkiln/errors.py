@@ -1,9 +1,11 @@
 """The one error tree. An error says what is wrong, where, and what to do next.
 
     ToolkilnError
-    ├── InputError       what the caller handed over cannot be used (a path, a file, a name)
-    │   └── UnknownTool  no tool of that name; the hint carries the nearest ones
-    └── ConfigError      toolkiln.toml or a TOOLKILN_* variable is wrong
+    ├── InputError         what the caller handed over cannot be used (a path, a file, a name)
+    │   └── UnknownTool    no tool of that name; the hint carries the nearest ones
+    ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
+    ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
+    └── BackendError       the platform cannot run tools: no sandbox, or it broke down
 
 A failing tool is not here: it is an answer (`model.Result`), not an exception. Each
 surface owns its table from `code` to exit status or HTTP status.
@@ -45,6 +47,18 @@ class ConfigError(ToolkilnError):
     """A setting that cannot be used."""
 
     code = "bad_config"
+
+
+class EnvironmentFailed(ToolkilnError):
+    """An environment of packages that cannot be resolved, built or kept."""
+
+    code = "environment_failed"
+
+
+class BackendError(ToolkilnError):
+    """The platform, not the tool, failed."""
+
+    code = "backend_failed"
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:

@@ -76,6 +76,8 @@ class Toolkit(Value):
     weight: int = 100
     is_core: bool = False
     visible: bool = False
+    instance: Literal["call", "template"] = "call"
+    """How long an instance of the class serves: one call, or all calls of a worker."""
 
 
 class Hints(Value):
@@ -164,6 +166,8 @@ class ToolSpec(Value):
     """The function or method to run: `convert`, `Files.delete`, `Shell.execute`."""
     injected: dict[str, str] = Field(default_factory=dict)
     """Parameters that the runtime fills in and no model sees, with what they get."""
+    whole_arguments: str | None = None
+    """The parameter that takes all arguments as one dict: `args`, or `**kwargs`."""
     is_async: bool = False
     parallel: bool = False
     """May run beside other calls of the same batch."""

@@ -71,6 +71,7 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         dialect=declaration.dialect,
         entry=declaration.entry,
         injected=injected,
+        whole_arguments=_whole_arguments(declaration),
         is_async=declaration.is_async,
         parallel=options.flag("parallel"),
         isolation=options.choice("isolation", ("template", "call")) or "template",
@@ -181,6 +182,11 @@ def _schemas(
             line = declaration.parameters_line
             findings.error("schema-mismatch", message, line, fix, tool=declaration.name)
     return by_hand, signature.injected, returns
+
+
+def _whole_arguments(declaration: Declaration) -> str | None:
+    whole, rest = declaration.whole_arguments, declaration.function.args.kwarg
+    return f"**{whole}" if rest is not None and rest.arg == whole else whole
 
 
 def _without(documentation: Documentation, injected: Mapping[str, str]) -> Documentation:

@@ -25,6 +25,7 @@ from toolkiln.spec.report import Findings
 
 _TOOLKIT_FIELDS = (
     "display_name", "description", "icon", "color", "is_core", "weight", "visible",
+    "instance",
 )  # fmt: skip
 _METHOD_FIELDS = ("display_name", "description", "is_core", "visible")
 _METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
@@ -65,6 +66,7 @@ def _toolkit(node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: Find
         weight=options.number("weight", whole=True, least=None, otherwise=100),
         is_core=options.flag("is_core"),
         visible=options.flag("visible"),
+        instance=options.choice("instance", ("call", "template")) or "call",
     )
 
 

@@ -1,0 +1,1 @@
+"""Running calls: the one door, the executors behind it, and what they need."""

@@ -1,0 +1,100 @@
+"""The executor protocol: the boundary between deciding to run a call and running it.
+
+An executor receives a call that has been validated and allowed. It is deliberately
+ignorant of catalogs, permissions and what is kept; `gateway` owns those. To stop a call,
+cancel it. `inline` and `sandbox` hold the implementations; one contract suite runs over
+both (tests/execution/test_contract.py).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from toolkiln.model import CallError, Caller, Result, SentFile, Status, ToolSpec
+
+Sources = Mapping[str, bytes]
+"""A tool's file, first, and its helper modules, by their paths below the tool's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one call may use: the tool's wishes under the operator's maxima."""
+
+    timeout: float = 30.0
+    memory: int = 512 << 20
+    cpu: float = 30.0
+    processes: int = 32
+    disk: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The session's folder, as far as a call may use it."""
+
+    folder: Path
+    writable: bool
+    max_bytes: int
+    max_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a running call tells before it ends."""
+
+    kind: Literal["progress", "log", "stdout", "stderr"]
+    text: str
+    done: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A call that may run, with everything it runs with."""
+
+    spec: ToolSpec
+    arguments: dict[str, Any]
+    sources: Callable[[], Sources]
+    """Raises InputError if the files are no longer what was read."""
+    caller: Caller = Caller()
+    bounds: Bounds = Bounds()
+    site: Path | None = None
+    """The packages of the tool's environment."""
+    network: tuple[str, ...] = ()
+    """Hosts that are declared and granted."""
+    workspace: Workspace | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    nested: Callable[[str, Any], Awaitable[Result]] | None = None
+    observe: Callable[[Event], None] = lambda _: None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How running ended, before anything is made of it for the model."""
+
+    status: Status = Status.OK
+    value: Any = None
+    error: CallError | None = None
+    stdout: str = ""
+    stderr: str = ""
+    is_tool_result: bool = False
+    """Whether the value is a `ToolResult`: its streams, its meta."""
+    notes: list[str] = field(default_factory=list)
+    files: list[SentFile] = field(default_factory=list)
+    messages: list[Any] = field(default_factory=list)
+    injected_tools: list[str] = field(default_factory=list)
+    cpu: float | None = None
+    memory: int | None = None
+    sandbox: str = "none"
+
+
+class Executor(Protocol):
+    """Runs one call to completion."""
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        """Raises BackendError when the platform failed; a failing tool gives an Outcome."""
+        ...
+
+    async def close(self) -> None:
+        """End everything that was kept warm."""
+        ...

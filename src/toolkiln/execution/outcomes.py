@@ -1,0 +1,135 @@
+"""From what an executor saw to an honest outcome: which code, which words, what to do next.
+
+Frames are what `runtime.running` sends; statuses are the kernel's.
+"""
+
+import errno
+import signal
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from toolkiln.execution.executor import Bounds, Outcome
+from toolkiln.model import CallError, Status, ToolSpec
+
+_LIMITS = {
+    "timeout": (Status.TIMEOUT, "it ran longer than {timeout:g} s", "timeout"),
+    "memory": (Status.KILLED, "it used more than {memory:,} bytes of memory", "memory"),
+    "cpu": (Status.KILLED, "it used more than {cpu:g} s of processor time", "cpu"),
+    "processes": (Status.KILLED, "it started more than {processes} processes", "processes"),
+    "disk": (Status.KILLED, "it wrote more than {disk:,} bytes of files", "disk"),
+}
+
+
+def limit_hit(limit: str, bounds: Bounds) -> tuple[Status, CallError]:
+    """A limit that ended a call."""
+    status, message, option = _LIMITS[limit]
+    values = {name: getattr(bounds, name) for name in Bounds.__slots__}
+    code = "timeout" if limit == "timeout" else f"{limit}_limit"
+    hint = f"ask for less work at once; the author can raise @tool({option}=…)"
+    return status, CallError(code=code, message=message.format(**values), hint=hint)
+
+
+def apply_frame(
+    outcome: Outcome, frame: Mapping[str, Any], spec: ToolSpec, bounds: Bounds, *, reveal: bool
+) -> None:
+    """Take over the frame that ends a call."""
+    if frame["op"] in ("result", "tool_result"):
+        outcome.value = frame.get("value")
+        outcome.notes += [str(note) for note in frame.get("notes", ())]
+        outcome.is_tool_result = frame["op"] == "tool_result"
+        _classify_value(outcome)
+        return
+    limit = _limit_of(frame)
+    if limit:
+        outcome.status, outcome.error = limit_hit(limit, bounds)
+    else:
+        outcome.status, outcome.error = _failure(frame, spec, reveal=reveal)
+
+
+def died(status: int, cpu: float | None, bounds: Bounds, *, out_of_memory: bool) -> (
+    tuple[Status, CallError]
+):
+    """A process that ended without a result, by the status that its parent saw."""
+    number = status & 0x7F
+    if out_of_memory:
+        return limit_hit("memory", bounds)
+    used_up = cpu is not None and cpu >= bounds.cpu - 0.1
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and used_up):
+        return limit_hit("cpu", bounds)
+    if number:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        code, message = "crashed", f"its process was ended by {name}"
+    elif status:
+        code, message = "exited", f"its process ended itself with status {status >> 8}"
+    else:
+        code, message = "no_result", "its process ended without a result"
+    return Status.FAILED, CallError(code=code, message=message, hint="this is the tool's fault")
+
+
+def _classify_value(outcome: Outcome) -> None:
+    """What dialects say in their own way about failing."""
+    value = outcome.value
+    if not isinstance(value, dict):
+        return
+    if outcome.is_tool_result:
+        if not value["ok"]:
+            told = value["stderr"] or value["stdout"] or "the tool says that it failed"
+            outcome.status = Status.FAILED
+            outcome.error = CallError(code="tool_error", message=str(told))
+    elif value.get("success") is False and isinstance(value.get("error"), str):
+        outcome.status = Status.FAILED
+        outcome.error = CallError(code="tool_error", message=value["error"])
+
+
+def _limit_of(frame: Mapping[str, Any]) -> str | None:
+    if frame.get("kind") == "memory":
+        return "memory"
+    if frame.get("kind") != "exception":
+        return None
+    number = frame.get("errno")
+    if number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return "disk"
+    if number == errno.ENOMEM:
+        return "memory"
+    if number == errno.EAGAIN and frame.get("type") == "BlockingIOError":
+        return "processes"
+    if frame.get("type") == "RuntimeError" and frame.get("message") == "can't start new thread":
+        return "processes"
+    return None
+
+
+def _failure(
+    frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool
+) -> tuple[Status, CallError]:
+    kind, name = str(frame.get("kind")), str(frame.get("type"))
+    line = frame.get("line") if isinstance(frame.get("line"), int) else None
+    text = str(frame.get("message"))
+    if kind == "tool_error":
+        error = CallError(
+            code="tool_error", message=text, type=name, line=line,
+            retryable=frame.get("retryable") is True,
+        )  # fmt: skip
+        return Status.FAILED, error
+    if kind == "refused":
+        return Status.INVALID, CallError(code="invalid_arguments", message=text)
+    if kind == "exited":
+        return Status.FAILED, CallError(
+            code="exited", message="it ended its process", type=name, line=line
+        )
+    if frame.get("loading") and name in ("ModuleNotFoundError", "ImportError"):
+        reveal = True  # says which package is missing, and nothing of anybody's data
+    where = f" in line {line} of {PurePath(spec.path).name}" if line else ""
+    told = f"{name}{where}" + (f": {text}" if reveal and text else "")
+    hint = None if reveal else "the setting show_exceptions adds the text of the exception"
+    if frame.get("loading"):
+        return Status.FAILED, CallError(
+            code="import_failed", message=f"the tool cannot be imported: {told}", type=name,
+            line=line, hint=hint,
+        )  # fmt: skip
+    return Status.FAILED, CallError(
+        code="exception", message=told, type=name, line=line, hint=hint
+    )

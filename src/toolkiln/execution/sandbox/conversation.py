@@ -1,0 +1,343 @@
+"""The host's end of one call: frames in, replies out, output collected, all of it bounded.
+
+Whoever is on the other end may send anything, at any speed, for ever. What a frame may
+do follows from the socket that it came on; no name or number inside it is believed. The
+end of a conversation is a frame that says so, or the end of the process.
+"""
+
+import asyncio
+import codecs
+import json
+import os
+import socket
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+from toolkiln.execution.executor import Event, Invocation, Outcome
+from toolkiln.model import SentFile
+
+_HEADER = 4
+_READ = 1 << 16
+_MAX_FRAME = 24 << 20
+_MAX_FRAMES = 10_000
+_KEPT_OUTPUT = 1 << 20
+"""Bytes of stdout, and of stderr."""
+_MAX_OUTPUT = 64 << 20
+_MAX_FILES = 32 << 20
+_MAX_NAME = 200
+_MAX_DEPTH = 150
+_FINAL = ("result", "tool_result", "error")
+
+Frame = dict[str, Any]
+
+
+class Conversation:
+    """What is said during one call."""
+
+    def __init__(self, invocation: Invocation, outcome: Outcome) -> None:
+        self._invocation = invocation
+        self._outcome = outcome
+        self._loop = asyncio.get_running_loop()
+        self.call, self.far_call = _pair()
+        out, self.far_out = os.pipe()
+        err, self.far_err = os.pipe()
+        self._outputs = [
+            _Output(out, "stdout", invocation.observe),
+            _Output(err, "stderr", invocation.observe),
+        ]
+        self._incoming = bytearray()
+        self._outgoing = bytearray()
+        self._frames = 0
+        self._file_bytes = 0
+        self._nested: asyncio.Task[None] | None = None
+        self._handlers: dict[str, Callable[[Frame], None]] = {
+            "loaded": self._on_loaded,
+            "progress": self._on_progress,
+            "log": self._on_log,
+            "message": self._on_message,
+            "inject": self._on_inject,
+            "file": self._on_file,
+            "call": self._on_nested_call,
+        }
+        self.load_seconds: float | None = None
+        """What importing took, once it is known."""
+        self.over: asyncio.Future[tuple[str, Any]] = self._loop.create_future()
+        """How it ended: a `frame`, the other side `gone`, the protocol `broken`; or what
+        others end it with."""
+
+    @property
+    def far_descriptors(self) -> tuple[int, int, int]:
+        """What the process is to speak and print on."""
+        return self.far_call.fileno(), self.far_out, self.far_err
+
+    def end(self, kind: str, data: Any) -> None:
+        """End the conversation, unless it is over."""
+        if not self.over.done():
+            self.over.set_result((kind, data))
+
+    def complaint(self) -> str:
+        """What the process printed before the tool could run."""
+        return self._outputs[1].text().strip() or "the sandbox cannot be set up"
+
+    def open(self) -> None:
+        """Listen; the far ends belong to the process and are closed here."""
+        self.close_far_ends()
+        self._loop.add_reader(self.call, self._on_call)
+        for output in self._outputs:
+            self._loop.add_reader(output.descriptor, self._on_output, output)
+
+    def close_far_ends(self) -> None:
+        """Give up our copies of what the process got."""
+        self.far_call.close()
+        for descriptor in (self.far_out, self.far_err):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.far_out = self.far_err = -1
+
+    def send(self, *frames: Frame) -> None:
+        """Hand frames over, as fast as the other side takes them."""
+        idle = not self._outgoing
+        for frame in frames:
+            body = json.dumps(frame, ensure_ascii=False, allow_nan=False).encode()
+            self._outgoing += len(body).to_bytes(_HEADER, "big") + body
+        if idle:
+            self._flush()
+
+    def close(self) -> None:
+        """Stop listening, and take what is still in the pipes."""
+        for descriptor in (self.call, *(output.descriptor for output in self._outputs)):
+            self._loop.remove_reader(descriptor)
+        self._loop.remove_writer(self.call)
+        self.call.close()
+        self.close_far_ends()
+        if self._nested is not None:
+            self._nested.cancel()
+        for output in self._outputs:
+            output.drain()
+        stdout, stderr = self._outputs
+        self._outcome.stdout, self._outcome.stderr = stdout.text(), stderr.text()
+        self._outcome.notes += [note for output in self._outputs for note in output.notes()]
+
+    def _flush(self) -> None:
+        try:
+            while self._outgoing:
+                del self._outgoing[: self.call.send(self._outgoing)]
+        except BlockingIOError:
+            self._loop.add_writer(self.call, self._flush)
+            return
+        except OSError:
+            self._outgoing.clear()  # the end of the process says why
+        self._loop.remove_writer(self.call)
+
+    def _on_output(self, output: "_Output") -> None:
+        if not output.read():
+            self._loop.remove_reader(output.descriptor)
+        if output.size > _MAX_OUTPUT:
+            self._break(f"it printed more than {_MAX_OUTPUT:,} bytes")
+
+    def _on_call(self) -> None:
+        try:
+            data = self.call.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self.call)
+            self.end("gone", None)
+            return
+        self._incoming += data
+        while not self.over.done():
+            frame = self._next_frame()
+            if frame is None:
+                return
+            self._take(frame)
+
+    def _next_frame(self) -> Frame | None:
+        incoming = self._incoming
+        if len(incoming) < _HEADER:
+            return None
+        size = int.from_bytes(incoming[:_HEADER], "big")
+        if size > _MAX_FRAME:
+            return self._break(f"it sent a message of {size:,} bytes")
+        if len(incoming) < _HEADER + size:
+            return None
+        body = bytes(incoming[_HEADER : _HEADER + size])
+        del incoming[: _HEADER + size]
+        self._frames += 1
+        if self._frames > _MAX_FRAMES:
+            return self._break(f"it sent more than {_MAX_FRAMES:,} messages")
+        try:
+            return parse_frame(body)
+        except (ValueError, RecursionError):
+            return self._break("it sent something that is not a message")
+
+    def _take(self, frame: Frame) -> None:
+        try:
+            if frame["op"] in _FINAL:
+                self.end("frame", _checked_final(frame))
+            else:
+                self._handlers[frame["op"]](frame)
+        except (KeyError, TypeError, ValueError):
+            self._break(f"it sent a message {frame['op'][:20]!r} that makes no sense")
+
+    def _on_loaded(self, frame: Frame) -> None:
+        self.load_seconds = float(frame["seconds"])
+
+    def _on_progress(self, frame: Frame) -> None:
+        done, total = frame["done"], frame["total"]
+        self._invocation.observe(
+            Event("progress", str(frame["message"]), _number(done), _number(total))
+        )
+
+    def _on_log(self, frame: Frame) -> None:
+        self._invocation.observe(Event("log", str(frame["message"])))
+
+    def _on_message(self, frame: Frame) -> None:
+        self._outcome.messages.append(frame["value"])
+
+    def _on_inject(self, frame: Frame) -> None:
+        self._outcome.injected_tools += [str(name)[:_MAX_NAME] for name in frame["names"]]
+
+    def _on_file(self, frame: Frame) -> None:
+        data = b64decode(frame["data"], validate=True)
+        self._file_bytes += len(data)
+        if self._file_bytes > _MAX_FILES:
+            self._break(f"it handed over more than {_MAX_FILES:,} bytes of files")
+            return
+        name = os.path.basename(str(frame["name"]).replace("\0", ""))[:_MAX_NAME]
+        self._outcome.files.append(SentFile(name=name or "file", data=data))
+
+    def _on_nested_call(self, frame: Frame) -> None:
+        tool, arguments = frame["tool"], frame["arguments"]
+        if self._nested is not None and not self._nested.done():
+            self._break("it made a second call before the first had an answer")
+        elif isinstance(tool, str):
+            self._nested = self._loop.create_task(self._call(tool, arguments))
+
+    async def _call(self, tool: str, arguments: Any) -> None:
+        nested = self._invocation.nested
+        if nested is None:
+            self.send({"error": "calling other tools is not possible here"})
+            return
+        result = await nested(tool, arguments)
+        if result.error is None:
+            self.send({"value": result.value})
+        else:
+            error = result.error
+            text = f"{tool}: {error.message}"
+            self.send({"error": text, "retryable": error.retryable})
+
+    def _break(self, why: str) -> None:
+        self.end("broken", why)
+
+
+class _Output:
+    """One stream of what a process prints: the first part kept, the rest counted."""
+
+    def __init__(self, descriptor: int, name: str, observe: Callable[[Event], None]) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.size = 0
+        self._kept = bytearray()
+        self._name = name
+        self._observe = observe
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read(self) -> bool:
+        """Take what is there; False at the end."""
+        try:
+            data = os.read(self.descriptor, _READ)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.size += len(data)
+        room = _KEPT_OUTPUT - len(self._kept)
+        if room > 0:
+            self._kept += data[:room]
+            text = self._decoder.decode(data[:room])
+            if text:
+                self._observe(Event(self._name, text))  # type: ignore[arg-type]
+        return bool(data)
+
+    def drain(self) -> None:
+        """Take the rest without waiting, and close."""
+        while self.size < _KEPT_OUTPUT:
+            before = self.size
+            if not self.read() or self.size == before:
+                break
+        os.close(self.descriptor)
+
+    def text(self) -> str:
+        """What was kept."""
+        return self._kept.decode("utf-8", "replace")
+
+    def notes(self) -> list[str]:
+        """What was not."""
+        lost = self.size - len(self._kept)
+        return [f"{lost:,} bytes of {self._name} were left out"] if lost > 0 else []
+
+
+def parse_frame(body: bytes) -> Frame:
+    """A frame whose every value can be sent on as strict JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
+    frame = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
+        raise ValueError("not an object with an op")
+    if b"\\u" in body:
+        json.dumps(frame, ensure_ascii=False).encode()  # raises on half a character
+    if body.count(b"[") + body.count(b"{") > _MAX_DEPTH and _is_deep(frame):
+        raise ValueError("nested too deeply")
+    return frame
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number - number != 0:
+        raise ValueError("not a finite number")
+    return number
+
+
+def _checked_final(frame: Frame) -> Frame:
+    if frame["op"] == "tool_result":
+        value = frame["value"]
+        if not all(isinstance(value[name], str) for name in ("stdout", "stderr")):
+            raise ValueError("streams of a ToolResult are text")
+        bool(value["ok"])
+    notes = frame.get("notes", [])
+    if not isinstance(notes, list) or len(notes) > 100:
+        raise ValueError("notes")
+    return frame
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    near.setblocking(False)
+    return near, far

@@ -1,0 +1,266 @@
+"""The sandbox as an executor: a fresh process for each call, or a warm one that fits.
+
+It runs a call, watches the clock, and makes an outcome of how it ended. How processes
+come about is a launcher's business (`processes`), what is said on their sockets
+`conversation`'s, which of them are kept warm `warm`'s.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path, PurePath
+from typing import Any
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.executor import Invocation, Outcome
+from toolkiln.execution.network import ConnectionRecord
+from toolkiln.execution.outcomes import apply_frame, died, limit_hit
+from toolkiln.execution.sandbox.conversation import Conversation, Frame
+from toolkiln.execution.sandbox.networks import Networks
+from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
+from toolkiln.execution.sandbox.warm import Recipe, WarmWorkers
+from toolkiln.execution.versions import Versions
+from toolkiln.execution.workspaces import over_quota
+from toolkiln.model import CallError, Status
+
+_LINGERING = 0.05
+"""Seconds that a process may live after its result."""
+_DYING = 10.0
+"""Seconds that the kernel may take to end a killed process."""
+_CONCURRENT = 32
+
+
+class SandboxExecutor:
+    """Runs calls in processes without rights."""
+
+    def __init__(
+        self, launcher: Launcher, state: Path, networks: Networks, *, reveal: bool = False
+    ) -> None:
+        self._launcher = launcher
+        self._versions = Versions(state / "versions")
+        self._networks = networks
+        self._reveal = reveal
+        self._slots = asyncio.Semaphore(_CONCURRENT)
+        self._warm = WarmWorkers(launcher, networks)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        """Run one call in a process of its own."""
+        async with self._slots:
+            await self._launcher.ready()
+            outcome = Outcome(sandbox=self._launcher.mode)
+            recipe = self._recipe(invocation)
+            conversation = Conversation(invocation, outcome)
+            try:
+                worker = await self._warm.take(recipe)
+                if worker is None:
+                    await self._run_fresh(invocation, recipe, conversation, outcome)
+                else:
+                    await self._run_warm(invocation, recipe, worker, conversation, outcome)
+            finally:
+                conversation.close()
+            return outcome
+
+    async def close(self) -> None:
+        """End the warm workers, then everything else."""
+        await self._warm.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._launcher.close()
+
+    async def _run_fresh(
+        self, invocation: Invocation, recipe: Recipe, conversation: Conversation, outcome: Outcome
+    ) -> None:
+        process = self._launcher.spawn(recipe.job, conversation.far_descriptors)
+        conversation.close_far_ends()
+        try:
+            async with AsyncExitStack() as stack:
+                load = dict(recipe.load)
+                records: list[ConnectionRecord] = []
+                if recipe.job.network:
+                    load["environment"] = await self._networks.open(
+                        conversation.call, recipe.hosts, records, stack
+                    )
+                conversation.open()
+                conversation.send(load, _call_frame(invocation))
+                await self._until_over(invocation, conversation, process)
+                await self._conclude(invocation, conversation, process.ended, process, outcome)
+                outcome.notes += _refusals(records)
+        finally:
+            self._later(_end(process))
+        if conversation.load_seconds is not None:
+            self._warm.learned(recipe, conversation.load_seconds + self._launcher.start_seconds)
+
+    async def _run_warm(
+        self,
+        invocation: Invocation,
+        recipe: Recipe,
+        worker: Any,
+        conversation: Conversation,
+        outcome: Outcome,
+    ) -> None:
+        ended: asyncio.Task[Ended] | None = None
+        try:
+            worker.records.clear()
+            worker.hand_over(conversation.far_descriptors)
+            conversation.open()
+            conversation.send(_call_frame(invocation))
+            ended = asyncio.create_task(worker.ended())
+            await self._until_over(invocation, conversation, worker.process)
+            await self._conclude(invocation, conversation, ended, worker.process, outcome)
+            outcome.notes += _refusals(worker.records)
+        except OSError as error:
+            raise BackendError(f"the worker has died: {error}") from error
+        finally:
+            self._later(self._settle(recipe, worker, ended))
+
+    async def _settle(
+        self, recipe: Recipe, worker: Any, ended: asyncio.Task[Ended] | None
+    ) -> None:
+        """Give a worker back once its call's process has really ended, or end it."""
+        if ended is not None:
+            done, _ = await asyncio.wait([ended], timeout=_LINGERING * 4)
+            if done and not ended.cancelled() and ended.exception() is None:
+                self._warm.give_back(recipe, worker)
+                return
+            ended.cancel()
+        self._warm.discard(recipe, worker)
+
+    async def _until_over(
+        self, invocation: Invocation, conversation: Conversation, process: Process
+    ) -> None:
+        """Wait for a final frame, the other side's end, a breach, the clock or the quota."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(invocation.bounds.timeout, conversation.end, "timeout", None)
+        watch = None
+        if invocation.workspace is not None and invocation.workspace.writable:
+            watch = asyncio.create_task(over_quota(invocation.workspace))
+            watch.add_done_callback(
+                lambda task: task.cancelled() or conversation.end("quota", task.result())
+            )
+        try:
+            await conversation.over
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        finally:
+            timer.cancel()
+            if watch is not None:
+                watch.cancel()
+
+    async def _conclude(
+        self,
+        invocation: Invocation,
+        conversation: Conversation,
+        ended: Awaitable[Ended],
+        process: Process,
+        outcome: Outcome,
+    ) -> None:
+        kind, data = conversation.over.result()
+        bounds = invocation.bounds
+        if kind == "frame":
+            apply_frame(outcome, data, invocation.spec, bounds, reveal=self._reveal)
+            return
+        if kind == "gone":
+            end = await _bounded(ended, process)
+            outcome.cpu, outcome.memory = end.cpu, end.memory
+            if end.trouble or end.status >> 8 == _SETUP_FAILED:
+                raise BackendError(end.trouble or conversation.complaint())
+            outcome.status, outcome.error = died(
+                end.status, end.cpu, bounds, out_of_memory=end.out_of_memory
+            )
+            return
+        process.kill()
+        if kind == "timeout":
+            outcome.status, outcome.error = limit_hit("timeout", bounds)
+        elif kind == "quota":
+            outcome.status = Status.KILLED
+            outcome.error = CallError(code="workspace_limit", message=data)
+        else:
+            outcome.status = Status.KILLED
+            outcome.error = CallError(code="output_limit", message=data)
+
+    def _recipe(self, invocation: Invocation) -> Recipe:
+        spec, caller = invocation.spec, invocation.caller
+        version = self._versions.folder(spec.digest, invocation.sources)
+        is_template = spec.isolation == "template"
+        job = Job(
+            version=version,
+            site=invocation.site,
+            workspace=invocation.workspace,
+            network=bool(invocation.network),
+            bounds=invocation.bounds,
+            extra_processes=1 if is_template else 0,
+        )
+        # A template has seen its callers; a spare has seen nobody.
+        identity = (caller.user_id, caller.agent_id, caller.session) if is_template else None
+        view = self._launcher.view(job)
+        load = {
+            "op": "load",
+            "file": f"{view.tool}/{PurePath(spec.path).name}",
+            "site": view.site,
+            "base": view.base,
+            "entry": spec.entry,
+            "dialect": spec.dialect,
+            "injected": spec.injected,
+            "whole_arguments": spec.whole_arguments,
+            "keep_instance": spec.toolkit is not None and spec.toolkit.instance == "template",
+        }
+        return Recipe(
+            key=(spec.digest, spec.entry, job, invocation.network, identity),
+            job=job,
+            load=load,
+            hosts=invocation.network,
+            kind="template" if is_template else "spare",
+        )
+
+    def _later(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_SETUP_FAILED = 119
+
+
+def _call_frame(invocation: Invocation) -> Frame:
+    caller = invocation.caller
+    return {
+        "op": "call",
+        "arguments": invocation.arguments,
+        "caller": {
+            "user_id": caller.user_id,
+            "agent_id": caller.agent_id,
+            "agent_state": caller.agent_state,
+            "settings": dict(invocation.settings),
+        },
+    }
+
+
+async def _end(process: Process) -> None:
+    """See to it that a process does not outlive its call."""
+    done, _ = await asyncio.wait([process.ended], timeout=_LINGERING)
+    if not done:
+        process.kill()
+        await asyncio.wait([process.ended], timeout=_DYING)
+
+
+async def _bounded(ended: Awaitable[Ended], process: Process) -> Ended:
+    """The end that must follow a closed socket; it is helped along."""
+    waiting = asyncio.ensure_future(ended)
+    done, _ = await asyncio.wait([waiting], timeout=1.0)
+    if not done:
+        process.kill()
+        done, _ = await asyncio.wait([waiting], timeout=_DYING)
+    if not done:
+        raise BackendError("a process cannot be ended")
+    return waiting.result()
+
+
+def _refusals(records: list[ConnectionRecord]) -> list[str]:
+    """What the tool asked for and did not get; its author and the model should know."""
+    refused = dict.fromkeys(
+        f"network: {record.host or 'a connection'}: {record.reason}"
+        for record in records
+        if record.outcome != "allowed"
+    )
+    return list(refused)[:5]

@@ -1,0 +1,216 @@
+"""Mode A from outside: one fork server in bwrap, asked to clone a process for each job.
+
+The server sees all versions, environments and workspaces below /kiln, so that jobs can
+come and go without another bwrap; each job sees its own only.
+"""
+
+import asyncio
+import json
+import math
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.sandbox.cgroups import Cgroups, NoCgroups
+from toolkiln.execution.sandbox.launching import Launch, Running, start
+from toolkiln.execution.sandbox.layout import Bind, Interpreter, common_binds, program
+from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
+
+_START_SECONDS = 20.0
+_FILES = 4096
+SHARED = ("versions", "envs", "workspaces")
+"""Folders of the state that jobs get parts of."""
+
+
+class ForkServer:
+    """A fork server that starts when it is first needed, and again after it died."""
+
+    mode = "A"
+    start_seconds = 0.0
+
+    def __init__(
+        self, bwrap: Path, python: Interpreter, state: Path, cgroups: Cgroups | NoCgroups
+    ) -> None:
+        self._bwrap = bwrap
+        self._python = python
+        self._state = state
+        self._cgroups = cgroups
+        self._running: Running | None = None
+        self._control: socket.socket | None = None
+        self._jobs: dict[int, asyncio.Future[Ended]] = {}
+        self._number = 0
+        self._starting = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of bwrap."""
+        return self._running.pid if self._running else None
+
+    async def ready(self) -> None:
+        """Start the server unless it runs."""
+        if self._control is not None:
+            return
+        async with self._starting:
+            if self._control is None:
+                await self._start()
+
+    async def _start(self) -> None:
+        binds = common_binds(self._python)
+        for name in SHARED:
+            folder = self._state / name
+            folder.mkdir(parents=True, exist_ok=True)
+            binds.append(Bind(folder, f"/kiln/{name}", writable=name == "workspaces"))
+        control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.setblocking(False)
+        settings = {
+            "control": far.fileno(),
+            "prefix": str(self._python.prefix),
+            "memory_is_bound": self._cgroups.bounds_memory,
+        }
+        command = [*self._python.command, "-c", program("server"), json.dumps(settings)]
+        launch = Launch(binds, command, (far.fileno(),), keep_capabilities=True)
+        running = start(self._bwrap, self._python, launch)
+        far.close()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                said = await loop.sock_recv(control, 4096)
+        except (TimeoutError, OSError):
+            said = b""
+        except BaseException:
+            control.close()
+            _end(running)
+            raise
+        if not said:
+            control.close()
+            running.kill()
+            running.reap()
+            why = running.complaint() or "it gave no answer"
+            raise BackendError(f"the fork server does not start: {why}")
+        self._running, self._control = running, control
+        loop.add_reader(control, self._on_control)
+
+    def spawn(self, job: Job, descriptors: tuple[int, int, int]) -> Process:
+        """Ask for a process.
+
+        Raises:
+            BackendError: the server has died or is flooded.
+        """
+        loop = asyncio.get_running_loop()
+        self._number += 1
+        number = self._number
+        group = self._cgroups.enter(job.bounds, job.extra_processes)
+        request = {
+            "op": "spawn",
+            "id": number,
+            "limits": limits(job),
+            "mounts": self._mounts(job),
+            "network": job.network,
+        }
+        try:
+            if self._control is None:
+                raise OSError("it has ended")
+            data = json.dumps(request).encode()
+            socket.send_fds(self._control, [data], [*descriptors, *group.descriptors])
+        except OSError as error:
+            self._cgroups.leave(group)
+            raise BackendError(f"the fork server does not take the call: {error}") from error
+        ended = loop.create_future()
+        self._jobs[number] = ended
+        ended.add_done_callback(lambda _: self._jobs.pop(number, None))
+        final: asyncio.Future[Ended] = loop.create_future()
+        ended.add_done_callback(lambda raw: _settle(final, raw, self._cgroups.leave(group)))
+        return Process(final, lambda: self._kill(number))
+
+    def view(self, job: Job) -> View:
+        """Everything has its fixed place."""
+        site = "/env" if job.site else None
+        return View("/tool", site, "/toolkiln/base", "/tmp")  # noqa: S108
+
+    async def close(self) -> None:
+        """End the server and with it every process that it made."""
+        if self._running is None:
+            return
+        _end(self._running)
+        self._lost("it was closed")
+        await asyncio.sleep(0)
+        self._cgroups.close()
+
+    def _kill(self, number: int) -> None:
+        if number in self._jobs and self._control is not None:
+            try:
+                self._control.send(json.dumps({"op": "kill", "id": number}).encode())
+            except OSError:
+                pass  # it has died, and the process with it
+
+    def _mounts(self, job: Job) -> list[tuple[str, str, bool]]:
+        mounts = [(self._inside(job.version), "/tool", False)]
+        if job.site:
+            mounts.append((self._inside(job.site), "/env", False))
+        if job.workspace:
+            folder, writable = job.workspace.folder, job.workspace.writable
+            mounts.append((self._inside(folder), "/workspace", writable))
+        return mounts
+
+    def _inside(self, path: Path) -> str:
+        return f"/kiln/{path.relative_to(self._state)}"
+
+    def _on_control(self) -> None:
+        assert self._control is not None
+        try:
+            data = self._control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            if self._running:
+                _end(self._running)
+            self._lost("the fork server has died")
+            return
+        frame: dict[str, Any] = json.loads(data)
+        future = self._jobs.get(frame["id"])
+        if future is not None and not future.done():
+            future.set_result(
+                Ended(frame["status"], frame["cpu"], frame["memory"], trouble=frame["why"])
+            )
+
+    def _lost(self, why: str) -> None:
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control)
+            self._control.close()
+        self._control = self._running = None
+        for future in list(self._jobs.values()):
+            if not future.done():
+                future.set_result(Ended(-1, trouble=why))
+
+
+def limits(job: Job) -> dict[str, int]:
+    """The bounds of a job as the kernel wants them."""
+    bounds = job.bounds
+    return {
+        "memory": bounds.memory,
+        "cpu": math.ceil(bounds.cpu),
+        "disk": bounds.disk,
+        "files": _FILES,
+        "processes": bounds.processes + job.extra_processes,
+    }
+
+
+def _settle(
+    final: asyncio.Future[Ended], raw: asyncio.Future[Ended], out_of_memory: bool
+) -> None:
+    if final.done() or raw.cancelled():
+        return
+    ended = raw.result()
+    final.set_result(
+        Ended(ended.status, ended.cpu, ended.memory, out_of_memory, ended.trouble)
+    )
+
+
+def _end(running: Running) -> None:
+    running.kill()
+    running.reap()
+    running.complaint()

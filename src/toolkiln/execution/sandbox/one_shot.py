@@ -1,0 +1,199 @@
+"""Modes B and C from outside: a program of its own for every job.
+
+In mode B bwrap makes the namespaces; what it cannot do follows inside (`runtime.once`).
+In mode C there is no bwrap: Landlock, seccomp and limits only, no sockets at all, and a
+guardian that ends what the job leaves. Mode C must be allowed by a setting.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.sandbox.cgroups import Cgroups, NoCgroups
+from toolkiln.execution.sandbox.fork_server import limits
+from toolkiln.execution.sandbox.launching import SANDBOX_USER, Launch, Running, start
+from toolkiln.execution.sandbox.layout import (
+    PACKAGE,
+    Bind,
+    Interpreter,
+    base_packages,
+    common_binds,
+    program,
+)
+from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
+
+
+class Bubblewrap:
+    """Mode B: bwrap for each job."""
+
+    mode = "B"
+    start_seconds = 0.05
+
+    def __init__(
+        self, bwrap: Path, python: Interpreter, cgroups: Cgroups | NoCgroups
+    ) -> None:
+        self._bwrap = bwrap
+        self._python = python
+        self._cgroups = cgroups
+        self._running: set[Running] = set()
+
+    async def ready(self) -> None:
+        """Nothing runs in advance."""
+
+    def spawn(self, job: Job, descriptors: tuple[int, int, int]) -> Process:
+        """Start bwrap around `runtime.once`."""
+        binds = [*common_binds(self._python), Bind(job.version, "/tool")]
+        if job.site:
+            binds.append(Bind(job.site, "/env"))
+        if job.workspace:
+            binds.append(Bind(job.workspace.folder, "/workspace", job.workspace.writable))
+        group = self._cgroups.enter(job.bounds, job.extra_processes)
+        inherited = (*descriptors, *group.descriptors)
+        settings = {
+            "mode": "B",
+            "descriptors": inherited,
+            "limits": limits(job),
+            "network": job.network,
+            "memory_is_bound": self._cgroups.bounds_memory,
+            "workdir": "/tmp",  # noqa: S108
+            "read": [str(self._python.prefix)],
+            "write": [bind.target for bind in binds if bind.writable],
+        }
+        command = [*self._python.command, "-c", program("once"), json.dumps(settings)]
+        launch = Launch(binds, command, inherited, as_first=True, tmp_bytes=job.bounds.disk)
+        try:
+            running = start(self._bwrap, self._python, launch)
+        except BackendError:
+            self._cgroups.leave(group)
+            raise
+        self._running.add(running)
+
+        def ended(status: int, cpu: float, memory: int) -> Ended:
+            self._running.discard(running)
+            return Ended(_as_inside(status), cpu, memory, self._cgroups.leave(group))
+
+        return Process(_watch(running, ended), running.kill)
+
+    def view(self, job: Job) -> View:
+        """Everything has its fixed place."""
+        return View("/tool", "/env" if job.site else None, "/toolkiln/base", "/tmp")  # noqa: S108
+
+    async def close(self) -> None:
+        """End every job."""
+        for running in self._running:
+            running.kill()
+        while self._running:
+            await asyncio.sleep(0.01)
+        self._cgroups.close()
+
+
+class Bare:
+    """Mode C: no bwrap."""
+
+    mode = "C"
+    start_seconds = 0.0
+
+    def __init__(self, python: Interpreter, state: Path, cgroups: Cgroups | NoCgroups) -> None:
+        self._python = python
+        self._base = state / "base"
+        self._cgroups = cgroups
+        self._running: set[Running] = set()
+
+    async def ready(self) -> None:
+        """Lay out pydantic where tools find it."""
+        if not self._base.is_dir():
+            self._base.mkdir(parents=True)
+            for path in base_packages():
+                (self._base / path.name).symlink_to(path)
+
+    def spawn(self, job: Job, descriptors: tuple[int, int, int]) -> Process:
+        """Start `runtime.once` with a guardian.
+
+        Raises:
+            BackendError: the job needs what this mode cannot give.
+        """
+        if job.network:
+            raise BackendError(
+                "a tool with network access cannot run in the reduced sandbox",
+                hint="`toolkiln doctor` says what the full one needs",
+            )
+        folder = Path(tempfile.mkdtemp(prefix="toolkiln-"))
+        if os.geteuid() == 0:
+            os.chown(folder, SANDBOX_USER, SANDBOX_USER)
+        group = self._cgroups.enter(job.bounds)
+        inherited = (*descriptors, *group.descriptors)
+        writable = [str(folder)]
+        read = [str(job.version), str(self._python.prefix), "/usr", "/lib", "/lib64", "/bin"]
+        read += ["/etc/ld.so.cache", "/dev", "/proc/self", str(self._base), str(PACKAGE / "define.py")]
+        read += [str(PACKAGE / name) for name in ("__init__.py", "runtime")]
+        read += map(str, base_packages())
+        if job.site:
+            read.append(str(job.site))
+        if job.workspace:
+            (writable if job.workspace.writable else read).append(str(job.workspace.folder))
+        settings = {
+            "mode": "C",
+            "descriptors": inherited,
+            "limits": limits(job),
+            "network": False,
+            "memory_is_bound": self._cgroups.bounds_memory,
+            "workdir": str(folder),
+            "read": read,
+            "write": [*writable, "/dev/null"],
+        }
+        command = [*self._python.command, "-c", program("once", str(PACKAGE.parent))]
+        try:
+            running = Running([*command, json.dumps(settings)], inherited, become_user=True)
+        except BackendError:
+            self._cgroups.leave(group)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._running.add(running)
+
+        def ended(status: int, cpu: float, memory: int) -> Ended:
+            self._running.discard(running)
+            shutil.rmtree(folder, ignore_errors=True)
+            return Ended(status, cpu, memory, self._cgroups.leave(group))
+
+        return Process(_watch(running, ended), running.terminate)
+
+    def view(self, job: Job) -> View:
+        """The host's own paths."""
+        site = str(job.site) if job.site else None
+        return View(str(job.version), site, str(self._base), "")
+
+    async def close(self) -> None:
+        """End every job."""
+        for running in self._running:
+            running.terminate()
+        while self._running:
+            await asyncio.sleep(0.01)
+        self._cgroups.close()
+
+
+def _watch(running: Running, ended: Callable[[int, float, int], Ended]) -> asyncio.Future[Ended]:
+    """A future of how a program ends."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Ended] = loop.create_future()
+
+    def on_end() -> None:
+        loop.remove_reader(running.end)
+        end = ended(*running.reap())
+        complaint = running.complaint()
+        if not future.done():
+            future.set_result(replace(end, trouble=complaint))
+
+    loop.add_reader(running.end, on_end)
+    return future
+
+
+def _as_inside(status: int) -> int:
+    """The status of the process inside, which bwrap passes on as a shell would."""
+    code = status >> 8
+    return code - 128 if code > 128 else status

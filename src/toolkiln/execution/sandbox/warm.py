@@ -1,0 +1,268 @@
+"""Workers that have imported their tool already, so that calls need not.
+
+A template forks for each call; it serves one tool version and one caller, because code of
+the tool could keep what it saw. A spare serves a single call and has seen nobody. Which
+of the two it is, the tool says (`isolation`), and a tool whose import leaves threads or
+files behind can only have spares. Idle workers are retired, and their number and memory
+are bounded.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Hashable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.network import ConnectionRecord
+from toolkiln.execution.sandbox.conversation import parse_frame
+from toolkiln.execution.sandbox.networks import Networks
+from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
+
+WORTH = 0.015
+"""Seconds of importing from which on a tool is kept warm."""
+_IDLE = 120.0
+_MOST = 16
+_MOST_MEMORY = 2 << 30
+_LOADING = 60.0
+_MAX_FRAME = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make a worker for certain calls."""
+
+    key: Hashable
+    job: Job
+    load: Mapping[str, Any]
+    """The frame that makes it import the tool."""
+    hosts: tuple[str, ...]
+    kind: str
+    """`template` or `spare`."""
+
+
+@dataclass(eq=False, slots=True)
+class Worker:
+    """A process that waits for a call."""
+
+    process: Process
+    control: socket.socket
+    forks: bool
+    memory: int
+    stack: AsyncExitStack
+    records: list[ConnectionRecord] = field(default_factory=list)
+    idle_since: float = 0.0
+
+    def hand_over(self, descriptors: tuple[int, int, int]) -> None:
+        """Give it a call.
+
+        Raises:
+            OSError: it has died.
+        """
+        socket.send_fds(self.control, [b"C"], list(descriptors))
+
+    async def ended(self) -> Ended:
+        """How the call's own process ended."""
+        if not self.forks:
+            return await asyncio.shield(self.process.ended)
+        try:
+            frame = await _receive(self.control)
+        except (OSError, ValueError, EOFError):
+            return await asyncio.shield(self.process.ended)
+        return Ended(int(frame["status"]), float(frame["cpu"]), int(frame["memory"]) * 1024)
+
+
+class WarmWorkers:
+    """The workers of one executor."""
+
+    def __init__(self, launcher: Launcher, networks: Networks) -> None:
+        self._launcher = launcher
+        self._networks = networks
+        self._idle: dict[Hashable, list[Worker]] = {}
+        self._count: dict[Hashable, int] = {}
+        """Idle, busy and starting ones."""
+        self._cost: dict[Hashable, float] = {}
+        self._waiting: dict[Hashable, list[asyncio.Future[Worker]]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._per_tool = max(2, os.cpu_count() or 1)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that idle workers held when they had imported their tools."""
+        return sum(worker.memory for workers in self._idle.values() for worker in workers)
+
+    async def take(self, recipe: Recipe) -> Worker | None:
+        """A worker for one call, or None: then a fresh process is the faster way.
+
+        A busy worker is waited for no longer than importing would take.
+        """
+        key = recipe.key
+        if not self._count.get(key):
+            return None
+        while workers := self._idle.get(key):
+            worker = workers.pop()
+            if worker.process.ended.done():
+                self._forget(key, worker)
+                continue
+            if recipe.kind == "spare" or not worker.forks:
+                self._start(recipe)
+            return worker
+        self._start(recipe)
+        return await self._wait(key)
+
+    async def _wait(self, key: Hashable) -> Worker | None:
+        waiting: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        queue = self._waiting.setdefault(key, [])
+        queue.append(waiting)
+        try:
+            async with asyncio.timeout(self._cost.get(key, WORTH)):
+                return await waiting
+        except TimeoutError:
+            return waiting.result() if waiting.done() and not waiting.cancelled() else None
+        finally:
+            if waiting in queue:
+                queue.remove(waiting)
+
+    def learned(self, recipe: Recipe, seconds: float) -> None:
+        """Importing this tool took so long: keep one warm if that is worth it."""
+        self._cost[recipe.key] = max(seconds, WORTH)
+        if seconds >= WORTH and not self._count.get(recipe.key):
+            self._start(recipe)
+
+    def give_back(self, recipe: Recipe, worker: Worker) -> None:
+        """Take a worker back whose call is over."""
+        if not worker.forks or worker.process.ended.done():
+            self._forget(recipe.key, worker)
+        else:
+            self._offer(recipe.key, worker)
+
+    def discard(self, recipe: Recipe, worker: Worker) -> None:
+        """End a worker that a call was stopped in."""
+        self._forget(recipe.key, worker)
+
+    async def close(self) -> None:
+        """End all of them."""
+        for task in self._tasks:
+            task.cancel()
+        for key, workers in self._idle.items():
+            for worker in list(workers):
+                self._forget(key, worker)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, recipe: Recipe) -> None:
+        key = recipe.key
+        if self._count.get(key, 0) >= self._per_tool:
+            return
+        self._make_room()
+        if sum(self._count.values()) >= _MOST:
+            return
+        self._count[key] = self._count.get(key, 0) + 1
+        self._keep(self._warm_up(recipe))
+
+    async def _warm_up(self, recipe: Recipe) -> None:
+        try:
+            worker = await self._make(recipe)
+        except (BackendError, OSError, ValueError, EOFError, TimeoutError):
+            # The next call is a cold one, and tells what is wrong.
+            self._count[recipe.key] -= 1
+            return
+        except asyncio.CancelledError:
+            self._count[recipe.key] -= 1
+            raise
+        self._offer(recipe.key, worker)
+
+    async def _make(self, recipe: Recipe) -> Worker:
+        await self._launcher.ready()
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        stack = AsyncExitStack()
+        stack.callback(near.close)
+        records: list[ConnectionRecord] = []
+        try:
+            process = self._launcher.spawn(recipe.job, (far.fileno(), nothing, nothing))
+            stack.callback(process.kill)
+        except BaseException:
+            await stack.aclose()
+            raise
+        finally:
+            far.close()
+            os.close(nothing)
+        try:
+            async with asyncio.timeout(_LOADING):
+                load = dict(recipe.load) | {"warm": recipe.kind}
+                if recipe.job.network:
+                    environment = await self._networks.open(near, recipe.hosts, records, stack)
+                    load["environment"] = environment
+                body = json.dumps(load).encode()
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(near, len(body).to_bytes(4, "big") + body)
+                loaded = await _receive(near)
+            if loaded["op"] != "loaded":
+                raise ValueError("the tool cannot be imported")
+            forks, memory = loaded["forks"] is True, int(loaded["memory"])
+        except BaseException:
+            await stack.aclose()
+            raise
+        return Worker(process, near, forks, memory, stack, records)
+
+    def _offer(self, key: Hashable, worker: Worker) -> None:
+        """Hand a worker to who waits for it, else let it idle for a while."""
+        for waiting in self._waiting.get(key, ()):
+            if not waiting.done():
+                waiting.set_result(worker)
+                return
+        loop = asyncio.get_running_loop()
+        worker.idle_since = loop.time()
+        self._idle.setdefault(key, []).append(worker)
+        loop.call_later(_IDLE, self._retire, key, worker, worker.idle_since)
+
+    def _retire(self, key: Hashable, worker: Worker, since: float) -> None:
+        if worker in self._idle.get(key, ()) and worker.idle_since == since:
+            self._forget(key, worker)
+
+    def _make_room(self) -> None:
+        """Retire the longest idle while there are too many, or they hold too much."""
+        while sum(self._count.values()) >= _MOST or self.memory > _MOST_MEMORY:
+            idle = [(w.idle_since, key, w) for key, found in self._idle.items() for w in found]
+            if not idle:
+                return
+            _, key, worker = min(idle, key=lambda item: item[0])
+            self._forget(key, worker)
+
+    def _forget(self, key: Hashable, worker: Worker) -> None:
+        workers = self._idle.get(key, [])
+        if worker in workers:
+            workers.remove(worker)
+        self._count[key] -= 1
+        if not self._count[key]:
+            del self._count[key]
+            self._idle.pop(key, None)
+        self._keep(worker.stack.aclose())
+
+    def _keep(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _receive(near: socket.socket) -> dict[str, Any]:
+    """One frame of a worker; hostile code may have written it."""
+    loop = asyncio.get_running_loop()
+    data = b""
+    wanted = 4
+    while len(data) < wanted:
+        chunk = await loop.sock_recv(near, wanted - len(data))
+        if not chunk:
+            raise EOFError("the worker has ended")
+        data += chunk
+        if len(data) == 4 and wanted == 4:
+            wanted += int.from_bytes(data, "big")
+            if wanted > _MAX_FRAME:
+                raise ValueError("the worker sent too much")
+    return parse_frame(data[4:])
+
+

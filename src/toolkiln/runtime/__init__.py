@@ -1,0 +1,2 @@
+"""The part that lives inside the sandbox: standard library only, pydantic if the environment
+has it."""

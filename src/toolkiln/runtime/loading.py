@@ -1,0 +1,133 @@
+"""Importing a tool's file, and finding in it what a call runs.
+
+The file lies in a folder with its helper modules and nothing else. That folder serves
+`import helper` and, as the package `_tool`, `from . import helper`. All dialects end in
+one `Entry`: how to make the function of one call, and what binds arguments to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+_PACKAGE = "_tool"
+
+
+def import_file(file: str) -> types.ModuleType:
+    """Import a tool's file as a module of its own name.
+
+    Raises:
+        BaseException: whatever its code raises.
+    """
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    folder, name = os.path.split(file)
+    stem = name.removesuffix(".py")
+    package = types.ModuleType(_PACKAGE)
+    package.__path__ = [folder]
+    sys.modules[_PACKAGE] = package
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    dotted = f"{_PACKAGE}.{stem}"
+    spec = spec_from_file_location(dotted, file, loader=SourceFileLoader(dotted, file))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[dotted] = sys.modules[stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Entry:
+    """What a call of one tool runs."""
+
+    def __init__(self, module: types.ModuleType, load: Mapping[str, Any]) -> None:
+        owner_name, _, self._name = load["entry"].rpartition(".")
+        self._owner = getattr(module, owner_name) if owner_name else None
+        self._module = module
+        self._dialect: str = load["dialect"]
+        self._whole: str | None = load.get("whole_arguments")
+        self.injected: dict[str, str] = load.get("injected", {})
+        self._kept = self._instance() if load.get("keep_instance") else None
+        self._bind = self._binder()
+
+    @property
+    def is_base_tool(self) -> bool:
+        """Whether `validate_args` is to be asked first."""
+        return self._dialect == "base_tool"
+
+    def prepared(
+        self, arguments: dict[str, Any], injections: Mapping[str, Any]
+    ) -> Callable[[], Any]:
+        """The call, ready to be made: on a fresh instance, where there is one.
+
+        Raises:
+            BindingError: an argument cannot become what the signature asks for.
+            Refused: `validate_args` says no.
+        """
+        if self._owner is None:
+            function = getattr(self._module, self._name)
+        else:
+            instance = self._kept or self._instance()
+            self._set_up(instance, injections)
+            if self.is_base_tool:
+                _validated(instance, arguments)
+            function = getattr(instance, self._name)
+        positional, named = self._bind(arguments, injections)
+        return lambda: function(*positional, **named)
+
+    def _instance(self) -> Any:
+        assert self._owner is not None
+        return self._owner()
+
+    def _binder(self) -> Callable[[dict[str, Any], Mapping[str, Any]], tuple[Any, Any]]:
+        if self._whole is not None:
+            return self._bind_whole
+        from toolkiln.runtime.binding import Binder
+
+        if self._owner is None:
+            function = getattr(self._module, self._name)
+        else:
+            # Bound to no instance: the signature without `self`, for all three kinds of method.
+            raw = self._owner.__dict__.get(self._name) or getattr(self._owner, self._name)
+            function = (
+                getattr(self._owner, self._name)
+                if isinstance(raw, staticmethod | classmethod)
+                else types.MethodType(raw, object())
+            )
+        return Binder(function, injected=self.injected).bind
+
+    def _bind_whole(
+        self, arguments: dict[str, Any], injections: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        assert self._whole is not None
+        named = {name: injections.get(what) for name, what in self.injected.items()}
+        if self._whole.startswith("**"):
+            return (), {**arguments, **named}
+        return (), {self._whole: arguments, **named}
+
+    def _set_up(self, instance: Any, injections: Mapping[str, Any]) -> None:
+        """Give an instance of Open WebUI's `Tools` what an operator set."""
+        if self._dialect == "open_webui" and (values := injections.get("settings")):
+            instance.valves = type(instance).Valves(**values)
+
+
+class Refused(Exception):
+    """`validate_args` does not accept the arguments."""
+
+
+def _validated(instance: Any, arguments: dict[str, Any]) -> None:
+    validate = getattr(instance, "validate_args", None)
+    if validate is None:
+        return
+    answer = validate(dict(arguments))
+    accepted, message = answer if isinstance(answer, tuple) else (answer, "")
+    if not accepted:
+        raise Refused(str(message) or "the tool does not accept these arguments")

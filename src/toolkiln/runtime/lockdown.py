@@ -1,0 +1,176 @@
+"""From a fresh process to one that may run a tool: mounts, limits, no rights left.
+
+Every step raises if it fails, and `verify` looks at what the kernel says in the end, so
+that a tool never runs with less around it than was asked for. Each mechanism lives in a
+module of its own: `linux`, `landlock`, `seccomp`. Who calls is `server` (mode A, where
+namespaces are made here) or `once` (modes B and C, where they are made, or not, outside).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+from toolkiln.runtime import landlock, linux, seccomp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+CALL = 3
+"""The descriptor of the call's socket inside."""
+
+_INSIDE = 1000
+"""The user inside: not 0, so that /proc of the template, not dumpable, belongs to nobody here."""
+_READ_ONLY = (
+    "/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/dev", "/toolkiln", "/tool",
+    "/env",
+)  # fmt: skip
+_WRITABLE = ("/tmp", "/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/tty")  # noqa: S108
+_UNIX, _INET, _INET6 = 1, 2, 10
+
+
+def take_descriptors(descriptors: Sequence[int]) -> None:
+    """Make the call's socket 3, its output 1 and 2, and close everything else.
+
+    Those after the first three are control files of cgroups, which are entered.
+    """
+    call, out, err, *groups = [_duplicate_high(descriptor) for descriptor in descriptors]
+    for group in groups:
+        os.write(group, b"0")
+    nothing = _duplicate_high(os.open("/dev/null", os.O_RDONLY))
+    for number, descriptor in enumerate((nothing, out, err, call)):
+        os.dup2(descriptor, number, inheritable=number < CALL)
+    os.closerange(CALL + 1, 65536)
+
+
+def enter_session() -> None:
+    """Leave the launcher's session, die with it, forget its signal handlers."""
+    linux.die_with_parent(signal.SIGKILL)
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def map_user(uid: int, gid: int) -> None:
+    """Become an ordinary user of the user namespace that was just made.
+
+    A namespace for each call also counts processes for each call: RLIMIT_NPROC holds for
+    a user in a namespace.
+    """
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{_INSIDE} {uid} 1"),
+        ("gid_map", f"{_INSIDE} {gid} 1"),
+    ):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+
+
+def mount_all(binds: Sequence[tuple[str, str, bool]], *, disk: int, files: int) -> None:
+    """The call's own view: its tool, its environment, its own empty work folders."""
+    linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    for source, target, writable in binds:
+        linux.mount(source, target, None, linux.MS_BIND)
+        locked = 0 if writable else linux.MS_RDONLY
+        flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
+        linux.mount(None, target, None, flags | locked)
+    private = linux.MS_NOSUID | linux.MS_NODEV
+    size = f"size={disk},nr_inodes={files},mode=700"
+    linux.mount("tmpfs", "/tmp", "tmpfs", private, size)  # noqa: S108
+    linux.mount("tmpfs", "/dev/shm", "tmpfs", private, size)  # noqa: S108
+    # Other tools' sources and environments, and other sessions' files, end here.
+    linux.mount("tmpfs", "/kiln", "tmpfs", private | linux.MS_RDONLY, "size=4k,nr_inodes=2")
+    linux.mount("proc", "/proc", "proc", private | linux.MS_NOEXEC)
+
+
+def hand_over_listener() -> None:
+    """Listen on this network namespace's loopback, and pass the listener to the host.
+
+    The descriptor does not stay: the host alone answers on it.
+    """
+    with socket.socket() as listener, socket.socket(fileno=os.dup(CALL)) as call:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        socket.send_fds(call, [b"L"], [listener.fileno()])
+
+
+def set_limits(limits: dict[str, Any]) -> None:
+    """The kernel's own bounds on one process, and on the number of processes."""
+    linux.set_limits(
+        {
+            "AS": limits["memory"],
+            "CPU": limits["cpu"],
+            "FSIZE": limits["disk"],
+            "NPROC": limits["processes"],
+            "NOFILE": 256,
+            "CORE": 0,
+            "MEMLOCK": 65536,
+            "MSGQUEUE": 0,
+            "STACK": 8 << 20,
+            "NICE": 0,
+            "RTPRIO": 0,
+        }
+    )
+    # The kernel, when it runs out of memory, takes the call and not the service.
+    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    os.write(descriptor, b"1000")
+    os.close(descriptor)
+
+
+def give_up_rights(
+    program: bytes,
+    *,
+    network: bool,
+    read: Sequence[str],
+    write: Sequence[str],
+    only_landlock: bool = False,
+) -> None:
+    """Drop what is left: capabilities, new privileges, files by Landlock, calls by seccomp.
+
+    With `only_landlock` nothing else hides the host's files, so that it must be there.
+    """
+    if linux.capabilities():
+        linux.drop_bounding_set()
+        linux.clear_ambient()
+        linux.drop_capabilities()
+    linux.set_no_new_privs()
+    linux.set_not_dumpable()
+    if only_landlock:
+        landlock.restrict(read=read, write=write, network=network)
+    elif landlock.abi():
+        paths = {"read": (*_READ_ONLY, *read), "write": (*_WRITABLE, *write)}
+        landlock.restrict(**paths, network=network)
+    linux.apply_seccomp(program)
+
+
+def program(*, network: bool, memory_is_bound: bool) -> bytes:
+    """The system call filter of a call."""
+    domains = (_UNIX, _INET, _INET6) if network else ()
+    return seccomp.filter_program(socket_domains=domains, allow_memfd=memory_is_bound)
+
+
+def verify(*, bounding: bool = True) -> None:
+    """Look whether the rights are really gone; in mode C the bounding set cannot be emptied.
+
+    Raises:
+        OSError: the kernel says otherwise.
+    """
+    with open("/proc/self/status", "rb") as status:
+        said = dict(line.split(b":\t", 1) for line in status.read().splitlines() if b":\t" in line)
+    wanted = {b"NoNewPrivs": b"1", b"Seccomp": b"2", b"CapEff": b"0" * 16}
+    if bounding:
+        wanted[b"CapBnd"] = b"0" * 16
+    for name, value in wanted.items():
+        if said.get(name) != value:
+            raise OSError(f"{name.decode()} is {said.get(name, b'unknown').decode()}")
+
+
+def _duplicate_high(descriptor: int) -> int:
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD, 200)

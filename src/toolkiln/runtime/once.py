@@ -1,0 +1,87 @@
+"""A sandbox for one worker: started by bwrap in mode B, alone in mode C.
+
+In mode B bwrap has made the namespaces and mounts and dropped the capabilities; what it
+cannot do, limits, Landlock and seccomp, follows here. In mode C there is nothing around
+it: this process stays outside as a guardian that ends every descendant of the worker,
+and the worker gets no sockets at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from toolkiln.runtime import linux, lockdown, worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_SETUP_FAILED = 119
+
+
+def main() -> NoReturn:
+    """The program: its argument says what to lock down."""
+    settings = json.loads(sys.argv[1])
+    try:
+        lockdown.take_descriptors(settings["descriptors"])
+        if settings["mode"] == "C":
+            _guard()
+        _lock(settings)
+    except BaseException as error:  # nothing of the tool has run: say why, and end
+        os.write(2, f"toolkiln: the sandbox cannot be set up: {error}\n".encode())
+        os._exit(_SETUP_FAILED)
+    worker.serve()
+
+
+def _lock(settings: dict[str, Any]) -> None:
+    bare = settings["mode"] == "C"
+    if settings["network"]:
+        lockdown.hand_over_listener()
+    os.chdir(settings["workdir"])
+    os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
+    lockdown.set_limits(settings["limits"])
+    lockdown.give_up_rights(
+        lockdown.program(
+            network=settings["network"], memory_is_bound=settings["memory_is_bound"]
+        ),
+        network=settings["network"],
+        read=settings["read"],
+        write=settings["write"],
+        only_landlock=bare,
+    )
+    lockdown.verify(bounding=not bare)
+
+
+def _guard() -> None:
+    """Fork; the parent waits for the child, and leaves no descendant of it alive."""
+    linux.set_child_subreaper()
+    pid = os.fork()
+    if pid == 0:
+        lockdown.enter_session()
+        return
+    os.close(lockdown.CALL)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.kill(pid, signal.SIGKILL))
+    linux.die_with_parent(signal.SIGTERM)
+    _, status = os.waitpid(pid, 0)
+    _end_descendants()
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _end_descendants() -> None:
+    """Orphans come to the subreaper; kill children until there are none."""
+    children = f"/proc/self/task/{os.getpid()}/children"
+    while True:
+        with open(children, encoding="ascii") as listed:
+            for pid in listed.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return

@@ -1,0 +1,141 @@
+"""One call inside the sandbox: bind, run, serialise, answer with exactly one frame.
+
+What went wrong is told as it is; what of it the model may read is decided outside.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from toolkiln.runtime.loading import Entry, Refused, import_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Any
+
+    from toolkiln.runtime.channel import Channel, Frame
+
+_MAX_TEXT = 4000
+_exit = os._exit  # bound before a tool can replace it
+
+
+def load(frame: Mapping[str, Any]) -> Entry:
+    """Import a tool and find its entry.
+
+    Raises:
+        BaseException: whatever its code raises while it is imported.
+    """
+    if site := frame.get("site"):
+        from site import addsitedir
+
+        addsitedir(site)  # runs code of `.pth` files: here, where it has no rights
+    sys.path.append(frame["base"])
+    return Entry(import_file(frame["file"]), frame)
+
+
+def answer(entry: Entry, call: Mapping[str, Any], channel: Channel, file: str) -> Frame:
+    """Run one call; the frame says how it ended."""
+    try:
+        return _result(entry, call, channel)
+    except BaseException as error:  # the tool's, whatever it is: it becomes the answer
+        return failure(error, file)
+
+
+def finish(channel: Channel, frame: Frame) -> None:
+    """Send the answer after all output, and end the process without any clean-up."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except BaseException:  # noqa: S110 - the tool may have put anything there
+            pass
+    try:
+        channel.send(frame)
+    except BaseException:  # the host has gone, or memory has: there is nobody to tell
+        _exit(121)
+    _exit(0)
+
+
+def _result(entry: Entry, call: Mapping[str, Any], channel: Channel) -> Frame:
+    from toolkiln.runtime.serialise import plain
+
+    given: dict[str, Any] = {}
+    if entry.injected or call["caller"].get("settings"):
+        from toolkiln.runtime.context import injections
+
+        given = injections(entry.injected, call["caller"], channel.send, channel.ask)
+    value = entry.prepared(call["arguments"], given)()
+    if hasattr(value, "__await__"):
+        value = _awaited(value)
+    tool_result = _tool_result(value)
+    if tool_result is not None:
+        value = tool_result
+    told = plain(value)
+    kind = "result" if tool_result is None else "tool_result"
+    return {"op": kind, "value": told.value, "notes": list(told.notes)}
+
+
+def _awaited(value: Any) -> Any:
+    import asyncio
+
+    async def until_done() -> Any:
+        return await value
+
+    return asyncio.run(until_done())
+
+
+def _tool_result(value: Any) -> dict[str, Any] | None:
+    define = sys.modules.get("toolkiln.define")
+    if define is None or not isinstance(value, define.ToolResult):
+        return None
+    return {
+        "ok": bool(value.ok),
+        "stdout": str(value.stdout),
+        "stderr": str(value.stderr),
+        "meta": value.meta,
+    }
+
+
+def failure(error: BaseException, file: str) -> Frame:
+    """An exception as a frame: its kind, its type, its text, the line of the tool's own file."""
+    kind = "exception"
+    define = sys.modules.get("toolkiln.define")
+    binding = sys.modules.get("toolkiln.runtime.binding")
+    frame: Frame = {"op": "error", "type": _bounded(type(error).__name__, 100)}
+    if define is not None and isinstance(error, define.ToolError):
+        kind = "tool_error"
+        frame["retryable"] = bool(error.retryable)
+    elif isinstance(error, Refused) or (binding and isinstance(error, binding.BindingError)):
+        kind = "refused"
+    elif isinstance(error, SystemExit):
+        kind = "exited"
+    elif isinstance(error, MemoryError):
+        kind = "memory"
+    elif isinstance(error, OSError):
+        frame["errno"] = error.errno if isinstance(error.errno, int) else None
+    frame["kind"] = kind
+    frame["line"] = _line(error.__traceback__, file)
+    frame["message"] = _message(error)
+    return frame
+
+
+def _line(traceback: TracebackType | None, file: str) -> int | None:
+    line = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _bounded(str(error), _MAX_TEXT)
+    except BaseException:  # a hostile `__str__`
+        return "(the text of the error cannot be shown)"
+
+
+def _bounded(text: str, size: int) -> str:
+    return str.__str__(text)[:size].encode("utf-8", "replace").decode()
