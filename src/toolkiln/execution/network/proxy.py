@@ -117,7 +117,7 @@ class _Proxy:
         self.closing = True
         self.cancel()  # before the first await, which a second cancellation could end
         while not accepting.done():
-            pass  # again, if the tool made the socket listen again meanwhile
+            self.wake()  # again, if the tool made the socket listen again meanwhile
             await asyncio.wait([accepting], timeout=_RETRY_SECONDS)
         self.cancel()  # what was accepted meanwhile
         self.lookups.shutdown(wait=False, cancel_futures=True)
