@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkiln.errors import InputError
 from toolkiln.model import Finding, Reading, Severity
-from toolkiln.spec import MAX_BYTES, decode, read
+from toolkiln.spec import MAX_BYTES, decode, read, version_digest
 
 _NEVER_TOOLS = {"conftest.py", "setup.py", "noxfile.py"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "tests"}
@@ -66,6 +66,28 @@ def read_file(file: Path) -> Reading:
     except (UnicodeDecodeError, SyntaxError, LookupError) as error:
         return _unreadable(file, data, f"the file is not text: {error}", "save it as UTF-8 text")
     return read(text, file, data=data)
+
+
+def sources(reading: Reading) -> dict[str, bytes]:
+    """The bytes of a version: the tool's file first, then its helpers.
+
+    Raises:
+        InputError: they are no longer what was read.
+    """
+    file = Path(reading.path)
+    try:
+        own = file.read_bytes()
+        helpers = {name: (file.parent / name).read_bytes() for name in reading.helpers}
+    except OSError as error:
+        raise InputError(
+            f"{error.filename} cannot be read any more: {error.strerror}",
+            hint="put the file back, or read the folder again",
+        ) from error
+    if version_digest(own, helpers) != reading.digest:
+        raise InputError(
+            f"{reading.path} has changed since it was read", hint="read the folder again"
+        )
+    return {file.name: own, **helpers}
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:

@@ -1,1 +1,52 @@
-"""Running calls: the one door, the executors behind it, and what they need."""
+"""Running tools: the gateway, and behind it executors, environments, workspaces, memory.
+
+`Gateway.call` is the one door. The sandbox and the proxy live in packages of their own;
+`app` puts the parts together.
+"""
+
+from toolkiln.execution.bounds import MAXIMA
+from toolkiln.execution.environments import (
+    Candidate,
+    Entry,
+    Environment,
+    Environments,
+    Report,
+    normalise,
+    read_requirements_file,
+)
+from toolkiln.execution.examples import run_examples
+from toolkiln.execution.executor import Admitted, Bounds, Executor
+from toolkiln.execution.gateway import Gateway, Parts
+from toolkiln.execution.inline import InlineExecutor
+from toolkiln.execution.memory import Memory
+from toolkiln.execution.network import Resolve
+from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
+from toolkiln.execution.tasks import Tasks
+from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
+
+__all__ = [
+    "MAXIMA",
+    "SANDBOX_USER",
+    "Admitted",
+    "Bounds",
+    "Candidate",
+    "Diagnosis",
+    "Entry",
+    "Environment",
+    "Environments",
+    "Executor",
+    "Gateway",
+    "InlineExecutor",
+    "Memory",
+    "Networks",
+    "Parts",
+    "Report",
+    "Resolve",
+    "Sandboxes",
+    "Tasks",
+    "WorkspaceInfo",
+    "Workspaces",
+    "normalise",
+    "read_requirements_file",
+    "run_examples",
+]

@@ -9,12 +9,16 @@ both (tests/execution/test_contract.py).
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from toolkiln.model import CallError, Caller, Result, SentFile, Status, ToolSpec
+from toolkiln.execution.network import HostRules
+from toolkiln.model import Caller, CallError, Event, Grant, Result, SentFile, Status, ToolSpec
 
 Sources = Mapping[str, bytes]
 """A tool's file, first, and its helper modules, by their paths below the tool's folder."""
+
+
+_NO_GRANT, _NOBODY, _NO_NETWORK = Grant(), Caller(), HostRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +43,28 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """What a running call tells before it ends."""
+class Admitted:
+    """A tool that may be called, and where its code comes from."""
 
-    kind: Literal["progress", "log", "stdout", "stderr"]
-    text: str
-    done: float | None = None
-    total: float | None = None
+    spec: ToolSpec
+    sources: Callable[[], Sources]
+    """Raises InputError if the files are no longer what was read."""
+    grant: Grant = _NO_GRANT
+    function: Callable[..., Any] | None = None
+    """The code itself, if this process trusts it: then it runs here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """A call that may run, with everything it runs with."""
 
-    spec: ToolSpec
+    tool: Admitted
     arguments: dict[str, Any]
-    sources: Callable[[], Sources]
-    """Raises InputError if the files are no longer what was read."""
-    caller: Caller = Caller()
+    caller: Caller = _NOBODY
     bounds: Bounds = Bounds()
     site: Path | None = None
     """The packages of the tool's environment."""
-    network: tuple[str, ...] = ()
+    network: HostRules = _NO_NETWORK
     """Hosts that are declared and granted."""
     workspace: Workspace | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +89,7 @@ class Outcome:
     injected_tools: list[str] = field(default_factory=list)
     cpu: float | None = None
     memory: int | None = None
-    sandbox: str = "none"
+    sandbox: str = ""
 
 
 class Executor(Protocol):

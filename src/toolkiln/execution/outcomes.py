@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from toolkiln.execution.executor import Bounds, Outcome
-from toolkiln.model import CallError, Status, ToolSpec
+from toolkiln.model import CallError, Result, Status, ToolSpec
 
 _LIMITS = {
     "timeout": (Status.TIMEOUT, "it ran longer than {timeout:g} s", "timeout"),
@@ -47,9 +47,9 @@ def apply_frame(
         outcome.status, outcome.error = _failure(frame, spec, reveal=reveal)
 
 
-def died(status: int, cpu: float | None, bounds: Bounds, *, out_of_memory: bool) -> (
-    tuple[Status, CallError]
-):
+def died(
+    status: int, cpu: float | None, bounds: Bounds, *, out_of_memory: bool
+) -> tuple[Status, CallError]:
     """A process that ended without a result, by the status that its parent saw."""
     number = status & 0x7F
     if out_of_memory:
@@ -68,6 +68,13 @@ def died(status: int, cpu: float | None, bounds: Bounds, *, out_of_memory: bool)
     else:
         code, message = "no_result", "its process ended without a result"
     return Status.FAILED, CallError(code=code, message=message, hint="this is the tool's fault")
+
+
+def reply(tool: str, result: Result) -> dict[str, Any]:
+    """What a tool that called another one is told."""
+    if result.error is None:
+        return {"value": result.value}
+    return {"error": f"{tool}: {result.error.message}", "retryable": result.error.retryable}
 
 
 def _classify_value(outcome: Outcome) -> None:
@@ -102,9 +109,7 @@ def _limit_of(frame: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _failure(
-    frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool
-) -> tuple[Status, CallError]:
+def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple[Status, CallError]:
     kind, name = str(frame.get("kind")), str(frame.get("type"))
     line = frame.get("line") if isinstance(frame.get("line"), int) else None
     text = str(frame.get("message"))
@@ -130,6 +135,4 @@ def _failure(
             code="import_failed", message=f"the tool cannot be imported: {told}", type=name,
             line=line, hint=hint,
         )  # fmt: skip
-    return Status.FAILED, CallError(
-        code="exception", message=told, type=name, line=line, hint=hint
-    )
+    return Status.FAILED, CallError(code="exception", message=told, type=name, line=line, hint=hint)

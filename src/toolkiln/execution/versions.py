@@ -54,7 +54,7 @@ def _write(target: Path, sources: Sources) -> None:
             file.write_bytes(data)
             file.chmod(0o444)
         for folder, _, _ in os.walk(partial):
-            os.chmod(folder, 0o755)  # a sandbox reads it as another user
+            Path(folder).chmod(0o755)  # a sandbox reads it as another user
         try:
             partial.rename(target)
         except OSError:

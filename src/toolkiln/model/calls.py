@@ -3,9 +3,9 @@
 Nothing here decides or runs anything; `execution.gateway` does.
 """
 
+import os
 from enum import StrEnum
 from typing import Any, Literal
-from uuid import uuid4
 
 from pydantic import ConfigDict, Field
 
@@ -40,8 +40,9 @@ class Call(Value):
 
     tool: str
     arguments: Any = None
-    id: str = Field(default_factory=lambda: uuid4().hex)
-    """The idempotency key: a repeated id returns the first Result."""
+    id: str = Field(default_factory=lambda: os.urandom(16).hex(), max_length=200)
+    remember: bool = False
+    """Whether the id is an idempotency key: a repeated one returns the first Result."""
     caller: Caller = Caller()
     digest: str | None = None
     """The version to run; None means the current one."""
@@ -50,6 +51,16 @@ class Call(Value):
     parent: str | None = None
     """The call that made this one."""
     depth: int = 0
+
+
+class Grant(Value):
+    """What an operator allows a tool; it still has to ask for it."""
+
+    network: tuple[str, ...] = ()
+    """Hosts, as in `@tool(network=…)`; `*.example.org` covers names below it."""
+    workspace: Literal["read", "write"] | None = None
+    sandbox: bool = True
+    """False: a tool that declares `sandbox=False` may run without one."""
 
 
 class CallError(Value):
@@ -65,6 +76,22 @@ class CallError(Value):
     """Where in the tool's own file."""
     hint: str | None = None
     retryable: bool = False
+
+
+class Event(Value):
+    """What a running call tells before it ends."""
+
+    kind: Literal["progress", "log", "stdout", "stderr"]
+    text: str
+    done: float | None = None
+    total: float | None = None
+
+    @property
+    def described(self) -> str:
+        """Progress in words."""
+        share = f"{self.done:g}" if self.done is not None else ""
+        share += f" of {self.total:g}" if self.total is not None else ""
+        return f"{self.text} ({share})" if self.text and share else self.text or share
 
 
 class SentFile(Value):
@@ -117,8 +144,8 @@ class Result(Value):
     messages: tuple[Any, ...] = ()
     injected_tools: tuple[str, ...] = ()
     truncation: Truncation | None = None
-    sandbox: str = "none"
-    """The mode that it ran in: A, B, C or none."""
+    sandbox: str = ""
+    """The mode that it ran in: A, B, C or none; empty if nothing ran."""
     timing: Timing = Timing()
 
 

@@ -214,7 +214,7 @@ class _Compiler:
                 if adapter is not None:
                     return adapter
             return self._conversions.of(field.type)
-        except Exception:  # noqa: BLE001 - an annotation can be any object and do anything
+        except Exception:
             return opaque
 
     def _adapted(self, annotation: Any) -> Convert | None:
@@ -229,7 +229,7 @@ def _maker(default: Any, *, is_pythons: bool) -> Callable[[Any], Any] | None:
         for duplicate in (deepcopy, copy):
             try:
                 duplicate(default)
-            except Exception:  # noqa: BLE001, S112 - a lock, a file, a class of the author's …
+            except Exception:  # noqa: S112 - a lock, a file, a class of the author's …
                 continue
             return lambda _given: duplicate(default)
     return None if is_pythons else lambda _given: default

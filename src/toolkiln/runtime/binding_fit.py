@@ -46,9 +46,14 @@ class BindingError(ValueError):
 class Fit:
     """How closely a value fitted one member of a union, to be compared with the others."""
 
-    __slots__ = ("fields", "level")
+    __slots__ = ("fields", "is_key", "level", "tried")
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Fit | None = None, *, is_key: bool = False) -> None:
+        self.is_key = is_key if outer is None else outer.is_key
+        """Whether the value is the key of an object, which is text before anything else."""
+        self.tried: dict[tuple[int, int], Any] = {} if outer is None else outer.tried
+        """What unions made of which arrays and objects, so that none is tried twice: the
+        attempts at unions inside of unions would double with every level."""
         self.level = EXACT
         self.fields: int | None = None
         """How many fields of records were given; None where there is no record."""
@@ -82,9 +87,10 @@ def shown(value: Any) -> str:
         return f"{'an object' if isinstance(value, dict) else 'an array'} of {len(value)}"
     elif isinstance(value, int) and value.bit_length() > 256:
         return "a huge number"  # Python refuses to print the largest
+    elif value is None:
+        return "null"
     else:
-        text = {None: "null", True: "true", False: "false"}.get(value) or repr(value)
-        text = text if value.__class__ in (bool, type(None)) else repr(value)
+        text = repr(value).lower()  # true and false, as JSON has them
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

@@ -95,7 +95,7 @@ def adapted(pydantic: Any, annotation: Any) -> Convert | None:
         return None
     try:
         adapter = pydantic.TypeAdapter(annotation)
-    except Exception:  # noqa: BLE001 - classes write their own schemas and raise anything
+    except Exception:
         return None
     if lazy in (None, "Iterable"):
         return _validation(adapter)

@@ -27,6 +27,7 @@ _to_bytes = int.to_bytes
 _from_bytes = int.from_bytes
 _receive_descriptors = socket.recv_fds
 
+
 class Channel:
     """A stream of frames in both directions; sending is safe from any thread."""
 

@@ -67,9 +67,7 @@ class CallContext(Context):
         Raises:
             ToolError: the other call did not end well.
         """
-        reply = self._ask(
-            {"op": "call", "tool": _text(tool), "arguments": plain(arguments).value}
-        )
+        reply = self._ask({"op": "call", "tool": _text(tool), "arguments": plain(arguments).value})
         if "error" in reply:
             raise ToolError(reply["error"], retryable=bool(reply.get("retryable")))
         return reply.get("value")
@@ -115,4 +113,3 @@ def _number(value: Any) -> float | None:
 
 def _text(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode()
-

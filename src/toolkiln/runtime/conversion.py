@@ -166,25 +166,16 @@ class Conversions:
                 return None
             if len(others) == 1:  # what is wrong is then wrong with this one
                 return others[0](value, fit)
-            best: tuple[Fit, Any] | None = None
-            errors: list[BindingError] = []
-            for other in others:
-                own = Fit()
-                try:
-                    made = other(value, own)
-                except BindingError as error:
-                    errors.append(error)
-                    continue
-                if best is None or own.beats(best[0]):
-                    best = own, made
-                if own.level == EXACT and own.fields is None:
-                    break
-            if best is None:
-                raise _none_of(errors)
-            fit.floor(best[0].level)
-            if best[0].fields is not None:
-                fit.count(best[0].fields)
-            return best[1]
+            key = id(others), id(value)
+            found = fit.tried.get(key) or _best(others, value, fit)
+            if type(value) in (list, dict):
+                fit.tried[key] = found
+            if isinstance(found, BindingError):
+                raise BindingError.joined([found])
+            fit.floor(found[0].level)
+            if found[0].fields is not None:
+                fit.count(found[0].fields)
+            return found[1]
 
         return convert
 
@@ -205,13 +196,8 @@ class Conversions:
             return mapping(cls, first, integer)
         values = self.of(arguments[1]) if len(arguments) > 1 else anything
         if name == "defaultdict":
-            return mapping(
-                default_dict(
-                    cls, stdlib_name(parts(arguments[-1])[0] or arguments[-1]) if arguments else ""
-                ),
-                first,
-                values,
-            )
+            held = parts(arguments[-1])[0] or arguments[-1] if arguments else None
+            return mapping(default_dict(cls, stdlib_name(held)), first, values)
         if name in _DICTS or name == "OrderedDict":
             return mapping(dict if name in _DICTS else cls, first, values)
         return None
@@ -276,9 +262,31 @@ class Conversions:
         by_name = record(fields, cls, STRICT)
 
         def convert(value: Any, fit: Fit) -> Any:
-            return by_name(value, fit) if type(value) is dict else by_position(value, fit)
+            if type(value) is not dict:
+                return by_position(value, fit)
+            for name in value.keys() - set(cls._fields):
+                raise BindingError("no such field", (name,))
+            return by_name(value, fit)
 
         return convert
+
+
+def _best(members: list[Convert], value: Any, fit: Fit) -> tuple[Fit, Any] | BindingError:
+    """What the member of a union makes of a value that it fits best."""
+    best: tuple[Fit, Any] | None = None
+    errors: list[BindingError] = []
+    for member in members:
+        own = Fit(fit)
+        try:
+            made = member(value, own)
+        except BindingError as error:
+            errors.append(error)
+            continue
+        if best is None or own.beats(best[0]):
+            best = own, made
+        if own.level == EXACT and own.fields is None:
+            break
+    return best or _none_of(errors)
 
 
 def _none_of(errors: list[BindingError]) -> BindingError:

@@ -32,24 +32,26 @@ class Names(dict[str, object]):
 
 
 def resolved(annotation: Any, names: Names) -> Any:
-    """The annotation without strings in it; `Any` where it makes no sense at run time."""
+    """The annotation without strings in it; `object` where it makes no sense at run time."""
     if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
         return annotation
     if isinstance(annotation, str) and annotation.isidentifier():
-        return resolved(names[annotation], names) if annotation != "None" else None
-    if not _has_strings(annotation):
-        return annotation
-    from typing import Any, get_type_hints
+        annotation = names[annotation] if annotation != "None" else None
+    try:
+        return _evaluated(annotation, names) if _has_strings(annotation) else annotation
+    except Exception:
+        return object
+
+
+def _evaluated(annotation: Any, names: Names) -> Any:
+    from typing import get_type_hints
 
     module = sys.modules.get(getattr(annotation, "__forward_module__", None) or "")
     if module is not None:
         names = Names(vars(module))
     # A class, because only those may say `Required`, `Final` and `ClassVar`.
     holder = type("Holder", (), {"__annotations__": {"it": annotation}})
-    try:
-        return get_type_hints(holder, {}, names, include_extras=True)["it"]
-    except Exception:  # noqa: BLE001 - an expression of the author's may raise anything
-        return Any
+    return get_type_hints(holder, {}, names, include_extras=True)["it"]
 
 
 def _has_strings(annotation: Any) -> bool:

@@ -7,7 +7,7 @@ bend it, and raises `BindingError` where it cannot. Containers and classes are `
 
 from __future__ import annotations
 
-from toolkiln.runtime.binding_fit import LAX, STRICT, BindingError, Fit, shown, unfit
+from toolkiln.runtime.binding_fit import EXACT, LAX, STRICT, BindingError, Fit, shown, unfit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def opaque(value: Any, fit: Fit) -> Any:
 def text(value: Any, fit: Fit) -> Any:
     """`str`: in JSON, text may stand for something that it fits better."""
     if type(value) is str:
-        fit.floor(STRICT)
+        fit.floor(EXACT if fit.is_key else STRICT)
         return value
     raise unfit("a string", value)
 
@@ -144,6 +144,8 @@ def _fraction(value: Any, fit: Fit) -> Any:
     if type(value) not in (str, int, float):
         raise unfit("a fraction", value)
     fit.floor(STRICT)
+    if type(value) is str and _matched(r".*[eE][+-]?[0-9_]{4,}\s*", value):
+        raise unfit("a fraction of reasonable size", value)
     return _made(Fraction, value, "a fraction", value)
 
 
@@ -256,12 +258,11 @@ def _parts(written: str, units: dict[str, str]) -> datetime.timedelta:
     return total
 
 
-def _pattern(value: Any, fit: Fit) -> Any:
+def _pattern(value: Any, _fit: Fit) -> Any:
     import re
 
     if type(value) is not str:
         raise unfit("a regular expression", value)
-    fit.floor(STRICT)
     return _made(re.compile, value, "a regular expression", value)
 
 
@@ -298,7 +299,7 @@ def scalar(cls: type) -> Convert | None:
     if top == "pathlib" and cls.__name__ in _PATHS:
         return constructed(cls, "a path", (str,))
     if top == "ipaddress" and cls.__name__.startswith("IPv"):
-        return constructed(cls, "an IP address or network", (str, int))
+        return constructed(cls, "an IP address or network", (str, int, bool))
     return _SCALARS.get(f"{top}.{cls.__qualname__}")
 
 
@@ -337,5 +338,5 @@ def _made(make: Callable[[Any], Any], source: Any, what: str, value: Any) -> Any
     """The result of a parser of the standard library, whatever way it has of refusing."""
     try:
         return make(source)
-    except Exception:  # noqa: BLE001 - re.error, InvalidOperation …: no common root
+    except Exception:
         raise unfit(what, value) from None

@@ -95,14 +95,15 @@ def mapping(make: Callable[[dict[Any, Any]], Any], key: Convert, item: Convert) 
             raise unfit("an object", value)
         made = {}
         name = ""
+        of_keys = Fit(is_key=True)
         try:
             for name, one in value.items():
-                made[key(name, fit)] = item(one, fit)
+                made[key(name, of_keys)] = item(one, fit)
         except BindingError as error:
             raise error.under(name) from None
         except TypeError:
             raise unfit("a key", name) from None
-        fit.floor(STRICT)
+        fit.floor(min(STRICT, of_keys.level))
         return make(made)
 
     return convert

@@ -73,7 +73,7 @@ def attempt(ask: Callable[..., Any], *arguments: object) -> Any:
     """What the call returns, or `Failed`; for everything that may run the tool's code."""
     try:
         return ask(*arguments)
-    except BaseException as error:  # noqa: BLE001 - a tool's object may raise SystemExit in __repr__
+    except BaseException as error:
         return Failed(type_name(type(error)))
 
 
@@ -91,7 +91,7 @@ def type_name(kind: type) -> str:
     return str.__str__(_name_of(kind))[:_LONGEST_NAME]
 
 
-def described(value: object) -> Noted:
+def described(value: object, _: object = None) -> Noted:
     """The repr, for what has no better form; without addresses, so that it repeats."""
     name = type_name(type(value))
     text = attempt(repr, value)
@@ -103,26 +103,30 @@ def described(value: object) -> Noted:
     return Noted(text, f"{name} cannot be sent as JSON; its repr was sent")
 
 
-def conversion(kind: type) -> Callable[[Any], object]:
-    """How values of this type get simpler."""
+def conversion(kind: type) -> tuple[Conversion, object]:
+    """How values of this type get simpler: a function, and what it takes beside the value."""
+    remembered = _REMEMBERED.get(id(kind))
+    if remembered:
+        return remembered[1]
     found = attempt(_find, kind)
-    return described if type(found) is Failed else found
+    return (described, None) if type(found) is Failed else found
 
 
-def _find(kind: type) -> Callable[[Any], object]:
+def _find(kind: type) -> tuple[Conversion, object]:
     for mark, convert in _MARKS:
         for base in _mro(kind):
             if mark in _namespace(base):
-                declared = _namespace(base)[mark]
-                return lambda value: convert(value, declared)
+                return convert, _namespace(base)[mark]
     for module, name, convert in _TYPES:
         known = attempt(getattr, _loaded.get(module), name)
         if _inherits(type, type(known)) and _inherits(known, kind):
-            return lambda value: convert(value, known)
+            if known is kind:
+                _REMEMBERED[id(kind)] = kind, (convert, known)
+            return convert, known
     for name, convert in _INTERFACES:
         if attempt(issubclass, kind, getattr(_loaded["_collections_abc"], name)) is True:
-            return lambda value: convert(value, None)
-    return described
+            return convert, None
+    return described, None
 
 
 def _model(value: Any, serializer: Any) -> object:
@@ -319,8 +323,10 @@ _TYPES: tuple[tuple[str, str, Conversion], ...] = (
     ("pandas", "Series", _series),
     ("pandas", "Index", _iterable),
     ("pandas.api.extensions", "ExtensionArray", _iterable),
-    ("_io", "_IOBase", lambda value, _: described(value)),  # else it would be read, as an iterator
+    ("_io", "_IOBase", described),  # else it would be read, as an iterator
 )
+_REMEMBERED: dict[int, tuple[type, tuple[Conversion, object]]] = {}
+"""The types named above, once met; classes of tools are not held beyond a call."""
 _INTERFACES: tuple[tuple[str, Conversion], ...] = (
     ("Mapping", _any_mapping),
     ("Iterator", _iterable),

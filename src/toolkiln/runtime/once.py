@@ -3,7 +3,7 @@
 In mode B bwrap has made the namespaces and mounts and dropped the capabilities; what it
 cannot do, limits, Landlock and seccomp, follows here. In mode C there is nothing around
 it: this process stays outside as a guardian that ends every descendant of the worker,
-and the worker gets no sockets at all.
+and the worker gets no sockets at all. Mode none has the guardian and nothing else.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def main() -> NoReturn:
     settings = json.loads(sys.argv[1])
     try:
         lockdown.take_descriptors(settings["descriptors"])
-        if settings["mode"] == "C":
+        if settings["mode"] != "B":
             _guard()
-        _lock(settings)
+        if settings["mode"] != "none":
+            _lock(settings)
     except BaseException as error:  # nothing of the tool has run: say why, and end
         os.write(2, f"toolkiln: the sandbox cannot be set up: {error}\n".encode())
         os._exit(_SETUP_FAILED)
@@ -44,9 +45,7 @@ def _lock(settings: dict[str, Any]) -> None:
     os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
     lockdown.set_limits(settings["limits"])
     lockdown.give_up_rights(
-        lockdown.program(
-            network=settings["network"], memory_is_bound=settings["memory_is_bound"]
-        ),
+        lockdown.program(network=settings["network"], memory_is_bound=settings["memory_is_bound"]),
         network=settings["network"],
         read=settings["read"],
         write=settings["write"],

@@ -32,6 +32,7 @@ MOST_NOTES = 20
 
 _EACH = 4  # characters that a value costs beside its text: a comma, quotes, brackets
 _LOWEST, _HIGHEST = 1 - (1 << 30), (1 << 30) - 1  # integers that Python compares fastest
+_FLOAT = 14  # more characters for a float; its real length is not looked at
 _SMALLEST, _LARGEST = -1.7976931348623157e308, 1.7976931348623157e308
 _DIGITS = 4300  # what Python on the other side reads, whatever the tool set here
 _FEW = 640  # Python never refuses to write these
@@ -109,6 +110,7 @@ def _left(values: Any, left: int, depth: int) -> int:
         elif value is not None and kind is not bool:
             if kind is not float or not _SMALLEST <= value <= _LARGEST:
                 return -1
+            left -= _FLOAT
     return left
 
 
@@ -142,7 +144,7 @@ class _Walk:
         self._left = sizes.characters
         self._frames: list[_Frame] = []
         self._open: set[int] = set()
-        self._conversions: dict[int, tuple[type, Callable[[Any], object]]] = {}
+        self._conversions: dict[int, tuple[type, Callable[..., object], object]] = {}
         self._noted: dict[str, list[Any]] = {}
         self._unlisted = 0
 
@@ -171,7 +173,9 @@ class _Walk:
             frame.out.append(self._enter(step))
         else:
             frame.at = None  # what is said about a key is said of its object
-            name = self._text(self._name(step[0]))
+            key = step[0]
+            name = key if type(key) is str else self._name(key)
+            name = name if name.isascii() else self._text(name)
             self._left -= len(name) + _EACH
             if self._left <= 0:
                 return False
@@ -187,14 +191,20 @@ class _Walk:
         counted = f"{missing:,}" if all(f.length is not None for f in self._frames) else "more"
         if counted == "more" and missing > 1:
             counted = f"at least {missing:,}"
-        self._note(
+        said = (
             f"the result is larger than {self._sizes.characters:,} characters; "
             f"from here on {counted} values were left out"
         )
+        self._noted[said] = [self._place(), 1]  # however many notes there are: this one matters
 
     def _enter(self, value: object) -> Any:
         """A JSON scalar, or the list or dict that a new frame is going to fill."""
-        left = _left((value,), self._left - _EACH, 0)
+        depth = len(self._frames)
+        try:  # whole records of a list, but not every level of a deep value over and over
+            below = self._sizes.depth - depth if 0 < depth <= 3 else 0
+            left = _left((value,), self._left - _EACH, below)
+        except RuntimeError:  # as in `plain`
+            left = -1
         if left >= 0:
             self._left = left
             return value
@@ -203,7 +213,7 @@ class _Walk:
             self._left -= _EACH
             if id(value) in self._open:
                 return self._note("contains itself; sent as null")
-            if len(self._frames) >= self._sizes.depth:
+            if depth >= self._sizes.depth:
                 return self._note(f"nested deeper than {self._sizes.depth}; sent as null")
             frame = _Frame(value, simple)
             self._frames.append(frame)
@@ -242,10 +252,10 @@ class _Walk:
             elif kind is Failed:
                 return self._note(f"could not be read ({value.reason}); sent as null")
             else:
-                _, convert = self._conversions.get(id(kind)) or (kind, conversion(kind))
+                known = self._conversions.get(id(kind)) or (kind, *conversion(kind))
                 if len(self._conversions) < _MOST_TYPES:
-                    self._conversions[id(kind)] = kind, convert  # held: its id stays its own
-                converted = attempt(convert, value)
+                    self._conversions[id(kind)] = known  # holds the type, so its id stays its own
+                converted = attempt(known[1], value, known[2])
                 last = turn >= _CONVERSIONS - 3
                 value = described(value) if last or type(converted) is Failed else converted
         return None

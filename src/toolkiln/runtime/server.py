@@ -54,7 +54,8 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._tell({"op": "ready"})
         while True:
-            ready, _, _ = select.select([self._control, woken], [], [], 0 if self._cold else None)
+            waiting: list[Any] = [self._control, woken]
+            ready, _, _ = select.select(waiting, [], [], 0 if self._cold else None)
             if not ready:
                 self._warm_up()
             if woken in ready:
@@ -96,9 +97,7 @@ class Server:
         self._pids[request["id"]] = pid
         self._ids[pid] = request["id"]
 
-    def _child(
-        self, request: dict[str, Any], descriptors: list[int], program: bytes
-    ) -> NoReturn:
+    def _child(self, request: dict[str, Any], descriptors: list[int], program: bytes) -> NoReturn:
         limits = request["limits"]
         lockdown.take_descriptors(descriptors)
         lockdown.enter_session()

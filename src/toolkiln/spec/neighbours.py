@@ -10,7 +10,7 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from toolkiln.model import Finding
@@ -26,6 +26,15 @@ NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
     "toolkiln",
     "typing_extensions",
 }
+
+
+def version_digest(source: bytes, helpers: Mapping[str, bytes]) -> str:
+    """SHA-256 of a tool file, or of it and its helpers where there are any."""
+    own = hashlib.sha256(source).hexdigest()
+    if not helpers:
+        return own
+    lines = [own, *(f"{n} {hashlib.sha256(helpers[n]).hexdigest()}" for n in sorted(helpers))]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 class _Imported(NamedTuple):
@@ -94,12 +103,8 @@ class Neighbours:
         return tuple(sorted(self._sources))
 
     def digest(self, source: bytes) -> str:
-        """SHA-256 of the tool file, or of it and its helpers where there are any."""
-        own = hashlib.sha256(source).hexdigest()
-        if not self._sources:
-            return own
-        lines = [own, *(f"{n} {hashlib.sha256(self._sources[n]).hexdigest()}" for n in self.files)]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        """What names this version."""
+        return version_digest(source, self._sources)
 
     def _visit(self, module: Module, imports: Iterable[ast.AST], trail: tuple[str, ...]) -> None:
         for imported in _imported(imports):

@@ -12,10 +12,12 @@ import os
 import socket
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, Literal
 
-from toolkiln.execution.executor import Event, Invocation, Outcome
-from toolkiln.model import SentFile
+from toolkiln.execution.executor import Invocation, Outcome
+from toolkiln.execution.outcomes import reply
+from toolkiln.model import Event, SentFile
 
 _HEADER = 4
 _READ = 1 << 16
@@ -106,8 +108,9 @@ class Conversation:
 
     def close(self) -> None:
         """Stop listening, and take what is still in the pipes."""
-        for descriptor in (self.call, *(output.descriptor for output in self._outputs)):
-            self._loop.remove_reader(descriptor)
+        self._loop.remove_reader(self.call)
+        for output in self._outputs:
+            self._loop.remove_reader(output.descriptor)
         self._loop.remove_writer(self.call)
         self.call.close()
         self.close_far_ends()
@@ -160,18 +163,21 @@ class Conversation:
             return None
         size = int.from_bytes(incoming[:_HEADER], "big")
         if size > _MAX_FRAME:
-            return self._break(f"it sent a message of {size:,} bytes")
+            self._break(f"it sent a message of {size:,} bytes")
+            return None
         if len(incoming) < _HEADER + size:
             return None
         body = bytes(incoming[_HEADER : _HEADER + size])
         del incoming[: _HEADER + size]
         self._frames += 1
         if self._frames > _MAX_FRAMES:
-            return self._break(f"it sent more than {_MAX_FRAMES:,} messages")
+            self._break(f"it sent more than {_MAX_FRAMES:,} messages")
+            return None
         try:
             return parse_frame(body)
         except (ValueError, RecursionError):
-            return self._break("it sent something that is not a message")
+            self._break("it sent something that is not a message")
+            return None
 
     def _take(self, frame: Frame) -> None:
         try:
@@ -186,13 +192,11 @@ class Conversation:
         self.load_seconds = float(frame["seconds"])
 
     def _on_progress(self, frame: Frame) -> None:
-        done, total = frame["done"], frame["total"]
-        self._invocation.observe(
-            Event("progress", str(frame["message"]), _number(done), _number(total))
-        )
+        told = {name: _number(frame[name]) for name in ("done", "total")}
+        self._invocation.observe(Event(kind="progress", text=str(frame["message"]), **told))
 
     def _on_log(self, frame: Frame) -> None:
-        self._invocation.observe(Event("log", str(frame["message"])))
+        self._invocation.observe(Event(kind="log", text=str(frame["message"])))
 
     def _on_message(self, frame: Frame) -> None:
         self._outcome.messages.append(frame["value"])
@@ -206,7 +210,7 @@ class Conversation:
         if self._file_bytes > _MAX_FILES:
             self._break(f"it handed over more than {_MAX_FILES:,} bytes of files")
             return
-        name = os.path.basename(str(frame["name"]).replace("\0", ""))[:_MAX_NAME]
+        name = PurePosixPath(str(frame["name"]).replace("\0", "")).name[:_MAX_NAME]
         self._outcome.files.append(SentFile(name=name or "file", data=data))
 
     def _on_nested_call(self, frame: Frame) -> None:
@@ -221,13 +225,7 @@ class Conversation:
         if nested is None:
             self.send({"error": "calling other tools is not possible here"})
             return
-        result = await nested(tool, arguments)
-        if result.error is None:
-            self.send({"value": result.value})
-        else:
-            error = result.error
-            text = f"{tool}: {error.message}"
-            self.send({"error": text, "retryable": error.retryable})
+        self.send(reply(tool, await nested(tool, arguments)))
 
     def _break(self, why: str) -> None:
         self.end("broken", why)
@@ -236,7 +234,9 @@ class Conversation:
 class _Output:
     """One stream of what a process prints: the first part kept, the rest counted."""
 
-    def __init__(self, descriptor: int, name: str, observe: Callable[[Event], None]) -> None:
+    def __init__(
+        self, descriptor: int, name: Literal["stdout", "stderr"], observe: Callable[[Event], None]
+    ) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.size = 0
@@ -259,7 +259,7 @@ class _Output:
             self._kept += data[:room]
             text = self._decoder.decode(data[:room])
             if text:
-                self._observe(Event(self._name, text))  # type: ignore[arg-type]
+                self._observe(Event(kind=self._name, text=text))
         return bool(data)
 
     def drain(self) -> None:

@@ -8,6 +8,8 @@ come about is a launcher's business (`processes`), what is said on their sockets
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -113,9 +115,7 @@ class SandboxExecutor:
         finally:
             self._later(self._settle(recipe, worker, ended))
 
-    async def _settle(
-        self, recipe: Recipe, worker: Any, ended: asyncio.Task[Ended] | None
-    ) -> None:
+    async def _settle(self, recipe: Recipe, worker: Any, ended: asyncio.Task[Ended] | None) -> None:
         """Give a worker back once its call's process has really ended, or end it."""
         if ended is not None:
             done, _ = await asyncio.wait([ended], timeout=_LINGERING * 4)
@@ -134,9 +134,7 @@ class SandboxExecutor:
         watch = None
         if invocation.workspace is not None and invocation.workspace.writable:
             watch = asyncio.create_task(over_quota(invocation.workspace))
-            watch.add_done_callback(
-                lambda task: task.cancelled() or conversation.end("quota", task.result())
-            )
+            watch.add_done_callback(partial(_on_quota, conversation))
         try:
             await conversation.over
         except asyncio.CancelledError:
@@ -158,7 +156,7 @@ class SandboxExecutor:
         kind, data = conversation.over.result()
         bounds = invocation.bounds
         if kind == "frame":
-            apply_frame(outcome, data, invocation.spec, bounds, reveal=self._reveal)
+            apply_frame(outcome, data, invocation.tool.spec, bounds, reveal=self._reveal)
             return
         if kind == "gone":
             end = await _bounded(ended, process)
@@ -180,15 +178,15 @@ class SandboxExecutor:
             outcome.error = CallError(code="output_limit", message=data)
 
     def _recipe(self, invocation: Invocation) -> Recipe:
-        spec, caller = invocation.spec, invocation.caller
-        version = self._versions.folder(spec.digest, invocation.sources)
+        spec, caller = invocation.tool.spec, invocation.caller
+        version = self._versions.folder(spec.digest, invocation.tool.sources)
         is_template = spec.isolation == "template"
         job = Job(
             version=version,
             site=invocation.site,
             workspace=invocation.workspace,
-            network=bool(invocation.network),
-            bounds=invocation.bounds,
+            network=bool(invocation.network.rules),
+            bounds=replace(invocation.bounds, timeout=0.0),  # kept by this side's clock
             extra_processes=1 if is_template else 0,
         )
         # A template has seen its callers; a spare has seen nobody.
@@ -220,6 +218,11 @@ class SandboxExecutor:
 
 
 _SETUP_FAILED = 119
+
+
+def _on_quota(conversation: Conversation, watch: asyncio.Task[str]) -> None:
+    if not watch.cancelled():
+        conversation.end("quota", watch.result())
 
 
 def _call_frame(invocation: Invocation) -> Frame:

@@ -7,7 +7,6 @@ come and go without another bwrap; each job sees its own only.
 import asyncio
 import json
 import math
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -199,15 +198,11 @@ def limits(job: Job) -> dict[str, int]:
     }
 
 
-def _settle(
-    final: asyncio.Future[Ended], raw: asyncio.Future[Ended], out_of_memory: bool
-) -> None:
+def _settle(final: asyncio.Future[Ended], raw: asyncio.Future[Ended], out_of_memory: bool) -> None:
     if final.done() or raw.cancelled():
         return
     ended = raw.result()
-    final.set_result(
-        Ended(ended.status, ended.cpu, ended.memory, out_of_memory, ended.trouble)
-    )
+    final.set_result(Ended(ended.status, ended.cpu, ended.memory, out_of_memory, ended.trouble))
 
 
 def _end(running: Running) -> None:

@@ -86,10 +86,10 @@ class Running:
     """A started bwrap; its end is a readable descriptor."""
 
     def __init__(self, command: list[str], pass_fds: tuple[int, ...], *, become_user: bool) -> None:
-        self._errors = TemporaryFile()
-        as_user = {"user": SANDBOX_USER, "group": SANDBOX_USER, "extra_groups": []}
+        self._errors = TemporaryFile()  # noqa: SIM115 - closed by `complaint`
+        user = SANDBOX_USER if become_user and os.geteuid() == 0 else None
         try:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603
                 command,
                 env={},
                 cwd="/",
@@ -98,7 +98,9 @@ class Running:
                 stderr=self._errors,
                 pass_fds=pass_fds,
                 start_new_session=True,
-                **(as_user if become_user and os.geteuid() == 0 else {}),
+                user=user,
+                group=user,
+                extra_groups=None if user is None else (),
             )
         except OSError as error:
             self._errors.close()

@@ -2,15 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.network import (
     ConnectionRecord,
+    HostRules,
     Resolve,
-    parse_rules,
     proxy_environment,
     serve,
 )
@@ -27,7 +26,7 @@ class Networks:
     async def open(
         self,
         near: socket.socket,
-        hosts: Sequence[str],
+        hosts: HostRules,
         records: list[ConnectionRecord],
         stack: AsyncExitStack,
     ) -> dict[str, str]:
@@ -40,7 +39,7 @@ class Networks:
         port = listener.getsockname()[1]
         proxy = serve(
             listener,
-            parse_rules(hosts),
+            hosts,
             allow_private=self.allow_private,
             resolve=self.resolve,
             on_connection=records.append,
@@ -52,9 +51,9 @@ class Networks:
 async def _passed(near: socket.socket) -> socket.socket:
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
-    loop.add_reader(near, lambda: readable.done() or readable.set_result(None))
+    loop.add_reader(near, readable.cancel)
     try:
-        await readable
+        await asyncio.wait([readable])
     finally:
         loop.remove_reader(near)
     _, descriptors, _, _ = socket.recv_fds(near, 1, 1)

@@ -35,9 +35,7 @@ class Bubblewrap:
     mode = "B"
     start_seconds = 0.05
 
-    def __init__(
-        self, bwrap: Path, python: Interpreter, cgroups: Cgroups | NoCgroups
-    ) -> None:
+    def __init__(self, bwrap: Path, python: Interpreter, cgroups: Cgroups | NoCgroups) -> None:
         self._bwrap = bwrap
         self._python = python
         self._cgroups = cgroups
@@ -94,12 +92,20 @@ class Bubblewrap:
 
 
 class Bare:
-    """Mode C: no bwrap."""
+    """Mode C: no bwrap. Not `locked` it is a mere process, for tools that may be one."""
 
-    mode = "C"
     start_seconds = 0.0
 
-    def __init__(self, python: Interpreter, state: Path, cgroups: Cgroups | NoCgroups) -> None:
+    def __init__(
+        self,
+        python: Interpreter,
+        state: Path,
+        cgroups: Cgroups | NoCgroups,
+        *,
+        locked: bool = True,
+    ) -> None:
+        self.mode = "C" if locked else "none"
+        self._locked = locked
         self._python = python
         self._base = state / "base"
         self._cgroups = cgroups
@@ -118,7 +124,7 @@ class Bare:
         Raises:
             BackendError: the job needs what this mode cannot give.
         """
-        if job.network:
+        if job.network and self._locked:
             raise BackendError(
                 "a tool with network access cannot run in the reduced sandbox",
                 hint="`toolkiln doctor` says what the full one needs",
@@ -130,7 +136,13 @@ class Bare:
         inherited = (*descriptors, *group.descriptors)
         writable = [str(folder)]
         read = [str(job.version), str(self._python.prefix), "/usr", "/lib", "/lib64", "/bin"]
-        read += ["/etc/ld.so.cache", "/dev", "/proc/self", str(self._base), str(PACKAGE / "define.py")]
+        read += [
+            "/etc/ld.so.cache",
+            "/dev",
+            "/proc/self",
+            str(self._base),
+            str(PACKAGE / "define.py"),
+        ]
         read += [str(PACKAGE / name) for name in ("__init__.py", "runtime")]
         read += map(str, base_packages())
         if job.site:
@@ -138,7 +150,7 @@ class Bare:
         if job.workspace:
             (writable if job.workspace.writable else read).append(str(job.workspace.folder))
         settings = {
-            "mode": "C",
+            "mode": self.mode,
             "descriptors": inherited,
             "limits": limits(job),
             "network": False,
@@ -149,7 +161,7 @@ class Bare:
         }
         command = [*self._python.command, "-c", program("once", str(PACKAGE.parent))]
         try:
-            running = Running([*command, json.dumps(settings)], inherited, become_user=True)
+            running = Running([*command, json.dumps(settings)], inherited, become_user=self._locked)
         except BackendError:
             self._cgroups.leave(group)
             shutil.rmtree(folder, ignore_errors=True)

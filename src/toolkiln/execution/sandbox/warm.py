@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkiln.errors import BackendError
-from toolkiln.execution.network import ConnectionRecord
+from toolkiln.execution.network import ConnectionRecord, HostRules
 from toolkiln.execution.sandbox.conversation import parse_frame
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
@@ -39,7 +39,7 @@ class Recipe:
     job: Job
     load: Mapping[str, Any]
     """The frame that makes it import the tool."""
-    hosts: tuple[str, ...]
+    hosts: HostRules
     kind: str
     """`template` or `spare`."""
 
@@ -147,9 +147,9 @@ class WarmWorkers:
         """End all of them."""
         for task in self._tasks:
             task.cancel()
-        for key, workers in self._idle.items():
-            for worker in list(workers):
-                self._forget(key, worker)
+        idle = [(key, worker) for key, workers in self._idle.items() for worker in workers]
+        for key, worker in idle:
+            self._forget(key, worker)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self, recipe: Recipe) -> None:
@@ -264,5 +264,3 @@ async def _receive(near: socket.socket) -> dict[str, Any]:
             if wanted > _MAX_FRAME:
                 raise ValueError("the worker sent too much")
     return parse_frame(data[4:])
-
-

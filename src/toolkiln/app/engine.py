@@ -1,0 +1,122 @@
+"""What calls need, put together: gateway, sandbox, environments, workspaces, memory."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolkiln.config import Settings
+from toolkiln.execution import (
+    MAXIMA,
+    SANDBOX_USER,
+    Admitted,
+    Bounds,
+    Candidate,
+    Environments,
+    Gateway,
+    InlineExecutor,
+    Memory,
+    Networks,
+    Parts,
+    Report,
+    Resolve,
+    Sandboxes,
+    Tasks,
+    Workspaces,
+    read_requirements_file,
+    run_examples,
+)
+
+if TYPE_CHECKING:
+    from toolkiln.store import Store
+
+
+def _maxima(settings: Settings) -> Bounds:
+    given: dict[str, Any] = {
+        name: value if name in ("timeout", "cpu") else int(value)
+        for name, value in settings.limits.items()
+    }
+    return replace(MAXIMA, **given)
+
+
+class Engine:
+    """The parts behind a Kiln, each made once."""
+
+    def __init__(
+        self,
+        resolve: Callable[[str, str | None], Admitted],
+        settings: Settings,
+        tools: Path | None,
+        resolve_host: Resolve | None,
+    ) -> None:
+        self._settings = settings
+        self._tools = tools
+        state = settings.state.absolute()
+        self.memory = Memory(self._open_store)
+        self.environments = Environments(
+            state / "envs", settings.environ, exclude_newer=settings.exclude_newer or None
+        )
+        self.workspaces = Workspaces(
+            state / "workspaces",
+            max_bytes=settings.workspace_bytes,
+            max_files=settings.workspace_files,
+            owner=SANDBOX_USER if os.geteuid() == 0 else None,
+        )
+        self.sandboxes = Sandboxes(
+            state,
+            Networks(settings.private_networks, resolve_host),
+            wanted=settings.sandbox,
+            allow_reduced=settings.allow_reduced,
+            reveal=settings.show_exceptions,
+        )
+        self.gateway = Gateway(
+            Parts(
+                resolve=resolve,
+                inline=InlineExecutor(reveal=settings.show_exceptions),
+                sandbox=self.sandboxes,
+                environments=self.environments,
+                workspaces=self.workspaces,
+                memory=self.memory,
+                maxima=_maxima(settings),
+                requirements=self.requirements,
+            )
+        )
+        self.tasks = Tasks(self.gateway, self.memory)
+
+    def requirements(self, tool: Admitted) -> Iterable[str]:
+        """What a tool's environment holds: its own wishes and the folder's.
+
+        Raises:
+            InputError: the folder's `requirements.txt` cannot be used.
+        """
+        if self._tools is None:
+            return tool.spec.requirements
+        folder = self._tools if self._tools.is_dir() else self._tools.parent
+        return (*tool.spec.requirements, *read_requirements_file(folder / "requirements.txt"))
+
+    async def upgrade(self, tool: Admitted, report: Report) -> tuple[Candidate | None, str | None]:
+        """Newer packages for a tool, adopted if its examples pass on them, else why not.
+
+        Raises:
+            InputError, EnvironmentFailed: they cannot be resolved or installed.
+        """
+        candidate = await self.environments.upgrade(self.requirements(tool), report)
+        if candidate is None or not candidate.changes:
+            return candidate, None
+        async with self.environments.trial(candidate) as environment:
+            complaint = await run_examples(self.sandboxes, tool, environment.site)
+        if complaint is None:
+            await self.environments.adopt(candidate)
+        return candidate, complaint
+
+    async def close(self) -> None:
+        """End what runs, then close what is open."""
+        await self.tasks.close()
+        await self.sandboxes.close()
+        await self.memory.close()
+
+    def _open_store(self) -> "Store":
+        from toolkiln.store import open_store
+
+        return open_store(self._settings.store or self._settings.state.absolute() / "store.db")

@@ -1,0 +1,79 @@
+"""Checking files: what reading found, with findings that only show between files and in schemas."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from toolkiln import schema
+from toolkiln.catalog.files import read_file, tool_files
+from toolkiln.model import Finding, Health, HealthLevel, Reading, Severity, ToolSpec, Value
+
+
+class Report(Value):
+    """What checking one file told."""
+
+    reading: Reading
+    health: dict[str, Health]
+    """By tool."""
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity of its worst finding."""
+        found = {finding.severity for finding in self.reading.findings}
+        return next((severity for severity in Severity if severity in found), None)
+
+
+def check(paths: Sequence[Path]) -> Iterator[Report]:
+    """Read files one by one, with findings that only show between files and in schemas."""
+    owners: dict[str, str] = {}
+    for file in tool_files(paths):
+        yield _report(read_file(file), owners)
+
+
+def _report(reading: Reading, owners: dict[str, str]) -> Report:
+    health = {spec.name: schema.health(spec.parameters) for spec in reading.tools}
+    more: list[Finding] = []
+    for spec in reading.tools:
+        more += _schema_findings(spec, health[spec.name])
+        owner = owners.setdefault(spec.name, reading.path)
+        if owner != reading.path:
+            more.append(
+                Finding(
+                    rule="duplicate-name",
+                    severity=Severity.ERROR,
+                    message=f"{spec.name!r} is a tool of {owner} already",
+                    line=spec.line,
+                    fix="give one of them another name",
+                    tool=spec.name,
+                    path=reading.path,
+                )
+            )
+    if not reading.tools and not reading.findings:
+        more.append(_no_tools(reading.path))
+    if more:
+        ordered = sorted([*reading.findings, *more], key=lambda f: (f.path != reading.path, f.line))
+        reading = reading.model_copy(update={"findings": tuple(ordered)})
+    return Report(reading=reading, health=health)
+
+
+def _no_tools(path: str) -> Finding:
+    return Finding(
+        rule="no-tools",
+        severity=Severity.INFO,
+        message="the file declares no tool",
+        fix="write a public function at the top level, or mark one with @tool",
+        path=path,
+    )
+
+
+def _schema_findings(spec: ToolSpec, health: Health) -> Iterator[Finding]:
+    for point in health.points:
+        invalid = point.level is HealthLevel.INVALID
+        yield Finding(
+            rule="invalid-schema" if invalid else "not-strict",
+            severity=Severity.ERROR if invalid else Severity.INFO,
+            message=f"parameters{point.path}: {point.reason}",
+            line=spec.line,
+            fix="correct the schema" if invalid else "say exactly what is taken, if you can",
+            tool=spec.name,
+            path=spec.path,
+        )

@@ -1,0 +1,129 @@
+"""Inline execution, for code that this process trusts: no sandbox, no process, little cost.
+
+Async functions run on the loop, others in threads. A function that does not come back
+cannot be stopped: its caller gets a timeout, its thread goes on. The same binding and
+serialising as in the sandbox surround the call.
+"""
+
+import asyncio
+import inspect
+import threading
+from base64 import b64decode
+from collections.abc import Awaitable
+from typing import Any
+
+from toolkiln.define import ToolResult
+from toolkiln.execution.executor import Admitted, Invocation, Outcome
+from toolkiln.execution.outcomes import apply_frame, limit_hit, reply
+from toolkiln.model import Event, Result, SentFile
+from toolkiln.runtime.binding import Binder
+from toolkiln.runtime.context import injections
+from toolkiln.runtime.running import failure
+from toolkiln.runtime.serialise import plain
+
+Frame = dict[str, Any]
+
+
+class InlineExecutor:
+    """Runs functions of this process."""
+
+    def __init__(self, *, reveal: bool = False) -> None:
+        self._reveal = reveal
+        self._bound: dict[int, tuple[Binder, bool, Admitted]] = {}
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        """Call the function that the tool is."""
+        tool = invocation.tool
+        function = tool.function
+        assert function is not None
+        known = self._bound.get(id(tool))
+        if known is None:
+            binder = Binder(function, injected=tool.spec.injected)
+            known = (binder, inspect.iscoroutinefunction(function), tool)
+            self._bound[id(tool)] = known
+        binder, is_async, _ = known
+        outcome = Outcome(sandbox="none")
+        given: dict[str, Any] = {}
+        if tool.spec.injected:
+            given = _injections(invocation, outcome)
+        try:
+            positional, named = binder.bind(invocation.arguments, given)
+            if is_async:
+                async with asyncio.timeout(invocation.bounds.timeout):
+                    value = await function(*positional, **named)
+            else:
+                call = asyncio.to_thread(function, *positional, **named)
+                value = await asyncio.wait_for(call, invocation.bounds.timeout)
+        except TimeoutError:
+            outcome.status, outcome.error = limit_hit("timeout", invocation.bounds)
+            return outcome
+        except Exception as error:  # noqa: BLE001 - the tool's, whatever it is: it becomes the answer
+            frame = failure(error, inspect.unwrap(function).__code__.co_filename)
+            apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
+            return outcome
+        if isinstance(value, ToolResult):
+            told = plain(vars(value))
+            frame = {"op": "tool_result", "value": told.value, "notes": told.notes}
+            apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
+            return outcome
+        told = plain(value)
+        outcome.value = told.value
+        if told.notes:
+            outcome.notes += told.notes
+        return outcome
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+def _injections(invocation: Invocation, outcome: Outcome) -> dict[str, Any]:
+    """What the signature asks for, connected to this outcome instead of a socket."""
+    loop = asyncio.get_running_loop()
+    caller = invocation.caller
+
+    def send(frame: Frame) -> None:
+        loop.call_soon_threadsafe(_take, frame, invocation, outcome)
+
+    def ask(frame: Frame) -> Frame:
+        return _nested(frame, invocation, loop)
+
+    told = {
+        "user_id": caller.user_id,
+        "agent_id": caller.agent_id,
+        "agent_state": caller.agent_state,
+        "settings": dict(invocation.settings),
+        "workdir": ".",
+    }
+    return injections(invocation.tool.spec.injected, told, send, ask)
+
+
+def _take(frame: Frame, invocation: Invocation, outcome: Outcome) -> None:
+    match frame["op"]:
+        case "progress":
+            event = Event(
+                kind="progress", text=frame["message"], done=frame["done"], total=frame["total"]
+            )
+            invocation.observe(event)
+        case "log":
+            invocation.observe(Event(kind="log", text=frame["message"]))
+        case "message":
+            outcome.messages.append(frame["value"])
+        case "inject":
+            outcome.injected_tools += frame["names"]
+        case "file":
+            data = b64decode(frame["data"])
+            outcome.files.append(SentFile(name=frame["name"], data=data))
+
+
+def _nested(frame: Frame, invocation: Invocation, loop: asyncio.AbstractEventLoop) -> Frame:
+    if threading.get_ident() == getattr(loop, "_thread_id", None):
+        return {"error": "on the event loop, write `await asyncio.to_thread(ctx.call, …)`"}
+    if invocation.nested is None:
+        return {"error": "calling other tools is not possible here"}
+    call = invocation.nested(frame["tool"], frame["arguments"])
+    future = asyncio.run_coroutine_threadsafe(_awaited(call), loop)
+    return reply(frame["tool"], future.result())
+
+
+async def _awaited(call: Awaitable[Result]) -> Result:
+    return await call

@@ -1,0 +1,220 @@
+"""What outlives a call: results by id, outputs to page through, tasks in the background.
+
+The store opens when it is first needed, because most calls need none. A call with an id
+of its caller's runs once: whoever asks again, in this process or another, waits for the
+first result. The claim on an id is a lease that is renewed while the call runs, so that a
+call whose process was killed can be made again.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.model import Call, Caller, CallError, Result, Status, Task, ToolSpec
+
+if TYPE_CHECKING:
+    from toolkiln.store import Claimed, OutputPage, Store
+
+T = TypeVar("T")
+_LEASE = 20.0
+_BEAT = 1.0
+"""Seconds between looks whether somebody wants the call cancelled."""
+_FIRST_POLL, _LONGEST_POLL = 0.02, 1.0
+
+
+class Memory:
+    """The store, asked from the event loop."""
+
+    def __init__(self, open_store: Callable[[], "Store"]) -> None:
+        self._open = open_store
+        self._store: Store | None = None
+        self._opening = asyncio.Lock()
+        self._owner = f"{os.uname().nodename}:{os.getpid()}"
+
+    async def once(
+        self,
+        call: Call,
+        spec: ToolSpec,
+        arguments: dict[str, Any],
+        run: Callable[[], Awaitable[Result]],
+        progress: Callable[[], str],
+    ) -> Result:
+        """The first result of this id, or the one that `run` gives now.
+
+        `progress` tells what the tool reported last, for those who ask meanwhile.
+        """
+        from toolkiln.store import Claimed, Conflict, Done
+
+        fingerprint = _fingerprint(spec, arguments)
+        poll = _FIRST_POLL
+        try:
+            while True:
+                claim = await self._ask(
+                    "claim", call, fingerprint=fingerprint, owner=self._owner, lease_seconds=_LEASE
+                )
+                if isinstance(claim, Claimed):
+                    return await self._run_claimed(call, claim, run, progress)
+                if isinstance(claim, Done):
+                    return claim.result
+                if isinstance(claim, Conflict):
+                    return _ended(call, Status.INVALID, _CONFLICT)
+                await asyncio.sleep(poll)
+                poll = min(poll * 2, _LONGEST_POLL)
+        except ToolkilnError as error:
+            failure = CallError(
+                code=error.code, message=error.message, hint=error.hint, retryable=True
+            )
+            return _ended(call, Status.UNAVAILABLE, failure)
+
+    async def _run_claimed(
+        self,
+        call: Call,
+        claim: "Claimed",
+        run: Callable[[], Awaitable[Result]],
+        progress: Callable[[], str],
+    ) -> Result:
+        running = asyncio.ensure_future(run())
+        try:
+            result = await self._watch(call, claim, running, progress)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.shield(self._ask("finish", claim, _ended(call, *_CANCELLED)))
+            raise
+        if claim.attempt > 1:
+            note = "an earlier run of this call was cut off; the tool may have run in part"
+            result = result.model_copy(update={"notes": (*result.notes, note)})
+        if result.status is Status.UNAVAILABLE:
+            await self._ask("release", claim)  # nothing ran: the id is free for another try
+        elif not await self._ask("finish", claim, result):
+            note = "the result was not recorded: another process has taken this call over"
+            return result.model_copy(update={"notes": (*result.notes, note)})
+        return result
+
+    async def _watch(
+        self,
+        call: Call,
+        claim: "Claimed",
+        running: "asyncio.Future[Result]",
+        progress: Callable[[], str],
+    ) -> Result:
+        """Wait for the result; renew the lease, and stop if somebody asks for it."""
+        from toolkiln.store import Lease
+
+        renewed = time.monotonic()
+        told = ""
+        while True:
+            done, _ = await asyncio.wait([running], timeout=_BEAT)
+            if done:
+                return running.result()
+            if progress() != told:
+                told = progress()
+                await self._ask("set_progress", claim, told)
+            lease = await self._ask("renew", claim, _LEASE)
+            if lease is Lease.HELD:
+                renewed = time.monotonic()
+            elif lease is Lease.CANCEL or time.monotonic() - renewed > _LEASE:
+                running.cancel()
+                await asyncio.wait([running])
+                return _ended(call, *_CANCELLED)
+
+    async def keep(self, caller: Caller, text: str) -> tuple[str | None, tuple[str, ...]]:
+        """A handle to page through a text, or why there is none."""
+        try:
+            return await self._ask("keep_output", caller, text), ()
+        except ToolkilnError as error:
+            return None, (f"the rest of the output could not be kept: {error.message}",)
+
+    async def read_output(
+        self, caller: Caller, handle: str, offset: int, limit: int
+    ) -> "OutputPage":
+        """A page of a text that was kept.
+
+        Raises:
+            InputError: there is none under this handle.
+            StoreError: the store cannot be read.
+        """
+        page: OutputPage = await self._ask("read_output", caller, handle, offset, limit)
+        return page
+
+    async def task(self, caller: Caller, task_id: str) -> Task:
+        """What became of a call in the background.
+
+        Raises:
+            InputError: there is none of this id.
+        """
+        found: Task | None = await self._ask("task", caller, task_id)
+        if found is None:
+            raise InputError(
+                f"there is no task {task_id!r}",
+                hint="finished tasks are kept for an hour; `toolkiln task list` shows them",
+            )
+        return found
+
+    async def tasks(self, caller: Caller) -> list[Task]:
+        """The calls that are remembered for a caller, newest first."""
+        found: list[Task] = await self._ask("tasks", caller)
+        return found
+
+    async def cancel(self, caller: Caller, task_id: str) -> Task:
+        """Ask whoever runs a task to stop it.
+
+        Raises:
+            InputError: there is none of this id.
+        """
+        await self._ask("request_cancel", caller, task_id)
+        return await self.task(caller, task_id)
+
+    async def finished(self, caller: Caller, task_id: str, timeout: float | None) -> Task:
+        """The task once it has ended, or as it is when the time is up.
+
+        Raises:
+            InputError: there is none of this id.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        poll = _FIRST_POLL
+        while True:
+            task = await self.task(caller, task_id)
+            if task.state != "running":
+                return task
+            left = _LONGEST_POLL if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return task
+            await asyncio.sleep(min(poll, left))
+            poll = min(poll * 2, _LONGEST_POLL)
+
+    async def close(self) -> None:
+        """Close the store, if it was opened."""
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+
+    async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:
+        if self._store is None:
+            async with self._opening:
+                if self._store is None:
+                    self._store = await asyncio.to_thread(self._open)
+        return await asyncio.to_thread(getattr(self._store, method), *arguments, **named)
+
+
+_CONFLICT = CallError(
+    code="conflict",
+    message="this call id belongs to a call with another tool, version or arguments",
+    hint="use a fresh id for a different call",
+)
+_CANCELLED = (Status.CANCELLED, CallError(code="cancelled", message="the call was cancelled"))
+
+
+def _fingerprint(spec: ToolSpec, arguments: dict[str, Any]) -> str:
+    told = [spec.name, spec.digest, arguments]
+    text = json.dumps(told, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _ended(call: Call, status: Status, error: CallError) -> Result:
+    return Result(
+        call_id=call.id, tool=call.tool, status=status, error=error, text=f"error: {error.message}"
+    )

@@ -1,0 +1,67 @@
+"""The sandbox: real walls around every call. docs/sandbox.md says what they stop.
+
+`Sandboxes` is the front: it finds out which mode works here, and keeps one executor for
+tools in it and one for those that may run without.
+"""
+
+import asyncio
+from pathlib import Path
+
+from toolkiln.execution.executor import Executor, Invocation, Outcome
+from toolkiln.execution.sandbox.doctor import Diagnosis, diagnose
+from toolkiln.execution.sandbox.executor import SandboxExecutor
+from toolkiln.execution.sandbox.launching import SANDBOX_USER
+from toolkiln.execution.sandbox.networks import Networks
+from toolkiln.execution.sandbox.selection import choose, make_launcher
+
+__all__ = ["SANDBOX_USER", "Diagnosis", "Networks", "Sandboxes"]
+
+
+class Sandboxes:
+    """An executor in the best mode that works, found out when the first call comes."""
+
+    def __init__(
+        self,
+        state: Path,
+        networks: Networks,
+        *,
+        wanted: str = "auto",
+        allow_reduced: bool = False,
+        reveal: bool = False,
+    ) -> None:
+        self._state = state
+        self._networks = networks
+        self._wanted = wanted
+        self._allow_reduced = allow_reduced
+        self._reveal = reveal
+        self._executors: dict[bool, SandboxExecutor] = {}
+        self._choosing = asyncio.Lock()
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        """Run a call in the sandbox, or without one if its tool asks and may."""
+        executor = await self._executor(sandboxed=invocation.tool.spec.rights.sandbox)
+        return await executor.run(invocation)
+
+    async def close(self) -> None:
+        """End everything that was started."""
+        for executor in self._executors.values():
+            await executor.close()
+        self._executors.clear()
+
+    async def diagnose(self) -> Diagnosis:
+        """Every mode, tried out."""
+        return await diagnose(self._state, wanted=self._wanted, allow_reduced=self._allow_reduced)
+
+    async def _executor(self, *, sandboxed: bool) -> Executor:
+        if sandboxed not in self._executors:
+            async with self._choosing:
+                if sandboxed not in self._executors:
+                    self._executors[sandboxed] = await self._make(sandboxed=sandboxed)
+        return self._executors[sandboxed]
+
+    async def _make(self, *, sandboxed: bool) -> SandboxExecutor:
+        mode = "none"
+        if sandboxed:
+            mode = await choose(self._wanted, self._state, allow_reduced=self._allow_reduced)
+        launcher = make_launcher(mode, self._state)
+        return SandboxExecutor(launcher, self._state, self._networks, reveal=self._reveal)

@@ -1,0 +1,55 @@
+"""A tool that tells what it can see, run to find out what a sandbox really keeps out."""
+
+import os
+
+
+def look(secret: str) -> dict[str, object]:
+    """Tell what is within reach."""
+    with open("/proc/self/status", "rb") as status:
+        lines = status.read().decode().splitlines()
+    said = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return {
+        "capabilities": int(said["CapEff"], 16),
+        "no_new_privileges": said["NoNewPrivs"] == "1",
+        "seccomp": said["Seccomp"] == "2",
+        "user": os.getuid(),
+        "sees_host_files": _can(lambda: os.stat(secret)),
+        "lists_home": _can(lambda: os.listdir("/home")) or _can(lambda: os.listdir("/root")),
+        "writes_usr": _can(lambda: os.mkdir("/usr/toolkiln-canary")),
+        "writes_itself": _can(lambda: os.rename(__file__, __file__ + ".old")),
+        "opens_sockets": _can(_open_socket),
+        "sees_processes": sum(name.isdigit() for name in _names("/proc")),
+        "namespaces": {name: _link(f"/proc/self/ns/{name}") for name in _NAMESPACES},
+        "environment": sorted(os.environ),
+    }
+
+
+_NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
+
+
+def _can(attempt: object) -> bool:
+    try:
+        attempt()  # type: ignore[operator]
+    except OSError:
+        return False
+    return True
+
+
+def _open_socket() -> None:
+    import socket
+
+    socket.socket(socket.AF_INET).close()
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

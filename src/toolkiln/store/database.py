@@ -1,0 +1,164 @@
+"""From a path or URL to an engine: files, pragmas, URLs. Knows nothing of calls.
+
+SQLite writers are serialised by BEGIN IMMEDIATE; threads of one process queue for its
+one connection instead of polling a lock. `synchronous=NORMAL` with a write-ahead log: a
+killed process loses nothing, a power failure may lose the last moments but no more.
+"""
+
+import os
+import re
+import sqlite3
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
+
+from toolkiln.store.faults import StoreError, as_store_error
+from toolkiln.store.schema import prepare
+
+READING = "toolkiln_reading"
+"""Execution option of transactions that only read: they need no lock."""
+
+_BUSY_SECONDS = 15.0
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
+# A server that is gone must not hang a call: libpq's own defaults wait for minutes.
+_POSTGRES_DEFAULTS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "15",
+    "tcp_user_timeout": "30000",
+    "application_name": "toolkiln",
+}
+
+
+@dataclass(frozen=True)
+class Database:
+    """An engine, and how to speak of it without giving a password away."""
+
+    engine: Engine
+    name: str
+    secrets: tuple[str, ...] = ()
+
+
+def open_database(url_or_path: str | os.PathLike[str]) -> Database:
+    """The database with its tables in place, created where there is none.
+
+    Raises:
+        StoreError: it cannot be reached, created, written or understood.
+    """
+    text = os.fspath(url_or_path)
+    scheme = _URL.match(text)
+    if scheme is None:
+        database = _sqlite(text)
+    elif scheme[1] == "sqlite":
+        database = _sqlite(text.removeprefix("sqlite://").removeprefix("/"))
+    elif scheme[1] in {"postgresql", "postgres", "postgresql+psycopg"}:
+        database = _postgres(text)
+    else:
+        hint = "give a file path or a postgresql:// URL"
+        raise StoreError(f"a store cannot be opened at {scheme[1]}://", hint=hint)
+    try:
+        with as_store_error(database.name, database.secrets), database.engine.begin() as connection:
+            prepare(connection)
+    except StoreError:
+        database.engine.dispose()
+        raise
+    return database
+
+
+def _sqlite(text: str) -> Database:
+    try:
+        # Absolute: no name (":memory:", "file:…") shall mean anything else to SQLite.
+        file = Path(text).expanduser().resolve()
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not text or (file.exists() and not file.is_file()):
+            hint = "give the path of a file"
+            raise StoreError(f"a store cannot be opened at {text!r}: not a file", hint=hint)
+        if not file.exists():
+            _create(file)
+        if not os.access(file, os.W_OK):  # SQLite would open it for reading, and say nothing
+            hint = "make the file writable for this user"
+            raise StoreError(f"the store {text!r} may not be written", hint=hint)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "choose a file in a folder that this user may write"
+        raise StoreError(f"the store {text!r} cannot be created: {reason}", hint=hint) from None
+    return Database(_sqlite_engine(file), str(file))
+
+
+def _create(file: Path) -> None:
+    """A complete database, 0600, appears under its name at once or not at all.
+
+    Made in place it could be seen half-made: two processes that both switch a new file to
+    its write-ahead log get "database is locked" whatever their timeout.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name[:100]}.", dir=file.parent)
+    os.close(descriptor)
+    engine = _sqlite_engine(Path(name))
+    try:
+        with as_store_error(str(file)), engine.begin() as connection:
+            prepare(connection)
+        engine.dispose()
+        with suppress(FileExistsError):  # another process was faster: its file serves as well
+            os.link(name, file)
+    finally:
+        engine.dispose()
+        for suffix in ("", "-wal", "-shm"):
+            Path(name + suffix).unlink(missing_ok=True)
+
+
+def _sqlite_engine(file: Path) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(file)),
+        connect_args={"timeout": _BUSY_SECONDS},
+        pool_size=1,
+        max_overflow=0,
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, record: Any) -> None:  # noqa: ARG001
+        connection.isolation_level = None  # transactions begin below, not in the driver
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA journal_size_limit=16777216")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        reading = connection.get_execution_options().get(READING)
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgres(text: str) -> Database:
+    unusable = StoreError(
+        "the store's PostgreSQL URL cannot be read",
+        hint="write postgresql://user:password@host:port/database, "
+        "with special characters in the password percent-encoded (@ is %40)",
+    )
+    if text.partition("?")[0].count("@") > 1 or not text.isprintable():
+        raise unusable  # else the rest of a password would be taken for the host, and shown
+    try:
+        url = make_url("postgresql+psycopg://" + text.partition("://")[2])
+        defaults = {k: v for k, v in _POSTGRES_DEFAULTS.items() if k not in url.query}
+        url = url.update_query_dict(defaults)
+        engine = create_engine(
+            url,
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            hide_parameters=True,
+        )
+    except ImportError:
+        raise StoreError(
+            "PostgreSQL needs psycopg, which is not installed",
+            hint="pip install 'toolkiln[postgres]'",
+        ) from None
+    except (exc.ArgumentError, ValueError, TypeError):
+        raise unusable from None  # their texts quote the URL
+    asked = url.query.get("password", ())
+    secrets = (url.password, *((asked,) if isinstance(asked, str) else asked))
+    place = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+    return Database(engine, f"postgresql://{place}", tuple(str(s) for s in secrets if s))

@@ -1,0 +1,125 @@
+"""Every statement of the store, built once: building costs SQLAlchemy more than running.
+
+Values come in by name when a statement is run (`:the_key`, `:seconds` …). `now` is a
+parameter on SQLite and the server's clock on PostgreSQL.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Integer,
+    Select,
+    String,
+    Table,
+    and_,
+    bindparam,
+    case,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from toolkiln.store.schema import AnyText, calls, chunks, outputs
+
+CHUNK = 65_536
+"""Characters of a kept text in one row."""
+
+# So much at once that pruning keeps up, so little that nobody waits for it.
+_PRUNED_CALLS = 500
+_PRUNED_OUTPUTS = 20
+
+_KEY = bindparam("the_key", type_=String)
+_TOKEN = bindparam("the_token", type_=String)
+_SCOPE = bindparam("the_scope", type_=String)
+_HANDLE = bindparam("the_handle", type_=String)
+_HANDLES = bindparam("the_handles", type_=String, expanding=True)
+_SECONDS = bindparam("seconds", type_=Double)
+_LOST_SECONDS = bindparam("lost_seconds", type_=Double)
+"""How long a call is remembered whose lease ran out."""
+
+
+class Statements:
+    """What the store says to a database whose time is `now`."""
+
+    def __init__(self, now: ColumnElement[float], *, postgres: bool) -> None:
+        held = and_(calls.c.key == _KEY, calls.c.token == _TOKEN, calls.c.result.is_(None))
+        running = and_(calls.c.key == _KEY, calls.c.result.is_(None), calls.c.leased_until > now)
+        leased = {"leased_until": now + _SECONDS, "kept_until": now + _SECONDS + _LOST_SECONDS}
+
+        add = (postgresql if postgres else sqlite).insert(calls)
+        add = add.values(started=now, attempt=1, cancel=False, progress="", result=None, **leased)
+        lost = and_(calls.c.result.is_(None), calls.c.leased_until <= now)
+        forgotten = calls.c.kept_until <= now
+        replaced = {c.name: add.excluded[c.name] for c in calls.c if not c.primary_key}
+        attempt = case((forgotten, 1), else_=calls.c.attempt + 1)
+        same = calls.c.fingerprint == add.excluded.fingerprint
+        self.claim = add.on_conflict_do_update(
+            index_elements=[calls.c.key],
+            set_={**replaced, "attempt": attempt},
+            where=or_(forgotten, and_(lost, same)),
+        ).returning(calls.c.attempt)
+        self.claimed = select(
+            calls.c.fingerprint,
+            calls.c.owner,
+            calls.c.result,
+            (calls.c.leased_until - now).label("remaining"),
+        ).where(calls.c.key == _KEY)
+        self.renew = update(calls).where(held).values(leased).returning(calls.c.cancel)
+        self.finish = (
+            update(calls)
+            .where(held)
+            .values(result=bindparam("the_result"), kept_until=now + _SECONDS)
+        )
+        self.set_progress = (
+            update(calls).where(held).values(progress=bindparam("text", type_=AnyText))
+        )
+        self.release = delete(calls).where(held)
+        self.cancel = update(calls).where(running).values(cancel=True)
+
+        state = case(
+            (calls.c.result.is_not(None), "done"),
+            (calls.c.leased_until > now, "running"),
+            else_="lost",
+        ).label("state")
+        known = select(calls.c.call_id, calls.c.tool, calls.c.progress, state).where(
+            calls.c.kept_until > now
+        )
+        self.task = known.add_columns(calls.c.result).where(calls.c.key == _KEY)
+        self.tasks = (
+            known.where(calls.c.scope == _SCOPE)
+            .order_by(calls.c.started.desc(), calls.c.key)
+            .limit(bindparam("at_most", type_=Integer))
+        )
+
+        self.keep_output = insert(outputs).values(kept_until=now + _SECONDS)
+        self.keep_chunks = insert(chunks)
+        self.output = select(outputs.c.total).where(
+            outputs.c.handle == _HANDLE, outputs.c.scope == _SCOPE, outputs.c.kept_until > now
+        )
+        self.chunks = (
+            select(chunks.c.text)
+            .where(
+                chunks.c.handle == _HANDLE,
+                chunks.c.number >= bindparam("first", type_=Integer),
+                chunks.c.number <= bindparam("last", type_=Integer),
+            )
+            .order_by(chunks.c.number)
+        )
+
+        old_calls = _expired(calls, now, _PRUNED_CALLS)
+        self.prune_calls = delete(calls).where(calls.c.key.in_(old_calls))
+        self.old_outputs = _expired(outputs, now, _PRUNED_OUTPUTS)
+        self.prune_chunks = delete(chunks).where(chunks.c.handle.in_(_HANDLES))
+        self.prune_outputs = delete(outputs).where(outputs.c.handle.in_(_HANDLES))
+
+
+def _expired(table: Table, now: ColumnElement[float], at_most: int) -> Select[Any]:
+    (key,) = table.primary_key
+    # Skipping what another process is pruning: two of them must not wait for each other.
+    chosen = select(key).where(table.c.kept_until <= now).limit(at_most)
+    return chosen.with_for_update(skip_locked=True)

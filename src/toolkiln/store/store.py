@@ -1,0 +1,241 @@
+"""The store: claims, results, tasks and kept outputs over one database.
+
+A call is claimed under a lease; whoever holds the claim's token may renew, finish or
+release it. A lease that ran out does not end a claim by itself, it only lets the next
+claimant take over: a late owner that nobody replaced may still finish. The caller's
+identity is part of every key. Methods block and are thread-safe; all raise StoreError
+when the database fails. Who waits for what, and when, is `execution`'s business.
+
+Time is the database's on PostgreSQL, where several hosts meet, and the host's on SQLite.
+"""
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Connection, Double, bindparam, cast, extract, func
+
+from toolkiln.errors import InputError
+from toolkiln.model import Call, Caller, Result, Task
+from toolkiln.store.database import READING, Database, open_database
+from toolkiln.store.faults import as_store_error
+from toolkiln.store.records import key_of, read_result, scope_of, write_result
+from toolkiln.store.statements import CHUNK, Statements
+from toolkiln.store.values import Busy, Claim, Claimed, Conflict, Done, Lease, OutputPage
+
+KEEP_SECONDS = 3600.0
+"""How long results, outputs and the memory of lost calls are kept."""
+
+_PROGRESS_CHARACTERS = 2_000
+_MOST_TASKS = 1_000
+_PRUNE_SECONDS = 60.0
+
+
+def open_store(
+    url_or_path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None
+) -> "Store":
+    """The store in an SQLite file or behind a `postgresql://` URL, created on first use.
+
+    `clock` replaces the store's own time.
+
+    Raises:
+        StoreError: the database cannot be reached, created, written or understood.
+    """
+    return Store(open_database(url_or_path), clock)
+
+
+class Store:
+    """Durable state of the gateway."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] | None) -> None:
+        self._database = database
+        self._reading = database.engine.execution_options(**{READING: True})
+        postgres = database.engine.dialect.name == "postgresql"
+        self._clock = clock or (None if postgres else time.time)
+        now: ColumnElement[float] = bindparam("now", type_=Double)
+        if self._clock is None:
+            # Not clock_timestamp(): being volatile it would keep prune from its index.
+            now = cast(extract("epoch", func.statement_timestamp()), Double)
+        self._statements = Statements(now, postgres=postgres)
+        self._next_prune = 0.0
+        self._pruning = threading.Lock()
+
+    def claim(self, call: Call, *, fingerprint: str, owner: str, lease_seconds: float) -> Claim:
+        """Asks to run a call: of all who ask for one id at once, one is told `Claimed`.
+
+        `fingerprint` stands for all that makes two calls the same; `owner` is shown to those
+        who have to wait.
+        """
+        self._prune_when_due()
+        key, token = key_of(call.caller, call.id), uuid4().hex
+        new = {
+            "key": key,
+            "scope": scope_of(call.caller),
+            "call_id": call.id,
+            "tool": call.tool,
+            "fingerprint": fingerprint,
+            "owner": owner,
+            "token": token,
+            "seconds": lease_seconds,
+            "lost_seconds": KEEP_SECONDS,
+            **self._now(),
+        }
+        with self._transaction() as connection:
+            attempt = connection.scalar(self._statements.claim, new)
+            if attempt is not None:
+                return Claimed(key=key, token=token, attempt=attempt)
+            # The refused insert has locked the row, on PostgreSQL too: it is still there.
+            known = {"the_key": key, **self._now()}
+            row = connection.execute(self._statements.claimed, known).one()
+        if row.fingerprint != fingerprint:
+            return Conflict()
+        if row.result is not None:
+            return Done(result=read_result(row.result))
+        return Busy(owner=row.owner, remaining=max(0.0, row.remaining))
+
+    def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
+        """Extends the lease from now on; says whether to go on, to stop, or that it is lost."""
+        lease = {"seconds": lease_seconds, "lost_seconds": KEEP_SECONDS, **self._now()}
+        with self._transaction() as connection:
+            cancel = connection.scalar(self._statements.renew, {**_held(claim), **lease})
+        if cancel is None:
+            return Lease.LOST
+        return Lease.CANCEL if cancel else Lease.HELD
+
+    def finish(self, claim: Claimed, result: Result, keep_seconds: float = KEEP_SECONDS) -> bool:
+        """Records how the call ended. Only the first result of the current owner counts.
+
+        False: it ended before, was released, or another took over; `task` and `claim` tell.
+        """
+        ended = {"the_result": write_result(result), "seconds": keep_seconds, **self._now()}
+        return self._changed(self._statements.finish, {**_held(claim), **ended})
+
+    def release(self, claim: Claimed) -> bool:
+        """Gives the id free again, since nothing ran; False if the claim was lost."""
+        return self._changed(self._statements.release, _held(claim))
+
+    def set_progress(self, claim: Claimed, text: str) -> bool:
+        """Notes the last thing that the tool reported, cut to 2,000 characters."""
+        said = {"text": text[:_PROGRESS_CHARACTERS]}
+        return self._changed(self._statements.set_progress, {**_held(claim), **said})
+
+    def request_cancel(self, caller: Caller, call_id: str) -> bool:
+        """Asks the owner of a running call to stop it; False if it is not running."""
+        which = {"the_key": key_of(caller, call_id), **self._now()}
+        return self._changed(self._statements.cancel, which)
+
+    def task(self, caller: Caller, call_id: str) -> Task | None:
+        """What became of a call of this caller; None if there is none, or none any more."""
+        which = {"the_key": key_of(caller, call_id), **self._now()}
+        with self._transaction(reading=True) as connection:
+            row = connection.execute(self._statements.task, which).one_or_none()
+        if row is None:
+            return None
+        return _task(row, None if row.result is None else read_result(row.result))
+
+    def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
+        """The caller's calls, the newest first, without their results; at most 1,000."""
+        at_most = max(0, min(limit, _MOST_TASKS))
+        which = {"the_scope": scope_of(caller), "at_most": at_most, **self._now()}
+        with self._transaction(reading=True) as connection:
+            return [_task(row, None) for row in connection.execute(self._statements.tasks, which)]
+
+    def keep_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
+        """Keeps a text for paging; the handle cannot be guessed and serves this caller only."""
+        handle = secrets.token_hex(16)
+        head = {"handle": handle, "scope": scope_of(caller), "total": len(text)}
+        parts = [
+            {"handle": handle, "number": start // CHUNK, "text": text[start : start + CHUNK]}
+            for start in range(0, len(text), CHUNK)
+        ]
+        with self._transaction() as connection:
+            kept = {**head, "seconds": keep_seconds, **self._now()}
+            connection.execute(self._statements.keep_output, kept)
+            if parts:
+                connection.execute(self._statements.keep_chunks, parts)
+        return handle
+
+    def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:
+        """A page of a kept text; an offset behind the end gives an empty one.
+
+        Raises:
+            InputError: the handle is unknown, expired or another caller's, or there is no
+                such page.
+        """
+        if offset < 0 or limit < 1:
+            hint = "pages start at offset 0 and have at least one character"
+            raise InputError(f"no page has offset {offset} and limit {limit}", hint=hint)
+        gone = InputError(
+            "no output is kept under this handle",
+            hint="outputs are kept for a limited time; call the tool again",
+        )
+        # A handle is hexadecimal; PostgreSQL would fail on a NUL in what a model sends.
+        known = {"the_handle": handle if handle.isalnum() and handle.isascii() else ""}
+        mine = {**known, "the_scope": scope_of(caller), **self._now()}
+        with self._transaction(reading=True) as connection:
+            total = connection.scalar(self._statements.output, mine)
+            if total is None:
+                raise gone
+            start = min(offset, total)
+            end = min(start + limit, total)
+            first = start // CHUNK
+            span = {**known, "first": first, "last": (end - 1) // CHUNK}
+            text = "".join(connection.scalars(self._statements.chunks, span))
+        text = text[start - first * CHUNK : end - first * CHUNK]
+        if len(text) != end - start:
+            raise gone  # it expired and was pruned between the two statements
+        next_offset = end if end < total else None
+        return OutputPage(text=text, offset=start, total=total, next_offset=next_offset)
+
+    def prune(self) -> None:
+        """Removes some of what is no longer kept; a claim does so once a minute.
+
+        It is bounded, so a long backlog takes several goes.
+        """
+        now = self._now()
+        with self._transaction() as connection:
+            connection.execute(self._statements.prune_calls, now)
+            handles = connection.scalars(self._statements.old_outputs, now).all()
+            connection.execute(self._statements.prune_chunks, {"the_handles": handles})
+            connection.execute(self._statements.prune_outputs, {"the_handles": handles})
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._database.engine.dispose()
+
+    def _prune_when_due(self) -> None:
+        # Before a claim rather than after a finish: if it fails, nothing has run yet.
+        with self._pruning:
+            due = time.monotonic() >= self._next_prune
+            if due:
+                self._next_prune = time.monotonic() + _PRUNE_SECONDS
+        if due:
+            self.prune()
+
+    def _now(self) -> dict[str, float]:
+        return {} if self._clock is None else {"now": self._clock()}
+
+    def _changed(self, statement: Any, values: dict[str, Any]) -> bool:
+        with self._transaction() as connection:
+            return connection.execute(statement, values).rowcount > 0
+
+    @contextmanager
+    def _transaction(self, *, reading: bool = False) -> Iterator[Connection]:
+        database = self._database
+        engine = self._reading if reading else database.engine
+        with as_store_error(database.name, database.secrets), engine.begin() as connection:
+            yield connection
+
+
+def _held(claim: Claimed) -> dict[str, str]:
+    return {"the_key": claim.key, "the_token": claim.token}
+
+
+def _task(row: Any, result: Result | None) -> Task:
+    said = {"progress": row.progress, "result": result}
+    return Task(id=row.call_id, tool=row.tool, state=row.state, **said)

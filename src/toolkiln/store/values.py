@@ -1,0 +1,54 @@
+"""What the store answers. Values only; `store` makes them."""
+
+from enum import StrEnum
+
+from toolkiln.model import Result, Value
+
+
+class Claimed(Value):
+    """The call is yours to run; show this to renew, finish or release it."""
+
+    key: str
+    token: str
+    """Random, new with every claim: whoever lost a call cannot finish it for its successor."""
+    attempt: int
+    """More than 1: an earlier owner died on the way, and the tool may have run in part."""
+
+
+class Done(Value):
+    """The call has ended: this is its result."""
+
+    result: Result
+
+
+class Busy(Value):
+    """Someone else is running the call."""
+
+    owner: str
+    remaining: float
+    """Seconds until the lease ends, unless it is renewed."""
+
+
+class Conflict(Value):
+    """The id belongs to a call with other arguments, another tool or another version."""
+
+
+Claim = Claimed | Done | Busy | Conflict
+
+
+class Lease(StrEnum):
+    """What a renewal found."""
+
+    HELD = "held"
+    CANCEL = "cancel"  # still yours, but someone asked for the call to be stopped
+    LOST = "lost"  # ended, released, or taken over by another
+
+
+class OutputPage(Value):
+    """Part of a kept text; all counts are characters."""
+
+    text: str
+    offset: int
+    total: int
+    next_offset: int | None
+    """Where the next page starts; None after the last one."""
