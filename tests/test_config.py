@@ -10,7 +10,7 @@ from toolkiln.errors import ConfigError
 
 
 def test_without_anything_the_tools_are_in_tools(tmp_path: Path) -> None:
-    assert load(tmp_path, {}) == Settings(tools=tmp_path / "tools")
+    assert load(tmp_path, {}) == Settings(tools=tmp_path / "tools", state=tmp_path / ".toolkiln")
 
 
 def test_the_file_says_where_the_tools_are(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from toolkiln.execution import (
     Sandboxes,
     Tasks,
     Workspaces,
+    normalise,
     read_requirements_file,
     run_examples,
 )
@@ -46,11 +47,13 @@ class Engine:
     def __init__(
         self,
         resolve: Callable[[str, str | None], Admitted],
+        everything: Callable[[], Iterable[Admitted]],
         settings: Settings,
         tools: Path | None,
         resolve_host: Resolve | None,
     ) -> None:
         self._settings = settings
+        self._everything = everything
         self._tools = tools
         state = settings.state.absolute()
         self.memory = Memory(self._open_store)
@@ -96,7 +99,10 @@ class Engine:
         return (*tool.spec.requirements, *read_requirements_file(folder / "requirements.txt"))
 
     async def upgrade(self, tool: Admitted, report: Report) -> tuple[Candidate | None, str | None]:
-        """Newer packages for a tool, adopted if its examples pass on them, else why not.
+        """Newer packages for a tool, adopted if examples pass on them, else why not.
+
+        A lock belongs to a set of requirements, so that the examples of every tool with
+        the same set count.
 
         Raises:
             InputError, EnvironmentFailed: they cannot be resolved or installed.
@@ -104,11 +110,16 @@ class Engine:
         candidate = await self.environments.upgrade(self.requirements(tool), report)
         if candidate is None or not candidate.changes:
             return candidate, None
+        wanted = normalise(self.requirements(tool))
         async with self.environments.trial(candidate) as environment:
-            complaint = await run_examples(self.sandboxes, tool, environment.site)
-        if complaint is None:
-            await self.environments.adopt(candidate)
-        return candidate, complaint
+            for other in self._everything():
+                if normalise(self.requirements(other)) != wanted or other.function is not None:
+                    continue
+                complaint = await run_examples(self.sandboxes, other, environment.site)
+                if complaint is not None:
+                    return candidate, f"{other.spec.name}: {complaint}"
+        await self.environments.adopt(candidate)
+        return candidate, None
 
     async def close(self) -> None:
         """End what runs, then close what is open."""

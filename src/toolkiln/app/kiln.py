@@ -258,7 +258,13 @@ class Kiln:
         """What calls need: environments, workspaces, the sandbox; made with the first use."""
         from toolkiln.app.engine import Engine
 
-        return Engine(self._admitted, self.settings, self.path, self._resolve_host)
+        return Engine(
+            self._admitted,
+            lambda: self._known.values(),
+            self.settings,
+            self.path,
+            self._resolve_host,
+        )
 
     async def close(self) -> None:
         """End everything that calls started."""

@@ -149,13 +149,13 @@ class Workspaces:
         needed = 0o700 if self._owner is None else 0o711
         self._root.parent.mkdir(parents=True, exist_ok=True)
         for ours in (self._root, folder):
-            ours.mkdir(mode=needed, exist_ok=True)
+            _make(ours, needed)
             mode = stat.S_IMODE(ours.stat().st_mode)
             if mode & needed != needed:
                 ours.chmod(mode | needed)
         _write_once(folder / "session", _encoded(session))
         files = folder / "files"
-        files.mkdir(mode=0o700, exist_ok=True)
+        _make(files, 0o700)
         with opened(files) as top:
             info = os.fstat(top)
             if stat.S_IMODE(info.st_mode) != 0o700:
@@ -282,7 +282,8 @@ def _remove(gone: Path) -> None:
     with _disk_errors("a cleared workspace is not removed yet"):
         for attempt in range(1, _REMOVALS + 1):
             try:
-                return _remove_once(gone)
+                _remove_once(gone)
+                return
             except OSError:  # a call that still runs, or another `clear`, is at it as well
                 if not gone.exists():
                     return
@@ -310,6 +311,12 @@ def _safe_name(session: str) -> str:
 
 def _encoded(session: str) -> bytes:
     return session.encode("utf-8", "surrogatepass")
+
+
+def _make(folder: Path, mode: int) -> None:
+    # Not `exist_ok`, which fails if the folder is cleared right after it was in the way.
+    with suppress(FileExistsError):
+        folder.mkdir(mode)
 
 
 def _write_once(file: Path, content: bytes) -> None:

@@ -214,7 +214,7 @@ class _Compiler:
                 if adapter is not None:
                     return adapter
             return self._conversions.of(field.type)
-        except Exception:
+        except Exception:  # an annotation can be any object and do anything
             return opaque
 
     def _adapted(self, annotation: Any) -> Convert | None:

@@ -95,7 +95,7 @@ def adapted(pydantic: Any, annotation: Any) -> Convert | None:
         return None
     try:
         adapter = pydantic.TypeAdapter(annotation)
-    except Exception:
+    except Exception:  # classes write their own schemas and raise anything
         return None
     if lazy in (None, "Iterable"):
         return _validation(adapter)

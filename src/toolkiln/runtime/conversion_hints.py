@@ -39,7 +39,7 @@ def resolved(annotation: Any, names: Names) -> Any:
         annotation = names[annotation] if annotation != "None" else None
     try:
         return _evaluated(annotation, names) if _has_strings(annotation) else annotation
-    except Exception:
+    except Exception:  # any object, any expression of the author's
         return object
 
 

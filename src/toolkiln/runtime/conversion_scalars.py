@@ -338,5 +338,5 @@ def _made(make: Callable[[Any], Any], source: Any, what: str, value: Any) -> Any
     """The result of a parser of the standard library, whatever way it has of refusing."""
     try:
         return make(source)
-    except Exception:
+    except Exception:  # re.error, InvalidOperation …: no common root
         raise unfit(what, value) from None

@@ -148,10 +148,15 @@ def give_up_rights(
     linux.apply_seccomp(program)
 
 
-def program(*, network: bool, memory_is_bound: bool) -> bytes:
-    """The system call filter of a call."""
+def program(*, network: bool, memory_is_bound: bool, among_others: bool = False) -> bytes:
+    """The system call filter of a call; `among_others` it must not signal them."""
     domains = (_UNIX, _INET, _INET6) if network else ()
-    return seccomp.filter_program(socket_domains=domains, allow_memfd=memory_is_bound)
+    # Landlock keeps signals inside from version 6 on.
+    return seccomp.filter_program(
+        socket_domains=domains,
+        allow_memfd=memory_is_bound,
+        allow_signals=not among_others or landlock.abi() >= 6,
+    )
 
 
 def verify(*, bounding: bool = True) -> None:

@@ -38,6 +38,12 @@ _GAP, _GAP_END = {"x86_64": 335, "aarch64": 295}, 424
 
 _X32 = 0x40000000
 
+SIGNALS = {
+    "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
+}  # fmt: skip
+"""Calls that reach other processes; harmless in a process namespace of one's own."""
+
 # name: number on x86_64, on aarch64; None where it does not exist
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     # memory and descriptors of other processes
@@ -129,11 +135,16 @@ _EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
 
 
 def filter_program(
-    *, arch: str | None = None, socket_domains: Sequence[int] = (), allow_memfd: bool
+    *,
+    arch: str | None = None,
+    socket_domains: Sequence[int] = (),
+    allow_memfd: bool,
+    allow_signals: bool = True,
 ) -> bytes:
     """The program for an architecture, by default this machine's: build it once, apply it often.
 
-    `socket_domains` are the only address families that `socket()` accepts.
+    `socket_domains` are the only address families that `socket()` accepts. Where nothing
+    else keeps signals inside, `allow_signals` must be false.
     """
     arch = os.uname().machine if arch is None else arch
     if arch not in ARCHITECTURES:
@@ -166,6 +177,8 @@ def filter_program(
     flat = {numbers[name]: name for name in numbers.keys() - rules.keys()}
     if allow_memfd:
         del flat[numbers["memfd_create"]]
+    if not allow_signals:
+        flat |= {pair[column]: name for name, pair in SIGNALS.items()}
     order = sorted(flat)
     for start in range(0, len(order), _BLOCK):
         block = order[start : start + _BLOCK]

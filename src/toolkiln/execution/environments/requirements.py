@@ -15,7 +15,7 @@ _LONGEST = 500
 """Characters of one requirement."""
 _LARGEST = 1 << 20
 """Bytes of a requirements file."""
-_PLAIN = re.compile(r"[A-Za-z0-9._\-\[\],<>=!~*+]+")
+_PLAIN = re.compile(r"[]\[A-Za-z0-9._,<>=!~*+-]+")
 """What a requirement consists of. uv expands `${…}` and joins lines that end in a backslash."""
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _HINT = "name a package and versions, as in 'httpx>=0.27'; URLs, paths and options are not taken"

@@ -78,7 +78,7 @@ class ForkServer:
                 said = await loop.sock_recv(control, 4096)
         except (TimeoutError, OSError):
             said = b""
-        except BaseException:
+        except BaseException:  # cancelled: nothing of it may stay
             control.close()
             _end(running)
             raise

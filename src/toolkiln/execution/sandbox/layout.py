@@ -12,10 +12,13 @@ Nothing else of /etc, /home, /run or /sys is there.
 """
 
 import os
+import py_compile
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from importlib.util import cache_from_source
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2]
@@ -62,13 +65,25 @@ class Bind:
     writable: bool = False
 
 
+@cache
+def _compile_runtime() -> None:
+    """Compile what runs inside, which cannot write its bytecode itself."""
+    files = [PACKAGE / "__init__.py", PACKAGE / "define.py", *(PACKAGE / "runtime").glob("*.py")]
+    for file in files:
+        compiled = Path(cache_from_source(str(file)))
+        if not compiled.exists() or compiled.stat().st_mtime < file.stat().st_mtime:
+            with suppress(OSError):  # an installation that we may not write is compiled already
+                py_compile.compile(str(file), quiet=2)
+
+
 def common_binds(python: Interpreter) -> list[Bind]:
     """What every sandbox sees."""
+    _compile_runtime()
     binds = [Bind(Path("/usr"), "/usr")]
     binds += [Bind(Path(path), path) for path in _PUBLIC if Path(path).exists()]
     if not python.prefix.is_relative_to("/usr"):
         binds.append(Bind(python.prefix, str(python.prefix)))
-    for name in ("__init__.py", "define.py", "runtime"):
+    for name in ("__init__.py", "define.py", "runtime", "__pycache__"):
         binds.append(Bind(PACKAGE / name, f"/toolkiln/toolkiln/{name}"))
     binds += [Bind(path, f"/toolkiln/base/{path.name}") for path in base_packages()]
     return binds

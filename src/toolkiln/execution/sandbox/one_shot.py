@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,7 +153,7 @@ class Bare:
         settings = {
             "mode": self.mode,
             "descriptors": inherited,
-            "limits": limits(job),
+            "limits": limits(job) | {"processes": job.bounds.processes + _tasks_of_user()},
             "network": False,
             "memory_is_bound": self._cgroups.bounds_memory,
             "workdir": str(folder),
@@ -187,6 +188,17 @@ class Bare:
         while self._running:
             await asyncio.sleep(0.01)
         self._cgroups.close()
+
+
+def _tasks_of_user() -> int:
+    """Processes and threads of the user that jobs run as, who counts for all of them here."""
+    user = SANDBOX_USER if os.geteuid() == 0 else os.geteuid()
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*/task"):
+        with suppress(OSError):  # it has just ended
+            if folder.stat().st_uid == user:
+                count += len(os.listdir(folder))
+    return count
 
 
 def _watch(running: Running, ended: Callable[[int, float, int], Ended]) -> asyncio.Future[Ended]:

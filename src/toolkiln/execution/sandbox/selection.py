@@ -22,14 +22,14 @@ from toolkiln.execution.sandbox.cgroups import find_cgroups
 from toolkiln.execution.sandbox.executor import SandboxExecutor
 from toolkiln.execution.sandbox.fork_server import ForkServer
 from toolkiln.execution.sandbox.launching import find_bwrap
-from toolkiln.execution.sandbox.layout import interpreter
+from toolkiln.execution.sandbox.layout import PACKAGE, interpreter
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.one_shot import Bare, Bubblewrap
 from toolkiln.execution.sandbox.processes import Launcher
 from toolkiln.model import Dialect, Status, ToolSpec
 
 MODES = ("A", "B", "C")
-_CANARY = Path(__file__).with_name("canary.py")
+_CANARY = PACKAGE / "runtime" / "canary.py"
 _MEANING = {
     "A": "fork server in bwrap, namespaces for each call (full)",
     "B": "bwrap for each call (full, files in /tmp not counted)",

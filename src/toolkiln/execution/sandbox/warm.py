@@ -185,7 +185,7 @@ class WarmWorkers:
         try:
             process = self._launcher.spawn(recipe.job, (far.fileno(), nothing, nothing))
             stack.callback(process.kill)
-        except BaseException:
+        except BaseException:  # cancelled or failed: nothing of it may stay
             await stack.aclose()
             raise
         finally:
@@ -204,7 +204,7 @@ class WarmWorkers:
             if loaded["op"] != "loaded":
                 raise ValueError("the tool cannot be imported")
             forks, memory = loaded["forks"] is True, int(loaded["memory"])
-        except BaseException:
+        except BaseException:  # cancelled or failed: nothing of it may stay
             await stack.aclose()
             raise
         return Worker(process, near, forks, memory, stack, records)
