@@ -88,12 +88,18 @@ class Memory:
         if claim.attempt > 1:
             note = "an earlier run of this call was cut off; the tool may have run in part"
             result = result.model_copy(update={"notes": (*result.notes, note)})
-        if result.status is Status.UNAVAILABLE:
-            await self._ask("release", claim)  # nothing ran: the id is free for another try
-        elif not await self._ask("finish", claim, result):
-            note = "the result was not recorded: another process has taken this call over"
-            return result.model_copy(update={"notes": (*result.notes, note)})
-        return result
+        try:
+            if result.status is Status.UNAVAILABLE:
+                await self._ask("release", claim)  # nothing ran: the id is free for another try
+                return result
+            recorded = await self._ask("finish", claim, result)
+            why = "another process has taken this call over"
+        except ToolkilnError as error:
+            recorded, why = False, error.message
+        if recorded:
+            return result
+        note = f"the result was not recorded: {why}"
+        return result.model_copy(update={"notes": (*result.notes, note)})
 
     async def _watch(
         self,
@@ -105,22 +111,22 @@ class Memory:
         """Wait for the result; renew the lease, and stop if somebody asks for it."""
         from toolkiln.store import Lease
 
-        renewed = time.monotonic()
         told = ""
         while True:
             done, _ = await asyncio.wait([running], timeout=_BEAT)
             if done:
                 return running.result()
-            if progress() != told:
-                told = progress()
-                await self._ask("set_progress", claim, told)
-            lease = await self._ask("renew", claim, _LEASE)
-            if lease is Lease.HELD:
-                renewed = time.monotonic()
-            elif lease is Lease.CANCEL or time.monotonic() - renewed > _LEASE:
+            try:
+                if progress() != told:
+                    told = progress()
+                    await self._ask("set_progress", claim, told)
+                lease = await self._ask("renew", claim, _LEASE)
+            except ToolkilnError:
+                continue  # the call is worth more than its record; the store may come back
+            if lease is not Lease.HELD:
                 running.cancel()
                 await asyncio.wait([running])
-                return _ended(call, *_CANCELLED)
+                return _ended(call, *(_CANCELLED if lease is Lease.CANCEL else _TAKEN_OVER))
 
     async def keep(self, caller: Caller, text: str) -> tuple[str | None, tuple[str, ...]]:
         """A handle to page through a text, or why there is none."""
@@ -204,6 +210,10 @@ _CONFLICT = CallError(
     code="conflict",
     message="this call id belongs to a call with another tool, version or arguments",
     hint="use a fresh id for a different call",
+)
+_TAKEN_OVER = (
+    Status.UNAVAILABLE,
+    CallError(code="taken_over", message="another process has taken this call over"),
 )
 _CANCELLED = (Status.CANCELLED, CallError(code="cancelled", message="the call was cancelled"))
 

@@ -1,0 +1,179 @@
+"""A store of each kind: an SQLite file, and a schema of its own on a private PostgreSQL."""
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import count
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from toolkiln.store import Store, open_store
+
+_PLACES = ["/usr/local/bin", *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"))[::-1])]
+
+
+class Clock:
+    """Time that only passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _server_user() -> str | None:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    return "postgres" if any(user.pw_name == "postgres" for user in pwd.getpwall()) else "nobody"
+
+
+def _die_with_the_tests() -> None:
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGQUIT)
+
+
+@contextmanager
+def _server(folder: str) -> Iterator[str]:
+    search = os.pathsep.join([os.environ.get("PATH", ""), *_PLACES])
+    initdb, postgres = shutil.which("initdb", path=search), shutil.which("postgres", path=search)
+    if initdb is None or postgres is None:
+        pytest.skip("no PostgreSQL server: install Debian's `postgresql` package")
+    user = _server_user()
+    if user:
+        shutil.chown(folder, user)
+    environ = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}
+    data, log = f"{folder}/data", Path(folder, "log")
+    flags = ["--username=toolkiln", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+    made = subprocess.run(
+        [initdb, "-D", data, *flags], env=environ, cwd=folder, capture_output=True, user=user
+    )
+    assert made.returncode == 0, made.stderr.decode()
+    options = ["-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [postgres, "-D", data, *options],
+            env=environ,
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            preexec_fn=_die_with_the_tests,
+            user=user,
+        ) as process,
+    ):
+        try:
+            url = f"postgresql://toolkiln@/postgres?host={quote(folder)}"
+            _wait_until_ready(url, process, log)
+            yield url
+        finally:
+            process.send_signal(signal.SIGQUIT)
+
+
+def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    for _ in range(600):
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=0.1)
+        else:
+            return
+    raise AssertionError(log.read_text())
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server that lives as long as the session."""
+    # Not pytest's own folder, which the server's user may not enter; short for the socket.
+    folders = tempfile.TemporaryDirectory(prefix="toolkiln-pg-", dir="/tmp")
+    with folders as folder, _server(folder) as url:
+        yield url
+
+
+_schemas = count()
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> str:
+    """An empty place on the server."""
+    name = f"s{next(_schemas)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{postgres}&options={quote(f'-csearch_path={name}')}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store may be opened: each kind in turn."""
+    if request.param == "sqlite":
+        return str(tmp_path / "state" / "store.db")
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of the stores under test."""
+    return Clock()
+
+
+Opener = Callable[..., Store]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opener]:
+    """Opens stores and closes them at the end."""
+    stores: list[Store] = []
+
+    def open_one(place: str | Path, clock: Clock | None = None) -> Store:
+        stores.append(open_store(place, clock=clock))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(place: str, opened: Opener, clock: Clock) -> Store:
+    """An empty store of each kind, its time in our hands."""
+    return opened(place, clock)
+
+
+def count_rows(place: str, table: str) -> int:
+    """How many rows a table has, whatever the store says."""
+    statement = f"SELECT count(*) FROM {table}"
+    if "://" in place:
+        with psycopg.connect(place) as connection:
+            row = connection.execute(statement).fetchone()
+    else:
+        with closing(sqlite3.connect(place)) as file:
+            row = file.execute(statement).fetchone()
+    assert row
+    return int(row[0])
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that uses the store, dead at the end."""
+    script = str(Path(__file__).with_name("claimant.py"))
+    command = [sys.executable, script, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -1,0 +1,351 @@
+"""What cannot work is said in one sentence with a hint, and gives no password away."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import traceback
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from toolkiln.errors import ToolkilnError
+from toolkiln.model import Call, Caller, Result, Status
+from toolkiln.store import Claimed, Store, StoreError, open_store
+
+from .conftest import Opener
+
+NOBODY = Caller()
+
+
+def refusal(place: str | Path) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        open_store(place).close()
+    assert isinstance(caught.value, ToolkilnError)
+    assert caught.value.code == "store_failed"
+    assert caught.value.hint
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+def claimed(store: Store, call_id: str = "c1") -> Claimed:
+    call = Call(tool="t", id=call_id)
+    claim = store.claim(call, fingerprint="f", owner="me", lease_seconds=60)
+    assert isinstance(claim, Claimed)
+    return claim
+
+
+def execute(place: str, statement: str) -> None:
+    if "://" in place:
+        with psycopg.connect(place) as connection:
+            connection.execute(statement)
+    else:
+        with closing(sqlite3.connect(place)) as file, file:
+            file.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@127.0.0.1:1/db",
+        "postgresql://me:hunter2@127.0.0.1:notaport/db",
+        "postgresql://me:hunter2@127.0.0.1:99999999/db",
+        "postgresql://me:hun@hunter2@127.0.0.1:1/db",
+        "postgresql://me:hun@hunter2/x@127.0.0.1:1/db",
+        "postgresql://me:hunter2@/db?host=/nowhere",
+        "postgresql://me@/db?host=/nowhere&password=hunter2",
+        "postgresql://me:hunter2@/db?nonsense=1",
+        "postgresql://me:hunter2@[::1/db",
+        "postgresql://me:hunter2@h\0st/db",
+        "postgresql://me:hunter2@\ud800/db",
+        "postgresql://me:hunter2@a..b/db",
+        "postgres://me:hunter2@nowhere.invalid/db",
+        "mysql://me:hunter2@127.0.0.1/db",
+        "redis://:hunter2@127.0.0.1",
+        "sqlite+aiosqlite:///hunter2",
+    ],
+)
+def test_a_wrong_url_is_refused_without_the_password(url: str) -> None:
+    error = refusal(url)
+
+    assert "hunter2" not in "".join(traceback.format_exception(error))
+
+
+def test_an_unknown_role_or_database_is_named(postgres_url: str) -> None:
+    assert "stranger" in refusal(postgres_url.replace("toolkiln@", "stranger:hunter2@")).message
+    assert "nowhere" in refusal(postgres_url.replace("/postgres?", "/nowhere?")).message
+
+
+def test_a_role_without_rights_is_told_so(postgres: str) -> None:
+    execute(postgres, "CREATE ROLE weak LOGIN")
+
+    assert "permission denied" in refusal(postgres.replace("toolkiln@", "weak@")).message
+
+
+def test_a_replica_is_told_so(postgres_url: str) -> None:
+    url = postgres_url + "%20-cdefault_transaction_read_only%3Don"
+
+    assert "read-only" in refusal(url).message
+
+
+def test_missing_psycopg_is_said(tmp_path: Path) -> None:
+    script = """if True:
+        import sys
+        sys.modules["psycopg"] = None
+        from toolkiln.store import StoreError, open_store
+        open_store(sys.argv[1]).close()
+        try:
+            open_store("postgresql://me@127.0.0.1/db")
+        except StoreError as error:
+            print(error.message, error.hint)
+    """
+    command = [sys.executable, "-c", script, str(tmp_path / "works.db")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "psycopg" in said
+    assert "toolkiln[postgres]" in said
+
+
+def test_a_broken_connection_is_replaced(postgres_url: str, opened: Opener) -> None:
+    store = opened(postgres_url)
+    claimed(store, "c1")
+    execute(
+        postgres_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'toolkiln' AND pid <> pg_backend_pid()",
+    )
+
+    claimed(store, "c2")
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"]
+)
+def test_a_path_that_cannot_be_a_file_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    os.mkfifo("fifo")
+
+    refusal(name)
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:x.db?mode=memory", "a b?c#d%20.db", "é.db"])
+def test_a_path_is_a_file_whatever_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Opener
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    claimed(opened(name))
+
+    assert Path(name).is_file()
+
+
+def test_a_sqlite_url_is_a_path(tmp_path: Path, opened: Opener) -> None:
+    claimed(opened(f"sqlite:///{tmp_path}/x.db"))
+
+    assert (tmp_path / "x.db").is_file()
+
+
+def test_a_link_to_a_file_that_is_not_there_yet_is_followed(tmp_path: Path, opened: Opener) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "target")
+    claimed(opened(tmp_path / "link"))
+
+    assert (tmp_path / "folder" / "target").stat().st_mode & 0o777 == 0o600
+
+
+def test_only_the_user_may_read_the_file(tmp_path: Path, opened: Opener) -> None:
+    before = os.umask(0)
+    try:
+        claimed(opened(tmp_path / "new" / "store.db"))
+    finally:
+        os.umask(before)
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.rglob("*")}
+
+    assert modes == {
+        "new": 0o700,
+        "store.db": 0o600,
+        "store.db-wal": 0o600,
+        "store.db-shm": 0o600,
+    }
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("dear diary" * 1000)
+
+    assert "not a database" in refusal(file).message
+    assert file.read_text() == "dear diary" * 1000
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path, opened: Opener) -> None:
+    (tmp_path / "empty").touch()
+
+    claimed(opened(tmp_path / "empty"))
+
+
+def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path, opened: Opener) -> None:
+    file = tmp_path / "store.db"
+    store = opened(file)
+    store.keep_output(NOBODY, "x" * 500_000)
+    claimed(store)
+    store.close()
+    with file.open("r+b") as raw:
+        raw.seek(4096)
+        raw.write(b"\xff" * (file.stat().st_size - 4096))
+
+    with pytest.raises(StoreError, match="malformed") as caught:
+        claimed(opened(file), "c2")
+    assert caught.value.hint
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path, opened: Opener) -> None:
+    file = tmp_path / "store.db"
+    opened(file).close()
+    os.truncate(file, 5000)
+
+    refusal(file)
+
+
+def test_a_file_that_vanished_does_not_break_the_service(tmp_path: Path, opened: Opener) -> None:
+    file = tmp_path / "store.db"
+    store = opened(file)
+    claimed(store)
+    store.close()
+    file.unlink()
+
+    with pytest.raises(StoreError, match="no such table"):
+        claimed(store)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE toolkiln_schema SET version = 2",
+        "DELETE FROM toolkiln_schema",
+        "INSERT INTO toolkiln_schema VALUES (1)",
+    ],
+)
+def test_a_schema_of_another_version_is_refused(place: str, opened: Opener, change: str) -> None:
+    opened(place).close()
+    execute(place, change)
+
+    assert "schema" in refusal(place).message
+
+
+@pytest.mark.parametrize(
+    "kept", ["{}", "[]", "nonsense", '{"files": [1]}', '{"files": [], "x": 1}']
+)
+def test_a_result_that_cannot_be_read_is_said_to_be_so(
+    place: str, opened: Opener, kept: str
+) -> None:
+    store = opened(place)
+    store.finish(claimed(store), Result(call_id="c1", tool="t", status=Status.OK))
+    execute(place, f"UPDATE toolkiln_calls SET result = '{kept}'")
+
+    with pytest.raises(StoreError, match="cannot be read"):
+        claimed(store)
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.task(NOBODY, "c1")
+    assert [task.state for task in store.tasks(NOBODY)] == ["done"]
+
+
+def test_a_text_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, opened: Opener) -> None:
+    store = opened(tmp_path / "store.db")
+    claimed(store)
+    execute(str(tmp_path / "store.db"), "UPDATE toolkiln_calls SET progress = x'ff'")
+
+    with pytest.raises(StoreError, match="not valid"):
+        store.task(NOBODY, "c1")
+
+
+def in_a_mount(tmp_path: Path, script: str) -> str:
+    """What a script prints that runs with a file system of 1 MB at argv[1]."""
+    unshare = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
+    mount = 'mount -t tmpfs -o size=1m none "$1"'
+    try:
+        subprocess.run(
+            [*unshare, "sh", "-c", mount, "sh", str(tmp_path)], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user may not make a mount namespace")
+    run = f'{mount} && exec "$2" -c "$3" "$1"'
+    command = [*unshare, "sh", "-c", run, "sh", str(tmp_path), sys.executable, script]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+SCRIPT = """if True:
+    import subprocess, sys
+    from toolkiln.model import Call, Caller, Result
+    from toolkiln.store import StoreError, open_store
+    folder = sys.argv[1]
+    def claim(store, id):
+        return store.claim(Call(tool="t", id=id), fingerprint="f", owner="o", lease_seconds=60)
+    def attempt(action, *arguments):
+        try:
+            print(type(action(*arguments)).__name__)
+        except StoreError as error:
+            print(f"{error.message} | {error.hint}")
+"""
+
+
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    said = in_a_mount(
+        tmp_path,
+        SCRIPT
+        + """
+    store = open_store(folder + "/store.db")
+    first = claim(store, "c1")
+    attempt(store.keep_output, Caller(), "x" * 5_000_000)
+    big = Result(call_id="c1", tool="t", status="ok", text="x" * 5_000_000)
+    attempt(store.finish, first, big)
+    attempt(store.finish, first, big.model_copy(update={"text": "small"}))
+    attempt(claim, store, "c1")
+    attempt(claim, store, "c2")
+    open(folder + "/junk", "wb").write(b"x" * 100)
+    attempt(open_store, folder + "/more/store.db")
+""",
+    ).splitlines()
+
+    assert "disk is full | free some space" in said[0]
+    assert "disk is full | free some space" in said[1]
+    assert said[2:5] == ["bool", "Done", "Claimed"]
+    assert len(said) == 6
+
+
+def test_a_read_only_disk_is_said(tmp_path: Path) -> None:
+    said = in_a_mount(
+        tmp_path,
+        SCRIPT
+        + """
+    open_store(folder + "/store.db").close()
+    subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+    attempt(open_store, folder + "/store.db")
+    attempt(open_store, folder + "/other.db")
+    attempt(open_store, folder + "/new/other.db")
+""",
+    ).splitlines()
+
+    assert all("|" in line and not line.endswith("None") for line in said)
+    assert "may not be written" in said[0]
+    assert "Read-only file system" in said[1]
+    assert len(said) == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    open_store(file).close()
+    file.chmod(0o400)
+
+    assert "may not be written" in refusal(file).message
+
+
+def test_nothing_but_the_store_is_left_in_the_folder(tmp_path: Path) -> None:
+    open_store(tmp_path / "store.db").close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["store.db"]

@@ -1,0 +1,146 @@
+"""Several processes at one store: races, first opens, and death by SIGKILL."""
+
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from subprocess import Popen
+from threading import Barrier
+
+from toolkiln.model import Call, Caller, Result, Status
+from toolkiln.store import Claimed, Done, Store, open_store
+
+from .conftest import Clock, Opener, running
+
+NOBODY = Caller()
+
+
+def claim_of(store: Store, call_id: str) -> object:
+    call = Call(tool="t", id=call_id)
+    return store.claim(call, fingerprint="f", owner="me", lease_seconds=60)
+
+
+def go(processes: list[Popen[str]]) -> list[str]:
+    """Starts them together; what each of them says."""
+    for process in processes:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate()[0] for process in processes]
+
+
+def test_of_many_processes_and_threads_one_runs_each_call(place: str, opened: Opener) -> None:
+    ids = 60
+    with ExitStack() as stack:
+        racers = [stack.enter_context(running(place, "race", str(ids), "6")) for _ in range(2)]
+        ran = [number for said in go(racers) for number in said.split()]
+
+    assert sorted(ran, key=int) == [str(number) for number in range(ids)]
+    store = opened(place)
+    assert all(isinstance(claim_of(store, str(number)), Done) for number in range(ids))
+
+
+def test_of_many_takers_one_takes_a_lost_call_over(place: str, opened: Opener) -> None:
+    clock = Clock()
+    store = opened(place, clock)
+    others = [opened(place, clock) for _ in range(4)]
+    for number in range(20):
+        claim_of(store, str(number))
+        clock.now += 61
+        start = Barrier(4)
+
+        def take(taker: Store, start: Barrier = start, call_id: str = str(number)) -> object:
+            start.wait(timeout=60)
+            return claim_of(taker, call_id)
+
+        with ThreadPoolExecutor(4) as pool:
+            claims = list(pool.map(take, others))
+
+        assert [c.attempt for c in claims if isinstance(c, Claimed)] == [2]
+
+
+def test_processes_that_open_a_new_store_at_once_all_succeed(place: str) -> None:
+    with ExitStack() as stack:
+        openers = [stack.enter_context(running(place, "open")) for _ in range(4)]
+
+        assert go(openers) == ["ready\n"] * 4
+
+
+def test_threads_that_open_a_new_store_at_once_all_succeed(place: str) -> None:
+    start = Barrier(8)
+
+    def open_one(number: int) -> object:
+        start.wait(timeout=60)
+        with closing(open_store(place)) as store:
+            return claim_of(store, str(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(isinstance(claim, Claimed) for claim in pool.map(open_one, range(8)))
+
+
+def test_a_killed_owner_is_replaced_when_its_lease_has_run_out(place: str, opened: Opener) -> None:
+    with running(place, "hold", "c1") as doomed:
+        assert doomed.stdout
+        assert doomed.stdout.readline() == "claimed\n"
+        doomed.kill()
+    now = opened(place)
+    later = opened(place, lambda: time.time() + 61)
+    before = now.task(NOBODY, "c1")
+    after = later.task(NOBODY, "c1")
+    claim = claim_of(later, "c1")
+
+    assert before
+    assert before.state == "running"
+    assert after
+    assert after.state == "lost"
+    assert isinstance(claim, Claimed)
+    assert claim.attempt == 2
+    assert later.finish(claim, Result(call_id="c1", tool="t", status=Status.OK))
+
+
+def test_what_was_said_to_be_kept_survives_sigkill_at_any_moment(
+    place: str, opened: Opener
+) -> None:
+    with running(place, "stream") as doomed:
+        assert doomed.stdout
+        kept = [doomed.stdout.readline().strip() for _ in range(40)]
+        doomed.kill()
+        kept += doomed.stdout.read().split()
+    store = opened(place)
+
+    assert kept[:3] == ["0", "1", "2"]
+    assert all(isinstance(claim_of(store, number), Done) for number in kept)
+    if "://" not in place:
+        with closing(sqlite3.connect(place)) as file:
+            assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_pruning_at_once_from_several_sides_gets_in_nobodys_way(
+    place: str, opened: Opener, clock: Clock
+) -> None:
+    stores = [opened(place, clock) for _ in range(4)]
+    for _ in range(40):
+        stores[0].keep_output(NOBODY, "text", keep_seconds=1)
+    clock.now += 1
+
+    def work(store: Store) -> None:
+        for number in range(10):
+            store.prune()
+            claim_of(store, str(number))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, stores))
+
+    assert len(stores[0].tasks(NOBODY)) == 10
+
+
+def test_more_threads_than_connections_wait_their_turn(place: str, opened: Opener) -> None:
+    store = opened(place)
+
+    with ThreadPoolExecutor(40) as pool:
+        claims = list(pool.map(lambda number: claim_of(store, str(number)), range(200)))
+
+    assert all(isinstance(claim, Claimed) for claim in claims)
