@@ -260,7 +260,7 @@ class Kiln:
 
         return Engine(
             self._admitted,
-            lambda: self._known.values(),
+            self._everything,
             self.settings,
             self.path,
             self._resolve_host,
@@ -320,6 +320,9 @@ class Kiln:
         for number, spec in self._function_specs.items():
             known[spec.name] = Admitted(spec, dict, function=self._functions[number])
         return known
+
+    def _everything(self) -> "Iterable[Admitted]":
+        return self._known.values()
 
     def _admitted(self, name: str, digest: str | None) -> "Admitted":
         found = self._known.get(name)

@@ -2,6 +2,7 @@
 
     ROOT/NAME-HASH/session   the name of the session
     ROOT/NAME-HASH/files/    what the sandbox sees of all this
+    ROOT/.new-RANDOM/        what is being put together
     ROOT/.gone-RANDOM/       what was cleared and is not removed yet
 
 Whatever lies in `files` was made by tools and is touched through `trees` only. Mounting
@@ -12,6 +13,7 @@ a file that it has removed and holds open, is seen late or not at all.
 """
 
 import asyncio
+import errno
 import hashlib
 import os
 import re
@@ -36,6 +38,9 @@ from toolkiln.execution.trees import (
 )
 
 _GONE = ".gone-"
+_NEW = ".new-"
+_FORGOTTEN = 60.0
+"""Seconds after which nobody is still putting a folder together."""
 _OPENINGS = 100
 _REMOVALS = 5
 _CLEARED = "its workspace was cleared while it ran"
@@ -89,8 +94,9 @@ class Workspaces:
         folder = self._root / _safe_name(session)
         with _disk_errors():
             for _ in range(_OPENINGS):
-                with suppress(FileNotFoundError):  # somebody cleared it at this moment
-                    return self._opened(folder, session, writable=writable)
+                with suppress(FileNotFoundError):
+                    return self._opened(folder, writable=writable)
+                self._make(folder, session)
         raise BackendError(f"the workspace of {session!r} is being cleared again and again")
 
     def list(self) -> list[WorkspaceInfo]:
@@ -138,24 +144,12 @@ class Workspaces:
                 folder.rename(gone)  # all at once: whatever happens next, it is not listed
             except FileNotFoundError:
                 raise self._unknown(session) from None
-        for left in self._root.glob(f"{_GONE}*"):
-            if left != gone:  # from a `clear` that was killed, or goes on beside this one
-                with suppress(BackendError):
-                    _remove(left)
         _remove(gone)
+        with suppress(BackendError, FileNotFoundError):  # another one may be at it as well
+            self._remove_leftovers()
 
-    def _opened(self, folder: Path, session: str, *, writable: bool) -> Workspace:
-        # The sandbox passes through both folders, but lists neither.
-        needed = 0o700 if self._owner is None else 0o711
-        self._root.parent.mkdir(parents=True, exist_ok=True)
-        for ours in (self._root, folder):
-            _make(ours, needed)
-            mode = stat.S_IMODE(ours.stat().st_mode)
-            if mode & needed != needed:
-                ours.chmod(mode | needed)
-        _write_once(folder / "session", _encoded(session))
+    def _opened(self, folder: Path, *, writable: bool) -> Workspace:
         files = folder / "files"
-        _make(files, 0o700)
         with opened(files) as top:
             info = os.fstat(top)
             if stat.S_IMODE(info.st_mode) != 0o700:
@@ -165,6 +159,37 @@ class Workspaces:
             used = _measured(top) if writable else Usage(0, 0, 0.0)
         max_bytes, max_files = max(self._max_bytes, used.bytes), max(self._max_files, used.files)
         return Workspace(files, writable, max_bytes, max_files)
+
+    def _make(self, folder: Path, session: str) -> None:
+        """Put a folder together aside, so that it appears whole or not at all."""
+        # The sandbox passes through these folders, but lists none of them.
+        needed = 0o700 if self._owner is None else 0o711
+        self._root.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(self._root.stat().st_mode)
+        if mode & needed != needed:
+            self._root.chmod(mode | needed)
+        new = self._root / f"{_NEW}{secrets.token_hex(8)}"
+        new.mkdir()
+        new.chmod(needed)
+        with (new / "session").open("xb") as stream:
+            stream.write(_encoded(session))
+            stream.flush()
+            os.fsync(stream.fileno())
+        (new / "files").mkdir(0o700)
+        try:
+            new.rename(folder)
+        except OSError as error:
+            _remove(new)
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody was faster
+                raise
+
+    def _remove_leftovers(self) -> None:
+        """What was left by those who were killed."""
+        for left in self._root.glob(f"{_GONE}*"):
+            _remove(left)
+        for left in self._root.glob(f"{_NEW}*"):
+            if left.stat().st_ctime < time.time() - _FORGOTTEN:
+                _remove(left)
 
     def _sessions(self) -> Iterator[tuple[str, Path]]:
         if self._root.is_dir():
@@ -311,21 +336,6 @@ def _safe_name(session: str) -> str:
 
 def _encoded(session: str) -> bytes:
     return session.encode("utf-8", "surrogatepass")
-
-
-def _make(folder: Path, mode: int) -> None:
-    # Not `exist_ok`, which fails if the folder is cleared right after it was in the way.
-    with suppress(FileExistsError):
-        folder.mkdir(mode)
-
-
-def _write_once(file: Path, content: bytes) -> None:
-    with suppress(FileNotFoundError):
-        if file.read_bytes() == content:
-            return
-    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
-    partial.write_bytes(content)
-    partial.replace(file)
 
 
 @contextmanager

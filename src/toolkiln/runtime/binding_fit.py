@@ -49,7 +49,7 @@ class Fit:
     __slots__ = ("fields", "is_key", "level", "tried")
 
     def __init__(self, outer: Fit | None = None, *, is_key: bool = False) -> None:
-        self.is_key = is_key if outer is None else outer.is_key
+        self.is_key: bool = is_key if outer is None else outer.is_key
         """Whether the value is the key of an object, which is text before anything else."""
         self.tried: dict[tuple[int, int], Any] = {} if outer is None else outer.tried
         """What unions made of which arrays and objects, so that none is tried twice: the

@@ -185,7 +185,8 @@ def _moment(value: Any, what: str) -> datetime.datetime:
 
     if type(value) is str:
         if len(value) <= _LONGEST and _matched(_MOMENT, value):
-            return _made(datetime.fromisoformat, _iso(value), what, value)
+            moment: datetime = _made(datetime.fromisoformat, _iso(value), what, value)
+            return moment
         if not _matched(_TIMESTAMP, value):
             raise unfit(what, value)
         value = float(value) if "." in value else int(value)

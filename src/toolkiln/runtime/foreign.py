@@ -73,7 +73,7 @@ def attempt(ask: Callable[..., Any], *arguments: object) -> Any:
     """What the call returns, or `Failed`; for everything that may run the tool's code."""
     try:
         return ask(*arguments)
-    except BaseException as error:
+    except BaseException as error:  # hostile code may raise anything
         return Failed(type_name(type(error)))
 
 

@@ -148,13 +148,13 @@ def give_up_rights(
     linux.apply_seccomp(program)
 
 
-def program(*, network: bool, memory_is_bound: bool, among_others: bool = False) -> bytes:
+def program(*, network: bool, among_others: bool = False) -> bytes:
     """The system call filter of a call; `among_others` it must not signal them."""
     domains = (_UNIX, _INET, _INET6) if network else ()
     # Landlock keeps signals inside from version 6 on.
     return seccomp.filter_program(
         socket_domains=domains,
-        allow_memfd=memory_is_bound,
+        allow_memfd=False,  # such memory belongs to no process, so that no limit holds for it
         allow_signals=not among_others or landlock.abi() >= 6,
     )
 

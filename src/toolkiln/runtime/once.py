@@ -45,11 +45,7 @@ def _lock(settings: dict[str, Any]) -> None:
     os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
     lockdown.set_limits(settings["limits"])
     lockdown.give_up_rights(
-        lockdown.program(
-            network=settings["network"],
-            memory_is_bound=settings["memory_is_bound"],
-            among_others=bare,
-        ),
+        lockdown.program(network=settings["network"], among_others=bare),
         network=settings["network"],
         read=settings["read"],
         write=settings["write"],

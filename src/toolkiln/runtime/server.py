@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 _NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC
 _WARM = (
-    "toolkiln.define", "toolkiln.runtime.binding", "toolkiln.runtime.serialise", "importlib.util",
-    "inspect", "typing", "dataclasses", "datetime", "re", "enum", "math", "random",
+    "resource", "fcntl", "importlib.util", "toolkiln.runtime.binding",
+    "toolkiln.runtime.serialise", "toolkiln.runtime.foreign", "toolkiln.define",
+    "toolkiln.runtime.context", "inspect", "datetime", "random",
 )  # fmt: skip
 _LARGEST_REQUEST = 65536
 _SETUP_FAILED = 119
@@ -116,12 +117,11 @@ class Server:
         )
         lockdown.verify()
         gc.unfreeze()
-        worker.serve()
+        worker.serve(settled=not self._cold)
 
     def _program(self, network: bool) -> bytes:
         if network not in self._programs:
-            bound = self._settings["memory_is_bound"]
-            self._programs[network] = lockdown.program(network=network, memory_is_bound=bound)
+            self._programs[network] = lockdown.program(network=network)
         return self._programs[network]
 
     def _reap(self) -> None:
@@ -158,4 +158,7 @@ class Server:
 def main() -> NoReturn:
     """The program: its argument says where the host listens and what surrounds the server."""
     settings = json.loads(sys.argv[1])
+    for group in settings["groups"]:
+        os.write(group, b"0")
+        os.close(group)
     Server(socket.socket(fileno=settings["control"]), settings).run()

@@ -27,10 +27,15 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("/tmp", "/dev/shm")  # noqa: S108
 _GONE = 120
+_SLOW = 0.1
+"""Seconds that no module of the server's own takes."""
 
 
-def serve() -> NoReturn:
-    """Serve what the host asks for on the call's descriptor; does not return."""
+def serve(*, settled: bool = True) -> NoReturn:
+    """Serve what the host asks for on the call's descriptor; does not return.
+
+    Not `settled` it tells no import time: the server itself had not imported everything.
+    """
     _open_output()
     channel = Channel(CALL)
     try:
@@ -47,7 +52,7 @@ def serve() -> NoReturn:
     seconds = time.perf_counter() - started
     if frame.get("warm"):
         _serve_warm(channel, entry, frame, seconds)
-    channel.send({"op": "loaded", "seconds": seconds})
+    channel.send({"op": "loaded", "seconds": seconds if settled or seconds > _SLOW else 0.0})
     _serve_call(channel, entry, frame["file"])
 
 

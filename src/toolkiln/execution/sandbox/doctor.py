@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from toolkiln.execution.sandbox.cgroups import find_cgroups
+from toolkiln.execution.sandbox.cgroups import find_cgroup
 from toolkiln.execution.sandbox.launching import SANDBOX_USER, find_bwrap
 from toolkiln.execution.sandbox.layout import interpreter
 from toolkiln.execution.sandbox.selection import MODES, Trial, attempt
@@ -45,18 +45,18 @@ async def diagnose(state: Path, *, wanted: str, allow_reduced: bool) -> Diagnosi
 
 
 def _facts() -> dict[str, str]:
-    cgroups, python = find_cgroups(), interpreter()
-    cgroups.close()
+    cgroup, python = find_cgroup(), interpreter()
+    cgroup.close()
     user = f"uid {os.geteuid()}"
     if os.geteuid() == 0:
         user = f"root; calls run as uid {SANDBOX_USER}"
     version = landlock.abi()
-    memory = "" if cgroups.bounds_memory else "; memory is bounded for each process only"
+    alone = "" if cgroup.version else "; memory is bounded for each process only"
     return {
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": str(python.executable),
         "user": user,
         "bwrap": str(find_bwrap() or "not found"),
         "landlock": f"version {version}" if version else "not offered by this kernel",
-        "cgroups": f"{cgroups.why}{memory}",
+        "cgroups": f"{cgroup.why}{alone}",
     }

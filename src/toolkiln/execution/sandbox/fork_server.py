@@ -7,12 +7,14 @@ come and go without another bwrap; each job sees its own only.
 import asyncio
 import json
 import math
+import os
+import signal
 import socket
 from pathlib import Path
 from typing import Any
 
 from toolkiln.errors import BackendError
-from toolkiln.execution.sandbox.cgroups import Cgroups, NoCgroups
+from toolkiln.execution.sandbox.cgroups import Cgroup
 from toolkiln.execution.sandbox.launching import Launch, Running, start
 from toolkiln.execution.sandbox.layout import Bind, Interpreter, common_binds, program
 from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
@@ -29,17 +31,16 @@ class ForkServer:
     mode = "A"
     start_seconds = 0.0
 
-    def __init__(
-        self, bwrap: Path, python: Interpreter, state: Path, cgroups: Cgroups | NoCgroups
-    ) -> None:
+    def __init__(self, bwrap: Path, python: Interpreter, state: Path, cgroup: Cgroup) -> None:
         self._bwrap = bwrap
         self._python = python
         self._state = state
-        self._cgroups = cgroups
+        self._cgroup = cgroup
         self._running: Running | None = None
         self._control: socket.socket | None = None
         self._jobs: dict[int, asyncio.Future[Ended]] = {}
         self._number = 0
+        self._kills = 0
         self._starting = asyncio.Lock()
 
     @property
@@ -63,15 +64,20 @@ class ForkServer:
             binds.append(Bind(folder, f"/kiln/{name}", writable=name == "workspaces"))
         control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setblocking(False)
+        groups = self._cgroup.open()
         settings = {
             "control": far.fileno(),
+            "groups": groups,
             "prefix": str(self._python.prefix),
-            "memory_is_bound": self._cgroups.bounds_memory,
         }
         command = [*self._python.command, "-c", program("server"), json.dumps(settings)]
-        launch = Launch(binds, command, (far.fileno(),), keep_capabilities=True)
-        running = start(self._bwrap, self._python, launch)
-        far.close()
+        launch = Launch(binds, command, (far.fileno(), *groups), keep_capabilities=True)
+        try:
+            running = start(self._bwrap, self._python, launch)
+        finally:
+            far.close()
+            for group in groups:
+                os.close(group)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -100,7 +106,6 @@ class ForkServer:
         loop = asyncio.get_running_loop()
         self._number += 1
         number = self._number
-        group = self._cgroups.enter(job.bounds, job.extra_processes)
         request = {
             "op": "spawn",
             "id": number,
@@ -112,16 +117,13 @@ class ForkServer:
             if self._control is None:
                 raise OSError("it has ended")
             data = json.dumps(request).encode()
-            socket.send_fds(self._control, [data], [*descriptors, *group.descriptors])
+            socket.send_fds(self._control, [data], list(descriptors))
         except OSError as error:
-            self._cgroups.leave(group)
             raise BackendError(f"the fork server does not take the call: {error}") from error
-        ended = loop.create_future()
+        ended: asyncio.Future[Ended] = loop.create_future()
         self._jobs[number] = ended
         ended.add_done_callback(lambda _: self._jobs.pop(number, None))
-        final: asyncio.Future[Ended] = loop.create_future()
-        ended.add_done_callback(lambda raw: _settle(final, raw, self._cgroups.leave(group)))
-        return Process(final, lambda: self._kill(number))
+        return Process(ended, lambda: self._kill(number))
 
     def view(self, job: Job) -> View:
         """Everything has its fixed place."""
@@ -135,7 +137,7 @@ class ForkServer:
         _end(self._running)
         self._lost("it was closed")
         await asyncio.sleep(0)
-        self._cgroups.close()
+        self._cgroup.close()
 
     def _kill(self, number: int) -> None:
         if number in self._jobs and self._control is not None:
@@ -173,8 +175,21 @@ class ForkServer:
         future = self._jobs.get(frame["id"])
         if future is not None and not future.done():
             future.set_result(
-                Ended(frame["status"], frame["cpu"], frame["memory"], trouble=frame["why"])
+                Ended(
+                    frame["status"],
+                    frame["cpu"],
+                    frame["memory"],
+                    self._is_out_of_memory(frame["status"]),
+                    frame["why"],
+                )
             )
+
+    def _is_out_of_memory(self, status: int) -> bool:
+        """Whether the kernel killed a process, which nobody here asked for, for its memory."""
+        if status & 0x7F != signal.SIGKILL:
+            return False
+        kills, self._kills = self._kills, self._cgroup.kills()
+        return self._kills > kills
 
     def _lost(self, why: str) -> None:
         if self._control is not None:
@@ -196,13 +211,6 @@ def limits(job: Job) -> dict[str, int]:
         "files": _FILES,
         "processes": bounds.processes + job.extra_processes,
     }
-
-
-def _settle(final: asyncio.Future[Ended], raw: asyncio.Future[Ended], out_of_memory: bool) -> None:
-    if final.done() or raw.cancelled():
-        return
-    ended = raw.result()
-    final.set_result(Ended(ended.status, ended.cpu, ended.memory, out_of_memory, ended.trouble))
 
 
 def _end(running: Running) -> None:

