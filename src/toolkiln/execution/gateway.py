@@ -6,6 +6,7 @@ in exactly one Result. What runs a call is an executor's business.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from toolkiln.execution.network import granted
 from toolkiln.execution.output import limited
 from toolkiln.execution.policy import refusal
 from toolkiln.execution.workspaces import Workspaces
-from toolkiln.model import Call, CallError, Event, Result, Status, Timing, Truncation
+from toolkiln.model import Call, Caller, CallError, Event, Result, Status, Timing, Truncation
 from toolkiln.schema import Problems, check
 
 _DEEPEST = 8
@@ -69,9 +70,11 @@ class Gateway:
             tool = self._parts.resolve(call.tool, call.digest)
         except InputError as error:
             return _refused(call, started, Status.INVALID, _as_call_error(error))
-        checked = check(tool.spec, call.arguments)
+        checked = check(tool.spec, {} if call.arguments is None else call.arguments)
         if isinstance(checked, Problems):
             return _refused(call, started, Status.INVALID, _invalid(checked), tool)
+        if tool.function is None and (unsendable := _unsendable(call.caller)):
+            return _refused(call, started, Status.INVALID, unsendable, tool)
         denied = refusal(call, tool)
         if denied is not None:
             return _refused(call, started, Status.DENIED, denied, tool)
@@ -89,6 +92,11 @@ class Gateway:
                 outcome = await self._execute(call, tool, checked.arguments, watch)
             except ToolkilnError as error:
                 return _refused(call, started, Status.UNAVAILABLE, _as_call_error(error), tool)
+            except OSError as error:  # no descriptors, no memory: this process's, not the tool's
+                failed = CallError(
+                    code="backend_failed", message=f"the platform failed: {error}", retryable=True
+                )
+                return _refused(call, started, Status.UNAVAILABLE, failed, tool)
             return await self._result(call, tool, checked.notes, outcome, started)
 
         if not call.remember:
@@ -142,8 +150,8 @@ class Gateway:
         rights = spec.rights
         workspace = None
         if rights.workspace:
-            workspace = parts.workspaces.open(
-                call.caller.session, writable=rights.workspace == "write"
+            workspace = await asyncio.to_thread(
+                parts.workspaces.open, call.caller.session, writable=rights.workspace == "write"
             )
 
         def report(stage: str, done: int | None, total: int | None) -> None:
@@ -252,6 +260,16 @@ def _as_call_error(error: ToolkilnError) -> CallError:
         hint=error.hint,
         retryable=not isinstance(error, InputError | UnknownTool),
     )
+
+
+def _unsendable(caller: Caller) -> CallError | None:
+    """Why what a tool may know of its caller cannot be told to a sandbox."""
+    told = [caller.user_id, caller.agent_id, caller.agent_state]
+    try:
+        json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        return CallError(code="invalid_caller", message=f"the caller is not plain JSON: {error}")
+    return None
 
 
 def _invalid(problems: Problems) -> CallError:

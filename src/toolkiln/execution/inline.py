@@ -9,16 +9,16 @@ import asyncio
 import inspect
 import threading
 from base64 import b64decode
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from typing import Any
 
-from toolkiln.define import ToolResult
 from toolkiln.execution.executor import Admitted, Invocation, Outcome
 from toolkiln.execution.outcomes import apply_frame, limit_hit, reply
 from toolkiln.model import Event, Result, SentFile
 from toolkiln.runtime.binding import Binder
 from toolkiln.runtime.context import injections
-from toolkiln.runtime.running import failure
+from toolkiln.runtime.running import failure, streams
 from toolkiln.runtime.serialise import plain
 
 Frame = dict[str, Any]
@@ -46,23 +46,32 @@ class InlineExecutor:
         given: dict[str, Any] = {}
         if tool.spec.injected:
             given = _injections(invocation, outcome)
+        clock = asyncio.timeout(invocation.bounds.timeout)
+        value: Any = None
+        error: BaseException | None = None
         try:
             positional, named = binder.bind(invocation.arguments, given)
-            if is_async:
-                async with asyncio.timeout(invocation.bounds.timeout):
+            async with clock:
+                if is_async:
                     value = await function(*positional, **named)
-            else:
-                call = asyncio.to_thread(function, *positional, **named)
-                value = await asyncio.wait_for(call, invocation.bounds.timeout)
-        except TimeoutError:
-            outcome.status, outcome.error = limit_hit("timeout", invocation.bounds)
-            return outcome
-        except Exception as error:  # noqa: BLE001 - the tool's, whatever it is: it becomes the answer
+                else:
+                    value, error = await asyncio.to_thread(_attempt, function, positional, named)
+        except asyncio.CancelledError as raised:
+            if _is_cancelled():
+                raise
+            error = raised
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - the tool's: it becomes the answer
+            error = raised
+        if error is not None:
+            if isinstance(error, TimeoutError) and clock.expired():
+                outcome.status, outcome.error = limit_hit("timeout", invocation.bounds)
+                return outcome
             frame = failure(error, inspect.unwrap(function).__code__.co_filename)
             apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
             return outcome
-        if isinstance(value, ToolResult):
-            told = plain(vars(value))
+        tool_result = streams(value)
+        if tool_result is not None:
+            told = plain(tool_result)
             frame = {"op": "tool_result", "value": told.value, "notes": told.notes}
             apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
             return outcome
@@ -76,13 +85,32 @@ class InlineExecutor:
         """Nothing is kept."""
 
 
+def _attempt(
+    function: Callable[..., Any], positional: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    """Call a function in a thread; what it raises is data, because a future takes not all."""
+    try:
+        return function(*positional, **named), None
+    except BaseException as error:  # noqa: BLE001 - the tool's: it becomes the answer
+        return None, error
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled this call, or its tool merely raised as if."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def _injections(invocation: Invocation, outcome: Outcome) -> dict[str, Any]:
     """What the signature asks for, connected to this outcome instead of a socket."""
     loop = asyncio.get_running_loop()
     caller = invocation.caller
 
     def send(frame: Frame) -> None:
-        loop.call_soon_threadsafe(_take, frame, invocation, outcome)
+        if _is_on(loop):
+            _take(frame, invocation, outcome)  # later could be after the result
+        else:
+            loop.call_soon_threadsafe(_take, frame, invocation, outcome)
 
     def ask(frame: Frame) -> Frame:
         return _nested(frame, invocation, loop)
@@ -90,7 +118,7 @@ def _injections(invocation: Invocation, outcome: Outcome) -> dict[str, Any]:
     told = {
         "user_id": caller.user_id,
         "agent_id": caller.agent_id,
-        "agent_state": caller.agent_state,
+        "agent_state": deepcopy(caller.agent_state),
         "settings": dict(invocation.settings),
         "workdir": ".",
     }
@@ -116,13 +144,17 @@ def _take(frame: Frame, invocation: Invocation, outcome: Outcome) -> None:
 
 
 def _nested(frame: Frame, invocation: Invocation, loop: asyncio.AbstractEventLoop) -> Frame:
-    if threading.get_ident() == getattr(loop, "_thread_id", None):
+    if _is_on(loop):
         return {"error": "on the event loop, write `await asyncio.to_thread(ctx.call, …)`"}
     if invocation.nested is None:
         return {"error": "calling other tools is not possible here"}
     call = invocation.nested(frame["tool"], frame["arguments"])
     future = asyncio.run_coroutine_threadsafe(_awaited(call), loop)
     return reply(frame["tool"], future.result())
+
+
+def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    return threading.get_ident() == getattr(loop, "_thread_id", None)
 
 
 async def _awaited(call: Awaitable[Result]) -> Result:

@@ -96,7 +96,9 @@ class Workspaces:
             for _ in range(_OPENINGS):
                 with suppress(FileNotFoundError):
                     return self._opened(folder, writable=writable)
-                self._make(folder, session)
+                if self._make(folder, session):
+                    limits = self._max_bytes, self._max_files
+                    return Workspace(folder / "files", writable, *limits)
         raise BackendError(f"the workspace of {session!r} is being cleared again and again")
 
     def list(self) -> list[WorkspaceInfo]:
@@ -160,8 +162,11 @@ class Workspaces:
         max_bytes, max_files = max(self._max_bytes, used.bytes), max(self._max_files, used.files)
         return Workspace(files, writable, max_bytes, max_files)
 
-    def _make(self, folder: Path, session: str) -> None:
-        """Put a folder together aside, so that it appears whole or not at all."""
+    def _make(self, folder: Path, session: str) -> bool:
+        """Put a folder together aside, so that it appears whole or not at all.
+
+        False if somebody else was faster.
+        """
         # The sandbox passes through these folders, but lists none of them.
         needed = 0o700 if self._owner is None else 0o711
         self._root.mkdir(parents=True, exist_ok=True)
@@ -176,12 +181,16 @@ class Workspaces:
             stream.flush()
             os.fsync(stream.fileno())
         (new / "files").mkdir(0o700)
+        if self._owner is not None:
+            os.chown(new / "files", self._owner, self._owner)
         try:
             new.rename(folder)
         except OSError as error:
             _remove(new)
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody was faster
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+            return False
+        return True
 
     def _remove_leftovers(self) -> None:
         """What was left by those who were killed."""
@@ -261,6 +270,15 @@ async def over_quota(workspace: Workspace, interval: float = 0.1) -> str:
             return excess
         # A large folder takes a fifth of a processor at most.
         await asyncio.sleep(max(interval, 4 * (time.monotonic() - began)))
+
+
+def exceeded(workspace: Workspace) -> str:
+    """What a folder holds more of than it may; empty if nothing.
+
+    Raises:
+        BackendError: the folder cannot be measured.
+    """
+    return _look(workspace, None)[1]
 
 
 def _look(workspace: Workspace, watched: Identity | None) -> tuple[Identity | None, str]:

@@ -79,10 +79,11 @@ def restrict(
     attributes = struct.pack("=QQQ", files, tcp, scopes)
     ruleset = linux.syscall("landlock", _CREATE_RULESET, attributes, len(attributes), 0)
     try:
+        runs = _EXECUTE if execute is None else 0
         for paths, rights in (
-            (read, _READ),
+            (read, _READ | runs),
             (write, _WRITE),
-            (read if execute is None else execute, _READ | _EXECUTE),
+            (execute or (), _READ | _EXECUTE),
         ):
             for path in paths:
                 _allow(ruleset, path, rights & files)

@@ -8,6 +8,7 @@ the standard library's `ctypes` alone, because a small fork server starts with i
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 
@@ -29,6 +30,8 @@ _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x200000, 0x1000000
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 1, 4, 23, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_GET_TID_ADDRESS, _PR_CAP_AMBIENT = 36, 38, 40, 47
+_PR_GET_SECCOMP, _PR_GET_NO_NEW_PRIVS = 21, 39
+_FILTERED = 2
 _CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC = 1, 1
@@ -122,13 +125,21 @@ def set_child_subreaper() -> None:
 def drop_bounding_set() -> None:
     """Give up, for every program started from here, each capability that the kernel knows."""
     for capability in range(64):
-        # -1: the kernel knows none with this number, nor a higher one.
-        if (held := _libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0)) < 0:
-            return
-        if held:
-            _prctl(
-                f"drop capability {capability} from the bounding set", _PR_CAPBSET_DROP, capability
-            )
+        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            if ctypes.get_errno() == errno.EINVAL:
+                return  # the kernel knows none with this number, nor a higher one
+            _checked(-1, f"drop capability {capability} from the bounding set")
+
+
+def is_confined(*, bounding: bool) -> bool:
+    """Whether the kernel says that nothing is left: no rights, none to be had, a filter."""
+    ask = _libc.prctl
+    return (
+        ask(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+        and ask(_PR_GET_SECCOMP, 0, 0, 0, 0) == _FILTERED
+        and capabilities() == 0
+        and not (bounding and any(ask(_PR_CAPBSET_READ, n, 0, 0, 0) == 1 for n in range(64)))
+    )
 
 
 def clear_ambient() -> None:

@@ -25,8 +25,7 @@ def import_file(file: str) -> types.ModuleType:
     Raises:
         BaseException: whatever its code raises.
     """
-    from importlib.machinery import SourceFileLoader
-    from importlib.util import module_from_spec, spec_from_file_location
+    from importlib.machinery import ModuleSpec, SourceFileLoader
 
     folder, name = os.path.split(file)
     stem = name.removesuffix(".py")
@@ -34,14 +33,18 @@ def import_file(file: str) -> types.ModuleType:
     package.__path__ = [folder]
     sys.modules[_PACKAGE] = package
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        # Behind the standard library: the reader takes none of its names for a helper.
+        sys.path.append(folder)
     dotted = f"{_PACKAGE}.{stem}"
-    spec = spec_from_file_location(dotted, file, loader=SourceFileLoader(dotted, file))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[dotted] = sys.modules[stem] = module
-    spec.loader.exec_module(module)
+    loader = SourceFileLoader(dotted, file)
+    module = types.ModuleType(dotted)
+    module.__file__, module.__loader__, module.__package__ = file, loader, _PACKAGE
+    module.__spec__ = ModuleSpec(dotted, loader, origin=file)
+    sys.modules[dotted] = module
+    if stem not in sys.stdlib_module_names:
+        sys.modules[stem] = module
+    # Compiled here, because the loader would look for bytecode that is never there.
+    exec(compile(loader.get_data(file), file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     return module
 
 
@@ -75,7 +78,7 @@ class Entry:
         if self._owner is None:
             function = getattr(self._module, self._name)
         else:
-            instance = self._kept or self._instance()
+            instance = self._instance() if self._kept is None else self._kept
             self._set_up(instance, injections)
             if self.is_base_tool:
                 _validated(instance, arguments)

@@ -27,14 +27,17 @@ def main() -> NoReturn:
     settings = json.loads(sys.argv[1])
     try:
         lockdown.take_descriptors(settings["descriptors"])
-        if settings["mode"] != "B":
+        worker.open_output()
+        if settings["mode"] == "B":
+            linux.set_child_subreaper()  # what a call leaves comes to the worker
+        else:
             _guard()
         if settings["mode"] != "none":
             _lock(settings)
     except BaseException as error:  # nothing of the tool has run: say why, and end
         os.write(2, f"toolkiln: the sandbox cannot be set up: {error}\n".encode())
         os._exit(_SETUP_FAILED)
-    worker.serve()
+    worker.serve(alone=settings["mode"] == "B")
 
 
 def _lock(settings: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ def load(frame: Mapping[str, Any]) -> Entry:
     Raises:
         BaseException: whatever its code raises while it is imported.
     """
+    sys.path.append(os.path.dirname(frame["file"]))
     if site := frame.get("site"):
         from site import addsitedir
 
@@ -69,7 +70,7 @@ def _result(entry: Entry, call: Mapping[str, Any], channel: Channel) -> Frame:
     value = entry.prepared(call["arguments"], given)()
     if hasattr(value, "__await__"):
         value = _awaited(value)
-    tool_result = _tool_result(value)
+    tool_result = streams(value)
     if tool_result is not None:
         value = tool_result
     told = plain(value)
@@ -86,7 +87,8 @@ def _awaited(value: Any) -> Any:
     return asyncio.run(until_done())
 
 
-def _tool_result(value: Any) -> dict[str, Any] | None:
+def streams(value: Any) -> dict[str, Any] | None:
+    """What a `ToolResult` says; None for anything else."""
     define = sys.modules.get("toolkiln.define")
     if define is None or not isinstance(value, define.ToolResult):
         return None
@@ -106,7 +108,7 @@ def failure(error: BaseException, file: str) -> Frame:
     frame: Frame = {"op": "error", "type": _bounded(type(error).__name__, 100)}
     if define is not None and isinstance(error, define.ToolError):
         kind = "tool_error"
-        frame["retryable"] = bool(error.retryable)
+        frame["retryable"] = getattr(error, "retryable", False) is True
     elif isinstance(error, Refused) or (binding and isinstance(error, binding.BindingError)):
         kind = "refused"
     elif isinstance(error, SystemExit):

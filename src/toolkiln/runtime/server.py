@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC
 _WARM = (
-    "resource", "fcntl", "importlib.util", "toolkiln.runtime.binding",
+    "resource", "importlib.util", "toolkiln.runtime.binding",
     "toolkiln.runtime.serialise", "toolkiln.runtime.foreign", "toolkiln.define",
     "toolkiln.runtime.context", "inspect", "datetime", "random",
 )  # fmt: skip
@@ -117,7 +117,7 @@ class Server:
         )
         lockdown.verify()
         gc.unfreeze()
-        worker.serve(settled=not self._cold)
+        worker.serve(alone=True, settled=not self._cold)
 
     def _program(self, network: bool) -> bytes:
         if network not in self._programs:
@@ -161,4 +161,5 @@ def main() -> NoReturn:
     for group in settings["groups"]:
         os.write(group, b"0")
         os.close(group)
+    worker.open_output()
     Server(socket.socket(fileno=settings["control"]), settings).run()

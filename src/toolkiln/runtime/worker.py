@@ -4,7 +4,7 @@ It speaks on descriptor 3. A single call gets the frames `load` and `call` there
 worker gets `load`, answers `loaded`, and then receives, for each call, the descriptors of
 that call's own socket and output. If the import left nothing behind that calls would
 share (threads, files), the worker forks for each call and clears up after it, else it
-serves one call itself. It is process 1 of its namespace: what it kills is all there is.
+serves one call itself. It has a namespace of its own: what it kills is all there is.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _SLOW = 0.1
 """Seconds that no module of the server's own takes."""
 
 
-def serve(*, settled: bool = True) -> NoReturn:
+def serve(*, alone: bool, settled: bool = True) -> NoReturn:
     """Serve what the host asks for on the call's descriptor; does not return.
 
+    `alone` it may kill every process that it sees: they are all the tool's.
     Not `settled` it tells no import time: the server itself had not imported everything.
     """
-    _open_output()
+    _forget_randomness()
     channel = Channel(CALL)
     try:
         frame = channel.receive()
@@ -51,7 +52,7 @@ def serve(*, settled: bool = True) -> NoReturn:
         running.finish(channel, {**running.failure(error, frame["file"]), "loading": True})
     seconds = time.perf_counter() - started
     if frame.get("warm"):
-        _serve_warm(channel, entry, frame, seconds)
+        _serve_warm(channel, entry, frame, seconds, alone=alone)
     channel.send({"op": "loaded", "seconds": seconds if settled or seconds > _SLOW else 0.0})
     _serve_call(channel, entry, frame["file"])
 
@@ -65,8 +66,10 @@ def _serve_call(channel: Channel, entry: Entry, file: str) -> NoReturn:
     raise AssertionError("unreachable")
 
 
-def _serve_warm(control: Channel, entry: Entry, frame: Frame, seconds: float) -> NoReturn:
-    forks = frame["warm"] == "template" and os.getpid() == 1 and not _left_something()
+def _serve_warm(
+    control: Channel, entry: Entry, frame: Frame, seconds: float, *, alone: bool
+) -> NoReturn:
+    forks = frame["warm"] == "template" and alone and not _left_something()
     control.send({"op": "loaded", "seconds": seconds, "forks": forks, "memory": _memory()})
     while True:
         try:
@@ -94,15 +97,14 @@ def _take(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def _open_output() -> None:
-    """Let output leave line by line, whatever characters it has."""
+def open_output() -> None:
+    """Let output leave line by line, whatever characters it has; once for each program."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = open(  # noqa: SIM115 - it stays open for as long as the process lives
             number, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False
         )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    _forget_randomness()
 
 
 def _forget_randomness() -> None:

@@ -23,6 +23,10 @@ _HEADER = 4
 _READ = 1 << 16
 _MAX_FRAME = 24 << 20
 _MAX_FRAMES = 10_000
+_MAX_WEIGHT = 160 << 20
+"""Bytes that all frames of a call may come to in our memory, roughly."""
+_CONTAINER = 64
+"""What an empty list or object weighs, however short its text."""
 _KEPT_OUTPUT = 1 << 20
 """Bytes of stdout, and of stderr."""
 _MAX_OUTPUT = 64 << 20
@@ -51,6 +55,8 @@ class Conversation:
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._frames = 0
+        self._weight = 0
+        self._opened = 0.0
         self._file_bytes = 0
         self._nested: asyncio.Task[None] | None = None
         self._handlers: dict[str, Callable[[Frame], None]] = {
@@ -85,6 +91,7 @@ class Conversation:
     def open(self) -> None:
         """Listen; the far ends belong to the process and are closed here."""
         self.close_far_ends()
+        self._opened = self._loop.time()
         self._loop.add_reader(self.call, self._on_call)
         for output in self._outputs:
             self._loop.add_reader(output.descriptor, self._on_output, output)
@@ -173,6 +180,10 @@ class Conversation:
         if self._frames > _MAX_FRAMES:
             self._break(f"it sent more than {_MAX_FRAMES:,} messages")
             return None
+        self._weight += size + _CONTAINER * _containers(body)
+        if self._weight > _MAX_WEIGHT:
+            self._break(f"its messages take more than {_MAX_WEIGHT:,} bytes")
+            return None
         try:
             return parse_frame(body)
         except (ValueError, RecursionError):
@@ -185,11 +196,13 @@ class Conversation:
                 self.end("frame", _checked_final(frame))
             else:
                 self._handlers[frame["op"]](frame)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             self._break(f"it sent a message {frame['op'][:20]!r} that makes no sense")
 
     def _on_loaded(self, frame: Frame) -> None:
-        self.load_seconds = float(frame["seconds"])
+        # The tool may lie, and calls wait that long for its worker: no more than we waited.
+        waited = self._loop.time() - self._opened
+        self.load_seconds = min(_number(frame["seconds"]) or 0.0, waited)
 
     def _on_progress(self, frame: Frame) -> None:
         told = {name: _number(frame[name]) for name in ("done", "total")}
@@ -211,12 +224,14 @@ class Conversation:
             self._break(f"it handed over more than {_MAX_FILES:,} bytes of files")
             return
         name = PurePosixPath(str(frame["name"]).replace("\0", "")).name[:_MAX_NAME]
-        self._outcome.files.append(SentFile(name=name or "file", data=data))
+        self._outcome.files.append(SentFile(name=name if name.strip(".") else "file", data=data))
 
     def _on_nested_call(self, frame: Frame) -> None:
         tool, arguments = frame["tool"], frame["arguments"]
         if self._nested is not None and not self._nested.done():
             self._break("it made a second call before the first had an answer")
+        elif self._outgoing:
+            self._break("it makes calls and does not read the answers")
         elif isinstance(tool, str):
             self._nested = self._loop.create_task(self._call(tool, arguments))
 
@@ -286,14 +301,20 @@ def parse_frame(body: bytes) -> Frame:
     Raises:
         ValueError: it is none.
     """
-    frame = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    # Not as bytes: json would guess at their encoding, and let halves of characters pass.
+    frame = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
     if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
         raise ValueError("not an object with an op")
     if b"\\u" in body:
         json.dumps(frame, ensure_ascii=False).encode()  # raises on half a character
-    if body.count(b"[") + body.count(b"{") > _MAX_DEPTH and _is_deep(frame):
+    if _containers(body) > _MAX_DEPTH and _is_deep(frame):
         raise ValueError("nested too deeply")
     return frame
+
+
+def _containers(body: bytes) -> int:
+    """At most so many lists and objects are in a frame."""
+    return body.count(b"[") + body.count(b"{")
 
 
 def _is_deep(value: Any) -> bool:

@@ -22,7 +22,7 @@ from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
 from toolkiln.execution.sandbox.warm import Recipe, WarmWorkers
 from toolkiln.execution.versions import Versions
-from toolkiln.execution.workspaces import over_quota
+from toolkiln.execution.workspaces import exceeded, over_quota
 from toolkiln.model import CallError, Status
 
 _LINGERING = 0.05
@@ -157,6 +157,10 @@ class SandboxExecutor:
         bounds = invocation.bounds
         if kind == "frame":
             apply_frame(outcome, data, invocation.tool.spec, bounds, reveal=self._reveal)
+            if invocation.workspace is not None and invocation.workspace.writable:
+                excess = await asyncio.to_thread(exceeded, invocation.workspace)
+                if excess:  # it was faster than whoever watched it
+                    outcome.status, outcome.error = _over_quota(excess)
             return
         if kind == "gone":
             end = await _bounded(ended, process)
@@ -171,8 +175,7 @@ class SandboxExecutor:
         if kind == "timeout":
             outcome.status, outcome.error = limit_hit("timeout", bounds)
         elif kind == "quota":
-            outcome.status = Status.KILLED
-            outcome.error = CallError(code="workspace_limit", message=data)
+            outcome.status, outcome.error = _over_quota(data)
         else:
             outcome.status = Status.KILLED
             outcome.error = CallError(code="output_limit", message=data)
@@ -218,6 +221,11 @@ class SandboxExecutor:
 
 
 _SETUP_FAILED = 119
+
+
+def _over_quota(excess: str) -> tuple[Status, CallError]:
+    hint = "`toolkiln workspace` exports and clears the files of a session"
+    return Status.KILLED, CallError(code="workspace_limit", message=excess, hint=hint)
 
 
 def _on_quota(conversation: Conversation, watch: asyncio.Task[str]) -> None:

@@ -50,7 +50,6 @@ class Launch:
     command: list[str]
     pass_fds: tuple[int, ...]
     keep_capabilities: bool = False
-    as_first: bool = False
     tmp_bytes: int = 1 << 20
 
 
@@ -141,7 +140,6 @@ def _options(launch: Launch) -> list[str]:
         launch.binds,
         keep_capabilities=launch.keep_capabilities,
         tmp_bytes=launch.tmp_bytes,
-        as_first=launch.as_first,
     )
 
 

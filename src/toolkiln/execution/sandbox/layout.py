@@ -108,13 +108,12 @@ def base_packages() -> tuple[Path, ...]:
     return tuple(found[top] for top in sorted(found))
 
 
-def bwrap_arguments(
-    binds: list[Bind], *, keep_capabilities: bool, tmp_bytes: int, as_first: bool
-) -> list[str]:
+def bwrap_arguments(binds: list[Bind], *, keep_capabilities: bool, tmp_bytes: int) -> list[str]:
     """The options of bwrap, without the command.
 
     With `keep_capabilities` the process inside can make namespaces for others, which is
-    what the fork server does.
+    what the fork server does. Process 1 is bwrap's, never a tool's: a process can undo its
+    own dying with its parent, and kill -9 of bwrap would leave it behind.
     """
     arguments = ["--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
     arguments += ["--clearenv", "--hostname", "sandbox", "--uid", "1000", "--gid", "1000"]
@@ -122,8 +121,6 @@ def bwrap_arguments(
     if keep_capabilities:
         for name in ("SYS_ADMIN", "SETPCAP", "NET_ADMIN"):
             arguments += ["--cap-add", f"CAP_{name}"]
-    if as_first:
-        arguments += ["--as-pid-1"]
     for bind in binds:
         arguments += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
     for name in _LINKS:

@@ -64,7 +64,7 @@ class Bubblewrap:
             "write": [bind.target for bind in binds if bind.writable],
         }
         command = [*self._python.command, "-c", program("once"), json.dumps(settings)]
-        launch = Launch(binds, command, inherited, as_first=True, tmp_bytes=job.bounds.disk)
+        launch = Launch(binds, command, inherited, tmp_bytes=job.bounds.disk)
         try:
             running = start(self._bwrap, self._python, launch)
         finally:

@@ -70,9 +70,10 @@ class Worker:
             return await asyncio.shield(self.process.ended)
         try:
             frame = await _receive(self.control)
+            status, cpu, memory = (_number(frame, name) for name in ("status", "cpu", "memory"))
         except (OSError, ValueError, EOFError):
             return await asyncio.shield(self.process.ended)
-        return Ended(int(frame["status"]), float(frame["cpu"]), int(frame["memory"]) * 1024)
+        return Ended(int(status), cpu, int(memory) * 1024)
 
 
 class WarmWorkers:
@@ -203,7 +204,8 @@ class WarmWorkers:
                 loaded = await _receive(near)
             if loaded["op"] != "loaded":
                 raise ValueError("the tool cannot be imported")
-            forks, memory = loaded["forks"] is True, int(loaded["memory"])
+            forks = loaded.get("forks") is True
+            memory = int(min(max(_number(loaded, "memory"), 0), recipe.job.bounds.memory))
         except BaseException:  # cancelled or failed: nothing of it may stay
             await stack.aclose()
             raise
@@ -263,4 +265,14 @@ async def _receive(near: socket.socket) -> dict[str, Any]:
             wanted += int.from_bytes(data, "big")
             if wanted > _MAX_FRAME:
                 raise ValueError("the worker sent too much")
-    return parse_frame(data[4:])
+    try:
+        return parse_frame(data[4:])
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _number(frame: dict[str, Any], name: str) -> float:
+    value = frame.get(name)
+    if not isinstance(value, int | float) or abs(value) > 1 << 60:
+        raise ValueError(f"the worker sent a {name} that is none")
+    return value

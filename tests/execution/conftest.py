@@ -1,0 +1,69 @@
+"""Kilns over tool files that a test module spells out, and real processes beside them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.app import Kiln
+from toolkiln.config import Settings
+
+MakeKiln = Callable[..., Kiln]
+
+
+def write(folder: Path, sources: Mapping[str, str]) -> None:
+    """Write tool files, their indentation taken off."""
+    for name, source in sources.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(source), "utf-8")
+
+
+def kiln_of(folder: Path, sources: Mapping[str, str], **options: Any) -> Kiln:
+    """A Kiln over these files; what is not about tools is a setting."""
+    write(folder / "tools", sources)
+    beside = {name: options.pop(name) for name in ("functions", "resolve_host") if name in options}
+    given = {"state": folder / "state", "environ": dict(os.environ), **options}
+    tools = folder / "tools" if sources else None
+    return Kiln(tools, settings=Settings(**given), **beside)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kiln(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Kiln]:
+    """One Kiln for a module: its TOOLS by file name, its SETTINGS, its FUNCTIONS."""
+    module = request.module
+    options = dict(getattr(module, "SETTINGS", {}), functions=getattr(module, "FUNCTIONS", ()))
+    async with kiln_of(tmp_path_factory.mktemp("kiln"), module.TOOLS, **options) as kiln:
+        yield kiln
+
+
+@pytest.fixture
+def make_kiln(tmp_path: Path) -> MakeKiln:
+    """Makes Kilns in one folder, so that a second one finds the state of the first."""
+    return lambda sources, **options: kiln_of(tmp_path, sources, **options)
+
+
+@pytest.fixture
+def start_python() -> Callable[..., "subprocess.Popen[str]"]:
+    """Starts a program beside the tests; dead at the end, and with it all that it started."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: str | Path) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", dedent(code), *map(str, arguments)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        started.append(process)
+        return process
+
+    yield start  # type: ignore[misc]
+    for process in started:
+        process.kill()
+        process.communicate()

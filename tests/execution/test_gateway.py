@@ -1,0 +1,505 @@
+"""The way of a call: resolve, check, allow, execute, classify; batches and cancellation."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.app import Kiln
+from toolkiln.model import Call, Caller, Event, Result, Status
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = 20.0
+"""Seconds; far more than anything here takes."""
+
+TOOLS = {
+    "numbers.py": """
+        from toolkiln import tool
+
+        @tool
+        def add(left: int, right: int = 2) -> int:
+            \"\"\"Add two numbers.
+
+            Args:
+                left: One of them.
+                right: The other.
+            \"\"\"
+            return left + right
+    """,
+    "calendar.py": """
+        from toolkiln import tool
+        from datetime import datetime
+
+        @tool
+        def weekday(day: str) -> str:
+            \"\"\"Tell the weekday of a date.\"\"\"
+            return datetime.strptime(day, "%Y-%m-%d").strftime("%A")
+    """,
+    "meeting.py": """
+        import os, time
+        from pathlib import Path
+        from toolkiln import tool
+
+        SPACE = Path("/workspace")
+
+        def _meet(own: str, other: str) -> str:
+            (SPACE / own).write_text("here")
+            for _ in range(1000):
+                if (SPACE / other).exists():
+                    return f"{own} met {other}"
+                time.sleep(0.01)
+            return f"{own} was alone"
+
+        @tool(parallel=True, workspace="write")
+        def meet(own: str, other: str) -> str:
+            \"\"\"Wait for another call.\"\"\"
+            return _meet(own, other)
+
+        @tool(workspace="write")
+        def line_up(name: str) -> str:
+            \"\"\"Fail if another call runs meanwhile.\"\"\"
+            file = SPACE / "turn"
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL))
+            time.sleep(0.05)
+            file.unlink()
+            with (SPACE / "order").open("a") as order:
+                order.write(name)
+            return name
+
+        @tool(workspace="write")
+        def beat() -> None:
+            \"\"\"Write again and again.\"\"\"
+            for number in range(100_000):
+                (SPACE / "next").write_text(str(number))
+                os.replace(SPACE / "next", SPACE / "heart")
+                time.sleep(0.005)
+    """,
+    "talk.py": """
+        import sys, time
+        from pathlib import Path
+        from toolkiln import Context, tool
+
+        @tool(workspace="read")
+        def wait_for_reader(ctx: Context) -> str:
+            \"\"\"Say something, and go on when somebody has read it.\"\"\"
+            print("printed")
+            print("complained", file=sys.stderr)
+            ctx.report_progress(1, 4, "first")
+            ctx.log("logged")
+            for _ in range(2000):
+                if Path("/workspace/read").exists():
+                    print("end")
+                    return "done"
+                time.sleep(0.01)
+            raise TimeoutError
+
+        @tool
+        def print_and_fail() -> None:
+            \"\"\"Say something and fail.\"\"\"
+            print("before")
+            print("trouble", file=sys.stderr)
+            raise ValueError("no")
+
+        @tool
+        def be_quiet() -> None:
+            \"\"\"Say nothing.\"\"\"
+    """,
+    "nested.py": """
+        import time
+        from toolkiln import Context, ToolError, tool
+
+        @tool
+        def sum_up(ctx: Context, numbers: list[int]) -> int:
+            \"\"\"Add numbers with another tool.\"\"\"
+            total = 0
+            for number in numbers:
+                total = ctx.call("add", left=total, right=number)
+            return total
+
+        @tool
+        def try_call(ctx: Context, name: str, arguments: dict) -> dict:
+            \"\"\"Call a tool and tell what happened.\"\"\"
+            try:
+                return {"value": ctx.call(name, **arguments)}
+            except ToolError as error:
+                return {"error": error.message, "retryable": error.retryable}
+
+        @tool
+        async def call_async(ctx: Context) -> int:
+            \"\"\"Call a tool from an async one.\"\"\"
+            ctx.report_progress(0.5)
+            return ctx.call("add", left=40)
+
+        @tool
+        def refuse() -> None:
+            \"\"\"Say no.\"\"\"
+            raise ToolError("not today", retryable=True)
+
+        @tool
+        def dig(ctx: Context, depth: int = 0) -> int:
+            \"\"\"Call itself until somebody says no.\"\"\"
+            try:
+                return ctx.call("dig", depth=depth + 1)
+            except ToolError as error:
+                if "8 deep" not in error.message:
+                    raise
+                return depth
+
+        @tool
+        def fan_out(ctx: Context) -> dict:
+            \"\"\"Call another tool without end.\"\"\"
+            for number in range(1000):
+                try:
+                    ctx.call("nothing_of_this_name")
+                except ToolError as error:
+                    if "in all" in error.message:
+                        return {"made": number}
+
+        @tool(timeout=1.0)
+        def hurry(ctx: Context) -> None:
+            \"\"\"Wait with another tool for longer than it may.\"\"\"
+            ctx.call("sleep_long")
+
+        @tool(timeout=300, workspace="write")
+        def sleep_long() -> None:
+            \"\"\"Sleep.\"\"\"
+            from pathlib import Path
+            for number in range(100_000):
+                Path("/workspace/awake").write_text(str(number))
+                time.sleep(0.005)
+
+        @tool(network=["api.test"])
+        def reach_out() -> None:
+            \"\"\"Ask for a right that nobody granted.\"\"\"
+
+        @tool
+        def tell_caller(ctx: Context) -> dict:
+            \"\"\"Tell what a tool knows of its caller.\"\"\"
+            ctx.inject_tools("add", "sum_up")
+            ctx.send_message({"kind": "card", "tags": {"a"}})
+            (ctx.workdir / "report.txt").write_bytes(b"\\x00\\xff")
+            ctx.send_file("report.txt")
+            return {
+                "user": ctx.user_id, "agent": ctx.agent_id, "state": ctx.agent_state,
+                "secrets": dict(ctx.secrets), "settings": dict(ctx.settings),
+            }
+    """,
+}
+SETTINGS: dict[str, Any] = {
+    "grants": {
+        name: {"workspace": "write"}
+        for name in ("meet", "line_up", "beat", "wait_for_reader", "sleep_long")
+    }
+}
+
+
+def space(kiln: Kiln, session: str) -> Path:
+    """The folder that calls of a session see as /workspace."""
+    return kiln.engine.workspaces.open(session, writable=True).folder
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def until_still(file: Path) -> None:
+    """Wait until nobody writes a file any more that was written every few milliseconds."""
+    async with asyncio.timeout(SOON):
+        seen = b""
+        while seen != (seen := file.read_bytes()):
+            await asyncio.sleep(0.2)
+
+
+async def test_call_gives_the_value_its_text_and_the_version_that_ran(kiln: Kiln) -> None:
+    result = await kiln.call("add", {"left": 1})
+
+    assert (result.status, result.value, result.text) == (Status.OK, 3, "3")
+    assert (result.tool, result.digest) == ("add", kiln.tool("add").digest)
+    assert result.sandbox in ("A", "B")
+    assert result.error is None
+    assert (result.stdout, result.stderr, result.notes) == ("", "", ())
+
+
+async def test_arguments_may_be_left_out(kiln: Kiln) -> None:
+    assert (await kiln.call("be_quiet")).status is Status.OK
+    assert (await kiln.call("be_quiet", {})).text == ""
+
+
+async def test_unknown_tool_is_invalid_and_names_the_nearest(kiln: Kiln) -> None:
+    result = await kiln.call("ad", {})
+
+    assert (result.status, result.sandbox) == (Status.INVALID, "")
+    assert result.error
+    assert result.error.code == "unknown_tool"
+    assert "'add'" in (result.error.hint or "")
+    assert "'add'" in result.text
+
+
+async def test_pinned_version_runs_and_another_one_is_refused(kiln: Kiln) -> None:
+    digest = kiln.tool("add").digest
+
+    pinned = await kiln.call("add", {"left": 1}, digest=digest)
+    other = await kiln.call("add", {"left": 1}, digest="0" * 64)
+
+    assert pinned.value == 3
+    assert (other.status, other.sandbox) == (Status.INVALID, "")
+    assert other.error
+    assert "000000000000" in other.error.message
+    assert digest in (other.error.hint or "")
+
+
+async def test_all_problems_of_arguments_are_listed_and_nothing_runs(kiln: Kiln) -> None:
+    arguments = {"left": "many", "right": [1], "middle": 3}
+
+    result = await kiln.call("add", arguments)
+
+    assert (result.status, result.sandbox) == (Status.INVALID, "")
+    assert result.error
+    assert result.error.code == "invalid_arguments"
+    for name in ("left", "right", "middle"):
+        assert name in result.error.message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["text", [1], {"left": float("nan")}, {"left": 10**5000}, {1: 2}, {"left": object()}, {"\ud800": 1}],
+)
+async def test_arguments_that_are_no_json_are_invalid(kiln: Kiln, arguments: Any) -> None:
+    result = await kiln.call("add", arguments)
+
+    assert (result.status, result.sandbox) == (Status.INVALID, "")
+
+
+async def test_coercions_are_noted(kiln: Kiln) -> None:
+    result = await kiln.call("add", {"left": "40"})
+
+    assert result.value == 42
+    assert any("left" in note for note in result.notes)
+
+
+async def test_half_a_character_in_an_argument_does_no_harm(kiln: Kiln) -> None:
+    result = await kiln.call("try_call", {"name": "\ud800", "arguments": {"\udfff": "\ud800"}})
+
+    assert result.status in (Status.OK, Status.INVALID)
+    result.text.encode()
+
+
+async def test_identity_that_is_no_json_is_refused_not_raised(kiln: Kiln) -> None:
+    for state in ({"x": object()}, {"x": float("nan")}, {"x": "\ud800"}):
+        result = await kiln.call("tell_caller", {}, caller=Caller(agent_state=state))
+
+        assert result.status in (Status.OK, Status.INVALID, Status.UNAVAILABLE)
+
+
+async def test_file_named_like_a_standard_module_does_not_replace_it(kiln: Kiln) -> None:
+    result = await kiln.call("weekday", {"day": "2024-02-29"})
+
+    assert result.value == "Thursday"
+
+
+async def test_version_that_was_called_goes_on_running_after_an_edit(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    source = 'def tell() -> str:\n    """Tell the version."""\n    return "first"\n'
+    file = tmp_path / "tools" / "tell.py"
+    async with make_kiln({"tell.py": source}) as kiln:
+        assert (await kiln.call("tell", {})).value == "first"
+        file.write_text(source.replace("first", "second"))
+        assert (await kiln.call("tell", {})).value == "first"
+    async with make_kiln({}) as kiln:
+        kiln = Kiln(tmp_path / "tools", settings=kiln.settings)
+        assert (await kiln.call("tell", {})).value == "second"
+        await kiln.close()
+
+
+async def test_version_that_was_edited_before_its_first_call_is_refused(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    source = 'def tell() -> str:\n    """Tell the version."""\n    return "first"\n'
+    async with make_kiln({"tell.py": source}) as kiln:
+        assert kiln.tools
+        (tmp_path / "tools" / "tell.py").write_text(source.replace("first", "second"))
+        changed = await kiln.call("tell", {})
+        (tmp_path / "tools" / "tell.py").unlink()
+        gone = await kiln.call("tell", {})
+
+    assert (changed.status, gone.status) == (Status.UNAVAILABLE, Status.UNAVAILABLE)
+    assert changed.error
+    assert gone.error
+    assert "has changed since it was read" in changed.error.message
+    assert "cannot be read any more" in gone.error.message
+
+
+async def test_renamed_file_runs_under_the_state_of_its_old_name(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    source = 'def tell() -> str:\n    """Tell."""\n    return "here"\n'
+    async with make_kiln({"old.py": source}) as kiln:
+        await kiln.call("tell", {})
+    (tmp_path / "tools" / "old.py").rename(tmp_path / "tools" / "new.py")
+    async with Kiln(tmp_path / "tools", settings=kiln.settings) as kiln:
+        result = await kiln.call("tell", {})
+
+    assert (result.value, result.error) == ("here", None)
+
+
+async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
+    caller = Caller(session="rendezvous")
+    pairs = [("a", "b"), ("b", "a")]
+    calls = [
+        Call(tool="meet", arguments={"own": own, "other": other}, caller=caller)
+        for own, other in pairs
+    ]
+
+    results = await kiln.call_many(calls)
+
+    assert [result.value for result in results] == ["a met b", "b met a"]
+    assert [result.call_id for result in results] == [call.id for call in calls]
+
+
+async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln) -> None:
+    caller = Caller(session="turns")
+    calls = [Call(tool="line_up", arguments={"name": name}, caller=caller) for name in "abcd"]
+
+    results = await kiln.call_many(calls)
+
+    assert [result.value for result in results] == list("abcd")
+    assert (space(kiln, "turns") / "order").read_text() == "abcd"
+
+
+async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) -> None:
+    calls = [
+        Call(tool="add", arguments={"left": 1}),
+        Call(tool="nobody"),
+        Call(tool="add", arguments={"left": None}),
+        Call(tool="reach_out", arguments={}),
+        Call(tool="refuse", arguments={}),
+        Call(tool="add", arguments={"left": 2}),
+    ]
+
+    results = await kiln.call_many(calls)
+
+    assert [result.status for result in results] == [
+        Status.OK, Status.INVALID, Status.INVALID, Status.DENIED, Status.FAILED, Status.OK,
+    ]  # fmt: skip
+    assert (results[0].value, results[5].value) == (3, 4)
+    assert await kiln.call_many([]) == []
+
+
+async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> None:
+    heart = space(kiln, "cancel") / "heart"
+    calling = asyncio.create_task(kiln.call("beat", {}, caller=Caller(session="cancel")))
+    await until(heart.exists)
+
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+    await until_still(heart)
+
+
+async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
+    events: list[Event] = []
+    folder = space(kiln, "live")
+    said = [("stdout", "printed"), ("stderr", "complained"), ("progress", "first"), ("log", "logged")]
+    caller = Caller(session="live")
+    calling = asyncio.create_task(kiln.call("wait_for_reader", {}, caller=caller, observe=events.append))
+
+    await until(lambda: {(event.kind, event.text.strip()) for event in events} >= set(said))
+    assert not calling.done()
+    (folder / "read").touch()
+    result = await calling
+
+    assert result.value == "done"
+    assert (result.stdout, result.stderr) == ("printed\nend\n", "complained\n")
+    progress = next(event for event in events if event.kind == "progress")
+    assert (progress.done, progress.total, progress.described) == (1, 4, "first (1 of 4)")
+
+
+async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
+    result = await kiln.call("print_and_fail", {})
+
+    assert result.status is Status.FAILED
+    assert (result.stdout, result.stderr) == ("before\n", "trouble\n")
+
+
+async def test_nested_calls_give_values(kiln: Kiln) -> None:
+    assert (await kiln.call("sum_up", {"numbers": [1, 2, 3]})).value == 6
+    assert (await kiln.call("call_async", {})).value == 42
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said", "retryable"),
+    [
+        ("refuse", {}, "refuse: not today", True),
+        ("nobody", {}, "nobody: there is no tool named 'nobody'", False),
+        ("add", {"left": "x"}, "add: ", False),
+        ("reach_out", {}, "reach_out asks to reach api.test", False),
+        ("print_and_fail", {}, "print_and_fail: ValueError in line ", False),
+    ],
+)
+async def test_nested_call_that_fails_is_a_tool_error(
+    kiln: Kiln, name: str, arguments: dict[str, Any], said: str, retryable: bool
+) -> None:
+    result = await kiln.call("try_call", {"name": name, "arguments": arguments})
+
+    assert said in result.value["error"]
+    assert result.value["retryable"] is retryable
+
+
+async def test_tool_error_of_a_nested_call_that_nobody_catches_is_the_answer(kiln: Kiln) -> None:
+    result = await kiln.call("sum_up", {"numbers": [1]})
+    failed = await kiln.call("hurry", {}, timeout=5)
+
+    assert result.status is Status.OK
+    assert failed.status in (Status.FAILED, Status.TIMEOUT)
+
+
+async def test_calls_within_calls_are_eight_deep_at_most(kiln: Kiln) -> None:
+    assert (await kiln.call("dig", {})).value == 8
+
+
+async def test_calls_of_one_call_are_two_hundred_at_most(kiln: Kiln) -> None:
+    assert (await kiln.call("fan_out", {})).value == {"made": 200}
+
+
+async def test_nested_call_ends_with_the_time_of_its_parent(kiln: Kiln) -> None:
+    caller = Caller(session="inherit")
+    awake = space(kiln, "inherit") / "awake"
+
+    result = await kiln.call("hurry", {}, caller=caller)
+
+    assert result.status in (Status.TIMEOUT, Status.FAILED)
+    await until_still(awake)
+
+
+async def test_many_calls_that_each_call_another_all_end(kiln: Kiln) -> None:
+    calls = [kiln.call("sum_up", {"numbers": [1, 2]}) for _ in range(40)]
+
+    results: list[Result] = await asyncio.gather(*calls)
+
+    assert [result.value for result in results] == [3] * 40
+
+
+async def test_context_tells_the_caller_and_takes_what_is_sent(kiln: Kiln) -> None:
+    caller = Caller(user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]})
+
+    result = await kiln.call("tell_caller", {}, caller=caller)
+
+    assert result.value == {
+        "user": "ann", "agent": "bot", "state": {"step": [1, {"a": None}]},
+        "secrets": {}, "settings": {},
+    }  # fmt: skip
+    assert result.injected_tools == ("add", "sum_up")
+    assert result.messages == ({"kind": "card", "tags": ["a"]},)
+    assert [(file.name, file.data) for file in result.files] == [("report.txt", b"\x00\xff")]
+
+
+async def test_nothing_of_the_host_process_is_in_the_environment(kiln: Kiln) -> None:
+    assert os.environ.get("PATH")
+    assert (await kiln.call("be_quiet", {})).stderr == ""
