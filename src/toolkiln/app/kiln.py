@@ -93,7 +93,9 @@ class Kiln:
         if self.path is None:
             return []
         readings = [read_file(file) for file in tool_files([self.path])]
-        helpers = {Path(r.path).parent / helper for r in readings for helper in r.helpers}
+        used = {Path(r.path): {Path(r.path).parent / name for name in r.helpers} for r in readings}
+        # Of two files that import each other neither is just the other's helper.
+        helpers = {h for file, own in used.items() for h in own if file not in used.get(h, ())}
         return [r for r in readings if Path(r.path) not in helpers or _is_marked(r)]
 
     @cached_property

@@ -70,15 +70,10 @@ class InlineExecutor:
             apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
             return outcome
         tool_result = streams(value)
-        if tool_result is not None:
-            told = plain(tool_result)
-            frame = {"op": "tool_result", "value": told.value, "notes": told.notes}
-            apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
-            return outcome
-        told = plain(value)
-        outcome.value = told.value
-        if told.notes:
-            outcome.notes += told.notes
+        told = plain(value if tool_result is None else tool_result)
+        kind = "result" if tool_result is None else "tool_result"
+        frame = {"op": kind, "value": told.value, "notes": told.notes}
+        apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
         return outcome
 
     async def close(self) -> None:

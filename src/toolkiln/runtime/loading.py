@@ -122,6 +122,16 @@ class Entry:
             instance.valves = type(instance).Valves(**values)
 
 
+def awaited(value: Any) -> Any:
+    """What an awaitable gives, on a loop of its own."""
+    import asyncio
+
+    async def until_done() -> Any:
+        return await value
+
+    return asyncio.run(until_done())
+
+
 class Refused(Exception):
     """`validate_args` does not accept the arguments."""
 
@@ -131,6 +141,8 @@ def _validated(instance: Any, arguments: dict[str, Any]) -> None:
     if validate is None:
         return
     answer = validate(dict(arguments))
+    if hasattr(answer, "__await__"):
+        answer = awaited(answer)
     accepted, message = answer if isinstance(answer, tuple) else (answer, "")
     if not accepted:
         raise Refused(str(message) or "the tool does not accept these arguments")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from toolkiln.runtime.loading import Entry, Refused, import_file
+from toolkiln.runtime.loading import Entry, Refused, awaited, import_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,22 +69,13 @@ def _result(entry: Entry, call: Mapping[str, Any], channel: Channel) -> Frame:
         given = injections(entry.injected, call["caller"], channel.send, channel.ask)
     value = entry.prepared(call["arguments"], given)()
     if hasattr(value, "__await__"):
-        value = _awaited(value)
+        value = awaited(value)
     tool_result = streams(value)
     if tool_result is not None:
         value = tool_result
     told = plain(value)
     kind = "result" if tool_result is None else "tool_result"
     return {"op": kind, "value": told.value, "notes": list(told.notes)}
-
-
-def _awaited(value: Any) -> Any:
-    import asyncio
-
-    async def until_done() -> Any:
-        return await value
-
-    return asyncio.run(until_done())
 
 
 def streams(value: Any) -> dict[str, Any] | None:

@@ -116,7 +116,6 @@ class Server:
             write=[target for _, target, writable in request["mounts"] if writable],
         )
         lockdown.verify()
-        gc.unfreeze()
         worker.serve(alone=True, settled=not self._cold)
 
     def _program(self, network: bool) -> bytes:

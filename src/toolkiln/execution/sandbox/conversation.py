@@ -46,6 +46,7 @@ class Conversation:
         self._outcome = outcome
         self._loop = asyncio.get_running_loop()
         self.call, self.far_call = _pair()
+        self._number = self.call.fileno()  # the loop names sockets at length, numbers it does not
         out, self.far_out = os.pipe()
         err, self.far_err = os.pipe()
         self._outputs = [
@@ -92,7 +93,7 @@ class Conversation:
         """Listen; the far ends belong to the process and are closed here."""
         self.close_far_ends()
         self._opened = self._loop.time()
-        self._loop.add_reader(self.call, self._on_call)
+        self._loop.add_reader(self._number, self._on_call)
         for output in self._outputs:
             self._loop.add_reader(output.descriptor, self._on_output, output)
 
@@ -104,21 +105,20 @@ class Conversation:
                 os.close(descriptor)
         self.far_out = self.far_err = -1
 
-    def send(self, *frames: Frame) -> None:
-        """Hand frames over, as fast as the other side takes them."""
+    def send(self, *frames: bytes) -> None:
+        """Hand encoded frames over, as fast as the other side takes them."""
         idle = not self._outgoing
         for frame in frames:
-            body = json.dumps(frame, ensure_ascii=False, allow_nan=False).encode()
-            self._outgoing += len(body).to_bytes(_HEADER, "big") + body
+            self._outgoing += frame
         if idle:
             self._flush()
 
     def close(self) -> None:
         """Stop listening, and take what is still in the pipes."""
-        self._loop.remove_reader(self.call)
+        self._loop.remove_reader(self._number)
         for output in self._outputs:
             self._loop.remove_reader(output.descriptor)
-        self._loop.remove_writer(self.call)
+        self._loop.remove_writer(self._number)
         self.call.close()
         self.close_far_ends()
         if self._nested is not None:
@@ -134,11 +134,11 @@ class Conversation:
             while self._outgoing:
                 del self._outgoing[: self.call.send(self._outgoing)]
         except BlockingIOError:
-            self._loop.add_writer(self.call, self._flush)
+            self._loop.add_writer(self._number, self._flush)
             return
         except OSError:
             self._outgoing.clear()  # the end of the process says why
-        self._loop.remove_writer(self.call)
+        self._loop.remove_writer(self._number)
 
     def _on_output(self, output: "_Output") -> None:
         if not output.read():
@@ -154,7 +154,7 @@ class Conversation:
         except OSError:
             data = b""
         if not data:
-            self._loop.remove_reader(self.call)
+            self._loop.remove_reader(self._number)
             self.end("gone", None)
             return
         self._incoming += data
@@ -238,9 +238,9 @@ class Conversation:
     async def _call(self, tool: str, arguments: Any) -> None:
         nested = self._invocation.nested
         if nested is None:
-            self.send({"error": "calling other tools is not possible here"})
+            self.send(encode_frame({"error": "calling other tools is not possible here"}))
             return
-        self.send(reply(tool, await nested(tool, arguments)))
+        self.send(encode_frame(reply(tool, await nested(tool, arguments))))
 
     def _break(self, why: str) -> None:
         self.end("broken", why)
@@ -293,6 +293,15 @@ class _Output:
         """What was not."""
         lost = self.size - len(self._kept)
         return [f"{lost:,} bytes of {self._name} were left out"] if lost > 0 else []
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """A frame as it travels: its length, then strict JSON."""
+    body = _encode(frame).encode()
+    return len(body).to_bytes(_HEADER, "big") + body
 
 
 def parse_frame(body: bytes) -> Frame:

@@ -6,9 +6,8 @@ come about is a launcher's business (`processes`), what is said on their sockets
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,7 +16,7 @@ from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Invocation, Outcome
 from toolkiln.execution.network import ConnectionRecord
 from toolkiln.execution.outcomes import apply_frame, died, limit_hit
-from toolkiln.execution.sandbox.conversation import Conversation, Frame
+from toolkiln.execution.sandbox.conversation import Conversation, Frame, encode_frame
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
 from toolkiln.execution.sandbox.warm import Recipe, WarmWorkers
@@ -30,6 +29,7 @@ _LINGERING = 0.05
 _DYING = 10.0
 """Seconds that the kernel may take to end a killed process."""
 _CONCURRENT = 32
+_REMEMBERED = 1024
 
 
 class SandboxExecutor:
@@ -45,6 +45,8 @@ class SandboxExecutor:
         self._slots = asyncio.Semaphore(_CONCURRENT)
         self._warm = WarmWorkers(launcher, networks)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ending: set[asyncio.Future[Ended]] = set()
+        self._recipes: dict[Hashable, Recipe] = {}
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Run one call in a process of its own."""
@@ -67,6 +69,8 @@ class SandboxExecutor:
         """End the warm workers, then everything else."""
         await self._warm.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_DYING)
         await self._launcher.close()
 
     async def _run_fresh(
@@ -75,22 +79,39 @@ class SandboxExecutor:
         process = self._launcher.spawn(recipe.job, conversation.far_descriptors)
         conversation.close_far_ends()
         try:
-            async with AsyncExitStack() as stack:
-                load = dict(recipe.load)
-                records: list[ConnectionRecord] = []
-                if recipe.job.network:
-                    load["environment"] = await self._networks.open(
-                        conversation.call, recipe.hosts, records, stack
-                    )
+            async with self._connected(recipe, conversation, outcome) as load:
                 conversation.open()
-                conversation.send(load, _call_frame(invocation))
+                conversation.send(load, encode_frame(_call_frame(invocation)))
                 await self._until_over(invocation, conversation, process)
                 await self._conclude(invocation, conversation, process.ended, process, outcome)
-                outcome.notes += _refusals(records)
         finally:
-            self._later(_end(process))
+            self._see_off(process)
         if conversation.load_seconds is not None:
             self._warm.learned(recipe, conversation.load_seconds + self._launcher.start_seconds)
+
+    @asynccontextmanager
+    async def _connected(
+        self, recipe: Recipe, conversation: Conversation, outcome: Outcome
+    ) -> AsyncIterator[bytes]:
+        """The frame that loads the tool, once the network that it may use is there."""
+        if not recipe.job.network:
+            yield recipe.load_frame
+            return
+        records: list[ConnectionRecord] = []
+        async with AsyncExitStack() as stack:
+            near = conversation.call
+            variables = await self._networks.open(near, recipe.hosts, records, stack)
+            yield encode_frame({**recipe.load, "environment": variables})
+        outcome.notes += _refusals(records)
+
+    def _see_off(self, process: Process) -> None:
+        """See to it that a process does not outlive its call."""
+        if process.ended.done():
+            return
+        timer = asyncio.get_running_loop().call_later(_LINGERING, process.kill)
+        self._ending.add(process.ended)
+        process.ended.add_done_callback(self._ending.discard)
+        process.ended.add_done_callback(lambda _: timer.cancel())
 
     async def _run_warm(
         self,
@@ -105,7 +126,7 @@ class SandboxExecutor:
             worker.records.clear()
             worker.hand_over(conversation.far_descriptors)
             conversation.open()
-            conversation.send(_call_frame(invocation))
+            conversation.send(encode_frame(_call_frame(invocation)))
             ended = asyncio.create_task(worker.ended())
             await self._until_over(invocation, conversation, worker.process)
             await self._conclude(invocation, conversation, ended, worker.process, outcome)
@@ -181,19 +202,31 @@ class SandboxExecutor:
             outcome.error = CallError(code="output_limit", message=data)
 
     def _recipe(self, invocation: Invocation) -> Recipe:
-        spec, caller = invocation.tool.spec, invocation.caller
-        version = self._versions.folder(spec.digest, invocation.tool.sources)
+        spec, caller, bounds = invocation.tool.spec, invocation.caller, invocation.bounds
+        is_template = spec.isolation == "template"
+        # A template has seen its callers; a spare has seen nobody.
+        identity = (caller.user_id, caller.agent_id, caller.session) if is_template else None
+        limits = (bounds.memory, bounds.cpu, bounds.processes, bounds.disk)
+        granted = (invocation.site, invocation.workspace, invocation.network)
+        key = (spec.digest, spec.entry, is_template, identity, limits, granted)
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            if len(self._recipes) >= _REMEMBERED:
+                self._recipes.clear()
+            recipe = self._recipes[key] = self._new_recipe(key, invocation)
+        return recipe
+
+    def _new_recipe(self, key: Hashable, invocation: Invocation) -> Recipe:
+        spec = invocation.tool.spec
         is_template = spec.isolation == "template"
         job = Job(
-            version=version,
+            version=self._versions.folder(spec.digest, invocation.tool.sources),
             site=invocation.site,
             workspace=invocation.workspace,
             network=bool(invocation.network.rules),
-            bounds=replace(invocation.bounds, timeout=0.0),  # kept by this side's clock
+            bounds=invocation.bounds,
             extra_processes=1 if is_template else 0,
         )
-        # A template has seen its callers; a spare has seen nobody.
-        identity = (caller.user_id, caller.agent_id, caller.session) if is_template else None
         view = self._launcher.view(job)
         load = {
             "op": "load",
@@ -207,9 +240,10 @@ class SandboxExecutor:
             "keep_instance": spec.toolkit is not None and spec.toolkit.instance == "template",
         }
         return Recipe(
-            key=(spec.digest, spec.entry, job, invocation.network, identity),
+            key=key,
             job=job,
             load=load,
+            load_frame=encode_frame(load),
             hosts=invocation.network,
             kind="template" if is_template else "spare",
         )
@@ -245,14 +279,6 @@ def _call_frame(invocation: Invocation) -> Frame:
             "settings": dict(invocation.settings),
         },
     }
-
-
-async def _end(process: Process) -> None:
-    """See to it that a process does not outlive its call."""
-    done, _ = await asyncio.wait([process.ended], timeout=_LINGERING)
-    if not done:
-        process.kill()
-        await asyncio.wait([process.ended], timeout=_DYING)
 
 
 async def _bounded(ended: Awaitable[Ended], process: Process) -> Ended:

@@ -8,7 +8,6 @@ are bounded.
 """
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import Hashable, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.network import ConnectionRecord, HostRules
-from toolkiln.execution.sandbox.conversation import parse_frame
+from toolkiln.execution.sandbox.conversation import encode_frame, parse_frame
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
 
@@ -38,7 +37,9 @@ class Recipe:
     key: Hashable
     job: Job
     load: Mapping[str, Any]
-    """The frame that makes it import the tool."""
+    """What makes it import the tool."""
+    load_frame: bytes
+    """The same as it is sent."""
     hosts: HostRules
     kind: str
     """`template` or `spare`."""
@@ -198,9 +199,8 @@ class WarmWorkers:
                 if recipe.job.network:
                     environment = await self._networks.open(near, recipe.hosts, records, stack)
                     load["environment"] = environment
-                body = json.dumps(load).encode()
                 loop = asyncio.get_running_loop()
-                await loop.sock_sendall(near, len(body).to_bytes(4, "big") + body)
+                await loop.sock_sendall(near, encode_frame(load))
                 loaded = await _receive(near)
             if loaded["op"] != "loaded":
                 raise ValueError("the tool cannot be imported")
