@@ -5,15 +5,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types bench corpus thorough clean
+.PHONY: run test check lint types bench corpus thorough soak postgres clean
 
-run: $(STAMP)  ## read the example tools and show what is wrong with one
+run: $(STAMP)  ## list the example tools, check one, call one, and stop an attack
 	@$(BIN)/toolkiln list --tools examples/tools
 	@echo
 	@$(BIN)/toolkiln check examples/flawed.py || true
+	@echo
+	$(BIN)/toolkiln call convert_units value=26.2 source=mi target=km --tools examples/tools
+	@echo
+	$(BIN)/toolkiln call steal_secrets --tools examples/attack.py
 
-test: $(STAMP)  ## everything that must hold
+test: $(STAMP) postgres  ## everything that must hold
 	$(BIN)/python -m pytest -n auto
+
+soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behind
+	$(BIN)/python -m pytest -m soak
+
+# The store's tests start a server of their own; where there is none, root can install it.
+postgres:
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+	|| test "$$(id -u)" != 0 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 
 check: lint types test  ## what CI runs
 

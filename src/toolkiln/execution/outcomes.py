@@ -19,6 +19,10 @@ _LIMITS = {
     "processes": (Status.KILLED, "it started more than {processes} processes", "processes"),
     "disk": (Status.KILLED, "it wrote more than {disk:,} bytes of files", "disk"),
 }
+_CRASHES = (
+    signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS,
+    signal.SIGTRAP,
+)  # fmt: skip
 
 
 def limit_hit(limit: str, bounds: Bounds) -> tuple[Status, CallError]:
@@ -40,7 +44,8 @@ def apply_frame(
         outcome.is_tool_result = frame["op"] == "tool_result"
         _classify_value(outcome)
         return
-    limit = _limit_of(frame)
+    # Without a sandbox nothing but the clock is limited: the machine itself ran out of something.
+    limit = None if outcome.sandbox == "none" else _limit_of(frame)
     if limit:
         outcome.status, outcome.error = limit_hit(limit, bounds)
     else:
@@ -62,7 +67,8 @@ def died(
             name = signal.Signals(number).name
         except ValueError:
             name = f"signal {number}"
-        code, message = "crashed", f"its process was ended by {name}"
+        code = "crashed" if number in _CRASHES else "signalled"
+        message = f"its process was ended by {name}"
     elif status:
         code, message = "exited", f"its process ended itself with status {status >> 8}"
     else:

@@ -5,6 +5,7 @@ What went wrong is told as it is; what of it the model may read is decided outsi
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_TEXT = 4000
 _exit = os._exit  # bound before a tool can replace it
+_start_thread = _thread.start_new_thread
 
 
 def load(frame: Mapping[str, Any]) -> Entry:
@@ -108,10 +110,21 @@ def failure(error: BaseException, file: str) -> Frame:
         kind = "memory"
     elif isinstance(error, OSError):
         frame["errno"] = error.errno if isinstance(error.errno, int) else None
+        if isinstance(error, BlockingIOError) and _can_start():
+            frame["errno"] = None  # a pipe without data, not a process too many
     frame["kind"] = kind
     frame["line"] = _line(error.__traceback__, file)
     frame["message"] = _message(error)
     return frame
+
+
+def _can_start() -> bool:
+    """Whether there is room for another thread, and so for a process."""
+    try:
+        _start_thread(int, ())
+    except RuntimeError:
+        return False
+    return True
 
 
 def _line(traceback: TracebackType | None, file: str) -> int | None:

@@ -202,8 +202,8 @@ def task_cancel(task_id: TaskArgument, as_json: JsonOption = False) -> None:
         raise typer.Exit(upkeep.task_cancel(task_id, as_json=as_json))
 
 
-@app.command()
-def output(
+@app.command(name="output")
+def read_output(
     handle: Annotated[str, typer.Argument(help="The handle that a cut output names.")],
     offset: Annotated[int, typer.Option(help="The character to start from.")] = 0,
     limit: Annotated[int, typer.Option(help="How many characters.")] = 20_000,

@@ -7,18 +7,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO
 
 import typer
 
 from toolkiln.app import Kiln
 from toolkiln.config import Settings, load
-from toolkiln.errors import InputError
-from toolkiln.model import Caller, Event, Result, Status, ToolSpec
+from toolkiln.errors import BackendError, InputError
+from toolkiln.model import Caller, CallError, Result, Status, Task
+from toolkiln.surfaces.cli.arguments import parse_arguments
+from toolkiln.surfaces.cli.terminal import Live, say
 
 EXIT_STATUS = {
     Status.OK: 0,
@@ -30,6 +32,7 @@ EXIT_STATUS = {
     Status.DENIED: 2,
     Status.UNAVAILABLE: 3,
 }
+_POLL = 0.02
 
 
 @dataclass(frozen=True)
@@ -51,130 +54,152 @@ def settings() -> Settings:
 
 def call(name: str, given: list[str], options: Options) -> int:
     """Run a tool and print the result; the exit status says how it ended."""
-    with Kiln(options.tools, settings=settings()) as kiln, _live(options) as observe:
-        result: Result = kiln.call_sync(
-            name,
-            parse_arguments(kiln.tool(name), given),
-            call_id=options.call_id,
-            caller=Caller(session=options.session),
-            timeout=options.timeout,
-            observe=observe,
+    _check(options)
+    with Kiln(options.tools, settings=settings()) as kiln:
+        arguments = parse_arguments(kiln, name, given)
+        with Live(quiet=options.as_json) as live:
+            result: Result = kiln.call_sync(
+                name,
+                arguments,
+                call_id=options.call_id,
+                caller=Caller(session=options.session),
+                timeout=options.timeout,
+                observe=live.observe,
+            )
+        return report(result, options.files, as_json=options.as_json)
+
+
+def start_in_background(name: str, given: list[str], options: Options) -> int:
+    """Leave the call to a process of its own, and print the id to ask for it by."""
+    _check(options)
+    if options.files is not None:
+        raise InputError(
+            "--files does not go with --background",
+            hint="write it behind `toolkiln task await` or `toolkiln task check`",
         )
-    _save_files(result, options.files)
-    print_result(result, as_json=options.as_json)
+    task_id = options.call_id or os.urandom(8).hex()
+    with Kiln(options.tools, settings=settings()) as kiln, TemporaryFile() as arguments:
+        arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
+        arguments.seek(0)
+        if options.call_id is not None and (known := _known(kiln, task_id)):
+            return _earlier(known, name, given, options)
+        with TemporaryFile() as out, TemporaryFile() as err:
+            child = subprocess.Popen(  # noqa: S603
+                _command(name, task_id, options),
+                stdin=arguments, stdout=out, stderr=err, start_new_session=True,
+            )  # fmt: skip
+            # Nobody is told an id that cannot be asked for: the child claims it first, or ends.
+            while (started := _known(kiln, task_id)) is None and child.poll() is None:
+                time.sleep(_POLL)
+            if started is None and (started := _known(kiln, task_id)) is None:
+                return report(_last_words(out, err), None, as_json=options.as_json)
+    if options.as_json:
+        say(started.model_dump_json(indent=2))
+    else:
+        typer.echo(task_id)
+        typer.echo(f"next: `toolkiln task await {task_id}`", err=True)
+    return 0
+
+
+def report(result: Result, files: Path | None, *, as_json: bool) -> int:
+    """Print a result, keep the files that came with it, and give the exit status.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    if as_json:
+        say(json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False))
+    else:
+        _print(result)
+    for file in result.files:
+        if files is not None:
+            target = _save(file.data, files, file.name)
+            say(f"file: {target}", err=True)
+        elif not as_json:
+            size = f"{len(file.data):,} bytes"
+            say(f"note: the tool sent {file.name!r} ({size}); --files FOLDER keeps it", err=True)
     return EXIT_STATUS[result.status]
 
 
-def start_in_background(name: str, given: list[str], options: Options) -> None:
-    """Leave the call to a process of its own, and print the id to ask for it by."""
-    with Kiln(options.tools, settings=settings()) as kiln:
-        arguments = parse_arguments(kiln.tool(name), given)
-        kiln.check_arguments(name, arguments)
-    task_id = options.call_id or os.urandom(8).hex()
-    command = [sys.executable, "-m", "toolkiln.surfaces.cli", "call", name, json.dumps(arguments)]
-    command += ["--id", task_id, "--session", options.session, "--json"]
-    if options.tools is not None:
-        command += ["--tools", str(options.tools)]
-    if options.timeout is not None:
-        command += ["--timeout", str(options.timeout)]
-    nothing = subprocess.DEVNULL
-    subprocess.Popen(  # noqa: S603
-        command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-    )
-    typer.echo(task_id)
-    typer.echo(f"next: `toolkiln task await {task_id}`", err=True)
-
-
-def parse_arguments(spec: ToolSpec, given: list[str]) -> Any:
-    """The arguments of a call: one JSON object, or pairs whose values fit the schema.
-
-    Raises:
-        InputError: they are neither.
-    """
-    if given == ["-"]:
-        return sys.stdin.read()
-    if len(given) == 1 and given[0].lstrip().startswith("{"):
-        return given[0]
-    properties = spec.parameters.get("properties", {})
-    return dict(_pair(text, properties) for text in given)
-
-
-def _pair(text: str, properties: dict[str, Any]) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(
-            f"{text!r} is neither a JSON object nor key=value",
-            hint="""write city=Paris days=3, or '{"city": "Paris", "days": 3}'""",
-        )
-    if value.startswith("@"):
-        try:
-            value = Path(value[1:]).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{value[1:]!r} cannot be read: {error}") from error
-    if properties.get(name, {}).get("type") == "string":
-        return name, value
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):
-        return name, value
-
-
-def print_result(result: Result, *, as_json: bool) -> None:
-    """What the tool gave on stdout, what else is to be said on stderr."""
-    if as_json:
-        typer.echo(json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False))
-        return
+def _print(result: Result) -> None:
     if result.error is not None:
-        typer.echo(f"error: {result.tool}: {result.error.message}", err=True)
-        if result.error.hint:
-            typer.echo(f"\nhint: {result.error.hint}", err=True)
-    else:
-        typer.echo(result.text)
+        print_error(result.tool, result.error)
+    elif result.text:
+        say(result.text, newline=not result.text.endswith("\n"))
     for note in result.notes:
-        typer.echo(f"note: {note}", err=True)
-    if result.truncation is not None and result.truncation.handle:
-        typer.echo(f"note: the rest: `toolkiln output {result.truncation.handle}`", err=True)
+        say(f"note: {note}", err=True)
+    for message in result.messages:
+        say(f"message: {json.dumps(message, ensure_ascii=False)}", err=True)
+    if result.injected_tools:
+        say(f"note: the tool offers {', '.join(result.injected_tools)}", err=True)
+    cut = result.truncation
+    if cut is not None and cut.handle:
+        shown = f"{cut.shown:,} of {cut.total:,} characters are shown"
+        say(f"note: {shown}; the whole: `toolkiln output {cut.handle}`", err=True)
 
 
-def _save_files(result: Result, folder: Path | None) -> None:
-    for file in result.files:
-        if folder is None:
-            size = f"{len(file.data):,} bytes"
-            typer.echo(f"note: the tool sent {file.name!r} ({size}); keep it: --files .", err=True)
-            continue
-        target = folder / file.name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as handle:
-                handle.write(file.data)
-        except OSError as error:
-            raise InputError(f"{str(target)!r} cannot be written: {error.strerror}") from error
-        typer.echo(f"file: {target}", err=True)
+def print_error(tool: str, error: CallError) -> None:
+    """Why a call did not end well, as other errors look."""
+    first, *more = error.message.split("\n")
+    lines = [f"error: {tool}: {first}", *(f"       {line}" for line in more)]
+    say("\n".join(lines), err=True)
+    if error.hint:
+        say(f"\nhint: {error.hint}", err=True)
 
 
-@contextmanager
-def _live(options: Options) -> Iterator[Any]:
-    """Show what a running call tells: output as it comes, progress on a terminal."""
-    if options.as_json or not sys.stderr.isatty():
-        yield _echo if not options.as_json else _ignore
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-
-        def observe(event: Event) -> None:
-            if event.kind == "progress":
-                status.update(event.described)
-            else:
-                _echo(event)
-
-        yield observe
+def _check(options: Options) -> None:
+    if options.call_id is not None and not 0 < len(options.call_id) <= 200:
+        raise InputError("--id is empty or longer than 200 characters")
+    if options.timeout is not None and not options.timeout > 0:
+        raise InputError("--timeout is not above zero")
 
 
-def _echo(event: Event) -> None:
-    if event.kind != "progress":
-        typer.echo(event.text, err=True, nl=event.kind == "log")
+def _known(kiln: Kiln, task_id: str) -> Task | None:
+    try:
+        return kiln.run_sync(kiln.check_task(task_id))
+    except InputError:
+        return None
 
 
-def _ignore(event: Event) -> None:
-    pass
+def _earlier(known: Task, name: str, given: list[str], options: Options) -> int:
+    if known.state == "running":
+        raise InputError(
+            f"a call with the id {known.id!r} is running already",
+            hint=f"wait for it with `toolkiln task await {known.id}`",
+        )
+    return call(name, given, options)
+
+
+def _command(name: str, task_id: str, options: Options) -> list[str]:
+    command = [sys.executable, "-m", "toolkiln.surfaces.cli", "call", "--json"]
+    command += [f"--id={task_id}", f"--session={options.session}"]
+    if options.tools is not None:
+        command.append(f"--tools={options.tools}")
+    if options.timeout is not None:
+        command.append(f"--timeout={options.timeout}")
+    return [*command, "--", name, "-"]
+
+
+def _last_words(out: IO[bytes], err: IO[bytes]) -> Result:
+    """The result of a call that ended without being remembered."""
+    for stream in (out, err):
+        stream.seek(0)
+    try:
+        return Result.model_validate_json(out.read())
+    except ValueError:
+        said = err.read().decode("utf-8", "replace").strip()
+        raise BackendError(f"the call could not be started: {said[-1000:]}") from None
+
+
+def _save(data: bytes, folder: Path, name: str) -> Path:
+    target = folder / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as handle:
+            handle.write(data)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"{str(target)!r} cannot be written: {why}", hint="name another folder with --files"
+        ) from error
+    return target

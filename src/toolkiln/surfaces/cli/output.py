@@ -8,6 +8,7 @@ import typer
 
 from toolkiln.app import Report
 from toolkiln.model import Finding, HealthLevel, Severity, Toolkit, ToolSpec
+from toolkiln.surfaces.cli.terminal import printable
 
 _LARGEST = 5_000_000
 """Bytes of a file that excerpts are taken from."""
@@ -108,9 +109,9 @@ def _group_order(spec: ToolSpec) -> tuple[bool, int, str, int, str]:
 def _finding_text(finding: Finding, path: str, lines: list[str]) -> str:
     severity = typer.style(finding.severity.value, fg=_COLORS[finding.severity], bold=True)
     place = f"{path}:{finding.line}" + (f":{finding.column}" if finding.column else "")
-    parts = [f"{place}: {severity}[{finding.rule}] {_printable(finding.message)}"]
+    parts = [f"{place}: {severity}[{finding.rule}] {printable(finding.message)}"]
     if 0 < finding.line <= len(lines) and lines[finding.line - 1].strip():
-        source = _printable(lines[finding.line - 1].expandtabs(4).rstrip())[:160]
+        source = printable(lines[finding.line - 1].expandtabs(4).rstrip())[:160]
         gutter = f"{finding.line:>5} | "
         parts.append(typer.style(gutter, dim=True) + source)
         if finding.column:
@@ -128,11 +129,6 @@ def _source_lines(path: str) -> list[str]:
         return file.read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return []
-
-
-def _printable(text: str) -> str:
-    """Text that cannot play tricks on a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def _first_line(text: str) -> str:
