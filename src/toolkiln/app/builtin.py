@@ -4,9 +4,12 @@ They are ordinary tools by their specs, read from this file like any other, and 
 on the `Kiln` they belong to.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from toolkiln.define import Context, tool, tool_metadata
+from toolkiln.define import Context, ToolError, tool, tool_metadata
+from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Caller, Task
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ class Builtin:
         Args:
             task_id: The id that the call returned.
         """
-        return _told(await self._kiln.check_task(task_id, _caller(ctx)))
+        with _in_plain_words():
+            return _told(await self._kiln.check_task(task_id, _caller(ctx)))
 
     @tool(timeout=610)
     async def await_task(self, task_id: str, ctx: Context, seconds: float = 30.0) -> dict[str, Any]:
@@ -40,7 +44,8 @@ class Builtin:
             seconds: How long to wait at most; then the task goes on all the same.
         """
         patience = max(0.0, min(seconds, _MOST_SECONDS))
-        return _told(await self._kiln.await_task(task_id, _caller(ctx), timeout=patience))
+        with _in_plain_words():
+            return _told(await self._kiln.await_task(task_id, _caller(ctx), timeout=patience))
 
     @tool
     async def cancel_task(self, task_id: str, ctx: Context) -> dict[str, Any]:
@@ -49,7 +54,8 @@ class Builtin:
         Args:
             task_id: The id that the call returned.
         """
-        return _told(await self._kiln.cancel_task(task_id, _caller(ctx)))
+        with _in_plain_words():
+            return _told(await self._kiln.cancel_task(task_id, _caller(ctx)))
 
     @tool
     async def read_output(
@@ -63,8 +69,19 @@ class Builtin:
             limit: How many characters to read, 40,000 at most.
         """
         most = max(1, min(limit, 40_000))
-        page = await self._kiln.read_output(handle, _caller(ctx), offset=offset, limit=most)
+        with _in_plain_words():
+            page = await self._kiln.read_output(handle, _caller(ctx), offset=offset, limit=most)
         return page.model_dump(mode="json")
+
+
+@contextmanager
+def _in_plain_words() -> Iterator[None]:
+    """Let the model read what Toolkiln says of its request."""
+    try:
+        yield
+    except ToolkilnError as error:
+        said = f"{error.message} ({error.hint})" if error.hint else error.message
+        raise ToolError(said, retryable=not isinstance(error, InputError)) from error
 
 
 def _caller(ctx: Context) -> Caller:

@@ -45,6 +45,7 @@ PROVIDERS = schema.PROVIDERS
 
 T = TypeVar("T")
 _NOBODY = Caller()
+_LONGEST_ID = 200
 
 
 def _unobserved(event: Event) -> None:
@@ -191,6 +192,8 @@ class Kiln:
         """
         call = Call(tool=name, arguments=arguments, caller=caller, digest=digest, timeout=timeout)
         if call_id is not None:
+            if len(call_id) > _LONGEST_ID:
+                raise InputError(f"the id of a call has at most {_LONGEST_ID} characters")
             call = call.model_copy(update={"id": call_id, "remember": True})
         if background:
             return await self.engine.tasks.call(call, observe, background)
@@ -357,7 +360,7 @@ def _spec_of(function: Callable[..., Any]) -> ToolSpec:
 
 def _grant(settings: Settings, name: str) -> Grant:
     """What an operator allows a tool: its own entry, or the one for all."""
-    given = settings.grants.get(name) or settings.grants.get("*") or {}
+    given = settings.grants.get(name, settings.grants.get("*", {}))
     return Grant.model_validate(dict(given))
 
 

@@ -69,6 +69,8 @@ class Invocation:
     workspace: Workspace | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     nested: Callable[[str, Any], Awaitable[Result]] | None = None
+    is_nested: bool = False
+    """Whether another call waits for this one."""
     observe: Callable[[Event], None] = lambda _: None
 
 

@@ -169,6 +169,7 @@ class Gateway:
                     network=granted(rights.network, tool.grant.network),
                     workspace=workspace,
                     nested=self._nested(call, bounds),
+                    is_nested=call.depth > 0,
                     observe=observe,
                 )
             )

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkiln.errors import InputError, ToolkilnError
@@ -83,7 +84,9 @@ class Memory:
             result = await self._watch(call, claim, running, progress)
         except asyncio.CancelledError:
             running.cancel()
-            await asyncio.shield(self._ask("finish", claim, _ended(call, *_CANCELLED)))
+            await asyncio.wait([running])
+            with suppress(ToolkilnError):  # else the lease runs out by itself
+                await asyncio.shield(self._ask("finish", claim, _ended(call, *_CANCELLED)))
             raise
         if claim.attempt > 1:
             note = "an earlier run of this call was cut off; the tool may have run in part"

@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
+from toolkiln.errors import ToolkilnError
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.memory import Memory
 from toolkiln.model import Call, Caller, Event, Result, Task
 
 SOFT_LIMIT = 10.0
 """Seconds after which a call may go to the background."""
+_POLL = 0.02
 
 
 class Tasks:
@@ -23,7 +25,8 @@ class Tasks:
         self._gateway = gateway
         self._memory = memory
         self._soft_limit = soft_limit
-        self._running: dict[str, asyncio.Task[Result]] = {}
+        self._running: dict[asyncio.Task[Result], tuple[str | None, ...]] = {}
+        """With whose they are, and their ids."""
 
     async def call(
         self,
@@ -35,11 +38,13 @@ class Tasks:
         running = asyncio.create_task(
             self._gateway.call(call.model_copy(update={"remember": True}), observe)
         )
-        self._running[call.id] = running
-        running.add_done_callback(lambda _: self._running.pop(call.id, None))
+        self._running[running] = _key(call.caller, call.id)
+        running.add_done_callback(self._running.pop)
         patience = self._soft_limit if background == "auto" else 0
         try:
             done, _ = await asyncio.wait([running], timeout=patience)
+            while not done and not await self._is_known(call):
+                done, _ = await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
             running.cancel()
             raise
@@ -54,16 +59,29 @@ class Tasks:
             InputError: there is none of this id.
         """
         task = await self._memory.cancel(caller, task_id)
-        running = self._running.get(task_id)
-        if running is None:
+        running = [one for one, key in self._running.items() if key == _key(caller, task_id)]
+        if not running:
             return task
-        running.cancel()
-        await asyncio.wait([running])
+        for one in running:
+            one.cancel()
+        await asyncio.wait(running)
         return await self._memory.task(caller, task_id)
 
     async def close(self) -> None:
         """Stop what still runs."""
-        running = list(self._running.values())
+        running = list(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+    async def _is_known(self, call: Call) -> bool:
+        """Whether others can ask for a call by its id."""
+        try:
+            await self._memory.task(call.caller, call.id)
+        except ToolkilnError:
+            return False
+        return True
+
+
+def _key(caller: Caller, call_id: str) -> tuple[str | None, ...]:
+    return caller.user_id, caller.agent_id, call_id

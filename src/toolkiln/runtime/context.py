@@ -31,7 +31,7 @@ class CallContext(Context):
             agent_id=caller.get("agent_id"),
             agent_state=caller.get("agent_state") or {},
             settings=caller.get("settings") or {},
-            workdir=Path(caller.get("workdir") or "/tmp"),  # noqa: S108
+            workdir=Path(caller.get("workdir") or Path.cwd()),
         )
         self._send = send
         self._ask = ask

@@ -56,6 +56,8 @@ class Entry:
         self._owner = getattr(module, owner_name) if owner_name else None
         self._module = module
         self._dialect: str = load["dialect"]
+        self.workdir: str | None = load.get("workdir")
+        """Where the session's files are, if the call has any."""
         self._whole: str | None = load.get("whole_arguments")
         self.injected: dict[str, str] = load.get("injected", {})
         self._kept = self._instance() if load.get("keep_instance") else None

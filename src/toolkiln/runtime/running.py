@@ -68,7 +68,8 @@ def _result(entry: Entry, call: Mapping[str, Any], channel: Channel) -> Frame:
     if entry.injected or call["caller"].get("settings"):
         from toolkiln.runtime.context import injections
 
-        given = injections(entry.injected, call["caller"], channel.send, channel.ask)
+        caller = {**call["caller"], "workdir": entry.workdir}
+        given = injections(entry.injected, caller, channel.send, channel.ask)
     value = entry.prepared(call["arguments"], given)()
     if hasattr(value, "__await__"):
         value = awaited(value)

@@ -7,6 +7,7 @@ every sandbox. What a single call uses is bounded by its rlimits; without any gr
 is the only bound.
 """
 
+import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "toolkiln-"
 _MOST_PROCESSES = 2048
+_PATIENCE = 200
+"""Hundredths of a second that killed processes may take to go."""
 _FILES = {
     1: {"memory": "memory.limit_in_bytes", "kills": "memory.oom_control"},
     2: {"memory": "memory.max", "kills": "memory.events"},
@@ -42,11 +45,18 @@ class Cgroup:
         counts = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
         return int(counts.get("oom_kill", 0))
 
-    def close(self) -> None:
-        """Remove the group; one that is not empty goes when another process starts."""
-        for folder in self.folders:
-            _remove(folder)
+    async def close(self) -> None:
+        """Remove the group once the last process has left it.
+
+        One that does not get empty is removed when another process starts.
+        """
+        left = list(self.folders)
         self.folders = ()
+        for _ in range(_PATIENCE):
+            left = [folder for folder in left if not _remove(folder)]
+            if not left:
+                return
+            await asyncio.sleep(0.01)
 
 
 def find_cgroup(root: Path = _ROOT) -> Cgroup:
@@ -90,11 +100,14 @@ def _remove_abandoned(root: Path) -> None:
             _remove(folder)
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: Path) -> bool:
     try:
         folder.rmdir()
+    except FileNotFoundError:
+        return True
     except OSError:
-        pass  # somebody is still in it
+        return False  # somebody is still in it
+    return True
 
 
 def _write(file: Path, value: int) -> None:

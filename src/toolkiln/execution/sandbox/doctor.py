@@ -41,12 +41,12 @@ async def diagnose(state: Path, *, wanted: str, allow_reduced: bool) -> Diagnosi
     trials = tuple([await attempt(mode, state) for mode in MODES])
     allowed = [wanted] if wanted in MODES else ["A", "B", *(["C"] if allow_reduced else [])]
     mode = next((t.mode for t in trials if t.works and t.mode in allowed), None)
-    return Diagnosis(facts=_facts(), trials=trials, mode=mode)
+    return Diagnosis(facts=await _facts(), trials=trials, mode=mode)
 
 
-def _facts() -> dict[str, str]:
+async def _facts() -> dict[str, str]:
     cgroup, python = find_cgroup(), interpreter()
-    cgroup.close()
+    await cgroup.close()
     user = f"uid {os.geteuid()}"
     if os.geteuid() == 0:
         user = f"root; calls run as uid {SANDBOX_USER}"

@@ -7,7 +7,7 @@ come about is a launcher's business (`processes`), what is said on their sockets
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Hashable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -50,7 +50,8 @@ class SandboxExecutor:
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Run one call in a process of its own."""
-        async with self._slots:
+        # A call that waits for another one keeps its slot, so that the other must not need one.
+        async with nullcontext() if invocation.is_nested else self._slots:
             await self._launcher.ready()
             outcome = Outcome(sandbox=self._launcher.mode)
             recipe = self._recipe(invocation)
@@ -237,6 +238,7 @@ class SandboxExecutor:
             "dialect": spec.dialect,
             "injected": spec.injected,
             "whole_arguments": spec.whole_arguments,
+            "workdir": view.workspace,
             "keep_instance": spec.toolkit is not None and spec.toolkit.instance == "template",
         }
         return Recipe(

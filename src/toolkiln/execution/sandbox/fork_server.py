@@ -21,6 +21,7 @@ from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
 
 _START_SECONDS = 20.0
 _FILES = 4096
+_REMEMBERED = 1024
 SHARED = ("versions", "envs", "workspaces")
 """Folders of the state that jobs get parts of."""
 
@@ -41,6 +42,7 @@ class ForkServer:
         self._jobs: dict[int, asyncio.Future[Ended]] = {}
         self._number = 0
         self._kills = 0
+        self._requests: dict[Job, bytes] = {}
         self._starting = asyncio.Lock()
 
     @property
@@ -106,17 +108,10 @@ class ForkServer:
         loop = asyncio.get_running_loop()
         self._number += 1
         number = self._number
-        request = {
-            "op": "spawn",
-            "id": number,
-            "limits": limits(job),
-            "mounts": self._mounts(job),
-            "network": job.network,
-        }
         try:
             if self._control is None:
                 raise OSError("it has ended")
-            data = json.dumps(request).encode()
+            data = b'{"op": "spawn", "id": %d, %b' % (number, self._described(job))
             socket.send_fds(self._control, [data], list(descriptors))
         except OSError as error:
             raise BackendError(f"the fork server does not take the call: {error}") from error
@@ -127,8 +122,7 @@ class ForkServer:
 
     def view(self, job: Job) -> View:
         """Everything has its fixed place."""
-        site = "/env" if job.site else None
-        return View("/tool", site, "/toolkiln/base", "/tmp")  # noqa: S108
+        return fixed_view(job)
 
     async def close(self) -> None:
         """End the server and with it every process that it made."""
@@ -136,8 +130,7 @@ class ForkServer:
             return
         _end(self._running)
         self._lost("it was closed")
-        await asyncio.sleep(0)
-        self._cgroup.close()
+        await self._cgroup.close()
 
     def _kill(self, number: int) -> None:
         if number in self._jobs and self._control is not None:
@@ -145,6 +138,19 @@ class ForkServer:
                 self._control.send(json.dumps({"op": "kill", "id": number}).encode())
             except OSError:
                 pass  # it has died, and the process with it
+
+    def _described(self, job: Job) -> bytes:
+        """What a request says of a job, after the opening brace and its number."""
+        if job not in self._requests:
+            if len(self._requests) >= _REMEMBERED:
+                self._requests.clear()
+            request = {
+                "limits": limits(job),
+                "mounts": self._mounts(job),
+                "network": job.network,
+            }
+            self._requests[job] = json.dumps(request).encode()[1:]
+        return self._requests[job]
 
     def _mounts(self, job: Job) -> list[tuple[str, str, bool]]:
         mounts = [(self._inside(job.version), "/tool", False)]
@@ -199,6 +205,12 @@ class ForkServer:
         for future in list(self._jobs.values()):
             if not future.done():
                 future.set_result(Ended(-1, trouble=why))
+
+
+def fixed_view(job: Job) -> View:
+    """Where a process finds things that has a view of its own."""
+    site = "/env" if job.site else None
+    return View("/tool", site, "/toolkiln/base", "/workspace" if job.workspace else None)
 
 
 def limits(job: Job) -> dict[str, int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.sandbox.cgroups import Cgroup
-from toolkiln.execution.sandbox.fork_server import limits
+from toolkiln.execution.sandbox.fork_server import fixed_view, limits
 from toolkiln.execution.sandbox.launching import SANDBOX_USER, Launch, Running, start
 from toolkiln.execution.sandbox.layout import (
     PACKAGE,
@@ -80,7 +80,7 @@ class Bubblewrap:
 
     def view(self, job: Job) -> View:
         """Everything has its fixed place."""
-        return View("/tool", "/env" if job.site else None, "/toolkiln/base", "/tmp")  # noqa: S108
+        return fixed_view(job)
 
     async def close(self) -> None:
         """End every job."""
@@ -88,7 +88,7 @@ class Bubblewrap:
             running.kill()
         while self._running:
             await asyncio.sleep(0.01)
-        self._cgroup.close()
+        await self._cgroup.close()
 
 
 class Bare:
@@ -179,7 +179,8 @@ class Bare:
     def view(self, job: Job) -> View:
         """The host's own paths."""
         site = str(job.site) if job.site else None
-        return View(str(job.version), site, str(self._base), "")
+        workspace = str(job.workspace.folder) if job.workspace else None
+        return View(str(job.version), site, str(self._base), workspace)
 
     async def close(self) -> None:
         """End every job."""
@@ -187,7 +188,7 @@ class Bare:
             running.terminate()
         while self._running:
             await asyncio.sleep(0.01)
-        self._cgroup.close()
+        await self._cgroup.close()
 
 
 def _tasks_of_user() -> int:

@@ -34,7 +34,8 @@ class View:
     tool: str
     site: str | None
     base: str
-    workdir: str
+    """Where pydantic lies."""
+    workspace: str | None
 
 
 @dataclass(frozen=True, slots=True)

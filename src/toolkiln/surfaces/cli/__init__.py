@@ -7,6 +7,7 @@ Data goes to stdout, talk to stderr. Commands import what they need when they ru
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,12 @@ ToolsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+FilesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Where to put files that the tool hands over.", show_default=False
+    ),
+]
 
 
 @app.command()
@@ -110,8 +117,8 @@ def call(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="['{json}' | - | key=value …]",
-            help="One JSON object, - to read it from stdin, or pairs; key=@FILE takes a file.",
+            metavar="['{json}' | @FILE | - | key=value …]",
+            help="One JSON object, here, in a file or on stdin, or pairs; key=@FILE takes a file.",
             show_default=False,
         ),
     ] = None,
@@ -126,10 +133,7 @@ def call(
     timeout: Annotated[
         float | None, typer.Option(help="Seconds to wait at most.", show_default=False)
     ] = None,
-    files: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where to put files that the tool hands over."),
-    ] = None,
+    files: FilesOption = None,
     background: Annotated[
         bool, typer.Option("--background", help="Print a task id and leave the call running.")
     ] = False,
@@ -140,10 +144,8 @@ def call(
 
     options = calling.Options(as_json, session, call_id, timeout, files, tools)
     with _errors():
-        if background:
-            calling.start_in_background(tool, arguments or [], options)
-        else:
-            raise typer.Exit(calling.call(tool, arguments or [], options))
+        run = calling.start_in_background if background else calling.call
+        raise typer.Exit(run(tool, arguments or [], options))
 
 
 @app.command()
@@ -170,12 +172,14 @@ def task_list(as_json: JsonOption = False) -> None:
 
 
 @task_app.command(name="check")
-def task_check(task_id: TaskArgument, as_json: JsonOption = False) -> None:
+def task_check(
+    task_id: TaskArgument, files: FilesOption = None, as_json: JsonOption = False
+) -> None:
     """Tell how a task stands, with its result if it has ended."""
     from toolkiln.surfaces.cli import upkeep
 
     with _errors():
-        raise typer.Exit(upkeep.task_check(task_id, as_json=as_json))
+        raise typer.Exit(upkeep.task_check(task_id, files, as_json=as_json))
 
 
 @task_app.command(name="await")
@@ -184,13 +188,14 @@ def task_await(
     timeout: Annotated[
         float | None, typer.Option(help="Seconds to wait at most.", show_default=False)
     ] = None,
+    files: FilesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until a task has ended."""
     from toolkiln.surfaces.cli import upkeep
 
     with _errors():
-        raise typer.Exit(upkeep.task_await(task_id, timeout, as_json=as_json))
+        raise typer.Exit(upkeep.task_await(task_id, timeout, files, as_json=as_json))
 
 
 @task_app.command(name="cancel")
@@ -233,21 +238,25 @@ def env_list(as_json: JsonOption = False) -> None:
 
 
 @env_app.command(name="build")
-def env_build(names: EnvTools = None, tools: ToolsOption = None) -> None:
+def env_build(
+    names: EnvTools = None, as_json: JsonOption = False, tools: ToolsOption = None
+) -> None:
     """Build the environments of tools ahead of their first call."""
     from toolkiln.surfaces.cli import upkeep
 
     with _errors():
-        upkeep.env_build(names or [], tools)
+        raise typer.Exit(upkeep.env_build(names or [], tools, as_json=as_json))
 
 
 @env_app.command(name="upgrade")
-def env_upgrade(names: EnvTools = None, tools: ToolsOption = None) -> None:
+def env_upgrade(
+    names: EnvTools = None, as_json: JsonOption = False, tools: ToolsOption = None
+) -> None:
     """Lock newer packages, if the tool's examples pass on them; else the old ones stay."""
     from toolkiln.surfaces.cli import upkeep
 
     with _errors():
-        raise typer.Exit(upkeep.env_upgrade(names or [], tools))
+        raise typer.Exit(upkeep.env_upgrade(names or [], tools, as_json=as_json))
 
 
 @env_app.command(name="prune")
@@ -255,12 +264,13 @@ def env_prune(
     older_than: Annotated[
         float, typer.Option(metavar="DAYS", help="Days since the last use.")
     ] = 30.0,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove environments that nobody has used for long."""
     from toolkiln.surfaces.cli import upkeep
 
     with _errors():
-        upkeep.env_prune(older_than)
+        upkeep.env_prune(older_than, as_json=as_json)
 
 
 workspace_app = typer.Typer(help="Look after the files of sessions.", no_args_is_help=True)
@@ -281,12 +291,13 @@ def workspace_list(as_json: JsonOption = False) -> None:
 def workspace_export(
     session: SessionArgument,
     folder: Annotated[Path, typer.Argument(help="A folder that is empty or does not exist.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Copy the files of a workspace to a folder; links and special files stay behind."""
     from toolkiln.surfaces.cli import upkeep
 
     with _errors():
-        upkeep.workspace_export(session, folder)
+        upkeep.workspace_export(session, folder, as_json=as_json)
 
 
 @workspace_app.command(name="clear")
@@ -308,20 +319,35 @@ def version() -> None:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Errors of ours as two lines on stderr and exit status 2, never a traceback."""
-    from toolkiln.errors import ToolkilnError
+    """Errors as two lines on stderr, never a traceback; 3 if it is the platform's, else 2."""
+    from toolkiln.errors import ConfigError, InputError, ToolkilnError
 
     try:
         yield
     except ToolkilnError as error:
-        typer.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            typer.echo(f"\nhint: {error.hint}", err=True)
-        raise typer.Exit(2) from error
+        _complain(error.message, error.hint)
+        status = 2 if isinstance(error, InputError | ConfigError) else 3
+        raise typer.Exit(status) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a disk that is full, a folder that is not ours
+        _complain(str(error), "check the file or folder; `TOOLKILN_STATE` moves the state folder")
+        raise typer.Exit(3) from error
+
+
+def _complain(message: str, hint: str | None) -> None:
+    from toolkiln.surfaces.cli.terminal import say
+
+    say(f"error: {message}", err=True)
+    if hint:
+        say(f"\nhint: {hint}", err=True)
 
 
 def main() -> None:
     """The `toolkiln` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a character that it cannot encode is no failure
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except BrokenPipeError:  # the reader of our output has gone, as in `toolkiln list | head`

@@ -110,20 +110,15 @@ def report(result: Result, files: Path | None, *, as_json: bool) -> int:
     if as_json:
         say(json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
-        _print(result)
-    for file in result.files:
-        if files is not None:
-            target = _save(file.data, files, file.name)
-            say(f"file: {target}", err=True)
-        elif not as_json:
-            size = f"{len(file.data):,} bytes"
-            say(f"note: the tool sent {file.name!r} ({size}); --files FOLDER keeps it", err=True)
+        print_result(result)
+    keep_files(result, files, quiet=as_json)
     return EXIT_STATUS[result.status]
 
 
-def _print(result: Result) -> None:
+def print_result(result: Result) -> None:
+    """What the tool gave on stdout, what else is to be said on stderr."""
     if result.error is not None:
-        print_error(result.tool, result.error)
+        _print_error(result.tool, result.error)
     elif result.text:
         say(result.text, newline=not result.text.endswith("\n"))
     for note in result.notes:
@@ -138,8 +133,21 @@ def _print(result: Result) -> None:
         say(f"note: {shown}; the whole: `toolkiln output {cut.handle}`", err=True)
 
 
-def print_error(tool: str, error: CallError) -> None:
-    """Why a call did not end well, as other errors look."""
+def keep_files(result: Result, folder: Path | None, *, quiet: bool) -> None:
+    """Write what the tool handed over, or say that it can be had.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    for file in result.files:
+        if folder is not None:
+            say(f"file: {_saved(file.data, folder, file.name)}", err=True)
+        elif not quiet:
+            size = f"{len(file.data):,} bytes"
+            say(f"note: the tool sent {file.name!r} ({size}); --files FOLDER keeps it", err=True)
+
+
+def _print_error(tool: str, error: CallError) -> None:
     first, *more = error.message.split("\n")
     lines = [f"error: {tool}: {first}", *(f"       {line}" for line in more)]
     say("\n".join(lines), err=True)
@@ -171,7 +179,8 @@ def _earlier(known: Task, name: str, given: list[str], options: Options) -> int:
 
 
 def _command(name: str, task_id: str, options: Options) -> list[str]:
-    command = [sys.executable, "-m", "toolkiln.surfaces.cli", "call", "--json"]
+    # -P: nothing of the current folder is imported.
+    command = [sys.executable, "-P", "-m", "toolkiln.surfaces.cli", "call", "--json"]
     command += [f"--id={task_id}", f"--session={options.session}"]
     if options.tools is not None:
         command.append(f"--tools={options.tools}")
@@ -191,7 +200,7 @@ def _last_words(out: IO[bytes], err: IO[bytes]) -> Result:
         raise BackendError(f"the call could not be started: {said[-1000:]}") from None
 
 
-def _save(data: bytes, folder: Path, name: str) -> Path:
+def _saved(data: bytes, folder: Path, name: str) -> Path:
     target = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,7 @@
 """Commands that look after what calls leave: tasks, outputs, environments, workspaces."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -12,20 +10,26 @@ from typing import Any
 import typer
 
 from toolkiln.app import Kiln
+from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
-from toolkiln.surfaces.cli.calling import EXIT_STATUS, print_result, settings
+from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result, settings
+from toolkiln.surfaces.cli.terminal import Live, say
+
+_STOPPING = 10.0
+"""Seconds within which a process hears that its task is to stop."""
+_MOST_DAYS = 36_500.0
 
 
 def doctor(*, as_json: bool) -> int:
-    """Print every mode with its layers; the exit status is 1 if no full one works."""
+    """Print every mode with its layers; the exit status is 1 if calls would be refused."""
     with _kiln() as kiln:
-        report = kiln.run_sync(kiln.doctor())
+        diagnosis = kiln.run_sync(kiln.doctor())
     if as_json:
-        typer.echo(report.model_dump_json(indent=2))
+        _print_json(diagnosis.model_dump(mode="json"))
     else:
-        for line in report.lines():
-            typer.echo(line)
-    return 0 if report.mode else 1
+        for line in diagnosis.lines():
+            typer.echo(line.rstrip())
+    return 0 if diagnosis.mode else 1
 
 
 def task_list(*, as_json: bool) -> None:
@@ -33,30 +37,35 @@ def task_list(*, as_json: bool) -> None:
     with _kiln() as kiln:
         tasks = kiln.run_sync(kiln.tasks())
     if as_json:
-        typer.echo(json.dumps([task.model_dump(mode="json") for task in tasks], indent=2))
-    for task in tasks if not as_json else ():
-        typer.echo(f"{task.id}  {task.state:<8} {task.tool}  {task.progress}".rstrip())
+        _print_json([task.model_dump(mode="json") for task in tasks])
+        return
+    for task in tasks:
+        say(f"{task.id}  {task.state:<8} {task.tool}  {task.progress}".rstrip())
 
 
-def task_check(task_id: str, *, as_json: bool) -> int:
+def task_check(task_id: str, files: Path | None, *, as_json: bool) -> int:
     """Print how a task stands."""
     with _kiln() as kiln:
-        return _print_task(kiln.run_sync(kiln.check_task(task_id)), as_json=as_json)
+        task = kiln.run_sync(kiln.check_task(task_id))
+    return _print_task(task, files, as_json=as_json)
 
 
-def task_await(task_id: str, timeout: float | None, *, as_json: bool) -> int:
+def task_await(task_id: str, timeout: float | None, files: Path | None, *, as_json: bool) -> int:
     """Wait for a task and print how it ended."""
+    if timeout is not None and not timeout >= 0:
+        raise InputError("--timeout is below zero")
     with _kiln() as kiln:
-        return _print_task(
-            kiln.run_sync(kiln.await_task(task_id, timeout=timeout)), as_json=as_json
-        )
+        task = kiln.run_sync(kiln.await_task(task_id, timeout=timeout))
+    return _print_task(task, files, as_json=as_json)
 
 
 def task_cancel(task_id: str, *, as_json: bool) -> int:
-    """Stop a task; it may take a second until its process hears of it."""
+    """Stop a task, and print how it ended."""
     with _kiln() as kiln:
         kiln.run_sync(kiln.cancel_task(task_id))
-        return _print_task(kiln.run_sync(kiln.await_task(task_id, timeout=10)), as_json=as_json)
+        task = kiln.run_sync(kiln.await_task(task_id, timeout=_STOPPING))
+    _print_task(task, None, as_json=as_json)
+    return 1 if task.state == "running" else 0
 
 
 def read_output(handle: str, offset: int, limit: int, *, as_json: bool) -> None:
@@ -64,9 +73,9 @@ def read_output(handle: str, offset: int, limit: int, *, as_json: bool) -> None:
     with _kiln() as kiln:
         page = kiln.run_sync(kiln.read_output(handle, offset=offset, limit=limit))
     if as_json:
-        typer.echo(json.dumps(page.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        _print_json(page.model_dump(mode="json"))
         return
-    typer.echo(page.text)
+    say(page.text, newline=not page.text.endswith("\n"))
     if page.next_offset is not None:
         more = f"--offset {page.next_offset}"
         typer.echo(f"note: {page.total:,} characters in all; go on with {more}", err=True)
@@ -77,50 +86,59 @@ def env_list(*, as_json: bool) -> None:
     with _kiln() as kiln:
         entries = kiln.run_sync(kiln.engine.environments.entries())
     if as_json:
-        typer.echo(json.dumps([entry.model_dump(mode="json") for entry in entries], indent=2))
+        _print_json([entry.model_dump(mode="json") for entry in entries])
         return
     for entry in entries:
         packages = ", ".join(f"{name} {version}" for name, version in entry.packages.items())
         used = entry.last_used.strftime("%Y-%m-%d %H:%M")
-        typer.echo(f"{entry.key[:12]}  {entry.size / 1e6:8.1f} MB  used {used}  {packages}")
+        say(f"{entry.key[:12]}  {entry.size / 1e6:8.1f} MB  used {used}  {packages}")
 
 
-def env_build(names: list[str], tools: Path | None) -> None:
-    """Build what tools need."""
-    with _kiln(tools) as kiln:
-        for spec in _chosen(kiln, names):
-            with _progress(spec.name) as report:
-                built = kiln.run_sync(kiln.build_environment(spec.name, report))
-            said = built.key[:12] if built else "needs no packages"
-            typer.echo(f"{spec.name}: {said}")
+def env_build(names: list[str], tools: Path | None, *, as_json: bool) -> int:
+    """Build what tools need; the exit status is 1 if that fails for one of them."""
+
+    def build(kiln: Kiln, name: str, live: Live) -> tuple[str, dict[str, Any]]:
+        built = kiln.run_sync(kiln.build_environment(name, live.report))
+        if built is None:
+            return "needs no packages", {"key": None, "packages": {}}
+        packages = ", ".join(f"{package} {version}" for package, version in built.packages.items())
+        return f"{built.key[:12]}  {packages}", {"key": built.key, "packages": built.packages}
+
+    return _for_each(names, tools, build, as_json=as_json)
 
 
-def env_upgrade(names: list[str], tools: Path | None) -> int:
-    """Lock newer packages for tools whose examples pass on them."""
-    kept = False
-    with _kiln(tools) as kiln:
-        for spec in _chosen(kiln, names):
-            with _progress(spec.name) as report:
-                candidate, complaint = kiln.run_sync(kiln.upgrade_environment(spec.name, report))
-            if candidate is None:
-                typer.echo(f"{spec.name}: needs no packages")
-            elif not candidate.changes:
-                typer.echo(f"{spec.name}: is up to date")
-            elif complaint is None:
-                typer.echo(f"{spec.name}: {_changes(candidate.changes)}")
-            else:
-                kept = True
-                typer.echo(f"{spec.name}: kept, its examples fail on {_changes(candidate.changes)}")
-                typer.echo(complaint, err=True)
-    return 1 if kept else 0
+def env_upgrade(names: list[str], tools: Path | None, *, as_json: bool) -> int:
+    """Lock newer packages for tools whose examples pass on them; 1 if those of one do not."""
+
+    def upgrade(kiln: Kiln, name: str, live: Live) -> tuple[str, dict[str, Any]]:
+        candidate, complaint = kiln.run_sync(kiln.upgrade_environment(name, live.report))
+        if candidate is None:
+            return "needs no packages", {"changes": {}}
+        if not candidate.changes:
+            return "is up to date", {"changes": {}}
+        told = ", ".join(
+            f"{package} {old or '-'} → {new or '-'}"
+            for package, (old, new) in candidate.changes.items()
+        )
+        if complaint is not None:
+            said = f"kept as it is: the examples fail on {told}"
+            return said, {"changes": candidate.changes, "error": complaint}
+        return told, {"changes": candidate.changes}
+
+    return _for_each(names, tools, upgrade, as_json=as_json)
 
 
-def env_prune(days: float) -> None:
+def env_prune(days: float, *, as_json: bool) -> None:
     """Remove what nobody used for so long."""
+    if not 0 <= days <= _MOST_DAYS:
+        raise InputError(f"--older-than is not between 0 and {_MOST_DAYS:g} days")
     with _kiln() as kiln:
         removed = kiln.run_sync(kiln.engine.environments.prune(timedelta(days=days)))
+    if as_json:
+        _print_json([entry.model_dump(mode="json") for entry in removed])
+        return
     size = sum(entry.size for entry in removed) / 1e6
-    typer.echo(f"removed {len(removed)} environments, {size:.1f} MB")
+    typer.echo(f"removed {_count(len(removed), 'environment')}, {size:.1f} MB")
 
 
 def workspace_list(*, as_json: bool) -> None:
@@ -128,62 +146,84 @@ def workspace_list(*, as_json: bool) -> None:
     with _kiln() as kiln:
         found = kiln.engine.workspaces.list()
     if as_json:
-        typer.echo(json.dumps([asdict(item) for item in found], indent=2))
+        _print_json([asdict(item) for item in found])
         return
     for item in found:
-        typer.echo(f"{item.session}  {item.files:,} files  {item.bytes:,} bytes")
+        say(f"{item.session}  {_count(item.files, 'file')}  {item.bytes:,} bytes")
 
 
-def workspace_export(session: str, folder: Path) -> None:
+def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
     """Copy a workspace out."""
     with _kiln() as kiln:
         exported = kiln.engine.workspaces.export(session, folder)
-    typer.echo(f"{exported.files} files to {folder}")
+    if as_json:
+        _print_json(asdict(exported))
+        return
+    typer.echo(f"{_count(exported.files, 'file')} to {folder}")
     for name in exported.left_out:
-        typer.echo(f"left behind: {name}", err=True)
+        say(f"left behind: {name}", err=True)
 
 
 def workspace_clear(session: str) -> None:
     """Remove a workspace."""
     with _kiln() as kiln:
         kiln.engine.workspaces.clear(session)
+    say(f"cleared: {session}", err=True)
 
 
 def _kiln(tools: Path | None = None) -> Kiln:
     return Kiln(tools, settings=settings())
 
 
+def _for_each(
+    names: list[str],
+    tools: Path | None,
+    work: Callable[[Kiln, str, Live], tuple[str, dict[str, Any]]],
+    *,
+    as_json: bool,
+) -> int:
+    """Do something for each tool; one that fails does not keep the others from it."""
+    told: list[dict[str, Any]] = []
+    with _kiln(tools) as kiln:
+        for spec in _chosen(kiln, names):
+            try:
+                with Live(quiet=as_json) as live:
+                    said, data = work(kiln, spec.name, live)
+            except ToolkilnError as error:
+                said, data = "failed", {"error": error.message, "hint": error.hint}
+            told.append({"tool": spec.name, **data})
+            if as_json:
+                continue
+            say(f"{spec.name}: {said}")
+            if "error" in data:
+                say(f"error: {spec.name}: {data['error']}", err=True)
+            if data.get("hint"):
+                say(f"\nhint: {data['hint']}", err=True)
+    if as_json:
+        _print_json(told)
+    return 1 if any("error" in item for item in told) else 0
+
+
 def _chosen(kiln: Kiln, names: list[str]) -> list[ToolSpec]:
     return [kiln.tool(name) for name in names] or list(kiln.tools.values())
 
 
-def _print_task(task: Task, *, as_json: bool) -> int:
+def _print_task(task: Task, files: Path | None, *, as_json: bool) -> int:
     if as_json:
-        typer.echo(json.dumps(task.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        _print_json(task.model_dump(mode="json"))
     elif task.result is not None:
-        print_result(task.result, as_json=False)
+        print_result(task.result)
     else:
-        typer.echo(f"{task.state}: {task.progress}" if task.progress else task.state)
-    return EXIT_STATUS[task.result.status] if task.result else 0
+        say(f"{task.state}: {task.progress}" if task.progress else task.state)
+    if task.result is None:
+        return 3 if task.state == "lost" else 0
+    keep_files(task.result, files, quiet=as_json)
+    return EXIT_STATUS[task.result.status]
 
 
-def _changes(changes: dict[str, tuple[str | None, str | None]]) -> str:
-    return ", ".join(f"{name} {old or '-'} → {new or '-'}" for name, (old, new) in changes.items())
+def _print_json(value: Any) -> None:
+    say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-@contextmanager
-def _progress(title: str) -> Iterator[Any]:
-    """A bar on a terminal while packages are resolved, fetched and installed."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(title, total=None)
-
-        def report(stage: str, done: int | None, total: int | None) -> None:
-            progress.update(bar, description=f"{title}: {stage}", completed=done or 0, total=total)
-
-        yield report
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,75 @@
+"""`doctor` tries every mode out and says what it found."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkiln.errors import BackendError
+from toolkiln.execution.sandbox import selection
+from toolkiln.execution.sandbox.doctor import diagnose
+
+
+async def test_every_mode_is_tried_and_every_layer_is_named(tmp_path: Path) -> None:
+    diagnosis = await diagnose(tmp_path, wanted="auto", allow_reduced=False)
+
+    assert [trial.mode for trial in diagnosis.trials] == ["A", "B", "C"]
+    assert diagnosis.mode == "A"
+    assert {layer.name for layer in diagnosis.trials[0].layers} == {
+        "files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
+        "namespaces", "processes", "environment",
+    }  # fmt: skip
+    assert all(layer.stands for layer in diagnosis.trials[0].layers)
+
+
+async def test_it_reads_as_text_and_as_json(tmp_path: Path) -> None:
+    diagnosis = await diagnose(tmp_path, wanted="B", allow_reduced=False)
+
+    text = "\n".join(diagnosis.lines())
+    assert "mode B: in use: bwrap for each call" in text
+    assert "mode A: works" in text
+    assert '"mode":"B"' in diagnosis.model_dump_json()
+
+
+async def test_without_bwrap_a_full_mode_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "find_bwrap", lambda: None)
+
+    with pytest.raises(BackendError) as refused:
+        await selection.choose("auto", tmp_path, allow_reduced=False)
+
+    assert (
+        refused.value.message
+        == "no sandbox works here (A: there is no bwrap; B: there is no bwrap)"
+    )
+    assert "allow_reduced" in str(refused.value.hint)
+
+
+async def test_a_mode_is_tried_once_and_then_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await selection.choose("auto", tmp_path, allow_reduced=False)
+
+    async def never(*_: object) -> selection.Trial:
+        raise AssertionError("it was tried again")
+
+    monkeypatch.setattr(selection, "attempt", never)
+    assert await selection.choose("auto", tmp_path, allow_reduced=False) == first
+
+
+async def test_a_mode_whose_canary_sees_the_host_does_not_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "_canary_call", lambda secret: _seeing("/usr"))
+
+    trial = await selection.attempt("A", tmp_path)
+
+    assert not trial.works
+    assert trial.reason == "not kept out: files"
+
+
+def _seeing(path: str) -> selection.Invocation:
+    return selection.Invocation(tool=_original("").tool, arguments={"secret": path})
+
+
+_original = selection._canary_call
