@@ -43,6 +43,7 @@ class Settings:
 
 
 _LIMITS = ("timeout", "memory", "cpu", "processes", "disk")
+_ENDLESS = 2**60
 _GRANTS = {"network": list, "workspace": str, "sandbox": bool}
 _NOT_SET = ("environ",)
 
@@ -92,6 +93,8 @@ def _checked(name: str, value: Any, default: Any, origin: str) -> Any:
     if type(value) is not type(default):
         kind = type(default).__name__
         raise ConfigError(f"{origin}: {name} is {value!r}, not of type {kind}")
+    if isinstance(default, int) and value < 0:
+        raise ConfigError(f"{origin}: {name} is {value!r}, below zero")
     if name == "sandbox" and value not in ("auto", "A", "B", "C"):
         raise ConfigError(f"{origin}: sandbox is {value!r}", hint="auto, A, B or C")
     return value
@@ -112,8 +115,14 @@ def _limits(value: Any, origin: str) -> dict[str, float]:
             raise ConfigError(
                 f"{origin}: limits has no {name!r}", hint=f"one of {', '.join(_LIMITS)}"
             )
-        if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
-            raise ConfigError(f"{origin}: limits.{name} is {number!r}, not a positive number")
+        least = 0.001 if name in ("timeout", "cpu") else 1
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float)
+            or not least <= number < _ENDLESS
+        ):
+            hint = f"a number from {least:g} on"
+            raise ConfigError(f"{origin}: limits.{name} is {number!r}", hint=hint)
     return table
 
 
@@ -124,8 +133,10 @@ def _grants(value: Any, origin: str) -> dict[str, dict[str, Any]]:
                 raise ConfigError(
                     f"{origin}: grants.{tool} has no {name!r}", hint=f"one of {', '.join(_GRANTS)}"
                 )
-            if not isinstance(granted, _GRANTS[name]) or (
-                name == "workspace" and granted not in ("read", "write")
+            if (
+                not isinstance(granted, _GRANTS[name])
+                or (name == "workspace" and granted not in ("read", "write"))
+                or (isinstance(granted, list) and not all(isinstance(h, str) for h in granted))
             ):
                 raise ConfigError(
                     f"{origin}: grants.{tool}.{name} is {granted!r}",

@@ -5,7 +5,6 @@ its own. The decorators mark and return what they decorate, nothing else: Toolki
 them from the source and never needs them to have run.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +14,8 @@ from typing import Any, Literal, TypeVar, get_overloads, overload
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-_log = logging.getLogger("toolkiln.tool")
+INFO = 20
+"""As in `logging`, which every sandbox would pay for."""
 
 
 class OutputKind(StrEnum):
@@ -72,9 +72,11 @@ class Context:
         """Tell the caller how far the call is."""
         self.progress.append((done, total, message))
 
-    def log(self, message: str, level: int = logging.INFO) -> None:
-        """Write a line to the caller's log."""
-        _log.log(level, "%s", message)
+    def log(self, message: str, level: int = INFO) -> None:
+        """Write a line to the caller's log; levels are those of `logging`."""
+        import logging
+
+        logging.getLogger("toolkiln.tool").log(level, "%s", message)
 
     def send_file(self, path: str | Path) -> None:
         """Hand a file of the work folder to the caller."""

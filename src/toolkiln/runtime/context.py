@@ -4,13 +4,12 @@ The same class serves the sandbox, where `send` writes to the call's socket, and
 calls, where it reaches the gateway directly. `define.Context` is what authors see.
 """
 
-import logging
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkiln.define import Context, ToolError
+from toolkiln.define import INFO, Context, ToolError
 from toolkiln.runtime.serialise import plain
 
 Frame = dict[str, Any]
@@ -41,7 +40,7 @@ class CallContext(Context):
         frame = {"done": _number(done), "total": _number(total), "message": _text(message)}
         self._send({"op": "progress", **frame})
 
-    def log(self, message: str, level: int = logging.INFO) -> None:
+    def log(self, message: str, level: int = INFO) -> None:
         """Write a line to the caller's log."""
         self._send({"op": "log", "level": int(level), "message": _text(message)})
 

@@ -29,7 +29,7 @@ _NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | lin
 _WARM = (
     "resource", "importlib.util", "toolkiln.runtime.binding",
     "toolkiln.runtime.serialise", "toolkiln.runtime.foreign", "toolkiln.define",
-    "toolkiln.runtime.context", "inspect", "datetime", "random",
+    "toolkiln.runtime.context", "inspect", "datetime",
 )  # fmt: skip
 _LARGEST_REQUEST = 65536
 _SETUP_FAILED = 119

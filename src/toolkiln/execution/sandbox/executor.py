@@ -67,9 +67,9 @@ class SandboxExecutor:
             return outcome
 
     async def close(self) -> None:
-        """End the warm workers, then everything else."""
-        await self._warm.close()
+        """End what calls left, the warm workers that they gave back, then everything else."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._warm.close()
         if self._ending:
             await asyncio.wait(self._ending, timeout=_DYING)
         await self._launcher.close()

@@ -89,6 +89,8 @@ class WarmWorkers:
         self._cost: dict[Hashable, float] = {}
         self._waiting: dict[Hashable, list[asyncio.Future[Worker]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._starting: set[asyncio.Task[Any]] = set()
+        """Those of them that may be cancelled; the others close something."""
         self._per_tool = max(2, os.cpu_count() or 1)
 
     @property
@@ -124,6 +126,10 @@ class WarmWorkers:
                 return await waiting
         except TimeoutError:
             return waiting.result() if waiting.done() and not waiting.cancelled() else None
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self._offer(key, waiting.result())
+            raise
         finally:
             if waiting in queue:
                 queue.remove(waiting)
@@ -147,7 +153,7 @@ class WarmWorkers:
 
     async def close(self) -> None:
         """End all of them."""
-        for task in self._tasks:
+        for task in self._starting:
             task.cancel()
         idle = [(key, worker) for key, workers in self._idle.items() for worker in workers]
         for key, worker in idle:
@@ -162,7 +168,9 @@ class WarmWorkers:
         if sum(self._count.values()) >= _MOST:
             return
         self._count[key] = self._count.get(key, 0) + 1
-        self._keep(self._warm_up(recipe))
+        task = self._keep(self._warm_up(recipe))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
 
     async def _warm_up(self, recipe: Recipe) -> None:
         try:
@@ -245,10 +253,11 @@ class WarmWorkers:
             self._idle.pop(key, None)
         self._keep(worker.stack.aclose())
 
-    def _keep(self, coroutine: Any) -> None:
+    def _keep(self, coroutine: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def _receive(near: socket.socket) -> dict[str, Any]:
