@@ -32,6 +32,8 @@ _WARM = (
     "toolkiln.runtime.context", "inspect", "datetime",
 )  # fmt: skip
 _LARGEST_REQUEST = 65536
+_BEFORE_THE_FIRST = 0.2
+"""Seconds: whoever starts a server has a call for it, which must not wait for imports."""
 _SETUP_FAILED = 119
 
 
@@ -46,6 +48,7 @@ class Server:
         self._programs: dict[bool, bytes] = {}
         self._user = os.getuid(), os.getgid()
         self._cold = list(_WARM)
+        self._served = False
 
     def run(self) -> NoReturn:
         """Serve until the host goes away."""
@@ -56,7 +59,7 @@ class Server:
         self._tell({"op": "ready"})
         while True:
             waiting: list[Any] = [self._control, woken]
-            ready, _, _ = select.select(waiting, [], [], 0 if self._cold else None)
+            ready, _, _ = select.select(waiting, [], [], self._patience())
             if not ready:
                 self._warm_up()
             if woken in ready:
@@ -64,6 +67,12 @@ class Server:
                 self._reap()
             if self._control in ready:
                 self._serve()
+
+    def _patience(self) -> float | None:
+        """How long to wait for requests before importing what tools may want."""
+        if not self._cold:
+            return None
+        return 0.0 if self._served else _BEFORE_THE_FIRST
 
     def _serve(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST_REQUEST, 16)
@@ -76,6 +85,7 @@ class Server:
             return
         try:
             self._spawn(request, descriptors)
+            self._served = True
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -13,12 +13,13 @@ Nothing else of /etc, /home, /run or /sys is there.
 
 import os
 import py_compile
+import struct
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2]
@@ -70,10 +71,20 @@ def _compile_runtime() -> None:
     """Compile what runs inside, which cannot write its bytecode itself."""
     files = [PACKAGE / "__init__.py", PACKAGE / "define.py", *(PACKAGE / "runtime").glob("*.py")]
     for file in files:
-        compiled = Path(cache_from_source(str(file)))
-        if not compiled.exists() or compiled.stat().st_mtime < file.stat().st_mtime:
-            with suppress(OSError):  # an installation that we may not write is compiled already
+        with suppress(OSError):  # an installation that we may not write is compiled already
+            if not _is_compiled(file):
                 py_compile.compile(str(file), quiet=2)
+
+
+def _is_compiled(file: Path) -> bool:
+    """Whether there is bytecode that Python would accept for a file: of its time and size."""
+    told = file.stat()
+    stamp = struct.pack("<II", int(told.st_mtime) & 0xFFFFFFFF, told.st_size & 0xFFFFFFFF)
+    try:
+        header = Path(cache_from_source(str(file))).read_bytes()[:16]
+    except FileNotFoundError:
+        return False
+    return header == MAGIC_NUMBER + bytes(4) + stamp
 
 
 def common_binds(python: Interpreter) -> list[Bind]:
