@@ -19,7 +19,7 @@ from toolkiln.execution.outcomes import apply_frame, died, limit_hit
 from toolkiln.execution.sandbox.conversation import Conversation, Frame, encode_frame
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
-from toolkiln.execution.sandbox.warm import Recipe, WarmWorkers
+from toolkiln.execution.sandbox.warm import Recipe, WarmWorkers, Worker
 from toolkiln.execution.versions import Versions
 from toolkiln.execution.workspaces import exceeded, over_quota
 from toolkiln.model import CallError, Status
@@ -58,6 +58,9 @@ class SandboxExecutor:
             conversation = Conversation(invocation, outcome)
             try:
                 worker = await self._warm.take(recipe)
+                if worker is not None and not worker.hand_over(conversation.far_descriptors):
+                    self._warm.discard(recipe, worker)
+                    worker = None
                 if worker is None:
                     await self._run_fresh(invocation, recipe, conversation, outcome)
                 else:
@@ -118,26 +121,24 @@ class SandboxExecutor:
         self,
         invocation: Invocation,
         recipe: Recipe,
-        worker: Any,
+        worker: Worker,
         conversation: Conversation,
         outcome: Outcome,
     ) -> None:
         ended: asyncio.Task[Ended] | None = None
         try:
-            worker.records.clear()
-            worker.hand_over(conversation.far_descriptors)
             conversation.open()
             conversation.send(encode_frame(_call_frame(invocation)))
             ended = asyncio.create_task(worker.ended())
             await self._until_over(invocation, conversation, worker.process)
             await self._conclude(invocation, conversation, ended, worker.process, outcome)
             outcome.notes += _refusals(worker.records)
-        except OSError as error:
-            raise BackendError(f"the worker has died: {error}") from error
         finally:
             self._later(self._settle(recipe, worker, ended))
 
-    async def _settle(self, recipe: Recipe, worker: Any, ended: asyncio.Task[Ended] | None) -> None:
+    async def _settle(
+        self, recipe: Recipe, worker: Worker, ended: asyncio.Task[Ended] | None
+    ) -> None:
         """Give a worker back once its call's process has really ended, or end it."""
         if ended is not None:
             done, _ = await asyncio.wait([ended], timeout=_LINGERING * 4)

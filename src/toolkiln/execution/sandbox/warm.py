@@ -24,6 +24,7 @@ from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
 WORTH = 0.015
 """Seconds of importing from which on a tool is kept warm."""
 _IDLE = 120.0
+_REMEMBERED = 1024
 _MOST = 16
 _MOST_MEMORY = 2 << 30
 _LOADING = 60.0
@@ -57,13 +58,14 @@ class Worker:
     records: list[ConnectionRecord] = field(default_factory=list)
     idle_since: float = 0.0
 
-    def hand_over(self, descriptors: tuple[int, int, int]) -> None:
-        """Give it a call.
-
-        Raises:
-            OSError: it has died.
-        """
-        socket.send_fds(self.control, [b"C"], list(descriptors))
+    def hand_over(self, descriptors: tuple[int, int, int]) -> bool:
+        """Give it a call; False if it has died and never will take one."""
+        self.records.clear()
+        try:
+            socket.send_fds(self.control, [b"C"], list(descriptors))
+        except OSError:
+            return False
+        return True
 
     async def ended(self) -> Ended:
         """How the call's own process ended."""
@@ -87,6 +89,8 @@ class WarmWorkers:
         self._count: dict[Hashable, int] = {}
         """Idle, busy and starting ones."""
         self._cost: dict[Hashable, float] = {}
+        self._hopeless: dict[Hashable, float] = {}
+        """Until when a tool is not tried again that could not be kept warm."""
         self._waiting: dict[Hashable, list[asyncio.Future[Worker]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: set[asyncio.Task[Any]] = set()
@@ -122,22 +126,26 @@ class WarmWorkers:
         queue = self._waiting.setdefault(key, [])
         queue.append(waiting)
         try:
-            async with asyncio.timeout(self._cost.get(key, WORTH)):
-                return await waiting
-        except TimeoutError:
-            return waiting.result() if waiting.done() and not waiting.cancelled() else None
+            await asyncio.wait([waiting], timeout=self._cost.get(key, WORTH))
         except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled():
+            if waiting.done():  # a worker came for a call that has gone
                 self._offer(key, waiting.result())
             raise
         finally:
-            if waiting in queue:
-                queue.remove(waiting)
+            queue.remove(waiting)
+            if not queue:
+                del self._waiting[key]
+        return waiting.result() if waiting.done() else None
 
     def learned(self, recipe: Recipe, seconds: float) -> None:
         """Importing this tool took so long: keep one warm if that is worth it."""
-        self._cost[recipe.key] = max(seconds, WORTH)
-        if seconds >= WORTH and not self._count.get(recipe.key):
+        if seconds < WORTH:
+            return
+        if len(self._cost) >= _REMEMBERED:
+            self._cost.clear()
+            self._hopeless.clear()
+        self._cost[recipe.key] = seconds
+        if not self._count.get(recipe.key):
             self._start(recipe)
 
     def give_back(self, recipe: Recipe, worker: Worker) -> None:
@@ -164,6 +172,8 @@ class WarmWorkers:
         key = recipe.key
         if self._count.get(key, 0) >= self._per_tool:
             return
+        if self._hopeless.get(key, 0.0) > asyncio.get_running_loop().time():
+            return
         self._make_room()
         if sum(self._count.values()) >= _MOST:
             return
@@ -178,6 +188,7 @@ class WarmWorkers:
         except (BackendError, OSError, ValueError, EOFError, TimeoutError):
             # The next call is a cold one, and tells what is wrong.
             self._count[recipe.key] -= 1
+            self._hopeless[recipe.key] = asyncio.get_running_loop().time() + _IDLE
             return
         except asyncio.CancelledError:
             self._count[recipe.key] -= 1
