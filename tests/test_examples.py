@@ -1,16 +1,28 @@
-"""The example tools: they pass the strict check, work as their docstrings say, and compile."""
+"""The example tools: they pass the strict check, do what their docstrings say, compile, and run.
+
+Calls go to the sandbox, with the grants of `examples/toolkiln.toml`.
+"""
 
 import doctest
+import importlib.metadata
 import importlib.util
+import os
+import subprocess
 import sys
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from toolkiln import Kiln
 from toolkiln.app import PROVIDERS, check
-from toolkiln.model import Dialect, Severity
+from toolkiln.config import load
+from toolkiln.model import Dialect, Severity, Status
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FILES = sorted((FOLDER / "tools").glob("[!_]*.py"))
@@ -73,6 +85,189 @@ def test_example_compiles_for_every_provider(name: str, provider: str) -> None:
 
     assert compiled.errors == ()
     assert name in str(compiled.payload)
+
+
+OFFERS = [
+    {"label": "500 g", "price": "1.79", "quantity": 500, "measure": "g"},
+    {"label": "2 kg", "price": 5.96, "quantity": 2, "measure": "kg"},
+]
+CALLS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
+    "add_working_days": (
+        {"start": "2026-04-02", "days": 1, "calendar": "target"},
+        lambda value: value == "2026-04-07",
+    ),
+    "compare_unit_prices": (
+        {"offers": OFFERS},
+        lambda value: [offer[0] for offer in value] == ["2 kg", "500 g"],
+    ),
+    "compare_versions": ({"first": "1.10", "second": "1.9"}, lambda value: value == "newer"),
+    "convert_currency": (
+        {"amount": "9.5", "source": "EUR", "target": "EUR"},
+        lambda value: float(value) == 9.5,
+    ),
+    "convert_units": (
+        {"value": 26.2, "source": "mi", "target": "km", "digits": 2},
+        lambda value: value == 42.16,
+    ),
+    "count_working_days": (
+        {"start": "2026-12-21", "end": "2027-01-04", "calendar": "target"},
+        lambda value: value == 8,
+    ),
+    "draw_lots": ({"choices": ["a", "b", "c"], "count": 2}, lambda value: value["ways"] == 3),
+    "explain_cron": (
+        {"expression": "30 9 * * mon-fri", "after": "2026-11-13T10:00:00", "count": 1},
+        lambda value: value["next_runs"] == ["2026-11-16T09:30:00"],
+    ),
+    "extract_matches": (
+        {"text": "One one", "pattern": "one", "flags": ["ignore_case"]},
+        lambda value: [match["text"] for match in value] == ["One", "one"],
+    ),
+    "format_table": (
+        {"rows": [{"a": 1, "b": "x, y"}], "style": "csv"},
+        lambda value: value.splitlines() == ["a,b", '1,"x, y"'],
+    ),
+    "generate_password": ({"length": 12}, lambda value: len(value) == 12 and value.isalnum()),
+    "generate_uuids": ({"count": 2, "version": 7}, lambda value: value == sorted(value)),
+    "loan_schedule": (
+        {
+            "loan": {
+                "principal": 1000, "annual_rate": 12, "months": 3, "first_payment": "2026-01-31",
+            }
+        },
+        lambda value: [p["due"] for p in value["payments"]][1] == "2026-02-28",
+    ),
+    "matching_versions": (
+        {"versions": ["1.1", "1.2", "1.10", "2.0"], "constraint": "~=1.2"},
+        lambda value: value == ["1.10", "1.2"],
+    ),
+    "query_csv": (
+        {"csv_text": "name,age\nAda,36\nAlan,41", "sql": "SELECT max(age) FROM data"},
+        lambda value: value["rows"] == [[41]],
+    ),
+    "query_json": (
+        {"document": {"users": [{"name": "Ada"}, {"name": "Alan"}]}, "path": "users[*].name"},
+        lambda value: value == ["Ada", "Alan"],
+    ),
+    "readability": ({"text": "It reads. Nothing happens."}, lambda value: value["score"] > 0),
+    "reading_time": ({"text": "word " * 460}, lambda value: value == "460 words, 2 min"),
+    "rename_files": (
+        {"pattern": "a", "replacement": "b"},
+        lambda value: value["meta"] == {"files": 0},
+    ),
+    "text_diff": (
+        {"before": "one\ntwo", "after": "one\n2", "context": 0},
+        lambda value: value.splitlines()[-2:] == ["-two", "+2"],
+    ),
+}  # fmt: skip
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kiln]:
+    """One Kiln for all calls, with a folder of wheels for the packages that they need."""
+    folder = tmp_path_factory.mktemp("examples")
+    async with Kiln(settings=load(FOLDER, environ(folder))) as kiln:
+        yield kiln
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", sorted(KILN.tools))
+async def test_example_runs_in_the_sandbox(name: str, running: Kiln) -> None:
+    arguments, holds = CALLS[name]
+
+    result = await running.call(name, arguments)
+
+    assert result.status is Status.OK, result.error
+    assert result.sandbox in ("A", "B", "C")
+    assert holds(result.value), result.value
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_currency_that_needs_the_network_fails_honestly_without_one(
+    tmp_path: Path,
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def nowhere(host: str, port: int) -> list[IPv4Address | IPv6Address]:
+        asked.append((host, port))
+        raise OSError(f"{host} cannot be looked up")
+
+    kiln = Kiln(settings=load(FOLDER, environ(tmp_path)), resolve_host=nowhere)
+    async with kiln:
+        result = await kiln.call(
+            "convert_currency", {"amount": 10, "source": "EUR", "target": "USD"}
+        )
+
+    assert result.status is Status.FAILED
+    assert result.error is not None
+    assert (result.error.code, result.error.retryable) == ("tool_error", True)
+    assert result.error.message == "api.frankfurter.dev does not answer"
+    assert asked == [("api.frankfurter.dev", 443)]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", ["convert_currency", "rename_files"])
+async def test_example_that_asks_for_a_right_is_denied_without_the_grant(
+    name: str, tmp_path: Path
+) -> None:
+    settings = load(tmp_path, {})
+
+    async with Kiln(FOLDER / "tools", settings=settings) as kiln:
+        result = await kiln.call(name, CALLS[name][0])
+
+    assert result.status is Status.DENIED
+    assert result.error is not None
+    assert result.error.hint is not None
+    assert f"[grants.{name}]" in result.error.hint
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_files_of_a_session_are_renamed_and_stay(running: Kiln) -> None:
+    workspace = running.engine.workspaces.open("default", writable=True)
+    (workspace.folder / "IMG_7.JPG").write_bytes(b"")
+
+    result = await running.call(
+        "rename_files",
+        {"pattern": r"IMG_(\d)\.JPG", "replacement": r"\1.jpg", "apply": True},
+    )
+
+    assert result.status is Status.OK, result.error
+    assert [file.name for file in workspace.folder.iterdir()] == ["7.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("convert_units", ["value=26.2", "source=mi", "target=km", "digits=2"], "42.16\n"),
+        ("compare_versions", ['{"first": "1.10", "second": "1.9"}'], "newer\n"),
+    ],
+)
+def test_example_is_called_from_the_command_line(
+    name: str, arguments: list[str], expected: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("toolkiln"), "call", name, *arguments],
+        cwd=FOLDER,
+        env=environ(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+def environ(folder: Path) -> dict[str, str]:
+    """Variables for a state of its own and an index that holds what the examples require."""
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    name = f"packaging-{importlib.metadata.version('packaging')}-py3-none-any.whl"
+    with zipfile.ZipFile(wheels / name, "w") as archive:
+        for file in importlib.metadata.files("packaging") or ():
+            if file.suffix != ".pyc":
+                archive.write(str(file.locate()), str(file))
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOOLKILN_", "UV_", "PIP_"))}
+    index = {"UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1", "PIP_NO_INDEX": "1"}
+    return clean | index | {"TOOLKILN_STATE": str(folder / "state")}
 
 
 def imported(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

@@ -4,9 +4,11 @@ import asyncio
 import json
 from datetime import date
 from decimal import Decimal
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException
 from typing import Literal
+from urllib.error import HTTPError
 from urllib.parse import urlencode
+from urllib.request import urlopen
 
 from toolkiln import Context, ToolError, tool
 
@@ -64,16 +66,14 @@ async def convert_currency(
 
 def _rate(source: str, target: str, on: date | None) -> Decimal:
     day = on.isoformat() if on else "latest"
-    connection = HTTPSConnection(_HOST, timeout=10)
+    query = urlencode({"base": source, "symbols": target})
     try:
-        connection.request("GET", f"/v1/{day}?{urlencode({'base': source, 'symbols': target})}")
-        response = connection.getresponse()
-        body = response.read(100_000)
+        # urllib goes through the sandbox's proxy by itself; http.client would not.
+        with urlopen(f"https://{_HOST}/v1/{day}?{query}", timeout=10) as response:  # noqa: S310
+            body = response.read(100_000)
+    except HTTPError as error:
+        raise ToolError(f"{_HOST} has no rate for {source} to {target} on {day}") from error
     except (OSError, HTTPException) as error:
         raise ToolError(f"{_HOST} does not answer", retryable=True) from error
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise ToolError(f"{_HOST} has no rate for {source} to {target} on {day}")
     rate: Decimal = json.loads(body, parse_float=Decimal)["rates"][target]
     return rate

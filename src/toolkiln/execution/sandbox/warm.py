@@ -193,6 +193,7 @@ class WarmWorkers:
         except asyncio.CancelledError:
             self._count[recipe.key] -= 1
             raise
+        asyncio.get_running_loop().call_later(_IDLE, self._retire, recipe.key, worker)
         self._offer(recipe.key, worker)
 
     async def _make(self, recipe: Recipe) -> Worker:
@@ -236,13 +237,19 @@ class WarmWorkers:
             if not waiting.done():
                 waiting.set_result(worker)
                 return
-        loop = asyncio.get_running_loop()
-        worker.idle_since = loop.time()
+        worker.idle_since = asyncio.get_running_loop().time()
         self._idle.setdefault(key, []).append(worker)
-        loop.call_later(_IDLE, self._retire, key, worker, worker.idle_since)
 
-    def _retire(self, key: Hashable, worker: Worker, since: float) -> None:
-        if worker in self._idle.get(key, ()) and worker.idle_since == since:
+    def _retire(self, key: Hashable, worker: Worker) -> None:
+        """End a worker that has idled for long enough, else look again when it might have."""
+        if worker.process.ended.done():
+            return
+        loop = asyncio.get_running_loop()
+        is_idle = worker in self._idle.get(key, ())
+        left = worker.idle_since + _IDLE - loop.time() if is_idle else _IDLE
+        if left > 0:
+            loop.call_later(left, self._retire, key, worker)
+        else:
             self._forget(key, worker)
 
     def _make_room(self) -> None:
