@@ -18,7 +18,7 @@ from toolkiln.config import Settings
 
 _MOST = 20.0
 """Microseconds."""
-_ARGUMENTS = {"amount": 12.5, "currency": "EUR", "times": 3}
+ARGUMENTS: dict[str, Any] = {"amount": 12.5, "currency": "EUR", "times": 3}
 
 
 async def price(amount: float, currency: str, times: int = 1) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def figures() -> Iterator[Figure]:
 async def _extra() -> float:
     bare = validate_call(price)
     async with Kiln(functions=[price], settings=Settings(state=Path("unused"))) as kiln:
-        result = await kiln.call("price", _ARGUMENTS)
+        result = await kiln.call("price", ARGUMENTS)
         assert result.value == {"total": 37.5, "currency": "EUR"}
         through, alone = await microseconds(
-            lambda: kiln.call("price", _ARGUMENTS), lambda: bare(**_ARGUMENTS)
+            lambda: kiln.call("price", ARGUMENTS), lambda: bare(**ARGUMENTS)
         )
     return through - alone
 

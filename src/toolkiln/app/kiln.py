@@ -4,7 +4,6 @@ Reading files and compiling schemas runs nothing of a tool's code. Calls run in 
 sandbox, unless the tool is a function that was handed over as one.
 """
 
-import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cached_property, partial
@@ -29,6 +28,8 @@ from toolkiln.model import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
+
     from toolkiln.app.engine import Engine
     from toolkiln.execution import (
         Admitted,
@@ -280,7 +281,9 @@ class Kiln:
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something of this Kiln to its end, in a program without an event loop."""
         if self._runner is None:
-            self._runner = asyncio.Runner()
+            from asyncio import Runner  # reading and listing tools needs no event loop
+
+            self._runner = Runner()
         return self._runner.run(work)
 
     async def __aenter__(self) -> Self:

@@ -32,6 +32,7 @@ from toolkiln.schema import Problems, check
 
 _DEEPEST = 8
 """Calls within calls."""
+_REMEMBERED = 1024
 _MOST_NESTED = 200
 """Calls that one call may make."""
 
@@ -62,6 +63,7 @@ class Gateway:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._usual: dict[int, tuple[Admitted, Bounds]] = {}
 
     async def call(self, call: Call, observe: Callable[[Event], None] = _unobserved) -> Result:
         """Run one call to its one Result."""
@@ -140,7 +142,7 @@ class Gateway:
         observe: Callable[[Event], None],
     ) -> Outcome:
         parts, spec = self._parts, tool.spec
-        bounds = bounds_of(spec.limits, parts.maxima, call.timeout)
+        bounds = self._bounds(tool, call.timeout)
         if tool.function is not None:
             invocation = Invocation(
                 tool, arguments, call.caller, bounds,
@@ -173,6 +175,17 @@ class Gateway:
                     observe=observe,
                 )
             )
+
+    def _bounds(self, tool: Admitted, patience: float | None) -> Bounds:
+        if patience is not None:
+            return bounds_of(tool.spec.limits, self._parts.maxima, patience)
+        known = self._usual.get(id(tool))
+        if known is None:
+            if len(self._usual) >= _REMEMBERED:
+                self._usual.clear()
+            known = tool, bounds_of(tool.spec.limits, self._parts.maxima, None)
+            self._usual[id(tool)] = known  # with the tool, so that no other gets its id
+        return known[1]
 
     def _nested(self, call: Call, bounds: Bounds) -> Callable[[str, Any], Awaitable[Result]]:
         """A door for the tool itself, with the caller's rights and what is left of the time."""

@@ -9,8 +9,10 @@ import asyncio
 import inspect
 import threading
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from copy import deepcopy
+from functools import partial
+from types import CoroutineType, coroutine
 from typing import Any
 
 from toolkiln.execution.executor import Admitted, Invocation, Outcome
@@ -46,16 +48,22 @@ class InlineExecutor:
         given: dict[str, Any] = {}
         if tool.spec.injected:
             given = _injections(invocation, outcome)
-        clock = asyncio.timeout(invocation.bounds.timeout)
+        clock: asyncio.Timeout | None = None
         value: Any = None
         error: BaseException | None = None
         try:
             positional, named = binder.bind(invocation.arguments, given)
-            async with clock:
-                if is_async:
-                    value = await function(*positional, **named)
-                else:
-                    value, error = await asyncio.to_thread(_attempt, function, positional, named)
+            work: Any
+            if is_async:
+                work, value = _begun(function(*positional, **named))
+            else:
+                work = asyncio.to_thread(_attempt, function, positional, named)
+            if work is not None:
+                clock = asyncio.timeout(invocation.bounds.timeout)
+                async with clock:
+                    value = await work
+            if not is_async:
+                value, error = value
         except asyncio.CancelledError as raised:
             if _is_cancelled():
                 raise
@@ -63,7 +71,7 @@ class InlineExecutor:
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - the tool's: it becomes the answer
             error = raised
         if error is not None:
-            if isinstance(error, TimeoutError) and clock.expired():
+            if isinstance(error, TimeoutError) and clock is not None and clock.expired():
                 outcome.status, outcome.error = limit_hit("timeout", invocation.bounds)
                 return outcome
             frame = failure(error, inspect.unwrap(function).__code__.co_filename)
@@ -78,6 +86,36 @@ class InlineExecutor:
 
     async def close(self) -> None:
         """Nothing is kept."""
+
+
+def _begun(work: Any) -> tuple[Awaitable[Any] | None, Any]:
+    """What is left to be awaited, and the value if that is nothing.
+
+    Many functions never have to wait, and a clock for them costs more than they do.
+    """
+    if type(work) is not CoroutineType:
+        return work, None
+    try:
+        awaited = work.send(None)
+    except StopIteration as done:
+        return None, done.value
+    return _resumed(work, awaited), None
+
+
+@coroutine
+def _resumed(work: Any, awaited: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that has begun to wait."""
+    while True:
+        try:
+            sent = yield awaited
+        except BaseException as error:  # noqa: BLE001 - the loop's, for the coroutine
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, sent)
+        try:
+            awaited = step()
+        except StopIteration as done:
+            return done.value
 
 
 def _attempt(

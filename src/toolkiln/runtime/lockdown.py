@@ -25,7 +25,7 @@ CALL = 3
 
 _INSIDE = 1000
 """The user inside: not 0, so that /proc of the template, not dumpable, belongs to nobody here."""
-_READ_ONLY = ("/usr", "/etc", "/proc", "/dev", "/toolkiln", "/tool", "/env")
+_READ_ONLY = ("/usr", "/etc", "/proc", "/dev", "/toolkiln", "/tool", "/env", "/workspace")
 _WRITABLE = ("/tmp", "/dev/shm", "/dev/null")  # noqa: S108
 _UNIX, _INET, _INET6 = 1, 2, 10
 

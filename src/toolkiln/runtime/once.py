@@ -46,7 +46,7 @@ def _lock(settings: dict[str, Any]) -> None:
         lockdown.hand_over_listener()
     os.chdir(settings["workdir"])
     os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
-    lockdown.set_limits(settings["limits"])
+    _limit(settings["limits"])
     lockdown.give_up_rights(
         lockdown.program(network=settings["network"], among_others=bare),
         network=settings["network"],
@@ -55,6 +55,18 @@ def _lock(settings: dict[str, Any]) -> None:
         only_landlock=bare,
     )
     lockdown.verify(bounding=not bare)
+
+
+def _limit(limits: dict[str, int]) -> None:
+    """All limits; the soft one of processor time comes first, and says by its signal what it is.
+
+    In mode A the server sees what was used; bwrap does not pass that on.
+    """
+    import resource
+
+    lockdown.set_limits({**limits, "cpu": limits["cpu"] + 1})
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (min(limits["cpu"], hard), hard))
 
 
 def _guard() -> None:

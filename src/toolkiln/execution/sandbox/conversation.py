@@ -23,10 +23,13 @@ _HEADER = 4
 _READ = 1 << 16
 _MAX_FRAME = 24 << 20
 _MAX_FRAMES = 10_000
-_MAX_WEIGHT = 160 << 20
+_MAX_WEIGHT = 192 << 20
 """Bytes that all frames of a call may come to in our memory, roughly."""
-_CONTAINER = 64
-"""What an empty list or object weighs, however short its text."""
+_CONTAINER, _QUOTE = 64, 16
+"""What a list or object and half a text weigh, however short they are written."""
+_MAX_INJECTED = 200
+_MAX_NOTE = 2000
+_MAX_ERROR = 4000
 _KEPT_OUTPUT = 1 << 20
 """Bytes of stdout, and of stderr."""
 _MAX_OUTPUT = 64 << 20
@@ -180,7 +183,7 @@ class Conversation:
         if self._frames > _MAX_FRAMES:
             self._break(f"it sent more than {_MAX_FRAMES:,} messages")
             return None
-        self._weight += size + _CONTAINER * _containers(body)
+        self._weight += size + _CONTAINER * _containers(body) + _QUOTE * body.count(b'"')
         if self._weight > _MAX_WEIGHT:
             self._break(f"its messages take more than {_MAX_WEIGHT:,} bytes")
             return None
@@ -215,7 +218,10 @@ class Conversation:
         self._outcome.messages.append(frame["value"])
 
     def _on_inject(self, frame: Frame) -> None:
-        self._outcome.injected_tools += [str(name)[:_MAX_NAME] for name in frame["names"]]
+        names = self._outcome.injected_tools
+        names += [str(name)[:_MAX_NAME] for name in frame["names"][: _MAX_INJECTED + 1]]
+        if len(names) > _MAX_INJECTED:
+            self._break(f"it offered more than {_MAX_INJECTED} tools")
 
     def _on_file(self, frame: Frame) -> None:
         data = b64decode(frame["data"], validate=True)
@@ -356,6 +362,11 @@ def _checked_final(frame: Frame) -> Frame:
     notes = frame.get("notes", [])
     if not isinstance(notes, list) or len(notes) > 100:
         raise ValueError("notes")
+    if not all(isinstance(note, str) and len(note) <= _MAX_NOTE for note in notes):
+        raise ValueError("notes are short texts")
+    if frame["op"] == "error":
+        bounded = {"type": str(frame.get("type"))[:100]}
+        return {**frame, **bounded, "message": str(frame.get("message"))[:_MAX_ERROR]}
     return frame
 
 

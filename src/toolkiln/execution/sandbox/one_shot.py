@@ -8,7 +8,6 @@ guardian that ends what the job leaves. Mode C must be allowed by a setting.
 import asyncio
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +27,7 @@ from toolkiln.execution.sandbox.layout import (
     program,
 )
 from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
+from toolkiln.execution.trees import empty, opened
 
 
 class Bubblewrap:
@@ -162,7 +162,7 @@ class Bare:
         try:
             running = Running([*command, json.dumps(settings)], inherited, become_user=self._locked)
         except BackendError:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             raise
         finally:
             _close_all(groups)
@@ -171,7 +171,7 @@ class Bare:
 
         def ended(status: int, cpu: float, memory: int) -> Ended:
             self._running.discard(running)
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             return Ended(status, cpu, memory, self._cgroup.kills() > kills)
 
         return Process(_watch(running, ended), running.terminate)
@@ -221,6 +221,16 @@ def _watch(running: Running, ended: Callable[[int, float, int], Ended]) -> async
 
     loop.add_reader(running.end, on_end)
     return future
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that a tool filled: as deep, and as closed, as it liked."""
+    try:
+        with opened(folder, 0o700) as top:
+            empty(top)
+        folder.rmdir()
+    except OSError:
+        pass  # the system empties its folder of temporary files at times
 
 
 def _as_inside(status: int) -> int:

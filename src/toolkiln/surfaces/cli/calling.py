@@ -81,7 +81,7 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
     with Kiln(options.tools, settings=settings()) as kiln, TemporaryFile() as arguments:
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
-        if options.call_id is not None and (known := _known(kiln, task_id)):
+        if known := _known(kiln, task_id):
             return _earlier(known, name, given, options)
         with TemporaryFile() as out, TemporaryFile() as err:
             child = subprocess.Popen(  # noqa: S603
