@@ -93,7 +93,7 @@ def figures() -> Iterator[Figure]:
     try:
         refused = _install()
     except subprocess.CalledProcessError as error:
-        yield Figure(f"frameworks / {_OURS} (not installed)", _cell(error.stderr), "", False)
+        yield Figure(f"frameworks / {_OURS} (not installed)", _cell(error.stderr), "", None)
         return
     # With an empty environment nothing is traced and no one's settings change the figures.
     measuring = subprocess.run(
@@ -109,10 +109,10 @@ def figures() -> Iterator[Figure]:
         cost = costs[peer.name]
         if peer.name in refused:
             reason = _cell(refused[peer.name])
-            yield Figure(f"{peer.name} / {_OURS} (not installed)", reason, "", False)
+            yield Figure(f"{peer.name} / {_OURS} (not installed)", reason, "", None)
         elif "failed" in cost:
             reason = _cell(cost["failed"])
-            yield Figure(f"{peer.name} / {_OURS} (not measured)", reason, "", False)
+            yield Figure(f"{peer.name} / {_OURS} (not measured)", reason, "", None)
         else:
             form = " with JSON text" if peer.takes_text else ""
             times = cost["theirs"] / cost["ours"]

@@ -92,7 +92,7 @@ while True:
 def figures() -> Iterator[Figure]:
     """Every figure that issue 3 sets for the sandbox."""
     if find_bwrap() is None:
-        yield Figure("sandbox", "no bwrap", "", False)
+        yield Figure("sandbox", "no bwrap", "", None)
         return
     with tempfile.TemporaryDirectory(prefix="toolkiln-bench-") as folder:
         os.chmod(folder, 0o755)  # noqa: PTH101 - the baselines run as another user, too
@@ -116,7 +116,7 @@ async def _measure(tools: Path, state: Path) -> list[Figure]:
     async with Kiln(tools, settings=settings) as kiln:
         await kiln.call("greet", _ARGUMENTS["greet"])
         await asyncio.sleep(1)
-        size = _proportional_memory(kiln)
+        size = _proportional_memory()
         found.append(Figure("idle fork server", f"{size:.1f} MB", "≤ 15 MB", size <= 15))
         latency = {}
         for name in _TOOLS:
@@ -160,7 +160,7 @@ async def _warm_up(kiln: Kiln, name: str) -> None:
 
 async def _flat(kiln: Kiln) -> list[Figure]:
     """What ten thousand calls leave behind in this process."""
-    before = _footprint(kiln)
+    before = _footprint()
     gate = asyncio.Semaphore(_CONCURRENT)
 
     async def one() -> None:
@@ -170,20 +170,21 @@ async def _flat(kiln: Kiln) -> list[Figure]:
     for _ in range(_MANY // 500):
         await asyncio.gather(*(one() for _ in range(500)))
     await asyncio.sleep(1)
-    after = _footprint(kiln)
+    after = _footprint()
     grown = (after[0] - before[0]) / 1e6
     same = after[1:] == before[1:]
-    told = f"{grown:+.1f} MB, descriptors {before[1]} → {after[1]}, processes {before[2]} → {after[2]}"
+    told = f"{grown:+.1f} MB, descriptors {before[1]} → {after[1]}"
+    told += f", processes {before[2]} → {after[2]}"
     return [Figure(f"after {_MANY:,} calls", told, "flat (≤ 5 MB)", same and grown <= 5)]
 
 
-def _footprint(kiln: Kiln) -> tuple[int, int, int]:
+def _footprint() -> tuple[int, int, int]:
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     processes = len(_descendants(os.getpid()))
     return resident, len(os.listdir("/proc/self/fd")), processes  # noqa: PTH208
 
 
-def _proportional_memory(kiln: Kiln) -> float:
+def _proportional_memory() -> float:
     """Megabytes of the fork server's process, its shared pages shared out."""
     server = _descendants(os.getpid())[-1]
     for line in Path(f"/proc/{server}/smaps_rollup").read_text().splitlines():

@@ -13,7 +13,8 @@ class Figure(NamedTuple):
     name: str
     measured: str
     bound: str
-    holds: bool
+    holds: bool | None
+    """None: it could not be measured."""
 
 
 def ratio(
