@@ -7,6 +7,7 @@ in exactly one Result. What runs a call is an executor's business.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from toolkiln.execution.workspaces import Workspaces
 from toolkiln.model import Call, Caller, CallError, Event, Result, Status, Timing, Truncation
 from toolkiln.schema import Problems, check
 
+_log = logging.getLogger(__name__)
 _DEEPEST = 8
 """Calls within calls."""
 _REMEMBERED = 1024
@@ -87,7 +89,10 @@ class Gateway:
             nonlocal latest
             if event.kind == "progress":
                 latest = event.described
-            observe(event)
+            try:
+                observe(event)
+            except Exception:  # noqa: BLE001 - the observer's own fault; the call goes on
+                _log.exception("an event of %s could not be observed", tool.spec.name)
 
         async def run() -> Result:
             try:

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkiln.errors import InputError, ToolkilnError
@@ -52,6 +53,7 @@ class Memory:
         from toolkiln.store import Claimed, Conflict, Done
 
         fingerprint = _fingerprint(spec, arguments)
+        deadline = time.monotonic() + (inf if call.timeout is None else call.timeout)
         poll = _FIRST_POLL
         try:
             while True:
@@ -64,7 +66,10 @@ class Memory:
                     return claim.result
                 if isinstance(claim, Conflict):
                     return _ended(call, Status.INVALID, _CONFLICT)
-                await asyncio.sleep(poll)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return _ended(call, *_STILL_RUNNING)
+                await asyncio.sleep(min(poll, left))
                 poll = min(poll * 2, _LONGEST_POLL)
         except ToolkilnError as error:
             failure = CallError(
@@ -217,6 +222,15 @@ _CONFLICT = CallError(
 _TAKEN_OVER = (
     Status.UNAVAILABLE,
     CallError(code="taken_over", message="another process has taken this call over"),
+)
+_STILL_RUNNING = (
+    Status.TIMEOUT,
+    CallError(
+        code="timeout",
+        message="the first call with this id is still running",
+        hint="ask again with the same id",
+        retryable=True,
+    ),
 )
 _CANCELLED = (Status.CANCELLED, CallError(code="cancelled", message="the call was cancelled"))
 

@@ -14,6 +14,7 @@ def look(secret: str) -> dict[str, object]:
         "seccomp": said["Seccomp"] == "2",
         "user": os.getuid(),
         "sees_host_files": _can(lambda: os.stat(secret)),
+        "reads_host_files": _can(lambda: os.close(os.open(secret, os.O_RDONLY))),
         "lists_home": _can(lambda: os.listdir("/home")) or _can(lambda: os.listdir("/root")),
         "writes_usr": _can(lambda: os.mkdir("/usr/toolkiln-canary")),
         "writes_itself": _can(lambda: os.rename(__file__, __file__ + ".old")),

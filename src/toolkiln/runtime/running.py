@@ -95,7 +95,15 @@ def streams(value: Any) -> dict[str, Any] | None:
 
 
 def failure(error: BaseException, file: str) -> Frame:
-    """An exception as a frame: its kind, its type, its text, the line of the tool's own file."""
+    """An exception as a frame, even if the tool has replaced what it is compared with."""
+    try:
+        return _described(error, file)
+    except BaseException:  # the tool's fault, too
+        return {"op": "error", "kind": "exception", "type": "Exception", "message": ""}
+
+
+def _described(error: BaseException, file: str) -> Frame:
+    """Its kind, its type, its text, the line of the tool's own file."""
     kind = "exception"
     define = sys.modules.get("toolkiln.define")
     binding = sys.modules.get("toolkiln.runtime.binding")

@@ -42,6 +42,12 @@ class Sandboxes:
         executor = await self._executor(sandboxed=invocation.tool.spec.rights.sandbox)
         return await executor.run(invocation)
 
+    @property
+    def warm(self) -> tuple[int, int]:
+        """How many workers are kept warm, and the bytes that the idle ones hold."""
+        kept = [executor.warm for executor in self._executors.values()]
+        return sum(count for count, _ in kept), sum(size for _, size in kept)
+
     async def close(self) -> None:
         """End everything that was started."""
         for executor in self._executors.values():

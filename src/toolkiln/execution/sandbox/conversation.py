@@ -23,6 +23,8 @@ _HEADER = 4
 _READ = 1 << 16
 _MAX_FRAME = 24 << 20
 _MAX_FRAMES = 10_000
+_MAX_RATE = 1_000
+"""Frames for each second since the call began, and as many at once."""
 _MAX_WEIGHT = 192 << 20
 """Bytes that all frames of a call may come to in our memory, roughly."""
 _CONTAINER, _QUOTE = 64, 16
@@ -90,7 +92,7 @@ class Conversation:
 
     def complaint(self) -> str:
         """What the process printed before the tool could run."""
-        return self._outputs[1].text().strip() or "the sandbox cannot be set up"
+        return self._outputs[1].text().strip()[:1000] or "the sandbox cannot be set up"
 
     def open(self) -> None:
         """Listen; the far ends belong to the process and are closed here."""
@@ -182,6 +184,9 @@ class Conversation:
         self._frames += 1
         if self._frames > _MAX_FRAMES:
             self._break(f"it sent more than {_MAX_FRAMES:,} messages")
+            return None
+        if self._frames > _MAX_RATE * (1 + self._loop.time() - self._opened):
+            self._break(f"it sent more than {_MAX_RATE:,} messages a second")
             return None
         self._weight += size + _CONTAINER * _containers(body) + _QUOTE * body.count(b'"')
         if self._weight > _MAX_WEIGHT:

@@ -69,6 +69,11 @@ class SandboxExecutor:
                 conversation.close()
             return outcome
 
+    @property
+    def warm(self) -> tuple[int, int]:
+        """How many workers are kept warm, and the bytes that the idle ones hold."""
+        return self._warm.count, self._warm.memory
+
     async def close(self) -> None:
         """End what calls left, the warm workers that they gave back, then everything else."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,6 +131,7 @@ class SandboxExecutor:
         outcome: Outcome,
     ) -> None:
         ended: asyncio.Task[Ended] | None = None
+        conversation.load_seconds = 0.0
         try:
             conversation.open()
             conversation.send(encode_frame(_call_frame(invocation)))
@@ -188,7 +194,9 @@ class SandboxExecutor:
         if kind == "gone":
             end = await _bounded(ended, process)
             outcome.cpu, outcome.memory = end.cpu, end.memory
-            if end.trouble or end.status >> 8 == _SETUP_FAILED:
+            # Once a tool has been imported, this status is the tool's own.
+            failed = end.status >> 8 == _SETUP_FAILED and conversation.load_seconds is None
+            if end.trouble or failed:
                 raise BackendError(end.trouble or conversation.complaint())
             outcome.status, outcome.error = died(
                 end.status, end.cpu, bounds, out_of_memory=end.out_of_memory

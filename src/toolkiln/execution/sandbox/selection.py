@@ -66,7 +66,7 @@ def make_launcher(mode: str, state: Path) -> Launcher:
     if sys.platform != "linux":
         raise BackendError(
             f"there is no sandbox on {sys.platform}",
-            hint="run Toolkiln on Linux, or grant trusted tools `sandbox = false`",
+            hint="run Toolkiln on Linux; functions that a program hands over run anywhere",
         )
     python, cgroup = interpreter(), find_cgroup()
     if mode == "none":
@@ -132,7 +132,9 @@ async def attempt(mode: str, state: Path) -> Trial:
 
 def _layers(mode: str, seen: dict[str, Any]) -> Iterator[Layer]:
     outside = {name: _link(f"/proc/self/ns/{name}") for name in seen["namespaces"]}
-    yield Layer("files", not (seen["sees_host_files"] or seen["lists_home"]), "host files hidden")
+    # Landlock alone does not hide that there is a file, nor its size.
+    sees = seen["reads_host_files"] if mode == "C" else seen["sees_host_files"]
+    yield Layer("files", not (sees or seen["lists_home"]), "host files hidden")
     readonly = not (seen["writes_usr"] or seen["writes_itself"])
     yield Layer("read-only", readonly, "/usr and the tool cannot be written")
     yield Layer("network", not seen["opens_sockets"], "no sockets")

@@ -98,6 +98,11 @@ class WarmWorkers:
         self._per_tool = max(2, os.cpu_count() or 1)
 
     @property
+    def count(self) -> int:
+        """Workers that idle, are busy or start."""
+        return sum(self._count.values())
+
+    @property
     def memory(self) -> int:
         """Bytes that idle workers held when they had imported their tools."""
         return sum(worker.memory for workers in self._idle.values() for worker in workers)
@@ -175,7 +180,7 @@ class WarmWorkers:
         if self._hopeless.get(key, 0.0) > asyncio.get_running_loop().time():
             return
         self._make_room()
-        if sum(self._count.values()) >= _MOST:
+        if self.count >= _MOST:
             return
         self._count[key] = self._count.get(key, 0) + 1
         task = self._keep(self._warm_up(recipe))
@@ -254,7 +259,7 @@ class WarmWorkers:
 
     def _make_room(self) -> None:
         """Retire the longest idle while there are too many, or they hold too much."""
-        while sum(self._count.values()) >= _MOST or self.memory > _MOST_MEMORY:
+        while self.count >= _MOST or self.memory > _MOST_MEMORY:
             idle = [(w.idle_since, key, w) for key, found in self._idle.items() for w in found]
             if not idle:
                 return
