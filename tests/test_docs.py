@@ -1,23 +1,33 @@
 """The pages in docs/ are compared with the code: rules, commands, options, code blocks, links."""
 
 import ast
+import doctest
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
-from inspect import signature
+from dataclasses import fields
+from inspect import getmembers, isfunction, signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+import toolkiln.store
 from toolkiln import define
-from toolkiln.app import PROVIDERS, check
-from toolkiln.model import Capability, Dialect, HealthLevel, Severity
+from toolkiln.app import PROVIDERS, Kiln, check
+from toolkiln.config import Settings, load
+from toolkiln.errors import ToolkilnError
+from toolkiln.execution import MAXIMA, Bounds
+from toolkiln.execution.outcomes import limit_hit
+from toolkiln.model import Capability, Dialect, HealthLevel, Result, Severity, Status
 from toolkiln.surfaces.cli import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+_FILE = re.compile(r"# (\S+\.py)\n")
 
 
 def page(name: str) -> str:
@@ -134,7 +144,7 @@ def strings(node: ast.expr) -> Iterator[str]:
 
 def test_every_command_and_option_is_documented_and_exists() -> None:
     text = page("cli")
-    sections = re.findall(r"^## toolkiln (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    sections = re.findall(r"^## toolkiln ([\w ]+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     documented = {
         name: set(re.findall(r"^\| `(--[\w-]+)` \|", body, re.M)) for name, body in sections
     }
@@ -179,8 +189,123 @@ def arguments_of_commands() -> dict[str, list[str]]:
 def commands() -> dict[str, Any]:
     # Typer carries its own copy of click, which has no public types.
     group: Any = typer.main.get_command(app)
-    found: dict[str, Any] = group.commands
+    return dict(commands_of(group, ""))
+
+
+def commands_of(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+# Calls
+
+
+def test_every_error_code_is_documented_and_every_documented_code_exists() -> None:
+    section = page("calling").split("## Error codes")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, –]+) \|", section, re.M)
+
+    assert len(rows) == len({code for code, _ in rows})
+    assert {code for code, _ in rows} == codes_of_results() | codes_of_errors()
+    assert {word for _, words in rows for word in words.split(", ")} <= {*Status, "–"}
+
+
+def codes_of_results() -> set[str]:
+    """What the source gives or assigns as `code`, alone or as the first of several; limits."""
+    found = {limit_hit(bound.name, Bounds())[1].code for bound in fields(Bounds)}
+    for folder in ("execution", "runtime"):
+        for file in (ROOT / "src" / "toolkiln" / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                match node:
+                    case (
+                        ast.keyword(arg="code", value=value)
+                        | ast.Assign(targets=[ast.Name(id="code")], value=value)
+                        | ast.Assign(
+                            targets=[ast.Tuple(elts=[ast.Name(id="code"), *_])],
+                            value=ast.Tuple(elts=[value, *_]),
+                        )
+                    ):
+                        found.update(strings(value))
     return found
+
+
+def codes_of_errors() -> set[str]:
+    """The codes of the error tree, the root's aside, which nobody raises."""
+    assert toolkiln.store  # its error belongs to the tree as well
+    tree = [ToolkilnError]
+    for kind in tree:
+        tree += kind.__subclasses__()
+    return {kind.code for kind in tree[1:]}
+
+
+def test_every_field_of_a_result_and_every_status_is_documented() -> None:
+    text = page("calling")
+
+    assert [name for name in Result.model_fields if f"`{name}`" not in text] == []
+    assert [status for status in Status if f"| `{status}` |" not in text] == []
+
+
+def test_every_option_of_a_call_is_documented() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", page("calling").split("option of `call`")[1], re.M)
+    options = list(signature(Kiln.call).parameters)
+
+    assert set(options) - {"self", "name", "arguments"} <= set(rows)
+
+
+def test_blocks_about_calls_run_as_they_stand(tmp_path: Path) -> None:
+    for block in _BLOCK.findall(page("calling")):
+        if file := _FILE.match(block):
+            path = tmp_path / file[1]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block, "utf-8")
+        else:
+            done = subprocess.run(
+                [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# Settings
+
+
+def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path) -> None:
+    section = page("settings").split("## All settings")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (?:`(\w+)` )?\| .* \|$", section, re.M)
+    known = {item.name: getattr(Settings(), item.name) for item in fields(Settings)}
+    del known["environ"]
+
+    assert {name for name, _ in rows} == set(known)
+    for name, variable in rows:
+        assert variable in ("", f"TOOLKILN_{name.upper()}")
+        value = "true" if isinstance(known[name], bool) else "1" if known[name] != "auto" else "B"
+        changed = getattr(load(tmp_path, {f"TOOLKILN_{name.upper()}": value}), name)
+        assert (changed != known[name]) == bool(variable), name
+
+
+@pytest.mark.parametrize("name", ["workspace_bytes", "workspace_files", "sandbox"])
+def test_defaults_are_as_documented(name: str) -> None:
+    assert re.search(rf"^\| `{name}` \| `?{getattr(Settings(), name)}`? \|", page("settings"), re.M)
+
+
+def test_every_limit_is_documented_with_its_default_and_its_maximum() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (\d+) \|", page("settings"), re.M)
+
+    assert {name for name, _, _ in rows} == {bound.name for bound in fields(Bounds)}
+    for name, default, most in rows:
+        assert float(most) == getattr(MAXIMA, name)
+        assert default == "as the timeout" or float(default) == getattr(Bounds(), name)
+
+
+def test_the_settings_shown_can_be_used(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", page("settings"), re.M | re.S)
+    (tmp_path / "toolkiln.toml").write_text(block)
+
+    settings = load(tmp_path, {})
+
+    assert settings.grants["rename_files"] == {"workspace": "write"}
+    assert settings.limits["timeout"] == 120
 
 
 # Providers
@@ -248,6 +373,27 @@ def test_options_of_toolkits_are_options_of_tools() -> None:
     for decorator in (define.tool_metadata, define.method_metadata):
         for name in signature(decorator).parameters:
             assert f"`{name}`" in text
+
+
+def test_every_method_of_the_context_is_documented() -> None:
+    text = page("writing-tools")
+    members = {name for name, _ in getmembers(define.Context, isfunction) if name[0] != "_"}
+
+    assert members
+    assert [name for name in sorted(members) if not re.search(rf"^\| `{name}\(", text, re.M)] == []
+
+
+def test_sessions_in_the_guide_are_true() -> None:
+    text = page("writing-tools")
+    before, session = re.findall(
+        r"^```python\n([^`]*?)^```\n+```pycon\n(.*?)^```$", text, re.M | re.S
+    )[0]
+    names: dict[str, Any] = {}
+    exec(before, names)
+
+    example = doctest.DocTestParser().get_doctest(session, names, "guide", None, None)
+
+    assert doctest.DocTestRunner().run(example) == doctest.TestResults(0, 3)
 
 
 # All pages

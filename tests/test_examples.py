@@ -21,7 +21,7 @@ import pytest_asyncio
 
 from toolkiln import Kiln
 from toolkiln.app import PROVIDERS, check
-from toolkiln.config import load
+from toolkiln.config import Settings, load
 from toolkiln.model import Dialect, Severity, Status
 
 FOLDER = Path(__file__).parent.parent / "examples"
@@ -232,6 +232,16 @@ async def test_files_of_a_session_are_renamed_and_stay(running: Kiln) -> None:
 
     assert result.status is Status.OK, result.error
     assert [file.name for file in workspace.folder.iterdir()] == ["7.jpg"]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_everything_that_the_attack_tries_is_stopped(tmp_path: Path) -> None:
+    async with Kiln(FOLDER / "attack.py", settings=Settings(state=tmp_path)) as kiln:
+        result = await kiln.call("steal_secrets")
+
+    assert result.status is Status.OK, result.error
+    assert len(result.value) > 5
+    assert {told.partition(":")[0] for told in result.value.values()} == {"stopped"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +96,42 @@ def test_no_part_of_ours_is_loaded_before_it_is_needed(arguments: list[str]) -> 
     assert ours <= {
         "toolkiln", "toolkiln.errors", "toolkiln.surfaces", "toolkiln.surfaces.cli",
     }  # fmt: skip
+
+
+@pytest.fixture
+def lone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file with one tool, and a state of its own."""
+    monkeypatch.setenv("TOOLKILN_STATE", str(tmp_path / "state"))
+    file = tmp_path / "lone.py"
+    file.write_text('def lone(text: str = "") -> str:\n    "Be alone."\n    return text * 60_000\n')
+    return str(file)
+
+
+def test_listing_tools_loads_nothing_that_calls_need(lone: str) -> None:
+    modules = after(["list", "--tools", lone])
+
+    assert "toolkiln.app.kiln" in modules
+    assert {
+        name for name in modules if name.startswith(("toolkiln.exec", "toolkiln.store"))
+    } == set()
+    assert modules & {"asyncio", "multiprocessing", "rich", "sqlalchemy", "ssl", "uv"} == set()
+
+
+def test_a_call_loads_neither_servers_nor_the_store_nor_what_parses_requirements(lone: str) -> None:
+    modules = after(["call", "lone", "--tools", lone])
+
+    assert "toolkiln.execution.sandbox" in modules
+    assert {name.partition(".")[0] for name in modules} & {
+        "griffe", "httpx", "mcp", "multiprocessing", "numpy", "packaging", "redis", "rich",
+        "sqlalchemy", "starlette", "uvicorn",
+    } == set()  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["--id", "1"], ["text=x"]], ids=["id", "cut output"])
+def test_the_store_is_loaded_when_something_is_to_be_remembered(
+    arguments: list[str], lone: str
+) -> None:
+    assert "sqlalchemy" in after(["call", "lone", *arguments, "--tools", lone])
 
 
 def test_every_public_name_is_there() -> None:

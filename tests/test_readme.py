@@ -38,6 +38,7 @@ def test_every_block_can_be_executed() -> None:
 def test_blocks_do_what_the_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("TOOLKILN_TOOLS", raising=False)
+    monkeypatch.setenv("TOOLKILN_STATE", str(tmp_path / "state"))
     for block in BLOCKS:
         file = _FILE.match(block.text)
         if block.language == "console":
@@ -62,10 +63,10 @@ def output_of(command: list[str], folder: Path) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        check=True,
         text=True,
         encoding="utf-8",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
+    assert (done.returncode != 0) == done.stdout.startswith("error: "), done.stdout
     return done.stdout

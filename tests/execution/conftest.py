@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -52,7 +52,7 @@ def make_kiln(tmp_path: Path) -> MakeKiln:
 
 
 @pytest.fixture
-def start_python() -> Callable[..., "subprocess.Popen[str]"]:
+def start_python() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Starts a program beside the tests; dead at the end, and with it all that it started."""
     started: list[subprocess.Popen[str]] = []
 
@@ -63,7 +63,7 @@ def start_python() -> Callable[..., "subprocess.Popen[str]"]:
         started.append(process)
         return process
 
-    yield start  # type: ignore[misc]
+    yield start
     for process in started:
         process.kill()
         process.communicate()

@@ -14,7 +14,7 @@ from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, 
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.sandbox import Networks
 from toolkiln.execution.sandbox.executor import SandboxExecutor
-from toolkiln.execution.sandbox.selection import make_launcher
+from toolkiln.execution.sandbox.selection import attempt, make_launcher
 from toolkiln.model import Caller, CallError, Event, Result, Status
 from toolkiln.spec import read
 
@@ -105,7 +105,7 @@ def defaults(
     names["a"] = len(names)
     return [items, point.x, names, flag, colour is Colour.RED, day.year]
 
-def positional(left: int, /, right: date, *rest: date, last: bool = False, **more: date) -> list[Any]:
+def positional(left: int, /, right: date, *rest: date, last: bool = False, **more: date) -> list:
     """Take arguments in every way there is."""
     assert all(isinstance(value, date) for value in (right, *rest, *more.values()))
     return [left, right.day, [value.day for value in rest], last, sorted(more)]
@@ -137,6 +137,8 @@ def fail(kind: str) -> None:
     """Fail."""
     if kind == "tool_error":
         raise ToolError("Pick another day.\\n  Ünïcode stays", retryable=True)
+    if kind == "long_tool_error":
+        raise ToolError("long " * 1500)
     if kind == "odd_tool_error":
         class Odd(ToolError):
             def __init__(self) -> None:
@@ -168,7 +170,7 @@ async def wait_async(number: int) -> int:
 
 def sleep() -> None:
     """Sleep."""
-    threading.Event().wait(20)
+    threading.Event().wait(4)
 
 async def sleep_async() -> None:
     """Sleep."""
@@ -271,6 +273,9 @@ async def executor(
         yield InlineExecutor()
         return
     state = tmp_path_factory.mktemp("state")
+    trial = await attempt(request.param, state)
+    if not trial.works:
+        pytest.skip(trial.reason)
     executor = SandboxExecutor(make_launcher(request.param, state), state, Networks())
     yield executor
     await executor.close()
@@ -407,7 +412,7 @@ async def test_defaults_and_aliases_of_fields_are_used(run: Run) -> None:
     [
         ("dataclass", {"start": {"x": 1, "y": 0.5, "tags": ["t"]}, "end": None}, False),
         ("enum", ["red", 2], False),
-        ("dates", ["2024-02-29", "2024-01-01T00:00:00+00:00", "P1DT0S"], False),
+        ("dates", ["2024-02-29", "2024-01-01T00:00:00Z", "P1D"], False),
         ("sets", [[3], [4], [5, 6], [7]], False),
         ("scalars", ["1.10", "00000000-0000-0000-0000-000000000001", "a/b", "raw"], False),
         ("nan", [None, None], True),
@@ -420,10 +425,7 @@ async def test_results_become_plain_json(run: Run, kind: str, value: Any, noted:
     outcome = await run("results", {"kind": kind})
 
     assert outcome.status is Status.OK
-    if kind != "dates":
-        assert outcome.value == value
-    else:
-        assert outcome.value[0] == value[0]
+    assert outcome.value == value
     assert bool(outcome.notes) is noted, outcome.notes
 
 
@@ -449,6 +451,12 @@ async def test_tool_error_is_told_as_it_was_written(run: Run) -> None:
     assert outcome.error.code == "tool_error"
     assert outcome.error.message == "Pick another day.\n  Ünïcode stays"
     assert outcome.error.retryable
+
+
+async def test_long_tool_error_loses_nothing(run: Run) -> None:
+    outcome = await run("fail", {"kind": "long_tool_error"})
+
+    assert outcome.error.message == "long " * 1500
 
 
 @pytest.mark.parametrize("name", ["fail", "fail_async"])
@@ -589,8 +597,6 @@ async def test_calls_at_once_do_not_mix(run: Run) -> None:
     outcomes = await asyncio.gather(*(run("wait_async", {"number": n}) for n in range(20)))
 
     assert [outcome.value[0] for outcome in outcomes] == list(range(1, 21))
-
-
 
 
 async def test_interrupt_that_a_tool_raises_is_an_answer(run: Run) -> None:

@@ -5,14 +5,16 @@ after their digest, so that editing the source afterwards changes no call, and a
 sees the tool's own file and helpers and nothing else of their folder.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Sources
+from toolkiln.model import ToolSpec
 
 
 class Versions:
@@ -20,17 +22,19 @@ class Versions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: set[str] = set()
+        self._known: set[Path] = set()
 
-    def folder(self, digest: str, sources: Callable[[], Sources]) -> Path:
+    def folder(self, spec: ToolSpec, sources: Callable[[], Sources]) -> Path:
         """Where the files of a version lie; they are written if they do not.
 
         Raises:
             BackendError: they cannot be written.
         """
-        target = self._folder / digest
-        if digest in self._known or target.is_dir():
-            self._known.add(digest)
+        # Of two files with the same bytes each keeps its name.
+        name = hashlib.sha256(PurePath(spec.path).name.encode()).hexdigest()[:8]
+        target = self._folder / f"{spec.digest}-{name}"
+        if target in self._known or target.is_dir():
+            self._known.add(target)
             return target
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +44,7 @@ class Versions:
                 f"{target} cannot be written: {error.strerror}",
                 hint="set TOOLKILN_STATE to a folder that can be",
             ) from error
-        self._known.add(digest)
+        self._known.add(target)
         return target
 
 

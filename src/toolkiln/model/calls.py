@@ -67,7 +67,7 @@ class CallError(Value):
     """Why a call did not end in OK."""
 
     code: str
-    """Stable: `tool_error`, `exception`, `memory_limit` …; docs/results.md lists them."""
+    """Stable: `tool_error`, `exception`, `memory_limit` …; docs/calling.md lists them."""
     message: str
     """For the model."""
     type: str | None = None

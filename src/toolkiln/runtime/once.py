@@ -32,6 +32,8 @@ def main() -> NoReturn:
             linux.set_child_subreaper()  # what a call leaves comes to the worker
         else:
             _guard()
+        os.chdir(settings["workdir"])
+        os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
         if settings["mode"] != "none":
             _lock(settings)
     except BaseException as error:  # nothing of the tool has run: say why, and end
@@ -44,8 +46,6 @@ def _lock(settings: dict[str, Any]) -> None:
     bare = settings["mode"] == "C"
     if settings["network"]:
         lockdown.hand_over_listener()
-    os.chdir(settings["workdir"])
-    os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
     _limit(settings["limits"])
     lockdown.give_up_rights(
         lockdown.program(network=settings["network"], among_others=bare),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from toolkiln.runtime.channel import Channel, Frame
 
-_MAX_TEXT = 10_000
+_MAX_TEXT = 100_000
 _exit = os._exit  # bound before a tool can replace it
 _start_thread = _thread.start_new_thread
 

@@ -88,6 +88,7 @@ class Link:
     upstream: socket.socket | None = None
     up: int = 0
     down: int = 0
+    is_reported: bool = False
     moved: float = 0.0
     """When bytes last passed."""
     outcome: Outcome | None = None

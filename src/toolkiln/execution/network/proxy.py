@@ -171,8 +171,9 @@ class _Proxy:
         self.report(link)
 
     def report(self, link: Link) -> None:
-        if self.on_connection is None:
+        if self.on_connection is None or link.is_reported:
             return
+        link.is_reported = True
         try:
             self.on_connection(link.record())
         except Exception:  # noqa: BLE001 - not ours; the other connections go on
@@ -188,6 +189,7 @@ class _Proxy:
         except Ended as end:
             link.end(end.outcome, end.reason)
             if end.status:
+                self.report(link)  # before the tool can go on and end the call
                 await _dismiss(link.client, end.status, end.reason)
         except OSError:
             link.end(Outcome.ALLOWED if link.upstream else Outcome.FAILED, _RESET)

@@ -31,7 +31,7 @@ _CONTAINER, _QUOTE = 64, 16
 """What a list or object and half a text weigh, however short they are written."""
 _MAX_INJECTED = 200
 _MAX_NOTE = 2000
-_MAX_ERROR = 4000
+_MAX_ERROR = 100_000
 _KEPT_OUTPUT = 1 << 20
 """Bytes of stdout, and of stderr."""
 _MAX_OUTPUT = 64 << 20

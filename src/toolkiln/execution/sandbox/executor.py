@@ -230,10 +230,10 @@ class SandboxExecutor:
         spec = invocation.tool.spec
         is_template = spec.isolation == "template"
         job = Job(
-            version=self._versions.folder(spec.digest, invocation.tool.sources),
+            version=self._versions.folder(spec, invocation.tool.sources),
             site=invocation.site,
             workspace=invocation.workspace,
-            network=bool(invocation.network.rules),
+            network=bool(invocation.network.rules) and self._launcher.mode != "none",
             bounds=invocation.bounds,
             extra_processes=1 if is_template else 0,
         )
@@ -309,6 +309,6 @@ def _refusals(records: list[ConnectionRecord]) -> list[str]:
     refused = dict.fromkeys(
         f"network: {record.host or 'a connection'}: {record.reason}"
         for record in records
-        if record.outcome != "allowed"
+        if record.outcome not in ("allowed", "cut")
     )
     return list(refused)[:5]

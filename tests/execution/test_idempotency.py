@@ -1,0 +1,358 @@
+"""A call with an id runs once: again, at once, after a restart, after a kill."""
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.app import Kiln
+from toolkiln.config import Settings
+from toolkiln.errors import InputError
+from toolkiln.model import Call, Caller, Status
+
+SOON = 30.0
+SOURCE = '''
+"""Count how often it ran."""
+import time
+from pathlib import Path
+from toolkiln import Context, ToolError, tool
+
+SPACE = Path("/workspace")
+
+@tool(workspace="write", parallel=True)
+def count(ctx: Context, word: str = "", gate: str = "", fail: bool = False) -> str:
+    """Count its own runs.
+
+    Args:
+        word: What to say.
+        gate: A file to wait for.
+        fail: Whether to fail.
+    """
+    with (SPACE / "runs").open("a") as runs:
+        runs.write("x")
+    ctx.report_progress(1, 2, f"at {gate}")
+    for _ in range(3000):
+        if not gate or (SPACE / gate).exists():
+            break
+        time.sleep(0.01)
+    if fail:
+        raise ToolError("no")
+    return f"{word} {len((SPACE / 'runs').read_text())}"
+'''
+CHILD = """
+    import asyncio, json, os, sys
+    from pathlib import Path
+    from toolkiln.app import Kiln
+    from toolkiln.config import Settings
+
+    async def main(folder, call_id, arguments):
+        grants = {"*": {"workspace": "write"}}
+        settings = Settings(state=Path(folder, "state"), grants=grants, environ=dict(os.environ))
+        async with Kiln(Path(folder, "tools"), settings=settings) as kiln:
+            result = await kiln.call("count", json.loads(arguments), call_id=call_id)
+            print(result.model_dump_json(), flush=True)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+Start = Callable[..., "Popen[str]"]
+
+
+def make(folder: Path) -> Kiln:
+    (folder / "tools").mkdir(exist_ok=True)
+    (folder / "tools" / "count.py").write_text(SOURCE)
+    grants = {"*": {"workspace": "write"}}
+    settings = Settings(state=folder / "state", grants=grants, environ=dict(os.environ))
+    return Kiln(folder / "tools", settings=settings)
+
+
+@pytest_asyncio.fixture
+async def counting(tmp_path: Path) -> AsyncIterator[Kiln]:
+    """A Kiln with the counting tool."""
+    async with make(tmp_path) as kiln:
+        yield kiln
+
+
+def space(kiln: Kiln) -> Path:
+    return kiln.engine.workspaces.open("default", writable=True).folder
+
+
+def runs(kiln: Kiln) -> int:
+    file = space(kiln) / "runs"
+    return len(file.read_text()) if file.exists() else 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def let_leases_run_out(folder: Path) -> None:
+    """What the clock does by itself, in twenty seconds."""
+    with closing(sqlite3.connect(folder / "state" / "store.db")) as store, store:
+        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master")]
+        table = next(name for name in tables if name.endswith("calls"))
+        store.execute(f"UPDATE {table} SET leased_until = 1")
+
+
+async def test_repeated_id_gives_the_first_result_and_runs_nothing(counting: Kiln) -> None:
+    first = await counting.call("count", {"word": "a"}, call_id="one")
+    again = await counting.call("count", {"word": "a"}, call_id="one")
+    other = await counting.call("count", {"word": "a"}, call_id="two")
+    without = await counting.call("count", {"word": "a"})
+
+    assert first.value == "a 1"
+    assert again == first
+    assert (other.value, without.value) == ("a 2", "a 3")
+
+
+async def test_first_result_outlives_the_process(tmp_path: Path) -> None:
+    async with make(tmp_path) as kiln:
+        first = await kiln.call("count", {"word": "a"}, call_id="one")
+    async with make(tmp_path) as kiln:
+        again = await kiln.call("count", {"word": "a"}, call_id="one")
+
+        assert again == first
+        assert runs(kiln) == 1
+
+
+async def test_two_at_once_run_once(counting: Kiln) -> None:
+    gate = space(counting) / "gate"
+    arguments = {"word": "a", "gate": "gate"}
+    calls = [
+        asyncio.create_task(counting.call("count", arguments, call_id="one")) for _ in range(5)
+    ]
+    await until(lambda: runs(counting) > 0)
+    gate.touch()
+
+    results = await asyncio.gather(*calls)
+
+    assert [result.value for result in results] == ["a 1"] * 5
+    assert len({result.model_dump_json() for result in results}) == 1
+
+
+async def test_batch_with_an_id_twice_runs_it_once(counting: Kiln) -> None:
+    call = Call(tool="count", arguments={"word": "a"}, id="one", remember=True)
+
+    results = await counting.call_many([call, call])
+
+    assert results[0] == results[1]
+    assert runs(counting) == 1
+
+
+async def test_two_processes_run_once(counting: Kiln, tmp_path: Path, start_python: Start) -> None:
+    arguments = {"word": "a", "gate": "gate"}
+    other = start_python(CHILD, tmp_path, "one", json.dumps(arguments))
+    await until(lambda: runs(counting) == 1)
+
+    here = asyncio.create_task(counting.call("count", arguments, call_id="one"))
+    await asyncio.sleep(0.1)
+    assert not here.done()
+    (space(counting) / "gate").touch()
+    told, _ = await asyncio.to_thread(other.communicate, timeout=SOON)
+    result = await here
+
+    assert result.value == json.loads(told)["value"] == "a 1"
+    assert runs(counting) == 1
+
+
+async def test_same_id_with_other_arguments_is_a_conflict(counting: Kiln) -> None:
+    await counting.call("count", {"word": "a"}, call_id="one")
+
+    other = await counting.call("count", {"word": "b"}, call_id="one")
+
+    assert other.status is Status.INVALID
+    assert other.error
+    assert other.error.code == "conflict"
+    assert runs(counting) == 1
+
+
+async def test_arguments_that_mean_the_same_are_the_same(counting: Kiln) -> None:
+    first = await counting.call("count", {"word": "a", "fail": False}, call_id="one")
+    again = await counting.call("count", {"fail": "false", "word": "a"}, call_id="one")
+
+    assert again.value == first.value
+    assert runs(counting) == 1
+
+
+async def test_ids_belong_to_their_callers(counting: Kiln) -> None:
+    who = [Caller(user_id="ann"), Caller(user_id="bob"), Caller(agent_id="ann"), Caller()]
+
+    results = [
+        await counting.call("count", {"word": "a"}, call_id="one", caller=caller) for caller in who
+    ]
+
+    assert [result.value for result in results] == ["a 1", "a 2", "a 3", "a 4"]
+
+
+async def test_failures_of_the_tool_are_remembered(counting: Kiln) -> None:
+    first = await counting.call("count", {"fail": True}, call_id="one")
+    again = await counting.call("count", {"fail": True}, call_id="one")
+
+    assert first.status is Status.FAILED
+    assert again == first
+    assert runs(counting) == 1
+
+
+async def test_call_that_was_refused_does_not_use_its_id_up(counting: Kiln) -> None:
+    invalid = await counting.call("count", {"word": [1]}, call_id="one")
+    valid = await counting.call("count", {"word": "a"}, call_id="one")
+
+    assert invalid.status is Status.INVALID
+    assert valid.value == "a 1"
+
+
+async def test_failure_of_the_platform_frees_the_id(tmp_path: Path) -> None:
+    async with make(tmp_path) as kiln:
+        assert kiln.tools
+        file = tmp_path / "tools" / "count.py"
+        file.rename(tmp_path / "away")
+        failed = await kiln.call("count", {"word": "a"}, call_id="one")
+        (tmp_path / "away").rename(file)
+        again = await kiln.call("count", {"word": "a"}, call_id="one")
+
+    assert failed.status is Status.UNAVAILABLE
+    assert again.value == "a 1"
+
+
+async def test_call_of_a_killed_process_runs_again_and_says_so(
+    counting: Kiln, tmp_path: Path, start_python: Start
+) -> None:
+    arguments = {"word": "a", "gate": "gate"}
+    other = start_python(CHILD, tmp_path, "one", json.dumps(arguments))
+    await until(lambda: runs(counting) == 1)
+    other.kill()
+    other.wait()
+
+    here = asyncio.create_task(counting.call("count", arguments, call_id="one"))
+    await asyncio.sleep(0.1)
+    assert runs(counting) == 1  # the lease still holds
+    (space(counting) / "gate").touch()
+    let_leases_run_out(tmp_path)
+    async with asyncio.timeout(SOON):
+        result = await here
+
+    assert result.value == "a 2"
+    assert any("cut off" in note for note in result.notes)
+
+
+async def test_killed_process_takes_its_tool_with_it(
+    counting: Kiln, tmp_path: Path, start_python: Start
+) -> None:
+    other = start_python(CHILD, tmp_path, "one", json.dumps({"gate": "gate", "word": "ghost"}))
+    await until(lambda: runs(counting) == 1)
+
+    other.kill()
+    other.wait()
+
+    await until(lambda: not processes_with(str(tmp_path)))
+
+
+def processes_with(text: str) -> list[str]:
+    """Processes whose mounts or arguments name a folder."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                command = (folder / "cmdline").read_bytes().decode()
+                mounts = (folder / "mountinfo").read_text()
+            except OSError:
+                continue
+            if text in command or text in mounts:
+                found.append(f"{folder.name} {command}")
+    return found
+
+
+async def test_cancelled_call_is_remembered_as_cancelled(counting: Kiln) -> None:
+    arguments = {"word": "a", "gate": "gate"}
+    calling = asyncio.create_task(counting.call("count", arguments, call_id="one"))
+    await until(lambda: runs(counting) == 1)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+    again = await counting.call("count", arguments, call_id="one")
+
+    assert again.status is Status.CANCELLED
+    assert runs(counting) == 1
+
+
+async def test_who_waits_for_a_first_call_waits_no_longer_than_asked(counting: Kiln) -> None:
+    arguments = {"word": "a", "gate": "gate"}
+    first = asyncio.create_task(counting.call("count", arguments, call_id="one"))
+    await until(lambda: runs(counting) == 1)
+
+    async with asyncio.timeout(SOON):
+        second = await counting.call("count", arguments, call_id="one", timeout=0.2)
+    (space(counting) / "gate").touch()
+
+    assert second.status is Status.TIMEOUT
+    assert second.error
+    assert second.error.retryable
+    assert (await first).value == "a 1"
+
+
+async def test_same_id_for_another_version_is_a_conflict(tmp_path: Path) -> None:
+    async with make(tmp_path) as kiln:
+        await kiln.call("count", {"word": "a"}, call_id="one")
+    kiln = make(tmp_path)
+    (tmp_path / "tools" / "count.py").write_text(f"{SOURCE}\n# edited\n")
+    async with kiln:
+        other = await kiln.call("count", {"word": "a"}, call_id="one")
+
+        assert other.error
+        assert other.error.code == "conflict"
+        assert runs(kiln) == 1
+
+
+async def test_result_is_not_lost_when_the_store_breaks_meanwhile(
+    counting: Kiln, tmp_path: Path
+) -> None:
+    arguments = {"word": "a", "gate": "gate"}
+    calling = asyncio.create_task(counting.call("count", arguments, call_id="one"))
+    await until(lambda: runs(counting) == 1)
+    with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as store, store:
+        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master")]
+        store.execute(f"DROP TABLE {next(name for name in tables if name.endswith('calls'))}")
+    await asyncio.sleep(1.2)  # one look at the store, which comes once a second
+    assert not calling.done()
+    (space(counting) / "gate").touch()
+    async with asyncio.timeout(SOON):
+        result = await calling
+
+    assert result.value == "a 1"
+    assert any("not recorded" in note for note in result.notes)
+
+
+async def test_store_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "store.db").write_bytes(b"not a database" * 1000)
+    async with make(tmp_path) as kiln:
+        result = await kiln.call("count", {"word": "a"}, call_id="one")
+        without = await kiln.call("count", {"word": "a"})
+
+    assert result.status is Status.UNAVAILABLE
+    assert result.error
+    assert result.error.retryable
+    assert without.value == "a 1"
+
+
+@pytest.mark.parametrize("call_id", ["", "x" * 200, "\ud800", "a\0b", "' OR 1=1 --", "é\n"])
+async def test_any_text_serves_as_an_id(counting: Kiln, call_id: str) -> None:
+    first: Any = await counting.call("count", {"word": "a"}, call_id=call_id)
+    again: Any = await counting.call("count", {"word": "a"}, call_id=call_id)
+
+    assert first.value == again.value == "a 1"
+
+
+async def test_id_that_is_too_long_is_refused(counting: Kiln) -> None:
+    with pytest.raises(InputError, match="200"):
+        await counting.call("count", {"word": "a"}, call_id="x" * 201)

@@ -1,0 +1,333 @@
+"""Calls that go to the background: soft limit, progress, waiting, stopping, losing them."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from toolkiln.app import Kiln
+from toolkiln.errors import InputError
+from toolkiln.execution.tasks import SOFT_LIMIT, Tasks
+from toolkiln.model import Call, Caller, Result, Status, Task
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = 30.0
+TOOLS = {
+    "slow.py": '''
+        """A tool that takes its time."""
+        import time
+        from pathlib import Path
+        from toolkiln import Context, tool
+
+        @tool(workspace="write", timeout=120, parallel=True)
+        def work(ctx: Context, gate: str, word: str = "") -> str:
+            """Wait for a file.
+
+            Args:
+                gate: The file.
+                word: What to say.
+            """
+            print("working")
+            ctx.report_progress(1, 3, "waiting")
+            number = 0
+            while not Path("/workspace", gate).exists():
+                Path("/workspace", f"{gate}.beat").write_text(str(number := number + 1))
+                time.sleep(0.005)
+            return f"done {word}"
+
+        @tool
+        def say_much(lines: int) -> str:
+            """Say many lines."""
+            return "\\n".join(f"line {number}" for number in range(lines))
+
+        @tool(output_kind="status")
+        def say_status() -> str:
+            """Say a long status."""
+            return "s" * 5000
+
+        @tool(return_char_limit=100)
+        def say_little() -> str:
+            """Say more than allowed."""
+            return "é" * 1000
+    ''',
+}
+SETTINGS: dict[str, Any] = {"grants": {"work": {"workspace": "write"}}}
+CHILD = """
+    import asyncio, os, sys
+    from pathlib import Path
+    from toolkiln.app import Kiln
+    from toolkiln.config import Settings
+
+    async def main(tools, state, gate):
+        grants = {"work": {"workspace": "write"}}
+        settings = Settings(state=Path(state), grants=grants, environ=dict(os.environ))
+        async with Kiln(Path(tools), settings=settings) as kiln:
+            task = await kiln.call("work", {"gate": gate}, call_id=gate, background=True)
+            print(task.state, flush=True)
+            await kiln.await_task(task.id)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def space(kiln: Kiln) -> Path:
+    return kiln.engine.workspaces.open("default", writable=True).folder
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def until_still(file: Path) -> None:
+    """Wait until nobody writes a file any more that was written every few milliseconds."""
+    async with asyncio.timeout(SOON):
+        seen = b""
+        while seen != (seen := file.read_bytes()):
+            await asyncio.sleep(0.2)
+
+
+async def test_call_that_is_quick_enough_gives_its_result(kiln: Kiln) -> None:
+    result = await kiln.call("say_much", {"lines": 1}, background="auto")
+
+    assert isinstance(result, Result)
+    assert result.value == "line 0"
+
+
+async def test_call_that_outlasts_the_soft_limit_goes_on_as_a_task(kiln: Kiln) -> None:
+    impatient = Tasks(kiln.engine.gateway, kiln.engine.memory, soft_limit=0.2)
+    call = Call(tool="work", arguments={"gate": "soft", "word": "x"})
+
+    task = await impatient.call(call, lambda _: None, "auto")
+    assert isinstance(task, Task)
+    assert (task.id, task.tool, task.state) == (call.id, "work", "running")
+    assert (await kiln.check_task(task.id)).state == "running"
+    (space(kiln) / "soft").touch()
+    ended = await kiln.await_task(task.id, timeout=SOON)
+
+    assert ended.state == "done"
+    assert ended.result
+    assert (ended.result.value, ended.result.stdout) == ("done x", "working\n")
+    assert SOFT_LIMIT == 10
+
+
+async def test_task_can_be_asked_for_as_soon_as_its_id_is_known(kiln: Kiln) -> None:
+    tasks = [
+        await kiln.call("work", {"gate": "never"}, call_id=f"soon{n}", background=True)
+        for n in range(3)
+    ]
+
+    found = [await kiln.check_task(task.id) for task in tasks if isinstance(task, Task)]
+
+    assert [task.state for task in found] == ["running"] * 3
+    for task in found:
+        assert (await kiln.cancel_task(task.id)).state == "done"
+
+
+async def test_refused_call_in_the_background_is_refused_at_once(kiln: Kiln) -> None:
+    for name, arguments in (("work", {"gate": 1, "x": 2}), ("nobody", {})):
+        result = await kiln.call(name, arguments, background=True)
+
+        assert isinstance(result, Result)
+        assert result.status is Status.INVALID
+
+
+async def test_progress_of_a_task_can_be_read(kiln: Kiln) -> None:
+    await kiln.call("work", {"gate": "progress"}, call_id="progress", background=True)
+
+    async with asyncio.timeout(SOON):
+        while not (task := await kiln.check_task("progress")).progress:
+            await asyncio.sleep(0.05)
+    (space(kiln) / "progress").touch()
+    ended = await kiln.await_task("progress")
+
+    assert task.progress == "waiting (1 of 3)"
+    assert ended.state == "done"
+
+
+async def test_waiting_ends_with_its_time_and_the_task_goes_on(kiln: Kiln) -> None:
+    await kiln.call("work", {"gate": "late"}, call_id="late", background=True)
+
+    assert (await kiln.await_task("late", timeout=0.05)).state == "running"
+    (space(kiln) / "late").touch()
+    assert (await kiln.await_task("late", timeout=SOON)).state == "done"
+
+
+async def test_cancelled_task_stops_and_says_so(kiln: Kiln) -> None:
+    await kiln.call("work", {"gate": "stop"}, call_id="stop", background=True)
+    beat = space(kiln) / "stop.beat"
+    await until(beat.exists)
+
+    task = await kiln.cancel_task("stop")
+
+    assert task.state == "done"
+    assert task.result
+    assert task.result.status is Status.CANCELLED
+    await until_still(beat)
+
+
+async def test_task_is_its_callers_own(kiln: Kiln) -> None:
+    ann, bob = Caller(user_id="ann"), Caller(user_id="bob")
+    await kiln.call("work", {"gate": "own"}, call_id="own", caller=ann, background=True)
+    await kiln.call("say_much", {"lines": 1}, call_id="own", caller=bob)
+
+    with pytest.raises(InputError, match="there is no task"):
+        await kiln.check_task("own")
+    await kiln.cancel_task("own", bob)
+
+    assert (await kiln.check_task("own", ann)).state == "running"
+    assert (await kiln.cancel_task("own", ann)).state == "done"
+
+
+async def test_same_id_twice_in_the_background_is_one_task(kiln: Kiln) -> None:
+    for _ in range(2):
+        await kiln.call("work", {"gate": "twice"}, call_id="twice", background=True)
+
+    stopped = await kiln.cancel_task("twice")
+
+    assert stopped.result
+    assert stopped.result.status is Status.CANCELLED
+
+
+async def test_closing_stops_tasks(make_kiln: Callable[..., Kiln]) -> None:
+    async with make_kiln(TOOLS, **SETTINGS) as kiln:
+        await kiln.call("work", {"gate": "x"}, call_id="x", background=True)
+        beat = space(kiln) / "x.beat"
+        await until(beat.exists)
+
+    await until_still(beat)
+    async with make_kiln(TOOLS, **SETTINGS) as kiln:
+        task = await kiln.check_task("x")
+        assert task.state == "done"
+        assert task.result
+        assert task.result.status is Status.CANCELLED
+
+
+async def test_task_of_a_killed_process_is_lost_and_its_tool_ends(
+    kiln: Kiln, start_python: Callable[..., "Popen[str]"]
+) -> None:
+    assert kiln.path
+    child = start_python(CHILD, kiln.path, kiln.settings.state, "lost")
+    beat = space(kiln) / "lost.beat"
+    await until(beat.exists)
+    assert (await kiln.check_task("lost")).state == "running"
+
+    child.kill()
+    child.wait()
+    with closing(sqlite3.connect(kiln.settings.state / "store.db")) as store, store:
+        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master")]
+        table = next(name for name in tables if name.endswith("calls"))
+        store.execute(f"UPDATE {table} SET leased_until = 1 WHERE result IS NULL")
+
+    assert (await kiln.check_task("lost")).state == "lost"
+    assert (await kiln.await_task("lost")).state == "lost"
+    await until_still(beat)
+
+
+async def test_task_of_another_process_can_be_stopped(
+    kiln: Kiln, start_python: Callable[..., "Popen[str]"]
+) -> None:
+    assert kiln.path
+    start_python(CHILD, kiln.path, kiln.settings.state, "far")
+    beat = space(kiln) / "far.beat"
+    await until(beat.exists)
+
+    await kiln.cancel_task("far")
+    ended = await kiln.await_task("far", timeout=SOON)
+
+    assert ended.result
+    assert ended.result.status is Status.CANCELLED
+    await until_still(beat)
+
+
+async def test_agents_use_tasks_through_tools(kiln: Kiln) -> None:
+    caller = Caller(user_id="ann", session="default")
+    arguments = {"gate": "agent", "word": "x"}
+    await kiln.call("work", arguments, call_id="agent", caller=caller, background=True)
+
+    checked = await kiln.call("check_task", {"task_id": "agent"}, caller=caller)
+    waited = await kiln.call("await_task", {"task_id": "agent", "seconds": 0.01}, caller=caller)
+    (space(kiln) / "agent").touch()
+    ended = await kiln.call("await_task", {"task_id": "agent"}, caller=caller)
+
+    assert (checked.value["state"], waited.value["state"]) == ("running", "running")
+    assert ended.value["state"] == "done"
+    assert (ended.value["status"], ended.value["result"]) == ("ok", "done x")
+    assert json.loads(ended.text)["result"] == "done x"
+
+
+async def test_agents_stop_tasks_through_a_tool(kiln: Kiln) -> None:
+    await kiln.call("work", {"gate": "never"}, call_id="halt", background=True)
+
+    stopped = await kiln.call("cancel_task", {"task_id": "halt"})
+
+    assert (stopped.value["state"], stopped.value["status"]) == ("done", "cancelled")
+
+
+@pytest.mark.parametrize("name", ["check_task", "await_task", "cancel_task"])
+async def test_unknown_task_is_told_in_plain_words(kiln: Kiln, name: str) -> None:
+    result = await kiln.call(name, {"task_id": "nowhere"})
+
+    assert result.status is Status.FAILED
+    assert result.error
+    assert result.error.code == "tool_error"
+    assert "there is no task 'nowhere'" in result.error.message
+
+
+async def test_long_result_is_cut_and_paged_to_its_full_text(kiln: Kiln) -> None:
+    result = await kiln.call("say_much", {"lines": 20_000})
+
+    assert isinstance(result.value, str)
+    assert result.truncation
+    assert result.truncation.handle
+    assert (result.truncation.total, len(result.text) <= 50_000) == (len(result.value), True)
+    left_out = result.truncation.total - result.truncation.shown
+    assert f"{left_out:,} characters left out" in result.text
+    text, offset = "", 0
+    while offset is not None:
+        arguments = {"handle": result.truncation.handle, "offset": offset}
+        page = (await kiln.call("read_output", arguments)).value
+        text += page["text"]
+        offset = page["next_offset"]
+    assert text == result.value
+
+
+async def test_kind_and_author_decide_how_much_is_shown(kiln: Kiln) -> None:
+    status = await kiln.call("say_status", {})
+    little = await kiln.call("say_little", {})
+
+    assert len(status.text) <= 2000
+    assert len(little.text) <= 100
+    assert little.truncation
+    assert little.truncation.total == 1000
+
+
+async def test_output_is_its_callers_own(kiln: Kiln) -> None:
+    result = await kiln.call("say_status", {}, caller=Caller(user_id="ann"))
+
+    assert result.truncation
+    arguments = {"handle": result.truncation.handle}
+    other = await kiln.call("read_output", arguments, caller=Caller(user_id="bob"))
+    own = await kiln.call("read_output", arguments, caller=Caller(user_id="ann"))
+
+    assert other.error
+    assert "no output is kept under this handle" in other.error.message
+    assert own.value["total"] == 5000
+
+
+@pytest.mark.parametrize("arguments", [{"offset": -1}, {"offset": 10**9}, {"limit": 0}])
+async def test_odd_pages_do_no_harm(kiln: Kiln, arguments: dict[str, int]) -> None:
+    result = await kiln.call("say_status", {})
+    assert result.truncation
+
+    page = await kiln.call("read_output", {"handle": result.truncation.handle, **arguments})
+
+    assert page.status in (Status.OK, Status.FAILED, Status.INVALID)
+    assert page.error is None or page.error.code != "exception"

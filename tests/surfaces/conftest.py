@@ -1,0 +1,122 @@
+"""The command as a person runs it: in a process of its own, on a pipe or on a terminal."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from toolkiln.surfaces.cli import app
+
+COMMAND = Path(sys.executable).with_name("toolkiln")
+BOUND = 60.0
+"""Seconds that anything may take before a test gives up."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        def refuse(constant: str) -> None:
+            raise ValueError(f"{constant} is not JSON")
+
+        return json.loads(self.out, parse_constant=refuse)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A working folder with tools, a state of its own, and the command."""
+
+    folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def environ(self) -> dict[str, str]:
+        ours = ("TOOLKILN_", "UV_", "PIP_")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+        state = {"TOOLKILN_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
+        return {**clean, **state, **self.variables}
+
+    def run(self, *arguments: str | bytes | Path, stdin: bytes = b"") -> Done:
+        """Run the command in a process of its own."""
+        done = subprocess.run(
+            [COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ(),
+            input=stdin,
+            capture_output=True,
+            timeout=BOUND,
+        )
+        out, err = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        assert "Traceback" not in out + err
+        return Done(done.returncode, out, err)
+
+    def invoke(self, *arguments: str, stdin: str | bytes = "") -> Done:
+        """Run the command in this process, where an exception that gets out fails the test."""
+        known = self.environ()
+        missing = {name: None for name in os.environ if name not in known}
+        with chdir(self.folder):
+            done = CliRunner().invoke(
+                app, arguments, input=stdin, env={**known, **missing}, catch_exceptions=False
+            )
+        return Done(done.exit_code, done.stdout, done.stderr)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start the command; it is the test's to end."""
+        return subprocess.Popen(
+            [COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def on_terminal(self, *arguments: str) -> tuple[int, str]:
+        """Run the command on a terminal: its exit status, and everything that it wrote there."""
+        master, slave = pty.openpty()
+        with subprocess.Popen(
+            [COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ(),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        ) as process:
+            os.close(slave)
+            seen = b""
+            try:
+                while data := os.read(master, 4096):
+                    seen += data
+            except OSError:  # the way Linux says that the other side has closed
+                pass
+            os.close(master)
+            return process.wait(BOUND), seen.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def having(self, **variables: str) -> "Shell":
+        """The same with further variables."""
+        return Shell(self.folder, {**self.variables, **variables})
+
+
+@pytest.fixture(scope="module")
+def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A folder with the TOOLS and the SETTINGS of the test module."""
+    folder = tmp_path_factory.mktemp("shell")
+    (folder / "tools").mkdir()
+    for name, source in request.module.TOOLS.items():
+        (folder / "tools" / name).write_text(source, "utf-8")
+    (folder / "toolkiln.toml").write_text(request.module.SETTINGS, "utf-8")
+    return Shell(folder)

@@ -1,0 +1,595 @@
+"""`toolkiln call`: arguments as people write them, two streams, true exit statuses."""
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import BOUND, COMMAND, Shell
+
+SETTINGS = """
+[grants.waiting]
+workspace = "read"
+"""
+TOOLS = {
+    "kinds.py": '''
+from typing import Literal
+from toolkiln import tool
+
+@tool
+def kinds(
+    word: str = "", maybe: str | None = None, number: int = 0, share: float | None = None,
+    flag: bool = False, words: list[str] | None = None, either: int | str = 0,
+    choice: Literal["1", "2"] = "1", whatever=None, **more: int,
+) -> dict:
+    """Tell what was given."""
+    given = {k: v for k, v in locals().items() if k != "more"}
+    usual = dict(word="", maybe=None, number=0, share=None, flag=False, words=None, either=0,
+                 choice="1", whatever=None)
+    return {k: v for k, v in given.items() if v != usual[k] or type(v) != type(usual[k])} | more
+''',
+    "outcomes.py": r'''
+import os
+import secrets
+import time
+from toolkiln import Context, ToolError, tool
+
+@tool
+def nothing() -> None:
+    """Give nothing."""
+
+@tool
+def hostile() -> str:
+    """Print what plays tricks on a terminal."""
+    print("\x1b]0;title\x07\x1b[31mred\x9b2J", end="")
+    return "\x1b[2Jcleared"
+
+@tool
+def halfway() -> None:
+    """Fail in the middle of a line."""
+    print("half", end="")
+    raise ValueError("a secret")
+
+@tool
+def says_no() -> None:
+    """Say no."""
+    raise ToolError("not on \x1b[5mSundays")
+
+@tool(timeout=0.2)
+def endless() -> None:
+    """Never end."""
+    time.sleep(60)
+
+@tool(timeout=60)
+def long(seconds: float = 60) -> str:
+    """Take a while."""
+    print("started", flush=True)
+    time.sleep(seconds)
+    return "rested"
+
+@tool(memory="64MB")
+def greedy() -> None:
+    """Take memory."""
+    bytearray(1 << 30)
+
+@tool(network=["example.com"])
+def online() -> None:
+    """Go out."""
+
+@tool
+def random() -> str:
+    """Tell something that is never the same."""
+    return secrets.token_hex()
+
+@tool
+def size(text: str) -> int:
+    """Measure a text."""
+    return len(text)
+
+@tool(return_char_limit=1000)
+def lengthy() -> str:
+    """Tell much."""
+    return "head" + "é" * 5000 + "tail"
+
+@tool
+def sender(ctx: Context) -> str:
+    """Hand over a file, a message and tools."""
+    (ctx.workdir / "a.txt").write_text("content")
+    ctx.send_file("a.txt")
+    ctx.send_message({"kind": "card"})
+    ctx.inject_tools("random")
+    ctx.log("a line of the log")
+    return "sent"
+
+@tool
+def working(ctx: Context) -> str:
+    """Report progress."""
+    ctx.report_progress(1, 2, "half\nway \x1b[31m")
+    return "worked"
+
+@tool(timeout=60, workspace="read")
+def waiting() -> str:
+    """Wait for a file."""
+    while not os.path.exists("/workspace/go"):
+        time.sleep(0.02)
+    return "gone"
+''',
+}
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ([], {}),
+            (["word=Paris"], {"word": "Paris"}),
+            (["word=5"], {"word": "5"}),
+            (['word="5"'], {"word": '"5"'}),
+            (["word=null"], {"word": "null"}),
+            (["word=a=b=c"], {"word": "a=b=c"}),
+            (["word= größe → \"x\" 'y' "], {"word": " größe → \"x\" 'y' "}),
+            (["maybe="], {"maybe": ""}),
+            (["maybe=5"], {"maybe": "5"}),
+            (["maybe=NaN"], {"maybe": "NaN"}),
+            (["number=-3", "share=1e3", "flag=true"], {"number": -3, "share": 1e3, "flag": True}),
+            (['words=["a", "b"]'], {"words": ["a", "b"]}),
+            (["either=5"], {"either": 5}),
+            (["either=five"], {"either": "five"}),
+            (["choice=2"], {"choice": "2"}),
+            (['whatever={"a": [1]}'], {"whatever": {"a": [1]}}),
+            (["whatever=plain"], {"whatever": "plain"}),
+            (["other=7"], {"other": 7}),
+            (['{"word": "Paris", "number": 3}'], {"word": "Paris", "number": 3}),
+            (["\n {}"], {}),
+            (["@arguments.json"], {"word": "from a file"}),
+            (["word=@word.txt"], {"word": "Zeile 1\nZeile 2\n"}),
+            (["-"], {"word": "from stdin"}),
+        ],
+    )
+    def test_what_is_written_reaches_the_tool(
+        self, shell: Shell, given: list[str], expected: dict[str, Any]
+    ) -> None:
+        (shell.folder / "arguments.json").write_text('{"word": "from a file"}')
+        (shell.folder / "word.txt").write_text("Zeile 1\nZeile 2\n")
+
+        done = shell.invoke("call", "kinds", "--json", *given, stdin='{"word": "from stdin"}')
+
+        assert done.code == 0, done
+        assert done.json()["value"] == expected
+        assert done.json()["notes"] == []
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (["word"], "'word' is neither a JSON object nor key=value"),
+            (["=x"], "neither"),
+            (["word=a", "word=b"], "'word' is given twice"),
+            (['{"word": "a", "word": "b"}'], "'word' is given twice"),
+            (['{"word": "a",}'], "line 1 column 14"),
+            (["{"], "not valid JSON"),
+            (["[" * 100_000], "nested too deeply"),
+            (["[1]"], "not a JSON object"),
+            (['{"word": "a"}', "number=3"], "neither"),
+            (["-", "number=3"], "neither"),
+            (["@missing.json"], "No such file"),
+            (["word=@tools"], "Is a directory"),
+            (["word=@nul\0.txt"], "cannot be read"),
+            (["word=@latin.txt"], "not UTF-8 text"),
+            (["number=three"], "number: 'three' is not an integer"),
+            (["number=1e400"], "number: "),
+            (["words=[1]"], "words[0]: 1 is not a string"),
+            (["choice=3"], "choice: "),
+            (['{"word": "\\ud800"}'], "surrogate"),
+            (['{"number": NaN}'], "number: "),
+            (["-"], "stdin: not valid JSON"),
+        ],
+    )
+    def test_what_cannot_be_understood_is_a_clear_error(
+        self, shell: Shell, given: list[str], said: str
+    ) -> None:
+        (shell.folder / "latin.txt").write_bytes("größe".encode("latin-1"))
+
+        done = shell.invoke("call", "kinds", *given)
+
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: ")
+        assert said in done.err
+
+    def test_every_wrong_argument_is_named_and_the_nearest_known_one(self, shell: Shell) -> None:
+        done = shell.invoke("call", "size", "txt=a", "more=1")
+
+        assert done.code == 2
+        assert done.err.splitlines()[0].startswith("error: size: ")
+        assert {"txt", "more", "text"} <= {
+            line.split(":")[-2].strip() for line in done.err.splitlines()[:3]
+        }
+        assert "hint: did you mean 'text'?" in done.err
+
+    def test_an_unknown_tool_is_answered_with_the_nearest(self, shell: Shell) -> None:
+        done = shell.invoke("call", "randon")
+
+        assert (done.code, done.out) == (2, "")
+        assert "did you mean 'random'" in done.err
+
+    @pytest.mark.parametrize("argument", [b"word=\xff", b"{\xff", b"\xff", b"word=@\xff"])
+    def test_arguments_that_are_no_text_are_a_clear_error(
+        self, shell: Shell, argument: bytes
+    ) -> None:
+        done = shell.run("call", "kinds", argument)
+
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: ")
+
+    def test_stdin_that_is_no_text_is_a_clear_error(self, shell: Shell) -> None:
+        done = shell.run("call", "kinds", "-", stdin=b'{"word": "\xff"}')
+
+        assert (done.code, done.out) == (2, "")
+        assert "stdin is not UTF-8 text" in done.err
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ["--timeout", "0"],
+            ["--timeout", "-1"],
+            ["--timeout", "nan"],
+            ["--timeout", "soon"],
+            ["--id", ""],
+            ["--id", "x" * 201],
+            ["--background", "--files", "."],
+        ],
+    )
+    def test_options_that_make_no_sense_are_refused(self, shell: Shell, options: list[str]) -> None:
+        done = shell.invoke("call", "random", *options)
+
+        assert (done.code, done.out) == (2, "")
+        assert options[0] in done.err
+
+
+class TestResults:
+    def test_what_a_tool_gives_goes_to_stdout_and_what_it_prints_to_stderr(
+        self, shell: Shell
+    ) -> None:
+        done = shell.run("call", "long", "seconds=0")
+
+        assert (done.code, done.out, done.err) == (0, "rested\n", "started\n")
+
+    def test_json_is_the_whole_result_and_nothing_else_is_printed(self, shell: Shell) -> None:
+        done = shell.run("call", "long", "seconds=0", "--json")
+
+        result = done.json()
+        assert (done.code, done.err) == (0, "")
+        assert (result["status"], result["value"]) == ("ok", "rested")
+        assert result["stdout"] == "started\n"
+        assert result["sandbox"] in ("A", "B", "C")
+
+    @pytest.mark.parametrize(
+        ("tool", "code", "error"),
+        [
+            ("says_no", 1, "tool_error"),
+            ("halfway", 1, "exception"),
+            ("endless", 1, "timeout"),
+            ("greedy", 1, "memory_limit"),
+            ("online", 2, "not_granted"),
+            ("size", 2, "invalid_arguments"),
+        ],
+    )
+    def test_the_exit_status_says_how_it_ended(
+        self, shell: Shell, tool: str, code: int, error: str
+    ) -> None:
+        plain, as_json = shell.invoke("call", tool), shell.invoke("call", tool, "--json")
+
+        assert (plain.code, plain.out) == (code, "")
+        assert f"error: {tool}: " in plain.err
+        assert as_json.code == code
+        assert as_json.json()["error"]["code"] == error
+
+    def test_a_platform_that_cannot_run_calls_is_status_3(self, shell: Shell) -> None:
+        done = shell.having(TOOLKILN_STATE="/proc/nowhere").run("call", "random")
+
+        assert (done.code, done.out) == (3, "")
+        assert "/proc/nowhere" in done.err
+
+    def test_an_error_begins_a_line_of_its_own_and_masks_what_was_raised(
+        self, shell: Shell
+    ) -> None:
+        done = shell.invoke("call", "halfway")
+
+        assert done.err.startswith("half\nerror: halfway: ValueError in line ")
+        assert "secret" not in done.err
+        assert "show_exceptions" in done.err
+
+    def test_exceptions_are_shown_where_the_operator_says_so(self, shell: Shell) -> None:
+        done = shell.having(TOOLKILN_SHOW_EXCEPTIONS="true").invoke("call", "halfway")
+
+        assert "a secret" in done.err
+
+    def test_nothing_is_printed_for_nothing(self, shell: Shell) -> None:
+        done = shell.invoke("call", "nothing")
+
+        assert (done.code, done.out, done.err) == (0, "", "")
+
+    def test_a_session_has_a_workspace_of_its_own(self, shell: Shell) -> None:
+        done = shell.invoke("call", "waiting", "--session", "nobody's", "--timeout", "0.3")
+
+        assert done.code == 1
+        assert "0.3 s" in done.err
+
+    def test_tools_may_be_elsewhere(self, shell: Shell, tmp_path: Path) -> None:
+        (tmp_path / "lone.py").write_text('def lone() -> int:\n    "Be alone."\n    return 1\n')
+
+        done = shell.invoke("call", "lone", "--tools", str(tmp_path / "lone.py"))
+
+        assert (done.code, done.out) == (0, "1\n")
+
+    def test_without_a_home_the_state_is_kept_here(self, shell: Shell, tmp_path: Path) -> None:
+        (tmp_path / "tools").mkdir()
+        (tmp_path / "tools" / "lone.py").write_text('def lone(): "Be alone."')
+        bare = {"PATH": os.environ["PATH"]}
+
+        done = subprocess.run(
+            [COMMAND, "call", "lone", "--id", "1"],
+            cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=BOUND,
+        )  # fmt: skip
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / ".toolkiln").is_dir()
+
+
+class TestWhatComesBesideAResult:
+    def test_what_a_tool_sends_is_told(self, shell: Shell) -> None:
+        done = shell.invoke("call", "sender")
+
+        assert done.out == "sent\n"
+        assert "a line of the log\n" in done.err
+        assert "'a.txt' (7 bytes); --files FOLDER keeps it" in done.err
+        assert 'message: {"kind": "card"}' in done.err
+        assert "offers random" in done.err
+
+    def test_files_are_kept_on_request_and_never_overwritten(
+        self, shell: Shell, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "new" / "folder"
+        first = shell.invoke("call", "sender", "--files", str(folder))
+        (folder / "a.txt").write_text("mine")
+        second = shell.invoke("call", "sender", "--files", str(folder))
+
+        assert first.code == 0
+        assert f"file: {folder / 'a.txt'}" in first.err
+        assert (second.code, second.out) == (2, "sent\n")
+        assert "File exists" in second.err
+        assert (folder / "a.txt").read_text() == "mine"
+
+    def test_the_whole_of_a_cut_output_is_a_command_away(self, shell: Shell) -> None:
+        done = shell.invoke("call", "lengthy")
+        handle = shell.invoke("call", "lengthy", "--json").json()["truncation"]["handle"]
+        page = shell.invoke("output", handle, "--offset", "5003", "--limit", "3")
+        rest = shell.invoke("output", handle, "--offset", "5004", "--json")
+
+        assert len(done.out) <= 1001
+        assert "of 5,008 characters are shown; the whole: `toolkiln output " in done.err
+        assert (page.out, page.code) == ("éta\n", 0)
+        assert "go on with --offset 5006" in page.err
+        assert (rest.json()["text"], rest.json()["next_offset"]) == ("tail", None)
+
+    @pytest.mark.parametrize("options", [["--offset", "-1"], ["--limit", "0"], []])
+    def test_a_page_that_cannot_be_is_a_clear_error(self, shell: Shell, options: list[str]) -> None:
+        done = shell.invoke("output", "nonsense", *options)
+
+        assert (done.code, done.out) == (2, "")
+        assert "hint: " in done.err
+
+
+class TestTerminals:
+    def test_tools_cannot_play_tricks_on_a_terminal(self, shell: Shell) -> None:
+        code, seen = shell.on_terminal("call", "hostile")
+        refused, complaint = shell.on_terminal("call", "says_no")
+
+        assert (code, refused) == (0, 1)
+        assert r"\x1b]0;title\x07\x1b[31mred\x9b2J" + "\n" in seen
+        assert r"\x1b[2Jcleared" in seen
+        assert "\x1b" not in seen + complaint
+
+    def test_files_and_pipes_get_what_the_tool_wrote(self, shell: Shell) -> None:
+        done = shell.run("call", "hostile")
+
+        assert done.out == "\x1b[2Jcleared\n"
+        assert done.err == "\x1b]0;title\x07\x1b[31mred\x9b2J\n"
+
+    def test_progress_is_shown_on_a_terminal_and_erased(self, shell: Shell) -> None:
+        code, seen = shell.on_terminal("call", "working")
+
+        assert code == 0
+        assert r"[##########          ] half way \x1b[31m (1 of 2)" in seen
+        assert seen.endswith("\r\x1b[2Kworked\n")
+
+    def test_progress_stays_out_of_files_and_pipes(self, shell: Shell) -> None:
+        done = shell.run("call", "working")
+
+        assert (done.out, done.err) == ("worked\n", "")
+
+    def test_a_character_that_a_terminal_does_not_know_is_no_problem(self, shell: Shell) -> None:
+        done = shell.having(PYTHONIOENCODING="latin-1").run("call", "kinds", "word=→")
+
+        assert (done.code, done.out) == (0, '{"word": "\\u2192"}\n')
+
+    @pytest.mark.parametrize("closed", ["0", "1", "2"])
+    def test_a_closed_stream_is_no_problem(self, shell: Shell, closed: str) -> None:
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" call kinds word=x {closed}>&-', COMMAND],
+            cwd=shell.folder, env=shell.environ(), capture_output=True, text=True, timeout=BOUND,
+        )  # fmt: skip
+
+        assert done.returncode == 0
+        assert "Traceback" not in done.stdout + done.stderr
+
+    def test_a_full_disk_is_a_clear_error(self, shell: Shell) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [COMMAND, "call", "random"],
+                cwd=shell.folder, env=shell.environ(), stdout=full, stderr=subprocess.PIPE,
+                text=True, timeout=BOUND,
+            )  # fmt: skip
+
+        assert done.returncode == 3
+        assert done.stderr.startswith("error: ")
+        assert "No space left" in done.stderr
+
+    def test_a_reader_that_leaves_early_is_no_problem(self, shell: Shell) -> None:
+        process = shell.start("call", "long", "seconds=0")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+
+        said = process.stderr.read()
+
+        process.wait(BOUND)
+        process.stderr.close()
+        assert "Traceback" not in said
+
+
+class TestInterruption:
+    @pytest.mark.parametrize(
+        ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)]
+    )
+    def test_everything_ends_with_the_command(
+        self, shell: Shell, number: signal.Signals, code: int
+    ) -> None:
+        process = shell.start("call", "long")
+        assert process.stderr is not None
+        assert process.stderr.readline() == "started\n"
+        below = {pid: os.pidfd_open(pid) for pid in descendants(process.pid)}
+
+        process.send_signal(number)
+        out, err = process.communicate(timeout=BOUND)
+
+        assert below
+        assert (process.returncode, out, err) == (code, "", "")
+        for descriptor in below.values():
+            ended, _, _ = select.select([descriptor], [], [], BOUND)
+            os.close(descriptor)
+            assert ended
+
+    def test_an_interrupted_call_with_an_id_is_remembered_as_cancelled(self, shell: Shell) -> None:
+        process = shell.start("call", "long", "--id", "interrupted")
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=BOUND)
+
+        again = shell.invoke("call", "long", "--id", "interrupted", "--json")
+
+        assert again.json()["status"] == "cancelled"
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The processes below one."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            yield child
+            yield from descendants(child)
+
+
+class TestIds:
+    def test_the_same_id_gives_the_first_result(self, shell: Shell) -> None:
+        first = shell.run("call", "random", "--id", "once")
+        second = shell.run("call", "random", "--id", "once")
+
+        assert first.out == second.out != shell.run("call", "random").out
+
+    def test_the_same_id_with_other_arguments_is_a_conflict(self, shell: Shell) -> None:
+        shell.invoke("call", "size", "text=a", "--id", "taken")
+
+        done = shell.invoke("call", "size", "text=b", "--id", "taken")
+
+        assert (done.code, done.out) == (2, "")
+        assert "use a fresh id" in done.err
+
+
+class TestBackground:
+    def test_a_task_is_awaited_from_another_process(self, shell: Shell) -> None:
+        started = shell.run("call", "waiting", "--background", "--session", "tasks")
+        task = started.out.strip()
+        checked = shell.run("task", "check", task)
+        impatient = shell.run("task", "await", task, "--timeout", "0.05")
+        (workspace,) = (shell.folder / "state" / "workspaces").glob("tasks-*")
+        (workspace / "files" / "go").touch()
+        awaited = shell.run("task", "await", task)
+        listed = shell.run("task", "list").out
+        as_json = shell.run("task", "check", task, "--json")
+
+        assert started.code == 0
+        assert f"toolkiln task await {task}" in started.err
+        assert (checked.code, checked.out) == (0, "running\n")
+        assert (impatient.code, impatient.out) == (0, "running\n")
+        assert (awaited.code, awaited.out) == (0, "gone\n")
+        assert f"{task}  done     waiting" in listed
+        assert as_json.json()["result"]["value"] == "gone"
+
+    def test_a_task_is_cancelled_from_another_process(self, shell: Shell) -> None:
+        task = shell.run("call", "long", "--background", "--json").json()["id"]
+
+        cancelled = shell.run("task", "cancel", task)
+        checked = shell.run("task", "check", task)
+
+        assert cancelled.code == 0
+        assert "cancelled" in cancelled.err
+        assert checked.code == 1
+
+    @pytest.mark.parametrize(
+        ("tool", "arguments", "code"),
+        [("size", ["txt=1"], 2), ("online", [], 2), ("nonsense", [], 2)],
+    )
+    def test_a_call_that_cannot_start_is_no_task(
+        self, shell: Shell, tool: str, arguments: list[str], code: int
+    ) -> None:
+        done = shell.run("call", tool, *arguments, "--background")
+
+        assert (done.code, done.out) == (code, "")
+        assert done.err.startswith("error: ")
+
+    def test_arguments_may_be_larger_than_a_command_line(
+        self, shell: Shell, tmp_path: Path
+    ) -> None:
+        (tmp_path / "text").write_text("é" * 300_000)
+
+        task = shell.run("call", "size", f"text=@{tmp_path / 'text'}", "--background").out.strip()
+
+        assert shell.run("task", "await", task).out == "300000\n"
+
+    def test_an_id_that_is_taken_is_not_started_again(self, shell: Shell) -> None:
+        first = shell.run("call", "long", "--background", "--id", "mine")
+        running = shell.run("call", "long", "--background", "--id", "mine")
+        shell.run("task", "cancel", "mine")
+        ended = shell.run("call", "long", "--background", "--id", "mine")
+
+        assert first.out == "mine\n"
+        assert (running.code, running.out) == (2, "")
+        assert "is running already" in running.err
+        assert (ended.code, ended.out) == (1, "")
+        assert "cancelled" in ended.err
+
+    def test_files_come_with_the_result_of_a_task(self, shell: Shell, tmp_path: Path) -> None:
+        task = shell.run("call", "sender", "--background").out.strip()
+
+        told = shell.run("task", "await", task)
+        kept = shell.run("task", "check", task, "--files", tmp_path / "kept", "--json")
+
+        assert "--files FOLDER keeps it" in told.err
+        assert kept.code == 0
+        assert (tmp_path / "kept" / "a.txt").read_text() == "content"
+
+    def test_nothing_of_the_current_folder_is_imported(self, shell: Shell) -> None:
+        for name in ("typer.py", "toolkiln.py", "json.py"):
+            (shell.folder / name).write_text("raise SystemExit('imported')")
+
+        done = shell.run("call", "random", "--background")
+
+        for name in ("typer.py", "toolkiln.py", "json.py"):
+            (shell.folder / name).unlink()
+        assert done.code == 0
+        assert len(shell.run("task", "await", done.out.strip()).out) == 65
