@@ -32,7 +32,9 @@ async def test_what_never_ends_is_ended_side_by_side(service: Service) -> None:
 
     codes = await asyncio.gather(*map(service.code, tools))
 
-    assert codes[:3] == ["killed: cpu_limit", "timeout: timeout", "timeout: timeout"]
+    # The kernel has two clocks for this; on a busy machine they differ by more than a tenth.
+    assert codes[0] in ("killed: cpu_limit", "failed: signalled")
+    assert codes[1:3] == ["timeout: timeout", "timeout: timeout"]
     assert codes[3] in ("timeout: timeout", "killed: output_limit", "killed: memory_limit")
 
 
@@ -58,17 +60,20 @@ async def test_files_without_content_are_counted_in_mode_a(service: Service) -> 
 
 @all_modes
 async def test_deep_and_closed_folders_do_no_harm(service: Service) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("toolkiln-*"))
-
     assert await service.value("deep_folders", depth=1500) == "done"
     assert await service.value("deep_folders", depth=1500) == "done"
 
     async with asyncio.timeout(BOUND):
-        while any(
-            (folder / "d").exists()
-            for folder in set(Path(tempfile.gettempdir()).glob("toolkiln-*")) - before
-        ):
+        while any(map(holds_folders, Path(tempfile.gettempdir()).glob("toolkiln-*"))):
             await asyncio.sleep(0.02)
+
+
+def holds_folders(folder: Path) -> bool:
+    """Whether a call's folder is still there; those of other users are not ours to see."""
+    try:
+        return (folder / "d").exists()
+    except PermissionError:
+        return False
 
 
 @all_modes

@@ -175,7 +175,7 @@ class ForkServer:
         if not data:
             if self._running:
                 _end(self._running)
-            self._lost("the fork server has died")
+            self._lost("the fork server has died; the tool may have run in part")
             return
         frame: dict[str, Any] = json.loads(data)
         future = self._jobs.get(frame["id"])
