@@ -140,15 +140,23 @@ class SandboxExecutor:
             await self._conclude(invocation, conversation, ended, worker.process, outcome)
             outcome.notes += _refusals(worker.records)
         finally:
-            self._later(self._settle(recipe, worker, ended))
+            # One that was killed may still say that its call has ended.
+            over = conversation.over
+            answered = over.done() and not over.cancelled() and over.result()[0] == "frame"
+            self._later(self._settle(recipe, worker, ended, answered=answered))
 
     async def _settle(
-        self, recipe: Recipe, worker: Worker, ended: asyncio.Task[Ended] | None
+        self,
+        recipe: Recipe,
+        worker: Worker,
+        ended: asyncio.Task[Ended] | None,
+        *,
+        answered: bool,
     ) -> None:
         """Give a worker back once its call's process has really ended, or end it."""
         if ended is not None:
             done, _ = await asyncio.wait([ended], timeout=_LINGERING * 4)
-            if done and not ended.cancelled() and ended.exception() is None:
+            if answered and done and not ended.cancelled() and ended.exception() is None:
                 self._warm.give_back(recipe, worker)
                 return
             ended.cancel()

@@ -171,7 +171,8 @@ class Bare:
 
         def ended(status: int, cpu: float, memory: int) -> Ended:
             self._running.discard(running)
-            _remove(folder)
+            # Not here: a tool can leave so much that it takes minutes.
+            asyncio.get_running_loop().run_in_executor(None, _remove, folder)
             return Ended(status, cpu, memory, self._cgroup.kills() > kills)
 
         return Process(_watch(running, ended), running.terminate)
