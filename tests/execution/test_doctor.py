@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import BackendError
+from toolkiln.execution.executor import Invocation
 from toolkiln.execution.sandbox import selection
 from toolkiln.execution.sandbox.doctor import diagnose
 
@@ -68,8 +69,8 @@ async def test_a_mode_whose_canary_sees_the_host_does_not_serve(
     assert trial.reason == "not kept out: files"
 
 
-def _seeing(path: str) -> selection.Invocation:
-    return selection.Invocation(tool=_original("").tool, arguments={"secret": path})
+def _seeing(path: str) -> Invocation:
+    return Invocation(tool=_original("").tool, arguments={"secret": path})
 
 
 _original = selection._canary_call

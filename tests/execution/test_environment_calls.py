@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environments.index import wheel
 
+from execution.environments.index import wheel
 from toolkiln.app import Kiln
 from toolkiln.model import Event, Status
 

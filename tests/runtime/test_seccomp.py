@@ -29,6 +29,7 @@ from toolkiln.runtime import linux
 from toolkiln.runtime.seccomp import (
     ALLOW,
     ARCHITECTURES,
+    ATTRIBUTES,
     ERRNO,
     KILL,
     NUMBERS,
@@ -649,11 +650,15 @@ def test_servers_and_names_work_with_internet_domains() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", SIGNALS)
-def test_signals_are_refused_only_where_others_could_be_hit(arch: str, name: str) -> None:
-    number = SIGNALS[name][list(ARCHITECTURES).index(arch)]
+@pytest.mark.parametrize("name", [*SIGNALS, *ATTRIBUTES])
+def test_signals_and_attributes_are_refused_only_where_others_are_around(
+    arch: str, name: str
+) -> None:
+    number = (SIGNALS | ATTRIBUTES)[name][list(ARCHITECTURES).index(arch)]
+    if number is None:
+        return
     alone = filter_program(arch=arch, allow_memfd=False)
-    among_others = filter_program(arch=arch, allow_memfd=False, allow_signals=False)
+    among_others = filter_program(arch=arch, allow_memfd=False, deny=[*SIGNALS, *ATTRIBUTES])
 
     assert decide(alone, ARCHITECTURES[arch], number) == ALLOW
     assert decide(among_others, ARCHITECTURES[arch], number) == ERRNO | errno.EPERM

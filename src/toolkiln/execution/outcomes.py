@@ -59,7 +59,7 @@ def died(
     number = status & 0x7F
     if out_of_memory:
         return limit_hit("memory", bounds)
-    used_up = cpu is not None and cpu >= bounds.cpu - 0.1
+    used_up = cpu is not None and cpu >= 0.75 * bounds.cpu  # the kernel counts in ticks
     if number == signal.SIGXCPU or (number == signal.SIGKILL and used_up):
         return limit_hit("cpu", bounds)
     if number:

@@ -148,13 +148,18 @@ def give_up_rights(
 
 
 def program(*, network: bool, among_others: bool = False) -> bytes:
-    """The system call filter of a call; `among_others` it must not signal them."""
-    domains = (_UNIX, _INET, _INET6) if network else ()
-    # Landlock keeps signals inside from version 6 on.
+    """The system call filter of a call.
+
+    `among_others` there are processes and files around that it must not touch.
+    """
+    deny: list[str] = []
+    if among_others:
+        # Landlock keeps signals inside from version 6 on, and attributes never.
+        deny = [*seccomp.ATTRIBUTES, *(seccomp.SIGNALS if landlock.abi() < 6 else ())]
     return seccomp.filter_program(
-        socket_domains=domains,
+        socket_domains=(_UNIX, _INET, _INET6) if network else (),
         allow_memfd=False,  # such memory belongs to no process, so that no limit holds for it
-        allow_signals=not among_others or landlock.abi() >= 6,
+        deny=deny,
     )
 
 

@@ -38,11 +38,20 @@ _GAP, _GAP_END = {"x86_64": 335, "aarch64": 295}, 424
 
 _X32 = 0x40000000
 
-SIGNALS = {
+SIGNALS: dict[str, tuple[int | None, int | None]] = {
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
 }  # fmt: skip
 """Calls that reach other processes; harmless in a process namespace of one's own."""
+
+ATTRIBUTES: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+}  # fmt: skip
+"""Calls that change what files are like, which Landlock does not refuse."""
 
 # name: number on x86_64, on aarch64; None where it does not exist
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
@@ -139,12 +148,12 @@ def filter_program(
     arch: str | None = None,
     socket_domains: Sequence[int] = (),
     allow_memfd: bool,
-    allow_signals: bool = True,
+    deny: Sequence[str] = (),
 ) -> bytes:
     """The program for an architecture, by default this machine's: build it once, apply it often.
 
-    `socket_domains` are the only address families that `socket()` accepts. Where nothing
-    else keeps signals inside, `allow_signals` must be false.
+    `socket_domains` are the only address families that `socket()` accepts. `deny` names
+    further calls, of `SIGNALS` and `ATTRIBUTES`.
     """
     arch = os.uname().machine if arch is None else arch
     if arch not in ARCHITECTURES:
@@ -154,6 +163,8 @@ def filter_program(
         name: number for name, pair in NUMBERS.items() if (number := pair[column]) is not None
     }
     rules = _rules(socket_domains)
+    further = {name: (SIGNALS | ATTRIBUTES)[name][column] for name in deny}
+    rules = {name: refusals for name, refusals in rules.items() if name not in further}
 
     code = _Code()
     code.load(_ARCH)
@@ -177,8 +188,7 @@ def filter_program(
     flat = {numbers[name]: name for name in numbers.keys() - rules.keys()}
     if allow_memfd:
         del flat[numbers["memfd_create"]]
-    if not allow_signals:
-        flat |= {pair[column]: name for name, pair in SIGNALS.items()}
+    flat |= {number: name for name, number in further.items() if number is not None}
     order = sorted(flat)
     for start in range(0, len(order), _BLOCK):
         block = order[start : start + _BLOCK]

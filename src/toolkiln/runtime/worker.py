@@ -43,6 +43,8 @@ def serve(*, alone: bool, settled: bool = True) -> NoReturn:
         frame = channel.receive()
     except (EOFError, ValueError):
         os._exit(_GONE)
+    if not frame.get("warm"):
+        channel.send({"op": "begun"})  # from here on an end is the tool's, whatever its status
     if frame.get("environment"):
         os.environ.update(frame["environment"])
     started = time.perf_counter()

@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from loopback import BOUND, closed, echo, greet, proxied, server
 
+from execution.network.loopback import BOUND, closed, echo, greet, proxied, server
 from toolkiln.errors import InputError
 from toolkiln.execution.network import Address, Caps, Outcome, proxy_environment
 

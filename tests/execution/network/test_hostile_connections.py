@@ -12,8 +12,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from loopback import BOUND, closed, echo, greet, proxied, server
 
+from execution.network.loopback import BOUND, closed, echo, greet, proxied, server
 from toolkiln.execution.network import (
     Address,
     Caps,

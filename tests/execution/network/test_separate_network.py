@@ -8,8 +8,8 @@ import sys
 from ipaddress import ip_address
 
 import pytest
-from loopback import BOUND, greet, server
 
+from execution.network.loopback import BOUND, greet, server
 from toolkiln.execution.network import Address, ConnectionRecord, Outcome, parse_rules, serve
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--net"]

@@ -66,6 +66,7 @@ class Conversation:
         self._file_bytes = 0
         self._nested: asyncio.Task[None] | None = None
         self._handlers: dict[str, Callable[[Frame], None]] = {
+            "begun": self._on_begun,
             "loaded": self._on_loaded,
             "progress": self._on_progress,
             "log": self._on_log,
@@ -74,6 +75,8 @@ class Conversation:
             "file": self._on_file,
             "call": self._on_nested_call,
         }
+        self.has_begun = False
+        """Whether anything of the tool may have run."""
         self.load_seconds: float | None = None
         """What importing took, once it is known."""
         self.over: asyncio.Future[tuple[str, Any]] = self._loop.create_future()
@@ -206,6 +209,9 @@ class Conversation:
                 self._handlers[frame["op"]](frame)
         except (KeyError, TypeError, ValueError, OverflowError):
             self._break(f"it sent a message {frame['op'][:20]!r} that makes no sense")
+
+    def _on_begun(self, _: Frame) -> None:
+        self.has_begun = True
 
     def _on_loaded(self, frame: Frame) -> None:
         # The tool may lie, and calls wait that long for its worker: no more than we waited.

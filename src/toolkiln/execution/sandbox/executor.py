@@ -202,8 +202,8 @@ class SandboxExecutor:
         if kind == "gone":
             end = await _bounded(ended, process)
             outcome.cpu, outcome.memory = end.cpu, end.memory
-            # Once a tool has been imported, this status is the tool's own.
-            failed = end.status >> 8 == _SETUP_FAILED and conversation.load_seconds is None
+            # Once a tool has begun, this status is the tool's own.
+            failed = end.status >> 8 == _SETUP_FAILED and not conversation.has_begun
             if end.trouble or failed:
                 raise BackendError(end.trouble or conversation.complaint())
             outcome.status, outcome.error = died(

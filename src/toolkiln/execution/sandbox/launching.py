@@ -109,8 +109,13 @@ class Running:
         """Readable once the process has ended."""
 
     def kill(self) -> None:
-        """End it, and with it everything inside."""
-        self._signal(signal.SIGKILL)
+        """End it, and with it everything inside.
+
+        The whole group, because a bwrap that dies while it starts leaves a child behind
+        that waits for it for ever.
+        """
+        if self._process.returncode is None:
+            os.killpg(self.pid, signal.SIGKILL)
 
     def terminate(self) -> None:
         """Ask it to end what it guards, and itself."""
