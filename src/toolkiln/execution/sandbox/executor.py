@@ -133,6 +133,7 @@ class SandboxExecutor:
         ended: asyncio.Task[Ended] | None = None
         conversation.load_seconds = 0.0
         try:
+            conversation.has_begun = True
             conversation.open()
             conversation.send(encode_frame(_call_frame(invocation)))
             ended = asyncio.create_task(worker.ended())
