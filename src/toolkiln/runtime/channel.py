@@ -7,9 +7,9 @@ What a frame may do is decided on the outer end, by the socket that it came on.
 
 from __future__ import annotations
 
-import json
-import socket
 from _thread import allocate_lock
+
+from toolkiln.runtime.wire import Socket, decode, encode, receive_descriptors
 
 TYPE_CHECKING = False  # `typing` is slow to import, and this starts with every sandbox
 if TYPE_CHECKING:
@@ -21,18 +21,15 @@ MAX_INCOMING = 64 << 20
 """Bytes of a frame from outside; that side keeps to less."""
 
 _HEADER = 4
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
-_decode = json.JSONDecoder().decode
 _to_bytes = int.to_bytes
 _from_bytes = int.from_bytes
-_receive_descriptors = socket.recv_fds
 
 
 class Channel:
     """A stream of frames in both directions; sending is safe from any thread."""
 
     def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+        self._socket = Socket(fileno=descriptor)
         self._send = self._socket.sendall
         self._receive_into = self._socket.recv_into
         self._lock = allocate_lock()
@@ -44,7 +41,7 @@ class Channel:
         Raises:
             ValueError: it is not strict JSON.
         """
-        body = _encode(frame).encode()
+        body = encode(frame).encode()
         with self._lock:
             self._send(_to_bytes(len(body), _HEADER, "big") + body)
 
@@ -57,7 +54,7 @@ class Channel:
         size = _from_bytes(self._exactly(_HEADER), "big")
         if size > MAX_INCOMING:
             raise EOFError(f"a frame of {size:,} bytes")
-        frame: Frame = _decode(self._exactly(size).decode())
+        frame: Frame = decode(self._exactly(size).decode())
         return frame
 
     def ask(self, frame: Frame) -> Frame:
@@ -72,7 +69,7 @@ class Channel:
         Raises:
             EOFError: the other side has gone.
         """
-        data, descriptors, _, _ = _receive_descriptors(self._socket, 1, count)
+        data, descriptors = receive_descriptors(self._socket, 1, count)
         if not data or len(descriptors) != count:
             raise EOFError("the host has closed the worker")
         return descriptors

@@ -8,7 +8,6 @@ taken by the methods of the type that we know, not by those that a subclass put 
 
 from __future__ import annotations
 
-import re
 import sys
 from binascii import b2a_base64
 
@@ -27,7 +26,7 @@ _mro = type.__dict__["__mro__"].__get__
 _namespace = type.__dict__["__dict__"].__get__
 _name_of = type.__dict__["__name__"].__get__
 _inherits = type.__subclasscheck__
-_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+| id='[0-9]+'")
+_ADDRESS = r" at 0x[0-9A-Fa-f]+| id='[0-9]+'"
 
 
 class Items:
@@ -97,7 +96,9 @@ def described(value: object, _: object = None) -> Noted:
     text = attempt(repr, value)
     if type(text) is Failed:
         return Noted(f"<unprintable {name}>", f"{name} cannot be sent as JSON, nor could its repr")
-    text = _ADDRESS.sub("", str.__str__(text)[: 4 * MOST_OF_A_REPR])
+    import re  # most values are never shown as their repr
+
+    text = re.sub(_ADDRESS, "", str.__str__(text)[: 4 * MOST_OF_A_REPR])
     if len(text) > MOST_OF_A_REPR:
         text = text[: MOST_OF_A_REPR - 1] + "…"
     return Noted(text, f"{name} cannot be sent as JSON; its repr was sent")

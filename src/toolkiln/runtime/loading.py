@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import types
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import SourceFileLoader  # `importlib` takes longer to import
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ def import_file(file: str) -> types.ModuleType:
     Raises:
         BaseException: whatever its code raises.
     """
-    from importlib.machinery import ModuleSpec, SourceFileLoader
-
     folder, name = os.path.split(file)
     stem = name.removesuffix(".py")
     package = types.ModuleType(_PACKAGE)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # `signal` wraps it in slow enumerations
 import fcntl
 import os
-import socket
 
 from toolkiln.runtime import landlock, linux, seccomp
 
@@ -92,6 +91,8 @@ def hand_over_listener() -> None:
 
     The descriptor does not stay: the host alone answers on it.
     """
+    import socket  # calls without a network do not pay for it
+
     with socket.socket() as listener, socket.socket(fileno=os.dup(CALL)) as call:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)

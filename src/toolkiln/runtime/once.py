@@ -8,12 +8,11 @@ and the worker gets no sockets at all. Mode none has the guardian and nothing el
 
 from __future__ import annotations
 
-import json
+import _signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
 
-from toolkiln.runtime import linux, lockdown, worker
+from toolkiln.runtime import linux, lockdown, wire, worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _SETUP_FAILED = 119
 
 def main() -> NoReturn:
     """The program: its argument says what to lock down."""
-    settings = json.loads(sys.argv[1])
+    settings = wire.decode(sys.argv[1])
     try:
         lockdown.take_descriptors(settings["descriptors"])
         worker.open_output()
@@ -77,14 +76,14 @@ def _guard() -> None:
         lockdown.enter_session()
         return
     os.close(lockdown.CALL)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os.kill(pid, signal.SIGKILL))
-    linux.die_with_parent(signal.SIGTERM)
+    for number in (wire.SIGTERM, wire.SIGINT):
+        _signal.signal(number, lambda *_: os.kill(pid, wire.SIGKILL))
+    linux.die_with_parent(wire.SIGTERM)
     _, status = os.waitpid(pid, 0)
     _end_descendants()
     if os.WIFSIGNALED(status):
-        if os.WTERMSIG(status) != signal.SIGKILL:  # which nobody handles
-            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        if os.WTERMSIG(status) != wire.SIGKILL:  # which nobody handles
+            _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
 
@@ -95,7 +94,7 @@ def _end_descendants() -> None:
     while True:
         with open(children, encoding="ascii") as listed:
             for pid in listed.read().split():
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(int(pid), wire.SIGKILL)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:

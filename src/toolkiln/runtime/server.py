@@ -11,15 +11,13 @@ it imports what tools use most, one module at a time, so that the first call nee
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import gc
-import json
 import os
 import select
-import signal
-import socket
 import sys
 
-from toolkiln.runtime import linux, lockdown, worker
+from toolkiln.runtime import linux, lockdown, wire, worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ _SETUP_FAILED = 119
 class Server:
     """The loop between requests of the host and ends of children."""
 
-    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+    def __init__(self, control: wire.Socket, settings: dict[str, Any]) -> None:
         self._control = control
         self._settings = settings
         self._pids: dict[int, int] = {}
@@ -54,8 +52,8 @@ class Server:
         """Serve until the host goes away."""
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        _signal.signal(wire.SIGCHLD, lambda *_: None)
         self._tell({"op": "ready"})
         while True:
             waiting: list[Any] = [self._control, woken]
@@ -75,13 +73,13 @@ class Server:
         return 0.0 if self._served else _BEFORE_THE_FIRST
 
     def _serve(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST_REQUEST, 16)
+        data, descriptors = wire.receive_descriptors(self._control, _LARGEST_REQUEST, 16)
         if not data:
             os._exit(0)
-        request = json.loads(data)
+        request = wire.decode(data.decode())
         if request["op"] == "kill":
             if pid := self._pids.get(request["id"]):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, wire.SIGKILL)
             return
         try:
             self._spawn(request, descriptors)
@@ -150,7 +148,7 @@ class Server:
 
     def _tell(self, frame: dict[str, Any]) -> None:
         try:
-            self._control.send(json.dumps(frame).encode())
+            self._control.send(wire.encode(frame).encode())
         except OSError:
             os._exit(0)
 
@@ -166,9 +164,9 @@ class Server:
 
 def main() -> NoReturn:
     """The program: its argument says where the host listens and what surrounds the server."""
-    settings = json.loads(sys.argv[1])
+    settings = wire.decode(sys.argv[1])
     for group in settings["groups"]:
         os.write(group, b"0")
         os.close(group)
     worker.open_output()
-    Server(socket.socket(fileno=settings["control"]), settings).run()
+    Server(wire.Socket(fileno=settings["control"]), settings).run()

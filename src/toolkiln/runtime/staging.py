@@ -8,12 +8,11 @@ another user, for whom limits hold.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
 
-from toolkiln.runtime import linux
+from toolkiln.runtime import linux, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _STAGE = "/mnt"
 
 def main() -> NoReturn:
     """The program: its argument says what to bind, whom to become and what to run."""
-    order = json.loads(sys.argv[1])
+    order = wire.decode(sys.argv[1])
     try:
         _stage(order["sources"])
         os.setgroups([])

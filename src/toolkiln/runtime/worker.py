@@ -10,11 +10,10 @@ serves one call itself. It has a namespace of its own: what it kills is all ther
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 
-from toolkiln.runtime import running
+from toolkiln.runtime import running, wire
 from toolkiln.runtime.channel import Channel
 from toolkiln.runtime.lockdown import CALL
 
@@ -142,7 +141,7 @@ def _has_children() -> bool:
 def _clear_up() -> None:
     """End and forget everything that a call left; a worker that cannot ends itself."""
     try:
-        os.kill(-1, signal.SIGKILL)
+        os.kill(-1, wire.SIGKILL)
     except ProcessLookupError:
         pass
     try:
