@@ -54,7 +54,7 @@ class Admitted:
     """The code itself, if this process trusts it: then it runs here."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Invocation:
     """A call that may run, with everything it runs with."""
 

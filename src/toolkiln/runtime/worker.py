@@ -46,16 +46,35 @@ def serve(*, alone: bool, settled: bool = True) -> NoReturn:
         channel.send({"op": "begun"})  # from here on an end is the tool's, whatever its status
     if frame.get("environment"):
         os.environ.update(frame["environment"])
-    started = time.perf_counter()
+    watch = _Watch()
     try:
         entry = running.load(frame)
     except BaseException as error:  # the tool's own code, at import: this is the answer
         running.finish(channel, {**running.failure(error, frame["file"]), "loading": True})
-    seconds = time.perf_counter() - started
+    seconds = watch.seconds()
     if frame.get("warm"):
         _serve_warm(channel, entry, frame, seconds, alone=alone)
     channel.send({"op": "loaded", "seconds": seconds if settled or seconds > _SLOW else 0.0})
     _serve_call(channel, entry, frame["file"])
+
+
+class _Watch:
+    """How long something takes, by itself: not how long others kept it from a processor."""
+
+    def __init__(self) -> None:
+        self._wall, self._worked, self._waits = _clocks()
+
+    def seconds(self) -> float:
+        """Since it was made: the time worked, or all of it if something was waited for."""
+        wall, worked, waits = _clocks()
+        return wall - self._wall if waits != self._waits else worked - self._worked
+
+
+def _clocks() -> tuple[float, float, int]:
+    import resource
+
+    waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    return time.perf_counter(), time.thread_time(), waits
 
 
 def _serve_call(channel: Channel, entry: Entry, file: str) -> NoReturn:
