@@ -6,12 +6,12 @@ guardian that ends what the job leaves. Mode C must be allowed by a setting.
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from toolkiln.errors import BackendError
@@ -30,6 +30,44 @@ from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
 from toolkiln.execution.trees import empty, opened
 
 
+class _Programs:
+    """Programs that run, each for one job, and how they end."""
+
+    def __init__(self, cgroup: Cgroup) -> None:
+        self._cgroup = cgroup
+        self._running: dict[Running, Callable[[], None]] = {}
+        """With what ends each."""
+
+    def add(
+        self, running: Running, end: Callable[[], None], settle: Callable[[int], int]
+    ) -> Process:
+        """Watch a program; `settle` clears up after it and tells the status of its job."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Ended] = loop.create_future()
+        kills = self._cgroup.kills()
+        self._running[running] = end
+
+        def on_end() -> None:
+            loop.remove_reader(running.end)
+            del self._running[running]
+            status, cpu, memory = running.reap()
+            out_of_memory = self._cgroup.kills() > kills
+            ended = Ended(settle(status), cpu, memory, out_of_memory, running.complaint())
+            if not future.done():
+                future.set_result(ended)
+
+        loop.add_reader(running.end, on_end)
+        return Process(future, end)
+
+    async def close(self) -> None:
+        """End all of them."""
+        for end in list(self._running.values()):
+            end()
+        while self._running:
+            await asyncio.sleep(0.01)
+        await self._cgroup.close()
+
+
 class Bubblewrap:
     """Mode B: bwrap for each job."""
 
@@ -40,7 +78,8 @@ class Bubblewrap:
         self._bwrap = bwrap
         self._python = python
         self._cgroup = cgroup
-        self._running: set[Running] = set()
+        self._programs = _Programs(cgroup)
+        self.close = self._programs.close
 
     async def ready(self) -> None:
         """Nothing runs in advance."""
@@ -69,26 +108,11 @@ class Bubblewrap:
             running = start(self._bwrap, self._python, launch)
         finally:
             _close_all(groups)
-        self._running.add(running)
-        kills = self._cgroup.kills()
-
-        def ended(status: int, cpu: float, memory: int) -> Ended:
-            self._running.discard(running)
-            return Ended(_as_inside(status), cpu, memory, self._cgroup.kills() > kills)
-
-        return Process(_watch(running, ended), running.kill)
+        return self._programs.add(running, running.kill, _as_inside)
 
     def view(self, job: Job) -> View:
         """Everything has its fixed place."""
         return fixed_view(job)
-
-    async def close(self) -> None:
-        """End every job."""
-        for running in self._running:
-            running.kill()
-        while self._running:
-            await asyncio.sleep(0.01)
-        await self._cgroup.close()
 
 
 class Bare:
@@ -107,15 +131,17 @@ class Bare:
         self.mode = "C" if locked else "none"
         self._locked = locked
         self._python = python
-        self._base = state / "base"
+        origin = hashlib.sha256("\n".join(map(str, base_packages())).encode()).hexdigest()
+        self._base = state / "base" / origin[:16]
         self._cgroup = cgroup
-        self._running: set[Running] = set()
+        self._programs = _Programs(cgroup)
+        self.close = self._programs.close
 
     async def ready(self) -> None:
         """Lay out pydantic where tools find it."""
-        if not self._base.is_dir():
-            self._base.mkdir(parents=True)
-            for path in base_packages():
+        self._base.mkdir(parents=True, exist_ok=True)
+        for path in base_packages():
+            with suppress(FileExistsError):
                 (self._base / path.name).symlink_to(path)
 
     def spawn(self, job: Job, descriptors: tuple[int, int, int]) -> Process:
@@ -136,14 +162,8 @@ class Bare:
         inherited = (*descriptors, *groups)
         writable = [str(folder)]
         read = [str(job.version), str(self._python.prefix), "/usr", "/lib", "/lib64", "/bin"]
-        read += [
-            "/etc/ld.so.cache",
-            "/dev",
-            "/proc/self",
-            str(self._base),
-            str(PACKAGE / "define.py"),
-        ]
-        read += [str(PACKAGE / name) for name in ("__init__.py", "runtime")]
+        read += ["/etc/ld.so.cache", "/dev", "/proc/self", str(self._base)]
+        read += [str(PACKAGE / name) for name in ("__init__.py", "define.py", "runtime")]
         read += map(str, base_packages())
         if job.site:
             read.append(str(job.site))
@@ -166,30 +186,19 @@ class Bare:
             raise
         finally:
             _close_all(groups)
-        self._running.add(running)
-        kills = self._cgroup.kills()
 
-        def ended(status: int, cpu: float, memory: int) -> Ended:
-            self._running.discard(running)
+        def settle(status: int) -> int:
             # Not here: a tool can leave so much that it takes minutes.
             asyncio.get_running_loop().run_in_executor(None, _remove, folder)
-            return Ended(status, cpu, memory, self._cgroup.kills() > kills)
+            return status
 
-        return Process(_watch(running, ended), running.terminate)
+        return self._programs.add(running, running.terminate, settle)
 
     def view(self, job: Job) -> View:
         """The host's own paths."""
         site = str(job.site) if job.site else None
         workspace = str(job.workspace.folder) if job.workspace else None
         return View(str(job.version), site, str(self._base), workspace)
-
-    async def close(self) -> None:
-        """End every job."""
-        for running in self._running:
-            running.terminate()
-        while self._running:
-            await asyncio.sleep(0.01)
-        await self._cgroup.close()
 
 
 def _tasks_of_user() -> int:
@@ -206,22 +215,6 @@ def _tasks_of_user() -> int:
 def _close_all(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
-
-
-def _watch(running: Running, ended: Callable[[int, float, int], Ended]) -> asyncio.Future[Ended]:
-    """A future of how a program ends."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Ended] = loop.create_future()
-
-    def on_end() -> None:
-        loop.remove_reader(running.end)
-        end = ended(*running.reap())
-        complaint = running.complaint()
-        if not future.done():
-            future.set_result(replace(end, trouble=complaint))
-
-    loop.add_reader(running.end, on_end)
-    return future
 
 
 def _remove(folder: Path) -> None:
