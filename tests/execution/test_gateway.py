@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +399,19 @@ async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln)
     assert (space(kiln, "turns") / "order").read_text() == "abcd"
 
 
+async def test_a_tool_that_is_not_parallel_runs_beside_no_other_of_its_batch(kiln: Kiln) -> None:
+    caller = Caller(session="barrier")
+    before, after = (
+        Call(tool="meet", arguments={"own": name, "other": name}, caller=caller) for name in "ab"
+    )
+    alone = Call(tool="line_up", arguments={"name": "x"}, caller=caller)
+
+    results = await kiln.call_many([before, alone, after])
+
+    for earlier, later in pairwise(result.timing for result in results):
+        assert later.started >= earlier.started + earlier.duration
+
+
 async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) -> None:
     calls = [
         Call(tool="add", arguments={"left": 1}),
@@ -432,8 +446,8 @@ async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> Non
 async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
     sessions = ["batch1", "batch2"]
     calls = [
-        Call(tool=name, arguments={}, caller=Caller(session=session))
-        for name, session in zip(["beat", "sleep_together"], sessions, strict=True)
+        Call(tool="sleep_together", arguments={}, caller=Caller(session=session))
+        for session in sessions
     ]
     hearts = [space(kiln, session) / "heart" for session in sessions]
     calling = asyncio.create_task(kiln.call_many(calls))

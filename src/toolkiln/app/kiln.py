@@ -201,7 +201,7 @@ class Kiln:
         return await self.engine.gateway.call(call, observe)
 
     async def call_many(self, calls: Sequence[Call]) -> list[Result]:
-        """Run calls: parallel-safe tools together, the others in turn; results in order."""
+        """Run calls in order, neighbours that are parallel-safe together, the others alone."""
         return await self.engine.gateway.call_many(calls)
 
     def call_sync(self, name: str, arguments: object = None, **options: Any) -> Any:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
@@ -115,23 +116,14 @@ class Gateway:
     async def call_many(
         self, calls: Sequence[Call], observe: Callable[[Event], None] = _unobserved
     ) -> list[Result]:
-        """Run calls: parallel-safe tools together, the others one after another, in order."""
-        results: dict[int, Result] = {}
-
-        async def run(number: int) -> None:
-            results[number] = await self.call(calls[number], observe)
-
-        async def run_in_turn(numbers: list[int]) -> None:
-            for number in numbers:
-                await run(number)
-
-        alone = [n for n, call in enumerate(calls) if not self._is_parallel(call)]
-        together = [n for n in range(len(calls)) if n not in set(alone)]
-        async with asyncio.TaskGroup() as group:
-            for number in together:
-                group.create_task(run(number))
-            group.create_task(run_in_turn(alone))
-        return [results[number] for number in range(len(calls))]
+        """Run calls in order, neighbours that are parallel-safe together, the others alone."""
+        results: list[Result] = []
+        for together, group in groupby(calls, self._is_parallel):
+            if together:
+                results += await asyncio.gather(*(self.call(call, observe) for call in group))
+            else:
+                results += [await self.call(call, observe) for call in group]
+        return results
 
     def _is_parallel(self, call: Call) -> bool:
         try:
