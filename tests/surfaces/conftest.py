@@ -3,11 +3,13 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import chdir
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,8 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A run in the background of a shell ignores it, and would hand that down.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     def on_terminal(self, *arguments: str) -> tuple[int, str]:

@@ -4,9 +4,10 @@ Data goes to stdout, talk to stderr. Commands import what they need when they ru
 `toolkiln --help` stays as light as typer itself.
 """
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -331,8 +332,16 @@ def _errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:  # a disk that is full, a folder that is not ours
+        _give_up_output()
         _complain(str(error), "check the file or folder; `TOOLKILN_STATE` moves the state folder")
         raise typer.Exit(3) from error
+
+
+def _give_up_output() -> None:
+    """Let go of what stdout could not take, so that the interpreter does not try again."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, hint: str | None) -> None:
