@@ -5,12 +5,12 @@ them how much is missing. Keeping the rest and paging through it is not done her
 `Limited.full` is what the gateway puts into the store.
 """
 
-import json
 import unicodedata
 from typing import Any, NamedTuple
 
 from toolkiln.execution.executor import Outcome
 from toolkiln.model import Limits, ToolSpec
+from toolkiln.runtime.wire import encode
 
 _KINDS = {
     "knowledge": 60_000,
@@ -31,7 +31,6 @@ _JOINER = "\u200d"
 _REGIONALS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 """Two of them in a row are a flag."""
 _MARKS = ("Mn", "Me", "Mc")
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Cut(NamedTuple):
@@ -55,7 +54,7 @@ def render(value: Any) -> str:
     """A value as text: text as it is, nothing for None, JSON for everything else."""
     if isinstance(value, str):
         return value
-    return "" if value is None else _encode(value)
+    return "" if value is None else encode(value)
 
 
 def limit_of(spec: ToolSpec) -> int:

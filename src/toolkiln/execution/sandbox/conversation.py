@@ -18,6 +18,7 @@ from typing import Any, Literal
 from toolkiln.execution.executor import Invocation, Outcome
 from toolkiln.execution.outcomes import reply
 from toolkiln.model import Event, SentFile
+from toolkiln.runtime.wire import encode
 
 _HEADER = 4
 _READ = 1 << 16
@@ -65,16 +66,6 @@ class Conversation:
         self._opened = 0.0
         self._file_bytes = 0
         self._nested: asyncio.Task[None] | None = None
-        self._handlers: dict[str, Callable[[Frame], None]] = {
-            "begun": self._on_begun,
-            "loaded": self._on_loaded,
-            "progress": self._on_progress,
-            "log": self._on_log,
-            "message": self._on_message,
-            "inject": self._on_inject,
-            "file": self._on_file,
-            "call": self._on_nested_call,
-        }
         self.has_begun = False
         """Whether anything of the tool may have run."""
         self.load_seconds: float | None = None
@@ -206,7 +197,7 @@ class Conversation:
             if frame["op"] in _FINAL:
                 self.end("frame", _checked_final(frame))
             else:
-                self._handlers[frame["op"]](frame)
+                _HANDLERS[frame["op"]](self, frame)
         except (KeyError, TypeError, ValueError, OverflowError):
             self._break(f"it sent a message {frame['op'][:20]!r} that makes no sense")
 
@@ -263,6 +254,19 @@ class Conversation:
         self.end("broken", why)
 
 
+# Not kept by each conversation: it would refer to itself, and wait for the collector.
+_HANDLERS: dict[str, Callable[[Conversation, Frame], None]] = {
+    "begun": Conversation._on_begun,
+    "loaded": Conversation._on_loaded,
+    "progress": Conversation._on_progress,
+    "log": Conversation._on_log,
+    "message": Conversation._on_message,
+    "inject": Conversation._on_inject,
+    "file": Conversation._on_file,
+    "call": Conversation._on_nested_call,
+}
+
+
 class _Output:
     """One stream of what a process prints: the first part kept, the rest counted."""
 
@@ -312,12 +316,9 @@ class _Output:
         return [f"{lost:,} bytes of {self._name} were left out"] if lost > 0 else []
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
 def encode_frame(frame: Frame) -> bytes:
     """A frame as it travels: its length, then strict JSON."""
-    body = _encode(frame).encode()
+    body = encode(frame).encode()
     return len(body).to_bytes(_HEADER, "big") + body
 
 

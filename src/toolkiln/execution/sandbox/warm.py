@@ -23,6 +23,8 @@ from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
 
 WORTH = 0.015
 """Seconds of importing from which on a tool is kept warm."""
+_SURELY = 0.1
+"""Seconds that no cheap import takes, however busy the machine."""
 _IDLE = 120.0
 _REMEMBERED = 1024
 _MOST = 16
@@ -143,14 +145,19 @@ class WarmWorkers:
         return waiting.result() if waiting.done() else None
 
     def learned(self, recipe: Recipe, seconds: float) -> None:
-        """Importing this tool took so long: keep one warm if that is worth it."""
+        """Importing this tool took so long: keep one warm if that is worth it.
+
+        A cheap import can take long once, on a busy machine; twice in a row is a sign.
+        """
         if seconds < WORTH:
+            self._cost.pop(recipe.key, None)
             return
+        is_sure = seconds >= _SURELY or recipe.key in self._cost
         if len(self._cost) >= _REMEMBERED:
             self._cost.clear()
             self._hopeless.clear()
         self._cost[recipe.key] = seconds
-        if not self._count.get(recipe.key):
+        if is_sure and not self._count.get(recipe.key):
             self._start(recipe)
 
     def give_back(self, recipe: Recipe, worker: Worker) -> None:
