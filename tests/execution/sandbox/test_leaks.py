@@ -76,9 +76,16 @@ def descendants(pid: int) -> set[int]:
     return found - {pid}
 
 
-@pytest.mark.parametrize("mode", ["A", "B"])
-async def test_nothing_is_left_after_a_thousand_calls(mode: str, tmp_path: Path) -> None:
-    calls = CALLS if mode == "A" else CALLS // 5
+@pytest.mark.parametrize(
+    ("mode", "calls"),
+    [
+        ("A", CALLS),
+        ("B", CALLS // 5),
+        pytest.param("A", 20 * CALLS, marks=pytest.mark.soak),
+        pytest.param("B", 5 * CALLS, marks=pytest.mark.soak),
+    ],
+)
+async def test_nothing_is_left_after_many_calls(mode: str, calls: int, tmp_path: Path) -> None:
     await asyncio.to_thread(int)  # the loop's own thread pool is no leak
     before = await at_rest()
     slots = asyncio.Semaphore(CONCURRENT)
