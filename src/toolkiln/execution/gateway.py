@@ -80,7 +80,7 @@ class Gateway:
             return _refused(call, started, Status.INVALID, _invalid(checked), tool)
         if tool.function is None and (unsendable := _unsendable(call.caller)):
             return _refused(call, started, Status.INVALID, unsendable, tool)
-        denied = refusal(call, tool)
+        denied = refusal(tool)
         if denied is not None:
             return _refused(call, started, Status.DENIED, denied, tool)
 

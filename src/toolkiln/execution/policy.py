@@ -7,10 +7,10 @@ tool that runs without it would only fail later and say less.
 from toolkiln.errors import InputError
 from toolkiln.execution.executor import Admitted
 from toolkiln.execution.network import granted
-from toolkiln.model import Call, CallError
+from toolkiln.model import CallError
 
 
-def refusal(call: Call, tool: Admitted) -> CallError | None:  # noqa: ARG001
+def refusal(tool: Admitted) -> CallError | None:
     """Why a call is denied; None if it is not."""
     rights, grant, name = tool.spec.rights, tool.grant, tool.spec.name
     if tool.function is not None:
