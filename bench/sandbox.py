@@ -109,11 +109,11 @@ async def _measure(tools: Path, state: Path) -> list[Figure]:
     settings = Settings(state=state, sandbox="A", environ=dict(os.environ))
     first = []
     for _ in range(10):
-        async with Kiln(tools, settings=settings) as kiln:
+        async with Kiln(tools, settings=settings, dev=True) as kiln:
             kiln.tool("greet")
             first.append(await _timed_call(kiln, "greet"))
     found: list[Figure] = []
-    async with Kiln(tools, settings=settings) as kiln:
+    async with Kiln(tools, settings=settings, dev=True) as kiln:
         await kiln.call("greet", _ARGUMENTS["greet"])
         await asyncio.sleep(1)
         size = _proportional_memory()
@@ -125,7 +125,7 @@ async def _measure(tools: Path, state: Path) -> list[Figure]:
                 [await _timed_call(kiln, name) for _ in range(_CALLS)]
             )
         rate = await _rate(lambda: kiln.call("greet", _ARGUMENTS["greet"]))
-    async with Kiln(tools, settings=settings) as kiln:
+    async with Kiln(tools, settings=settings, dev=True) as kiln:
         found.append(await _flat(kiln))
     faster = cold / latency["greet"]
     plain = await _forking_rate(tools)

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"errors"},
     "spec": {"errors", "model"},
     "schema": {"errors", "model"},
-    "catalog": {"errors", "model", "spec", "schema"},
+    "catalog": {"errors", "model", "spec", "schema", "store"},
     "docs": {"errors", "model"},
     "search": {"errors", "model"},
     "execution": {"define", "errors", "model", "schema", "runtime", "store"},

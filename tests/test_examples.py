@@ -26,7 +26,7 @@ from toolkiln.model import Dialect, Severity, Status
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FILES = sorted((FOLDER / "tools").glob("[!_]*.py"))
-KILN = Kiln(FOLDER / "tools")
+KILN = Kiln(FOLDER / "tools", dev=True)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -65,7 +65,7 @@ def test_examples_show_what_a_tool_can_declare() -> None:
     assert any(spec.rights.needs_approval for spec in specs)
     assert any(spec.settings for spec in specs)
     assert any("context" in spec.injected.values() for spec in specs)
-    assert any(reading.helpers for reading in KILN.readings)
+    assert any(reading.helpers for reading in [s.reading for s in KILN.catalog.snapshot.served.values()])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -165,7 +165,7 @@ CALLS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kiln]:
     """One Kiln for all calls, with a folder of wheels for the packages that they need."""
     folder = tmp_path_factory.mktemp("examples")
-    async with Kiln(settings=load(FOLDER, environ(folder))) as kiln:
+    async with Kiln(settings=load(FOLDER, environ(folder)), dev=True) as kiln:
         yield kiln
 
 
@@ -191,7 +191,7 @@ async def test_currency_that_needs_the_network_fails_honestly_without_one(
         asked.append((host, port))
         raise OSError(f"{host} cannot be looked up")
 
-    kiln = Kiln(settings=load(FOLDER, environ(tmp_path)), resolve_host=nowhere)
+    kiln = Kiln(settings=load(FOLDER, environ(tmp_path)), resolve_host=nowhere, dev=True)
     async with kiln:
         result = await kiln.call(
             "convert_currency", {"amount": 10, "source": "EUR", "target": "USD"}
@@ -211,7 +211,7 @@ async def test_example_that_asks_for_a_right_is_denied_without_the_grant(
 ) -> None:
     settings = load(tmp_path, {})
 
-    async with Kiln(FOLDER / "tools", settings=settings) as kiln:
+    async with Kiln(FOLDER / "tools", settings=settings, dev=True) as kiln:
         result = await kiln.call(name, CALLS[name][0])
 
     assert result.status is Status.DENIED
@@ -236,7 +236,7 @@ async def test_files_of_a_session_are_renamed_and_stay(running: Kiln) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_everything_that_the_attack_tries_is_stopped(tmp_path: Path) -> None:
-    async with Kiln(FOLDER / "attack.py", settings=Settings(state=tmp_path)) as kiln:
+    async with Kiln(FOLDER / "attack.py", settings=Settings(state=tmp_path), dev=True) as kiln:
         result = await kiln.call("steal_secrets")
 
     assert result.status is Status.OK, result.error

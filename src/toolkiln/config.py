@@ -22,6 +22,22 @@ class Settings:
     """Where versions, environments, workspaces and results are kept."""
     store: str = ""
     """A `postgresql://` URL; empty: an SQLite file in the state folder."""
+    dev: bool = False
+    """Whether what is on disk is served without anybody admitting it."""
+    manifest_key: str = ""
+    """What manifests are sealed with; without it a checksum tells damage, not forgery."""
+    authoring: str = "admit"
+    """What becomes of tools that agents write: `admit`, `propose` (a person decides), `off`."""
+    refuse: tuple[str, ...] = ()
+    """Rules whose findings keep a version from being admitted, besides all errors."""
+    embeddings: str = ""
+    """URL of an OpenAI-compatible embeddings endpoint; empty: the bundled vectors."""
+    embeddings_model: str = ""
+    embeddings_dimensions: int = 1536
+    """How many numbers that model's vectors have."""
+    embeddings_key: str = ""
+    learn_usages: bool = False
+    """Whether the prompts of successful calls are kept, for search to learn from."""
     sandbox: str = "auto"
     """`auto`, or one mode: A, B or C."""
     allow_reduced: bool = False
@@ -42,6 +58,7 @@ class Settings:
     """The process's variables, for package installs to find their index."""
 
 
+_CHOICES = {"sandbox": ("auto", "A", "B", "C"), "authoring": ("admit", "propose", "off")}
 _LIMITS = ("timeout", "memory", "cpu", "processes", "disk")
 _ENDLESS = 2**60
 _GRANTS = {"network": list, "workspace": str, "sandbox": bool}
@@ -95,8 +112,9 @@ def _checked(name: str, value: Any, default: Any, origin: str) -> Any:
         raise ConfigError(f"{origin}: {name} is {value!r}, not of type {kind}")
     if isinstance(default, int) and value < 0:
         raise ConfigError(f"{origin}: {name} is {value!r}, below zero")
-    if name == "sandbox" and value not in ("auto", "A", "B", "C"):
-        raise ConfigError(f"{origin}: sandbox is {value!r}", hint="auto, A, B or C")
+    if name in _CHOICES and value not in _CHOICES[name]:
+        hint = f"one of {', '.join(_CHOICES[name])}"
+        raise ConfigError(f"{origin}: {name} is {value!r}", hint=hint)
     return value
 
 

@@ -133,7 +133,7 @@ def make(folder: Path, sources: dict[str, str] | None = None, **options: Any) ->
         (tools / name).write_text(source)
     functions = options.pop("functions", ())
     settings = Settings(state=folder / "state", environ=dict(os.environ), **options)
-    return Kiln(tools, settings=settings, functions=functions)
+    return Kiln(tools, settings=settings, functions=functions, dev=True)
 
 
 async def until_still(file: Path) -> None:
@@ -295,7 +295,7 @@ HINDERED = """
 
     async def main():
         settings = Settings(state=folder / "state", environ=dict(os.environ), **options)
-        async with Kiln(folder / "tools", settings=settings) as kiln:
+        async with Kiln(folder / "tools", settings=settings, dev=True) as kiln:
             results = [await kiln.call("add", {"left": 1})]
             if how == "descriptors":
                 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

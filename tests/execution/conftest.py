@@ -31,7 +31,7 @@ def kiln_of(folder: Path, sources: Mapping[str, str], **options: Any) -> Kiln:
     beside = {name: options.pop(name) for name in ("functions", "resolve_host") if name in options}
     given = {"state": folder / "state", "environ": dict(os.environ), **options}
     tools = folder / "tools" if sources else None
-    return Kiln(tools, settings=Settings(**given), **beside)
+    return Kiln(tools, settings=Settings(**given), **beside, dev=True)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

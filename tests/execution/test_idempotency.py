@@ -56,7 +56,7 @@ CHILD = """
     async def main(folder, call_id, arguments):
         grants = {"*": {"workspace": "write"}}
         settings = Settings(state=Path(folder, "state"), grants=grants, environ=dict(os.environ))
-        async with Kiln(Path(folder, "tools"), settings=settings) as kiln:
+        async with Kiln(Path(folder, "tools"), settings=settings, dev=True) as kiln:
             result = await kiln.call("count", json.loads(arguments), call_id=call_id)
             print(result.model_dump_json(), flush=True)
 
@@ -70,7 +70,7 @@ def make(folder: Path) -> Kiln:
     (folder / "tools" / "count.py").write_text(SOURCE)
     grants = {"*": {"workspace": "write"}}
     settings = Settings(state=folder / "state", grants=grants, environ=dict(os.environ))
-    return Kiln(folder / "tools", settings=settings)
+    return Kiln(folder / "tools", settings=settings, dev=True)
 
 
 @pytest_asyncio.fixture
@@ -213,10 +213,10 @@ async def test_call_that_was_refused_does_not_use_its_id_up(counting: Kiln) -> N
 async def test_failure_of_the_platform_frees_the_id(tmp_path: Path) -> None:
     async with make(tmp_path) as kiln:
         assert kiln.tools
-        file = tmp_path / "tools" / "count.py"
-        file.rename(tmp_path / "away")
+        in_the_way = tmp_path / "state" / "versions"
+        in_the_way.write_text("a file where a folder has to be")
         failed = await kiln.call("count", {"word": "a"}, call_id="one")
-        (tmp_path / "away").rename(file)
+        in_the_way.unlink()
         again = await kiln.call("count", {"word": "a"}, call_id="one")
 
     assert failed.status is Status.UNAVAILABLE

@@ -115,7 +115,9 @@ async def online(port: int, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
     }
     grants["unsandboxed"]["sandbox"] = False
     settings = Settings(state=folder / "state", grants=grants, private_networks=("127.0.0.0/8",))
-    async with Kiln(folder / "tools", settings=settings, resolve_host=on_loopback) as kiln:
+    async with Kiln(
+        folder / "tools", settings=settings, resolve_host=on_loopback, dev=True
+    ) as kiln:
         yield kiln
 
 

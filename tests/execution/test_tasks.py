@@ -67,7 +67,7 @@ CHILD = """
     async def main(tools, state, gate):
         grants = {"work": {"workspace": "write"}}
         settings = Settings(state=Path(state), grants=grants, environ=dict(os.environ))
-        async with Kiln(Path(tools), settings=settings) as kiln:
+        async with Kiln(Path(tools), settings=settings, dev=True) as kiln:
             task = await kiln.call("work", {"gate": gate}, call_id=gate, background=True)
             print(task.state, flush=True)
             await kiln.await_task(task.id)

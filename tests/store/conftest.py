@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -153,6 +154,16 @@ def store(place: str, opened: Opener, clock: Clock) -> Store:
     return opened(place, clock)
 
 
+def execute(place: str, statement: str) -> None:
+    """Does something behind the store's back."""
+    if "://" in place:
+        with psycopg.connect(place) as connection:
+            connection.execute(statement)
+    else:
+        with closing(sqlite3.connect(place)) as file, file:
+            file.execute(statement)
+
+
 def count_rows(place: str, table: str) -> int:
     """How many rows a table has, whatever the store says."""
     statement = f"SELECT count(*) FROM {table}"
@@ -167,13 +178,32 @@ def count_rows(place: str, table: str) -> int:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def running(*arguments: str, script: str = "claimant.py") -> Iterator["subprocess.Popen[str]"]:
     """Another process that uses the store, dead at the end."""
-    script = str(Path(__file__).with_name("claimant.py"))
-    command = [sys.executable, script, *arguments]
+    command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def halted(place: str, task: str, statement: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process of `archivist` that stands still before this statement."""
+    with running(place, task, statement, script="archivist.py") as process:
+        assert process.stdout
+        assert process.stdout.readline() == "halted\n"
+        yield process
+
+
+def wait_until_blocked(postgres_url: str, work: "Future[object]") -> None:
+    """Until somebody on the server waits for a lock, or the work is done without."""
+    statement = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for _ in range(600):
+            row = connection.execute(statement).fetchone()
+            if (row and row[0]) or wait([work], timeout=0.05).done:
+                return
+    raise AssertionError("nobody waits")

@@ -2,22 +2,19 @@
 
 import os
 import shutil
-import sqlite3
 import stat
 import subprocess
 import sys
 import traceback
-from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.model import Call, Caller, Result, Status
 from toolkiln.store import Claimed, Store, StoreError, open_store
 
-from .conftest import Opener
+from .conftest import Opener, execute
 
 NOBODY = Caller()
 
@@ -37,15 +34,6 @@ def claimed(store: Store, call_id: str = "c1") -> Claimed:
     claim = store.claim(call, fingerprint="f", owner="me", lease_seconds=60)
     assert isinstance(claim, Claimed)
     return claim
-
-
-def execute(place: str, statement: str) -> None:
-    if "://" in place:
-        with psycopg.connect(place) as connection:
-            connection.execute(statement)
-    else:
-        with closing(sqlite3.connect(place)) as file, file:
-            file.execute(statement)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +213,7 @@ def test_a_file_that_vanished_does_not_break_the_service(tmp_path: Path, opened:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE toolkiln_schema SET version = 2",
+        "UPDATE toolkiln_schema SET version = 3",
         "DELETE FROM toolkiln_schema",
         "INSERT INTO toolkiln_schema VALUES (1)",
     ],
@@ -315,6 +303,30 @@ def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
     assert "disk is full | free some space" in said[1]
     assert said[2:5] == ["bool", "Done", "Claimed"]
     assert len(said) == 6
+
+
+def test_a_full_disk_keeps_no_part_of_a_version(tmp_path: Path) -> None:
+    said = in_a_mount(
+        tmp_path,
+        SCRIPT
+        + """
+    import os
+    from toolkiln.model import Reading
+    from toolkiln.store import Arrival, Content
+    archive = open_store(folder + "/store.db").archive
+    arrival = Arrival(action="admit", by="me", at="2026-01-01T00:00:00Z")
+    def keep(digest, source):
+        reading = Reading(path="a.py", digest=digest)
+        archive.keep("c", Content(file="a.py", reading=reading, sources={"a.py": source}), arrival)
+    attempt(keep, "big", os.urandom(5_000_000))
+    print(archive.history("c", "a.py"), archive.sources("big", "a.py"))
+    attempt(keep, "small", b"x")
+    print([version.number for version in archive.history("c", "a.py")])
+""",
+    ).splitlines()
+
+    assert "disk is full | free some space" in said[0]
+    assert said[1:] == ["[] None", "NoneType", "[1]"]
 
 
 def test_a_read_only_disk_is_said(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 import sqlite3
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from subprocess import Popen
 from threading import Barrier
 
+import pytest
+
 from toolkiln.model import Call, Caller, Result, Status
 from toolkiln.store import Claimed, Done, Store, open_store
 
-from .conftest import Clock, Opener, running
+from .archivist import ADMITTED, content
+from .conftest import Clock, Opener, count_rows, halted, running, wait_until_blocked
 
 NOBODY = Caller()
 
@@ -144,3 +147,98 @@ def test_more_threads_than_connections_wait_their_turn(place: str, opened: Opene
         claims = list(pool.map(lambda number: claim_of(store, str(number)), range(200)))
 
     assert all(isinstance(claim, Claimed) for claim in claims)
+
+
+def test_processes_that_keep_one_file_at_once_get_different_numbers(
+    place: str, opened: Opener
+) -> None:
+    open_store(place).close()
+    with ExitStack() as stack:
+        keepers = [
+            stack.enter_context(running(place, "race", who, "20", script="archivist.py"))
+            for who in ("anna", "ben", "carl")
+        ]
+        numbers = [int(number) for said in go(keepers) for number in said.split()]
+
+    history = opened(place).archive.history("c", "greet.py")
+    assert sorted(numbers) == list(range(1, 61))
+    assert [version.number for version in history] == list(range(60, 0, -1))
+    assert len({version.digest for version in history}) == 60
+
+
+def test_catalogs_that_keep_the_same_files_at_once_do_not_lock_each_other_up(
+    place: str, opened: Opener
+) -> None:
+    files = [content(str(number), f"f{number}.py") for number in range(200)]
+    archives = [opened(place).archive for _ in range(4)]
+
+    def keep(number: int) -> int:
+        order = files if number % 2 else files[::-1]
+        return len(archives[number].keep_many(f"catalog {number}", order, ADMITTED))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(keep, range(4))) == [200] * 4
+    assert count_rows(place, "toolkiln_contents") == 200
+    assert count_rows(place, "toolkiln_versions") == 800
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO toolkiln_contents",
+        "INSERT INTO toolkiln_versions",
+        "INSERT INTO toolkiln_declarations",
+        "COMMIT",
+    ],
+)
+def test_of_a_version_all_is_kept_or_nothing_when_its_keeper_is_killed(
+    place: str, opened: Opener, statement: str
+) -> None:
+    first = opened(place).archive.keep("c", content("one"), ADMITTED)
+    with halted(place, "keep", statement) as doomed:
+        doomed.kill()
+    archive = opened(place).archive
+    digest = content("two").reading.digest
+
+    assert archive.history("c", "greet.py") == [first]
+    assert archive.sources(digest, "greet.py") is None
+    assert archive.keep("c", content("two"), ADMITTED).number == 2
+    assert archive.sources(digest, "greet.py") == {"greet.py": b"two"}
+
+
+def test_readers_do_not_wait_for_a_keeper(place: str, opened: Opener) -> None:
+    archive = opened(place).archive
+    first = archive.keep("c", content("one"), ADMITTED)
+
+    with halted(place, "keep", "COMMIT"):
+        assert archive.history_of_tool("c", "greet") == [first]
+        assert archive.sources(first.digest, "greet.py") == {"greet.py": b"one"}
+
+
+def test_usages_noted_at_once_stay_within_their_bound(place: str, opened: Opener) -> None:
+    archives = [opened(place).archive for _ in range(4)]
+
+    def note(number: int) -> None:
+        for count in range(30):
+            prompt = f"{count} of {number % 2}"
+            archives[number].add_usage("c", "greet", prompt, f"2026-01-01T00:00:{count:02}Z")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(note, range(4)))
+
+    usages = archives[0].usages("c")["greet"]
+    assert len(usages) == len(set(usages)) == count_rows(place, "toolkiln_usages") == 50
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_usage_noted_from_two_sides_at_once_is_kept_once(place: str, opened: Opener) -> None:
+    archive = opened(place).archive
+    with halted(place, "note", "COMMIT") as first, ThreadPoolExecutor(1) as pool:
+        second: Future[object] = pool.submit(
+            archive.add_usage, "c", "greet", "hello", "2026-01-01T00:00:00Z"
+        )
+        wait_until_blocked(place, second)
+        first.communicate()
+        second.result(timeout=60)
+
+    assert archive.usages("c") == {"greet": ("hello",)}

@@ -1,10 +1,72 @@
 """Kiln: the only place that wires concrete parts together, for the surfaces and for Python.
 
-`kiln` is the front, light to import; `engine` puts together what calls need and is loaded
-with the first of them; `builtin` holds the tools that Toolkiln brings along.
+`kiln` is the front, light to import; `offer` decides what a name means; `engine` puts
+together what calls need and is loaded with the first of them; `library` holds search and
+documents, `authoring` the way of new versions, `builtin` the tools that Toolkiln brings
+along. Names load on first use.
 """
 
-from toolkiln.app.kiln import PROVIDERS, Kiln
-from toolkiln.catalog import Report, check
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["PROVIDERS", "Kiln", "Report", "check"]
+if TYPE_CHECKING:
+    from toolkiln.app.authoring import Authored, Draft, Problem, Stage
+    from toolkiln.app.kiln import PROVIDERS, Kiln
+    from toolkiln.app.library import Library
+    from toolkiln.app.offer import NotAdmitted
+    from toolkiln.catalog import (
+        Assessment,
+        Candidate,
+        Change,
+        Decision,
+        ManifestError,
+        Report,
+        check,
+    )
+    from toolkiln.search import evaluation
+
+_HOMES = {
+    "Assessment": "toolkiln.catalog",
+    "Authored": "toolkiln.app.authoring",
+    "Candidate": "toolkiln.catalog",
+    "Change": "toolkiln.catalog",
+    "Decision": "toolkiln.catalog",
+    "Draft": "toolkiln.app.authoring",
+    "Kiln": "toolkiln.app.kiln",
+    "Library": "toolkiln.app.library",
+    "ManifestError": "toolkiln.catalog",
+    "NotAdmitted": "toolkiln.app.offer",
+    "PROVIDERS": "toolkiln.app.kiln",
+    "Problem": "toolkiln.app.authoring",
+    "Report": "toolkiln.catalog",
+    "Stage": "toolkiln.app.authoring",
+    "check": "toolkiln.catalog",
+    "evaluation": "toolkiln.search",
+}
+
+__all__ = [
+    "PROVIDERS",
+    "Assessment",
+    "Authored",
+    "Candidate",
+    "Change",
+    "Decision",
+    "Draft",
+    "Kiln",
+    "Library",
+    "ManifestError",
+    "NotAdmitted",
+    "Problem",
+    "Report",
+    "Stage",
+    "check",
+    "evaluation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "evaluation":
+        return import_module("toolkiln.search.evaluation")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,13 +1,16 @@
-"""The tools that Toolkiln brings along, for agents: tasks, and outputs that were cut.
+"""The tools that Toolkiln brings along, for agents: finding, calling and writing tools,
+tasks, and outputs that were cut.
 
 They are ordinary tools by their specs, read from this file like any other, and run inline
 on the `Kiln` they belong to.
 """
 
+from asyncio import to_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from toolkiln.app.authoring import Authored, Draft
 from toolkiln.define import Context, ToolError, tool, tool_metadata
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Caller, Task
@@ -20,7 +23,7 @@ _MOST_SECONDS = 600.0
 
 @tool_metadata(display_name="Toolkiln", icon="wrench")
 class Builtin:
-    """Tools for tasks in the background and for outputs that were cut."""
+    """Tools for finding, calling and writing tools, and for what calls leave."""
 
     def __init__(self, kiln: "Kiln") -> None:
         self._kiln = kiln
@@ -73,6 +76,94 @@ class Builtin:
             page = await self._kiln.read_output(handle, _caller(ctx), offset=offset, limit=most)
         return page.model_dump(mode="json")
 
+    @tool(parallel=True, read_only=True)
+    async def search_tools(self, query: str, k: int = 5) -> dict[str, Any]:
+        """Find the tools that can do something, by what they are for.
+
+        Args:
+            query: What is to be done, in plain words; several things at once are fine.
+            k: How many tools to name, 50 at most.
+        """
+        most = max(1, min(k, 50))
+        with _in_plain_words():
+            answer = await to_thread(self._kiln.search, query, most)
+        found = [self._kiln.tool(hit.key) for hit in answer.hits]
+        told: dict[str, Any] = {
+            "tools": [{"name": spec.name, "description": spec.description} for spec in found],
+            "confidence": round(answer.confidence, 2),
+        }
+        return told | ({"note": answer.note} if answer.note else {})
+
+    @tool(parallel=True, read_only=True)
+    async def describe_tool(self, name: str) -> dict[str, Any]:
+        """Tell how to call a tool: its parameters, what it returns, how to use it well.
+
+        Args:
+            name: The name of the tool.
+        """
+        with _in_plain_words():
+            spec = self._kiln.tool(name)
+            guide = self._kiln.library.guide(name)
+        seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        return {**seen, "guide": guide}
+
+    @tool(timeout=610)
+    def call_tool(self, name: str, ctx: Context, arguments: dict[str, Any] | None = None) -> Any:
+        """Call a tool that `search_tools` has found.
+
+        Args:
+            name: The name of the tool.
+            arguments: What it takes, as `describe_tool` says.
+        """
+        return ctx.call(name, **(arguments or {}))
+
+    @tool(parallel=True, read_only=True)
+    async def rag_search(self, query: str, k: int = 5) -> dict[str, Any]:
+        """Search the documentation of all tools, and cite page and heading.
+
+        Args:
+            query: What you want to know.
+            k: How many passages to give, 20 at most.
+        """
+        most = max(1, min(k, 20))
+        with _in_plain_words():
+            hits = await to_thread(self._kiln.library.search_docs, query, most)
+        return {
+            "passages": [
+                {
+                    "page": hit.passage.page,
+                    "heading": hit.passage.heading,
+                    "citation": hit.passage.citation,
+                    "text": hit.passage.text,
+                }
+                for hit in hits
+            ]
+        }
+
+    @tool(timeout=300)
+    async def write_python_tool(
+        self,
+        tool_code: str,
+        tool_name: str,
+        ctx: Context,
+        description: str | None = None,
+        overwrite: bool = False,
+    ) -> dict[str, Any]:
+        """Write a tool in Python, so that it can be called from then on.
+
+        The code is checked, imported and tried out in the sandbox first: a function with
+        type hints, a docstring with an `Args:` section, and `>>>` examples that pass. If
+        something is wrong, the reply says in which line and how to mend it.
+
+        Args:
+            tool_code: The Python source: one or more functions.
+            tool_name: The name of its file, such as convert_temperature.
+            description: Becomes the docstring of functions that have none.
+            overwrite: Replace a tool of that name; its earlier versions are kept.
+        """
+        draft = Draft(tool_code, tool_name, description or "", overwrite)
+        return _reply(await self._kiln.author(draft, _caller(ctx)))
+
 
 @contextmanager
 def _in_plain_words() -> Iterator[None]:
@@ -86,6 +177,14 @@ def _in_plain_words() -> Iterator[None]:
 
 def _caller(ctx: Context) -> Caller:
     return Caller(user_id=ctx.user_id, agent_id=ctx.agent_id)
+
+
+def _reply(authored: Authored) -> dict[str, Any]:
+    """What an agent is told: only what has to do with how it ended."""
+    own = {"error", "validation_errors"}
+    kept = own | {"success", "warnings", "stages"}
+    fields = authored.model_dump(mode="json")
+    return {k: v for k, v in fields.items() if (k not in own if authored.success else k in kept)}
 
 
 def _told(task: Task) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolkiln.catalog import Read
 from toolkiln.config import Settings
 from toolkiln.execution import (
     MAXIMA,
@@ -25,9 +26,11 @@ from toolkiln.execution import (
     Tasks,
     Workspaces,
     normalise,
+    probe,
     read_requirements_file,
     run_examples,
 )
+from toolkiln.model import Finding
 
 if TYPE_CHECKING:
     from toolkiln.store import Store
@@ -51,12 +54,12 @@ class Engine:
         settings: Settings,
         tools: Path | None,
         resolve_host: Resolve | None,
+        store: "Callable[[], Store]",
     ) -> None:
-        self._settings = settings
         self._everything = everything
         self._tools = tools
         state = settings.state.absolute()
-        self.memory = Memory(self._open_store)
+        self.memory = Memory(store)
         self.environments = Environments(
             state / "envs", settings.environ, exclude_newer=settings.exclude_newer or None
         )
@@ -98,6 +101,17 @@ class Engine:
         folder = self._tools if self._tools.is_dir() else self._tools.parent
         return (*tool.spec.requirements, *read_requirements_file(folder / "requirements.txt"))
 
+    async def probe(self, read: Read) -> list[Finding]:
+        """What keeps a version from being any good: import, schemas, examples, in the sandbox.
+
+        Raises:
+            InputError, EnvironmentFailed: what it requires cannot be installed.
+            BackendError: the sandbox failed, not the version.
+        """
+        tools = [Admitted(spec, lambda: read.sources) for spec in read.reading.tools]
+        async with self.environments.use(self.requirements(tools[0])) as environment:
+            return await probe(self.sandboxes, tools, environment.site if environment else None)
+
     async def upgrade(self, tool: Admitted, report: Report) -> tuple[Candidate | None, str | None]:
         """Newer packages for a tool, adopted if examples pass on them, else why not.
 
@@ -126,8 +140,3 @@ class Engine:
         await self.tasks.close()
         await self.sandboxes.close()
         await self.memory.close()
-
-    def _open_store(self) -> "Store":
-        from toolkiln.store import open_store
-
-        return open_store(self._settings.store or self._settings.state.absolute() / "store.db")

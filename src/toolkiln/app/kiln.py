@@ -4,24 +4,23 @@ Reading files and compiling schemas runs nothing of a tool's code. Calls run in 
 sandbox, unless the tool is a function that was handed over as one.
 """
 
-import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import cached_property, partial
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from toolkiln import schema
-from toolkiln.catalog import read_file, sources, tool_files
+from toolkiln.app.offer import BUILTIN_NAMES, Offer
+from toolkiln.catalog import Admissions, Catalog, Change, Options, watch
 from toolkiln.config import Settings
-from toolkiln.errors import InputError, UnknownTool
+from toolkiln.errors import InputError
 from toolkiln.model import (
+    Answer,
     Call,
     Caller,
-    Dialect,
     Event,
-    Grant,
     Health,
-    Reading,
     Result,
     Task,
     ToolSpec,
@@ -30,16 +29,17 @@ from toolkiln.model import (
 if TYPE_CHECKING:
     import asyncio
 
+    from toolkiln.app.authoring import Authored, Authoring, Draft
     from toolkiln.app.engine import Engine
+    from toolkiln.app.library import Allow, Library
     from toolkiln.execution import (
-        Admitted,
         Candidate,
         Diagnosis,
         Environment,
         Report,
         Resolve,
     )
-    from toolkiln.store import OutputPage
+    from toolkiln.store import OutputPage, Store
 
 PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
@@ -68,14 +68,17 @@ class Kiln:
         *,
         functions: Iterable[Callable[..., Any]] = (),
         settings: Settings | None = None,
+        dev: bool = False,
         resolve_host: "Resolve | None" = None,
     ) -> None:
         """Nothing is read or started yet.
 
+        With `dev` the files on disk are served without anybody admitting them.
         `functions` run in this process, without a sandbox: hand over only what you trust.
         `resolve_host` replaces the look-up of hosts that tools were granted.
         """
-        self.settings = settings or Settings()
+        settings = settings or Settings()
+        self.settings = replace(settings, dev=True) if dev else settings
         self._functions = tuple(functions)
         self.path = (
             None
@@ -86,56 +89,111 @@ class Kiln:
         self._runner: asyncio.Runner | None = None
 
     @cached_property
-    def readings(self) -> list[Reading]:
-        """What each tool file says.
+    def catalog(self) -> Catalog:
+        """What is served from the tools' folder.
 
         Raises:
-            InputError: the path does not exist or holds no Python files.
+            InputError: this Kiln has functions only.
         """
         if self.path is None:
-            return []
-        readings = [read_file(file) for file in tool_files([self.path])]
-        used = {Path(r.path): {Path(r.path).parent / name for name in r.helpers} for r in readings}
-        # Of two files that import each other neither is just the other's helper.
-        helpers = {h for file, own in used.items() for h in own if file not in used.get(h, ())}
-        return [r for r in readings if Path(r.path) not in helpers or _is_marked(r)]
+            raise InputError("there is no folder of tools", hint="hand one to Kiln(…)")
+        options = Options(
+            dev=self.settings.dev,
+            key=self.settings.manifest_key,
+            cache=self.settings.state.absolute() / "readings",
+            reserved=BUILTIN_NAMES,
+        )
+        return Catalog(self.path, lambda: self.store.archive, options)
 
     @cached_property
-    def tools(self) -> dict[str, ToolSpec]:
-        """The tools by name, lightest first; of two with one name the first file's.
+    def admissions(self) -> Admissions:
+        """What people decide about files, and what became of it."""
+        return Admissions(self.catalog)
+
+    def watch(self, say: Callable[[str], None]) -> AsyncGenerator[Change, None]:
+        """What changes in the catalog while its files are edited, as long as somebody asks.
+
+        `say` gets what a person should know about watching itself.
 
         Raises:
-            InputError: there is no tool.
+            InputError: there are only functions.
         """
-        found = {spec.name: spec for spec in self._function_specs.values()}
-        for reading in self.readings:
-            for spec in reading.tools:
-                found.setdefault(spec.name, spec)
-        if not found:
-            raise InputError(
-                f"there is no tool in {self.path}",
-                hint=f"run `toolkiln check {self.path}` to see why, or `toolkiln new NAME`",
-            )
-        return {spec.name: spec for spec in sorted(found.values(), key=_order)}
+        if self.catalog is None:
+            raise InputError("functions of a process are not watched", hint="name a folder")
+        return watch(self.catalog, say)
+
+    @property
+    def tools(self) -> dict[str, ToolSpec]:
+        """The tools by name, lightest first, without Toolkiln's own.
+
+        Raises:
+            ManifestError: nothing is served from the folder, and why.
+            InputError: there is no such folder.
+        """
+        return self._offer.tools
 
     def tool(self, name: str) -> ToolSpec:
-        """One tool, of the files or of those that come with Toolkiln.
+        """One tool, of the catalog, of this process or of those that come with Toolkiln.
 
         Raises:
             UnknownTool: there is none of that name; the hint names the nearest.
+            InputError: there is, but it is not admitted, or it is disabled.
         """
-        spec = self.tools.get(name) or self._builtin_specs.get(name)
-        if spec is None:
-            raise UnknownTool(name, [*self.tools, *self._builtin_specs])
-        return spec
+        return self._offer.spec(name)
+
+    def preview(self) -> dict[str, ToolSpec]:
+        """What would be served if every file were admitted as it is on disk.
+
+        Raises:
+            InputError: there is no such folder, or no Python file in it.
+        """
+        reads = self.catalog.disk.everything().values()
+        return {spec.name: spec for read in reads for spec in read.reading.tools}
+
+    def search(self, query: str, k: int = 5, allow: "Allow | None" = None) -> Answer:
+        """The k tools that fit a query best, among those that `allow` says yes to."""
+        return self.library.search(query, k, allow)
+
+    def select(self, prompt: str, k: int = 10, allow: "Allow | None" = None) -> list[ToolSpec]:
+        """The tools for a model's context: core ones always, then by relevance, k in all."""
+        return self.library.select(prompt, k, allow)
+
+    @cached_property
+    def library(self) -> "Library":
+        """Search, and what is written about tools."""
+        from toolkiln.app.library import Library
+
+        return Library(self._offer, self.settings, self.path, self._usages)
+
+    @cached_property
+    def authoring(self) -> "Authoring":
+        """The way of new versions into the catalog."""
+        from toolkiln.app.authoring import Authoring
+
+        async def index() -> str | None:
+            from asyncio import to_thread
+
+            return await to_thread(self.library.refresh)
+
+        return Authoring(self.catalog, frozenset(self.settings.refuse), self.engine.probe, index)
+
+    async def author(self, draft: "Draft", caller: Caller = _NOBODY) -> "Authored":
+        """Write a tool on behalf of somebody, as far as the setting `authoring` lets them."""
+        from toolkiln.app.authoring import Authored
+
+        policy = self.settings.authoring
+        if policy == "off":
+            return Authored(success=False, error="writing tools is switched off (authoring)")
+        by = caller.user_id or caller.agent_id or "an agent"
+        return await self.authoring.write(draft, by, propose=policy == "propose")
 
     def health(self, name: str) -> Health:
         """Whether models can be held to a tool's schema."""
         return schema.health(self.tool(name).parameters)
 
-    def compiled(self, name: str, provider: str) -> schema.Compiled:
+    def compiled(self, tool: str | ToolSpec, provider: str) -> schema.Compiled:
         """A tool as one provider wants it, with what was lost on the way."""
-        return schema.compile_tool(self.tool(name), provider)
+        return schema.compile_tool(self.tool(tool) if isinstance(tool, str) else tool, provider)
 
     def check_arguments(self, name: str, arguments: object) -> schema.Checked | schema.Problems:
         """Whether these arguments may be passed to a tool, all problems at once."""
@@ -246,14 +304,14 @@ class Kiln:
         Raises:
             InputError, EnvironmentFailed: it cannot be resolved or installed.
         """
-        wanted = self.engine.requirements(self._admitted(name, None))
+        wanted = self.engine.requirements(self._offer.resolve(name, None))
         return await self.engine.environments.build(wanted, report)
 
     async def upgrade_environment(
         self, name: str, report: "Report"
     ) -> "tuple[Candidate | None, str | None]":
         """Newer packages for a tool, adopted if its examples pass on them, else why not."""
-        return await self.engine.upgrade(self._admitted(name, None), report)
+        return await self.engine.upgrade(self._offer.resolve(name, None), report)
 
     async def doctor(self) -> "Diagnosis":
         """Every mode of the sandbox, tried out on this machine."""
@@ -265,18 +323,29 @@ class Kiln:
         from toolkiln.app.engine import Engine
 
         return Engine(
-            self._admitted,
-            self._everything,
+            self._offer.resolve,
+            self._offer.everything,
             self.settings,
             self.path,
             self._resolve_host,
+            lambda: self.store,
         )
+
+    @cached_property
+    def store(self) -> "Store":
+        """Where results, outputs and versions are kept; opened with the first use."""
+        from toolkiln.store import open_store
+
+        return open_store(self.settings.store or self.settings.state.absolute() / "store.db")
 
     async def close(self) -> None:
         """End everything that calls started."""
         if "engine" in self.__dict__:
             await self.engine.close()
             del self.__dict__["engine"]
+        if "store" in self.__dict__:
+            self.store.close()
+            del self.__dict__["store"]
 
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something of this Kiln to its end, in a program without an event loop."""
@@ -301,76 +370,17 @@ class Kiln:
             self._runner.close()
             self._runner = None
 
-    @cached_property
-    def _function_specs(self) -> dict[int, ToolSpec]:
-        return {number: _spec_of(f) for number, f in enumerate(self._functions)}
+    def _usages(self) -> Mapping[str, Sequence[str]]:
+        if not self.settings.learn_usages or self.path is None:
+            return {}
+        return self.store.archive.usages(self.catalog.manifest.catalog)
 
     @cached_property
-    def _builtin_specs(self) -> dict[str, ToolSpec]:
-        reading = read_file(Path(__file__).with_name("builtin.py"))
-        return {spec.name: spec for spec in reading.tools}
+    def _offer(self) -> Offer:
+        def home() -> object:
+            from toolkiln.app.builtin import Builtin
 
-    @cached_property
-    def _known(self) -> "dict[str, Admitted]":
-        from toolkiln.app.builtin import Builtin
-        from toolkiln.execution import Admitted
+            return Builtin(self)
 
-        home = Builtin(self)
-        known = {
-            name: Admitted(spec, dict, function=getattr(home, name))
-            for name, spec in self._builtin_specs.items()
-        }
-        for reading in reversed(self.readings):
-            for spec in reversed(reading.tools):
-                known[spec.name] = Admitted(
-                    spec, partial(sources, reading), _grant(self.settings, spec.name)
-                )
-        for number, spec in self._function_specs.items():
-            known[spec.name] = Admitted(spec, dict, function=self._functions[number])
-        return known
-
-    def _everything(self) -> "Iterable[Admitted]":
-        return self._known.values()
-
-    def _admitted(self, name: str, digest: str | None) -> "Admitted":
-        found = self._known.get(name)
-        if found is None:
-            raise UnknownTool(name, [*self.tools, *self._builtin_specs])
-        if digest is not None and digest != found.spec.digest:
-            raise InputError(
-                f"{name} is no longer at version {digest[:12]}",
-                hint=f"the current version is {found.spec.digest}",
-            )
-        return found
-
-
-def _spec_of(function: Callable[..., Any]) -> ToolSpec:
-    """The spec of a function of this process, from the source that it was written in."""
-    name = getattr(function, "__qualname__", repr(function))
-    try:
-        file = inspect.getsourcefile(function)
-    except TypeError:
-        file = None
-    reading = read_file(Path(file)) if file else None
-    for spec in reading.tools if reading else ():
-        if spec.entry == name:
-            return spec
-    raise InputError(
-        f"{name} is not a tool by its source",
-        hint="hand over a public function of a file's top level, with a docstring",
-    )
-
-
-def _grant(settings: Settings, name: str) -> Grant:
-    """What an operator allows a tool: its own entry, or the one for all."""
-    given = settings.grants.get(name, settings.grants.get("*", {}))
-    return Grant.model_validate(dict(given))
-
-
-def _is_marked(reading: Reading) -> bool:
-    """Whether a helper of other files declares tools of its own on purpose."""
-    return any(spec.dialect is not Dialect.FUNCTION for spec in reading.tools)
-
-
-def _order(spec: ToolSpec) -> tuple[int, str]:
-    return spec.weight, spec.name
+        catalog = None if self.path is None else self.catalog
+        return Offer(catalog, self._functions, self.settings.grants, home)

@@ -1,6 +1,44 @@
-"""The tools of a folder: so far, finding, reading and checking its files."""
+"""The tools of a folder: reading its files, admitting versions, serving snapshots.
 
-from toolkiln.catalog.checking import Report, check
-from toolkiln.catalog.files import read_file, sources, tool_files
+`catalog` holds what is served, `admission` what people decide, `watch` notices changes;
+`naming`, `mending` and `changes` are the pure parts of authoring.
+"""
 
-__all__ = ["Report", "check", "read_file", "sources", "tool_files"]
+from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
+from toolkiln.catalog.cache import Read
+from toolkiln.catalog.catalog import Catalog, Options, has_errors, utc_now
+from toolkiln.catalog.changes import RightsAsked
+from toolkiln.catalog.checking import Report, check, report
+from toolkiln.catalog.files import read_file, tool_files
+from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
+from toolkiln.catalog.manifest import ManifestError
+from toolkiln.catalog.mending import with_docstrings
+from toolkiln.catalog.naming import file_for, name_finding
+from toolkiln.catalog.transaction import Conflict
+from toolkiln.catalog.watch import Change, watch
+
+__all__ = [
+    "MANIFEST",
+    "Admissions",
+    "Assessment",
+    "Candidate",
+    "Catalog",
+    "Change",
+    "Conflict",
+    "Decision",
+    "ManifestError",
+    "Options",
+    "Read",
+    "Report",
+    "RightsAsked",
+    "check",
+    "file_for",
+    "has_errors",
+    "name_finding",
+    "read_file",
+    "report",
+    "tool_files",
+    "utc_now",
+    "watch",
+    "with_docstrings",
+]

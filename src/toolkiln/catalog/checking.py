@@ -26,10 +26,14 @@ def check(paths: Sequence[Path]) -> Iterator[Report]:
     """Read files one by one, with findings that only show between files and in schemas."""
     owners: dict[str, str] = {}
     for file in tool_files(paths):
-        yield _report(read_file(file), owners)
+        yield report(read_file(file), owners)
 
 
-def _report(reading: Reading, owners: dict[str, str]) -> Report:
+def report(reading: Reading, owners: dict[str, str]) -> Report:
+    """A reading with the findings of its schemas, and of names that other files own.
+
+    `owners` says whose each name is, and is told of those that were nobody's.
+    """
     health = {spec.name: schema.health(spec.parameters) for spec in reading.tools}
     more: list[Finding] = []
     for spec in reading.tools:

@@ -39,6 +39,19 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
                     seen.add(file)
 
 
+def is_tool_path(path: str) -> bool:
+    """Whether a file at this place below a tools' folder is read for tools."""
+    *folders, name = path.split("/")
+    return is_tool_file(name) and not any(map(_is_skipped, folders))
+
+
+def is_tool_file(name: str) -> bool:
+    """Whether a file of this name in a folder is read for tools: no private or test file is."""
+    is_public = name.endswith(".py") and not name.startswith((".", "_"))
+    is_test = name.startswith("test_") or name.endswith("_test.py")
+    return is_public and not is_test and name not in _NEVER_TOOLS
+
+
 def read_file(file: Path) -> Reading:
     """All that a file says; one that cannot be read says just that."""
     try:
@@ -93,16 +106,12 @@ def sources(reading: Reading) -> dict[str, bytes]:
 def _in_folder(folder: Path) -> Iterator[Path]:
     """Python files below a folder, links not followed, private and test files left out."""
     for parent, folders, names in os.walk(folder, onerror=_refuse):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith((".", "_")) and name not in _SKIPPED_FOLDERS
-        )
-        for name in sorted(names):
-            is_public = name.endswith(".py") and not name.startswith((".", "_"))
-            is_test = name.startswith("test_") or name.endswith("_test.py")
-            if is_public and not is_test and name not in _NEVER_TOOLS:
-                yield Path(parent, name)
+        folders[:] = sorted(name for name in folders if not _is_skipped(name))
+        yield from (Path(parent, name) for name in sorted(names) if is_tool_file(name))
+
+
+def _is_skipped(folder: str) -> bool:
+    return folder.startswith((".", "_")) or folder in _SKIPPED_FOLDERS
 
 
 def _refuse(error: OSError) -> None:

@@ -14,12 +14,12 @@ from toolkiln.execution.environments import (
     normalise,
     read_requirements_file,
 )
-from toolkiln.execution.examples import run_examples
 from toolkiln.execution.executor import Admitted, Bounds, Executor
 from toolkiln.execution.gateway import Gateway, Parts
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
+from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
 from toolkiln.execution.tasks import Tasks
 from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
@@ -47,6 +47,7 @@ __all__ = [
     "WorkspaceInfo",
     "Workspaces",
     "normalise",
+    "probe",
     "read_requirements_file",
     "run_examples",
 ]

@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from toolkiln.execution.network import HostRules
-from toolkiln.model import Caller, CallError, Event, Grant, Result, SentFile, Status, ToolSpec
-
-Sources = Mapping[str, bytes]
-"""A tool's file, first, and its helper modules, by their paths below the tool's folder."""
-
+from toolkiln.model import (
+    Caller,
+    CallError,
+    Event,
+    Grant,
+    Result,
+    SentFile,
+    Sources,
+    Status,
+    ToolSpec,
+)
 
 _NO_GRANT, _NOBODY, _NO_NETWORK = Grant(), Caller(), HostRules()
 
@@ -48,7 +54,6 @@ class Admitted:
 
     spec: ToolSpec
     sources: Callable[[], Sources]
-    """Raises InputError if the files are no longer what was read."""
     grant: Grant = _NO_GRANT
     function: Callable[..., Any] | None = None
     """The code itself, if this process trusts it: then it runs here."""

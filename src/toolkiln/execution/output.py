@@ -108,6 +108,10 @@ def _parts(outcome: Outcome, spec: ToolSpec) -> tuple[list[tuple[str, int]], int
     complaint = f"error: {error.message}" if error else ""
     if error and error.hint:
         complaint += f"\nhint: {error.hint}"
+    if not outcome.is_tool_result and isinstance(outcome.value, dict):
+        # What a tool says beside the sentence, such as lines and fixes, is for the model too.
+        more = {k: v for k, v in outcome.value.items() if k not in ("success", "error")}
+        complaint += f"\n{render(more)}" if more else ""
     if not outcome.is_tool_result:
         return [(complaint, _KINDS["error"])], _KINDS["error"]
     stdout, stderr = outcome.value["stdout"], outcome.value["stderr"]

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 
 from toolkiln.errors import BackendError
-from toolkiln.execution.executor import Sources
-from toolkiln.model import ToolSpec
+from toolkiln.model import Sources, ToolSpec
 
 
 class Versions:

@@ -14,6 +14,17 @@ from toolkiln.model.calls import (
     Timing,
     Truncation,
 )
+from toolkiln.model.catalog import (
+    Admission,
+    FileState,
+    FileStatus,
+    Refusal,
+    Served,
+    Snapshot,
+    Sources,
+)
+from toolkiln.model.documents import Passage, PassageHit, Site
+from toolkiln.model.search import Answer, Hit
 from toolkiln.model.tools import (
     Capability,
     Dialect,
@@ -36,8 +47,12 @@ from toolkiln.model.tools import (
     detailed_description,
 )
 from toolkiln.model.value import Value
+from toolkiln.model.versions import Action, Version
 
 __all__ = [
+    "Action",
+    "Admission",
+    "Answer",
     "Call",
     "CallError",
     "Caller",
@@ -45,22 +60,32 @@ __all__ = [
     "Dialect",
     "Documentation",
     "Event",
+    "FileState",
+    "FileStatus",
     "Finding",
     "Grant",
     "Health",
     "HealthLevel",
     "HealthPoint",
     "Hints",
+    "Hit",
     "JsonSchema",
     "Limits",
     "ParameterDoc",
+    "Passage",
+    "PassageHit",
     "RaisesDoc",
     "Reading",
+    "Refusal",
     "Result",
     "Rights",
     "Section",
     "SentFile",
+    "Served",
     "Severity",
+    "Site",
+    "Snapshot",
+    "Sources",
     "Status",
     "Task",
     "TaskState",
@@ -69,5 +94,6 @@ __all__ = [
     "Toolkit",
     "Truncation",
     "Value",
+    "Version",
     "detailed_description",
 ]

@@ -216,6 +216,8 @@ class Reading(Value):
     findings: tuple[Finding, ...] = ()
     helpers: tuple[str, ...] = ()
     """Local modules that are part of this version, relative to the file's folder."""
+    sought: tuple[str, ...] = ()
+    """Modules that were looked for in that folder and are not there: `requests`, `pkg/part`."""
 
 
 class HealthLevel(StrEnum):

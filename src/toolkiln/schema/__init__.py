@@ -1,9 +1,11 @@
 """What is done with a tool's schema: judging it, compiling it for providers, checking calls.
 
 `health` judges, `compile_tool` translates for a provider and back, `check` holds
-arguments against it. How a schema comes about is `spec`'s business.
+arguments against it, `disagreements` the function that was imported. How a schema comes
+about is `spec`'s business.
 """
 
+from toolkiln.schema.agreement import RuntimeParameter, RuntimeSignature, disagreements
 from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check
 from toolkiln.schema.health import health
 from toolkiln.schema.problems import Problem, unknown_tool
@@ -18,9 +20,12 @@ __all__ = [
     "Loss",
     "Problem",
     "Problems",
+    "RuntimeParameter",
+    "RuntimeSignature",
     "Sizes",
     "check",
     "compile_tool",
+    "disagreements",
     "health",
     "unknown_tool",
 ]

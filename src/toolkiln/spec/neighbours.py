@@ -102,6 +102,15 @@ class Neighbours:
         """The helpers, relative to the tool's folder."""
         return tuple(sorted(self._sources))
 
+    @property
+    def sought(self) -> tuple[str, ...]:
+        """The modules that are not there; if one appears, the tool is to be read again."""
+        missing = [key for key, module in self._found.items() if module is None]
+        if self._folder is None or not missing:
+            return ()
+        stems = (os.path.join(start, *name.split(".")) for start, name in missing)
+        return tuple(sorted({os.path.relpath(stem, self._folder) for stem in stems}))
+
     def digest(self, source: bytes) -> str:
         """What names this version."""
         return version_digest(source, self._sources)

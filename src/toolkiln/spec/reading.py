@@ -49,6 +49,7 @@ def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading
         tools=tuple(tools),
         findings=findings.in_order(),
         helpers=neighbours.files,
+        sought=neighbours.sought,
     )
 
 

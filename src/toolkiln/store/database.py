@@ -9,7 +9,8 @@ import os
 import re
 import sqlite3
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_
 from toolkiln.store.faults import StoreError, as_store_error
 from toolkiln.store.schema import prepare
 
-READING = "toolkiln_reading"
-"""Execution option of transactions that only read: they need no lock."""
-
+_READING = "toolkiln_reading"  # execution option of transactions that only read
 _BUSY_SECONDS = 15.0
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
 # A server that is gone must not hang a call: libpq's own defaults wait for minutes.
@@ -40,6 +39,23 @@ class Database:
     engine: Engine
     name: str
     secrets: tuple[str, ...] = ()
+
+    @property
+    def postgres(self) -> bool:
+        """Whether it is a PostgreSQL server; else it is an SQLite file."""
+        return self.engine.dialect.name == "postgresql"
+
+    @contextmanager
+    def transaction(self, *, reading: bool = False) -> Iterator[Connection]:
+        """All that is done with the connection, or nothing; one that only reads needs no lock.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        with as_store_error(self.name, self.secrets), self.engine.connect() as connection:
+            connection.execution_options(**{_READING: reading})
+            with connection.begin():
+                yield connection
 
 
 def open_database(url_or_path: str | os.PathLike[str]) -> Database:
@@ -60,7 +76,7 @@ def open_database(url_or_path: str | os.PathLike[str]) -> Database:
         hint = "give a file path or a postgresql:// URL"
         raise StoreError(f"a store cannot be opened at {scheme[1]}://", hint=hint)
     try:
-        with as_store_error(database.name, database.secrets), database.engine.begin() as connection:
+        with database.transaction() as connection:
             prepare(connection)
     except StoreError:
         database.engine.dispose()
@@ -127,7 +143,7 @@ def _sqlite_engine(file: Path) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        reading = connection.get_execution_options().get(READING)
+        reading = connection.get_execution_options().get(_READING)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
     return engine

@@ -1,13 +1,15 @@
-"""How identities, results and rows are written down and read back. No database here."""
+"""How identities and values are written down and read back. No database here."""
 
 import json
+import zlib
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from pydantic import BaseModel
 
-from toolkiln.model import Caller, Result
+from toolkiln.model import Caller, Reading, Result
 from toolkiln.store.faults import StoreError
 
 
@@ -16,12 +18,12 @@ def scope_of(caller: Caller) -> str:
 
     The session and the agent's state do not count: they change between the tries of one call.
     """
-    return _hash([caller.user_id, caller.agent_id])
+    return hash_of([caller.user_id, caller.agent_id])
 
 
 def key_of(caller: Caller, call_id: str) -> str:
     """The id as the caller's own: another caller's same id is another call."""
-    return _hash([caller.user_id, caller.agent_id, call_id])
+    return hash_of([caller.user_id, caller.agent_id, call_id])
 
 
 def write_result(result: Result) -> str:
@@ -56,8 +58,60 @@ def read_result(text: str) -> Result:
         ) from error
 
 
-def _hash(parts: list[str | None]) -> str:
+def write_reading(reading: Reading) -> bytes:
+    """Compressed JSON.
+
+    Raises:
+        StoreError: something in it is not plain JSON.
+    """
+    try:
+        return _pack(dict(reading))
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"the reading of {reading.path!r} cannot be kept: {error}"
+        raise StoreError(text, hint="its schemas must be plain JSON") from error
+
+
+def read_reading(data: bytes) -> Reading | None:
+    """The Reading that `write_reading` wrote; None if it is damaged or has other fields."""
+    try:
+        return Reading.model_validate(_unpack(data))
+    except (ValueError, RecursionError, zlib.error):
+        return None
+
+
+def write_sources(sources: Mapping[str, bytes]) -> bytes:
+    """Compressed JSON, in order; as Latin-1, any bytes are text, and program text stays small."""
+    return _pack({name: data.decode("latin-1") for name, data in sources.items()})
+
+
+def read_sources(data: bytes) -> dict[str, bytes]:
+    """The files that `write_sources` wrote.
+
+    Raises:
+        StoreError: they are damaged.
+    """
+    try:
+        return {name: text.encode("latin-1") for name, text in _unpack(data).items()}
+    except (ValueError, AttributeError, zlib.error) as error:
+        raise StoreError(
+            "the kept sources of a version cannot be read",
+            hint="the store is damaged; restore it from a backup, or admit the file again",
+        ) from error
+
+
+def hash_of(parts: list[str | None]) -> str:
+    """A key of fixed length, safe in any index, for a list of any texts."""
     return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _pack(value: Any) -> bytes:
+    # Not ASCII: an escaped pair of surrogates would come back as one character.
+    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    return zlib.compress(text.encode("utf-8", "surrogatepass"), level=1)
+
+
+def _unpack(data: bytes) -> Any:
+    return json.loads(zlib.decompress(data).decode("utf-8", "surrogatepass"))
 
 
 def _plain(value: Any) -> Any:

@@ -18,11 +18,12 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    update,
 )
 
 from toolkiln.store.faults import StoreError
 
-VERSION = 1
+VERSION = 2
 
 
 class AnyText(TypeDecorator[str]):
@@ -85,24 +86,77 @@ chunks = Table(
 )
 
 
+versions = Table(
+    "toolkiln_versions",
+    _TABLES,
+    Column("id", Integer, primary_key=True),  # in the order of arrival, over all files
+    Column("key", String(64), nullable=False),  # hash of catalog and file
+    Column("number", Integer, nullable=False),
+    Column("file", AnyText, nullable=False),
+    Column("digest", AnyText, nullable=False),
+    Column("action", AnyText, nullable=False),
+    Column("by", AnyText, nullable=False),
+    Column("at", AnyText, nullable=False),
+    Column("tools", AnyText, nullable=False),  # a JSON array of names
+    Column("note", AnyText, nullable=False),
+    Index("toolkiln_versions_of_a_file", "key", "number", unique=True),
+)
+
+contents = Table(
+    "toolkiln_contents",
+    _TABLES,
+    Column("key", String(64), primary_key=True),  # hash of digest and file
+    Column("reading", LargeBinary, nullable=False),
+    Column("sources", LargeBinary, nullable=False),
+)
+
+declarations = Table(
+    "toolkiln_declarations",
+    _TABLES,
+    Column("tool", String(64), primary_key=True),  # hash of catalog and tool
+    Column("key", String(64), primary_key=True),  # of a file that ever declared it
+)
+
+usages = Table(
+    "toolkiln_usages",
+    _TABLES,
+    Column("id", Integer, primary_key=True),
+    Column("catalog", String(64), nullable=False),  # hash
+    Column("key", String(64), nullable=False),  # hash of catalog and tool
+    Column("tool", AnyText, nullable=False),
+    Column("prompt", AnyText, nullable=False),
+    Column("at", AnyText, nullable=False),
+    Index("toolkiln_usages_of_a_catalog", "catalog"),
+    Index("toolkiln_usages_of_a_tool", "key"),
+)
+
+
 def prepare(connection: Connection) -> None:
-    """Creates the tables where there are none; several processes may do so at once.
+    """Creates the tables that are missing; several processes may do so at once.
+
+    Version 2 only added tables to version 1, so one step makes either of them complete.
 
     Raises:
         StoreError: the tables are of a version that this code does not know.
     """
-    if not inspect(connection).has_table(schema.name):
+    known = inspect(connection).has_table(schema.name)
+    if not known or _found(connection) == [1]:
         if connection.dialect.name == "postgresql":
             # CREATE TABLE IF NOT EXISTS can still fail when two run it at once.
             lock = int.from_bytes(b"toolkiln")
             connection.execute(select(func.pg_advisory_xact_lock(lock)))
         _TABLES.create_all(connection)
-        if not connection.scalars(select(schema.c.version)).all():
+        if not _found(connection):
             connection.execute(insert(schema).values(version=VERSION))
-    found = connection.scalars(select(schema.c.version)).all()
+        connection.execute(update(schema).where(schema.c.version == 1).values(version=VERSION))
+    found = _found(connection)
     if found != [VERSION]:
         shown = ", ".join(map(str, found)) or "none"
         raise StoreError(
             f"the store has schema {shown}, this Toolkiln knows {VERSION}",
             hint="use the Toolkiln that wrote it, or a newer one",
         )
+
+
+def _found(connection: Connection) -> list[int]:
+    return list(connection.scalars(select(schema.c.version)))

@@ -13,17 +13,16 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Double, bindparam, cast, extract, func
+from sqlalchemy import ColumnElement, Double, bindparam, cast, extract, func
 
 from toolkiln.errors import InputError
 from toolkiln.model import Call, Caller, Result, Task
-from toolkiln.store.database import READING, Database, open_database
-from toolkiln.store.faults import as_store_error
+from toolkiln.store.archive import Archive
+from toolkiln.store.database import Database, open_database
 from toolkiln.store.records import key_of, read_result, scope_of, write_result
 from toolkiln.store.statements import CHUNK, Statements
 from toolkiln.store.values import Busy, Claim, Claimed, Conflict, Done, Lease, OutputPage
@@ -50,18 +49,18 @@ def open_store(
 
 
 class Store:
-    """Durable state of the gateway."""
+    """Durable state of the gateway; `archive` is that of catalogs."""
 
     def __init__(self, database: Database, clock: Callable[[], float] | None) -> None:
         self._database = database
-        self._reading = database.engine.execution_options(**{READING: True})
-        postgres = database.engine.dialect.name == "postgresql"
-        self._clock = clock or (None if postgres else time.time)
+        self.archive = Archive(database)
+        """What catalogs keep in the same database."""
+        self._clock = clock or (None if database.postgres else time.time)
         now: ColumnElement[float] = bindparam("now", type_=Double)
         if self._clock is None:
             # Not clock_timestamp(): being volatile it would keep prune from its index.
             now = cast(extract("epoch", func.statement_timestamp()), Double)
-        self._statements = Statements(now, postgres=postgres)
+        self._statements = Statements(now, postgres=database.postgres)
         self._next_prune = 0.0
         self._pruning = threading.Lock()
 
@@ -85,7 +84,7 @@ class Store:
             "lost_seconds": KEEP_SECONDS,
             **self._now(),
         }
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             attempt = connection.scalar(self._statements.claim, new)
             if attempt is not None:
                 return Claimed(key=key, token=token, attempt=attempt)
@@ -101,7 +100,7 @@ class Store:
     def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
         """Extends the lease from now on; says whether to go on, to stop, or that it is lost."""
         lease = {"seconds": lease_seconds, "lost_seconds": KEEP_SECONDS, **self._now()}
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             cancel = connection.scalar(self._statements.renew, {**_held(claim), **lease})
         if cancel is None:
             return Lease.LOST
@@ -132,7 +131,7 @@ class Store:
     def task(self, caller: Caller, call_id: str) -> Task | None:
         """What became of a call of this caller; None if there is none, or none any more."""
         which = {"the_key": key_of(caller, call_id), **self._now()}
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             row = connection.execute(self._statements.task, which).one_or_none()
         if row is None:
             return None
@@ -142,7 +141,7 @@ class Store:
         """The caller's calls, the newest first, without their results; at most 1,000."""
         at_most = max(0, min(limit, _MOST_TASKS))
         which = {"the_scope": scope_of(caller), "at_most": at_most, **self._now()}
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return [_task(row, None) for row in connection.execute(self._statements.tasks, which)]
 
     def keep_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
@@ -153,7 +152,7 @@ class Store:
             {"handle": handle, "number": start // CHUNK, "text": text[start : start + CHUNK]}
             for start in range(0, len(text), CHUNK)
         ]
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             kept = {**head, "seconds": keep_seconds, **self._now()}
             connection.execute(self._statements.keep_output, kept)
             if parts:
@@ -177,7 +176,7 @@ class Store:
         # A handle is hexadecimal; PostgreSQL would fail on a NUL in what a model sends.
         known = {"the_handle": handle if handle.isalnum() and handle.isascii() else ""}
         mine = {**known, "the_scope": scope_of(caller), **self._now()}
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             total = connection.scalar(self._statements.output, mine)
             if total is None:
                 raise gone
@@ -198,7 +197,7 @@ class Store:
         It is bounded, so a long backlog takes several goes.
         """
         now = self._now()
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             connection.execute(self._statements.prune_calls, now)
             handles = connection.scalars(self._statements.old_outputs, now).all()
             connection.execute(self._statements.prune_chunks, {"the_handles": handles})
@@ -221,15 +220,8 @@ class Store:
         return {} if self._clock is None else {"now": self._clock()}
 
     def _changed(self, statement: Any, values: dict[str, Any]) -> bool:
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             return connection.execute(statement, values).rowcount > 0
-
-    @contextmanager
-    def _transaction(self, *, reading: bool = False) -> Iterator[Connection]:
-        database = self._database
-        engine = self._reading if reading else database.engine
-        with as_store_error(database.name, database.secrets), engine.begin() as connection:
-            yield connection
 
 
 def _held(claim: Claimed) -> dict[str, str]:

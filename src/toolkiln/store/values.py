@@ -1,8 +1,8 @@
-"""What the store answers. Values only; `store` makes them."""
+"""What the store answers, and what it is given to keep. Values only."""
 
 from enum import StrEnum
 
-from toolkiln.model import Result, Value
+from toolkiln.model import Action, Reading, Result, Sources, Value
 
 
 class Claimed(Value):
@@ -52,3 +52,22 @@ class OutputPage(Value):
     total: int
     next_offset: int | None
     """Where the next page starts; None after the last one."""
+
+
+class Content(Value):
+    """A tool's file to be kept, and what was read from it."""
+
+    file: str
+    """Its path relative to the tools folder, with forward slashes."""
+    reading: Reading
+    sources: Sources
+
+
+class Arrival(Value):
+    """How, through whom and when versions come into a catalog."""
+
+    action: Action
+    by: str
+    at: str
+    """UTC, ISO 8601, ending in Z."""
+    note: str = ""

@@ -111,7 +111,7 @@ async def service(request: pytest.FixtureRequest, open_folder: Path) -> AsyncIte
     secret = open_folder / f"secret-{mode}"
     secret.write_text(SECRET)
     grants = {"*": {"workspace": "write"}}
-    async with Kiln(ATTACKS, settings=settings(state, mode, grants=grants)) as kiln:
+    async with Kiln(ATTACKS, settings=settings(state, mode, grants=grants), dev=True) as kiln:
         if mode == "C" and not is_reachable(interpreter()):
             await _replace_interpreter(kiln, state)
         trial = await kiln.call("good", {"number": 1})

@@ -134,7 +134,9 @@ async def kiln(
     for name, source in TOOLS.items():
         (folder / "tools" / name).write_text(dedent(source).lstrip())
     (folder / "secret").write_text(SECRET)
-    async with Kiln(folder / "tools", settings=settings(folder / "state", request.param)) as kiln:
+    async with Kiln(
+        folder / "tools", settings=settings(folder / "state", request.param), dev=True
+    ) as kiln:
         trial = await kiln.call("good", {"number": 1})
         if trial.status is Status.UNAVAILABLE:
             pytest.skip(f"mode {request.param}: {trial.text}")
@@ -175,7 +177,7 @@ async def test_code_of_an_environment_runs_inside_only(kiln: Kiln) -> None:
     (site / "hostile.pth").write_text(f"import os, sys; sys.pth = [{seen}]\n")
     (site / "sitecustomize.py").write_text("import sys\nsys.customized = True\n")
     (site / "json.py").write_text("raise SystemExit('not the real one')\n")
-    admitted = kiln._admitted("packaged", None)
+    admitted = kiln._offer.resolve("packaged", None)
 
     outcome = await kiln.engine.sandboxes.run(
         Invocation(admitted, {"secret": str(secret)}, site=Path(site))

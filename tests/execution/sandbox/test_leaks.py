@@ -35,7 +35,7 @@ MIXED: list[tuple[str, dict[str, Any]]] = [
     ("hang_up", {"then": "exit"}),
     ("pass_descriptors", {"count": 2}),
     ("many_descriptors", {}),
-    ("call_tool", {"tool": "good", "arguments": {"number": 1}}),
+    ("call_another", {"tool": "good", "arguments": {"number": 1}}),
     ("keep_note", {"text": "x"}),
     ("die_by", {"number": 11}),
     ("endless_thread", {}),
@@ -92,7 +92,9 @@ async def test_nothing_is_left_after_many_calls(mode: str, calls: int, tmp_path:
     chance = random.Random(7)
     grants = {"*": {"workspace": "write"}}
 
-    async with Kiln(ATTACKS, settings=settings(tmp_path / "state", mode, grants=grants)) as kiln:
+    async with Kiln(
+        ATTACKS, settings=settings(tmp_path / "state", mode, grants=grants), dev=True
+    ) as kiln:
         trial = await kiln.call("good", {"number": 1})
         if trial.status is Status.UNAVAILABLE:
             pytest.skip(f"mode {mode}: {trial.text}")

@@ -174,7 +174,12 @@ async def networked(
         folder / "state", request.param,
         grants={"*": {"network": [f"granted.example:{port}"]}}, private_networks=("127.0.0.1/32",),
     )  # fmt: skip
-    async with web, by_path, by_name, Kiln(tools, settings=given, resolve_host=resolve) as kiln:
+    async with (
+        web,
+        by_path,
+        by_name,
+        Kiln(tools, settings=given, resolve_host=resolve, dev=True) as kiln,
+    ):
         trial = await kiln.call("families_without", {})
         if trial.status is Status.UNAVAILABLE:
             pytest.skip(f"mode {request.param}: {trial.text}")

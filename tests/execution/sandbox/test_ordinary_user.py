@@ -39,7 +39,7 @@ async def main(tools, state, mode, secret, marker):
         ("good", {"number": 1}),
     ]
     settings = Settings(state=Path(state), sandbox=mode, allow_reduced=True, show_exceptions=True)
-    async with Kiln(tools, settings=settings) as kiln:
+    async with Kiln(tools, settings=settings, dev=True) as kiln:
         told = []
         for tool, arguments in attacks:
             result = await kiln.call(tool, arguments)

@@ -25,7 +25,7 @@ from toolkiln.config import Settings
 
 async def main(tools, state, mode, marker):
     settings = Settings(state=Path(state), sandbox=mode, allow_reduced=True)
-    async with Kiln(tools, settings=settings) as kiln:
+    async with Kiln(tools, settings=settings, dev=True) as kiln:
         for _ in range(3):
             await kiln.call("look_heavy", {"since": 0})
         calls = [kiln.call("run_on_and_wait", {"marker": marker}) for _ in range(3)]
@@ -45,7 +45,7 @@ async def started(marker: str, count: int = 1) -> None:
 async def test_a_call_whose_sandbox_is_killed_ends_in_one_result(
     mode: str, tmp_path: Path, marker: str
 ) -> None:
-    async with Kiln(ATTACKS, settings=settings(tmp_path / "state", mode)) as kiln:
+    async with Kiln(ATTACKS, settings=settings(tmp_path / "state", mode), dev=True) as kiln:
         trial = await kiln.call("good", {"number": 1})
         if trial.status is Status.UNAVAILABLE:
             pytest.skip(f"mode {mode}: {trial.text}")

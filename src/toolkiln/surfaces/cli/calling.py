@@ -16,10 +16,10 @@ from typing import IO
 import typer
 
 from toolkiln.app import Kiln
-from toolkiln.config import Settings, load
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model import Caller, CallError, Result, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
+from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import Live, say
 
 EXIT_STATUS = {
@@ -47,15 +47,10 @@ class Options:
     tools: Path | None
 
 
-def settings() -> Settings:
-    """The settings for work in the current folder."""
-    return load(Path.cwd(), os.environ)
-
-
 def call(name: str, given: list[str], options: Options) -> int:
     """Run a tool and print the result; the exit status says how it ended."""
     _check(options)
-    with Kiln(options.tools, settings=settings()) as kiln:
+    with open_kiln(options.tools) as kiln:
         arguments = parse_arguments(kiln, name, given)
         with Live(quiet=options.as_json) as live:
             result: Result = kiln.call_sync(
@@ -78,7 +73,7 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
             hint="write it behind `toolkiln task await` or `toolkiln task check`",
         )
     task_id = options.call_id or os.urandom(8).hex()
-    with Kiln(options.tools, settings=settings()) as kiln, TemporaryFile() as arguments:
+    with open_kiln(options.tools) as kiln, TemporaryFile() as arguments:
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
         if known := _known(kiln, task_id):

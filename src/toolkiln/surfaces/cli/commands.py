@@ -1,7 +1,6 @@
 """What each command does: one call, then printing."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,11 @@ from typing import Any
 
 import typer
 
-from toolkiln import app, config
-from toolkiln.errors import InputError, nearest_hint
+from toolkiln import app
+from toolkiln.errors import InputError, UnknownTool, nearest_hint
 from toolkiln.model import Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
+from toolkiln.surfaces.cli.opening import open_kiln, tools_path
 
 _MANY_FILES = 50
 """From here on checking takes long enough for a progress bar."""
@@ -20,7 +20,7 @@ _MANY_FILES = 50
 
 def new(name: str, dialect: str, tools: Path | None) -> None:
     """Write a first version of a tool."""
-    folder = _tools_path(tools)
+    folder = tools_path(tools)
     if folder.is_file():
         raise InputError(f"{str(folder)!r} is a file", hint="name a folder with --tools PATH")
     text = templates.source(name, dialect)
@@ -41,7 +41,7 @@ def new(name: str, dialect: str, tools: Path | None) -> None:
 
 def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict: bool) -> int:
     """Print findings; the exit status is 1 if any of them fails the check."""
-    places = paths or [_tools_path(tools)]
+    places = paths or [tools_path(tools)]
     reports = app.check(places)
     failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     summary = output.Summary()
@@ -68,17 +68,22 @@ def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict
 
 def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
     """Print the tools, grouped by toolkit."""
-    kiln = app.Kiln(_tools_path(tools))
-    specs = list(kiln.tools.values())
+    kiln = open_kiln(tools)
+    try:
+        specs = list(kiln.tools.values())
+    except app.ManifestError as unserved:
+        specs = sorted(kiln.preview().values(), key=lambda spec: (spec.weight, spec.name))
+        typer.echo(f"note: {unserved.message}\nnote: {unserved.hint}", err=True)
     shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
     if as_json:
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
     else:
         output.print_tools(shown)
-    for reading in kiln.readings:
-        problem = next((f for f in reading.findings if f.severity is Severity.ERROR), None)
-        if problem and not reading.tools:
-            typer.echo(f"left out: {reading.path}:{problem.line}: {problem.message}", err=True)
+    for status in kiln.catalog.statuses():
+        problem = next((f for f in status.findings if f.severity is Severity.ERROR), None)
+        if problem and not status.tools:
+            file = kiln.catalog.root / status.file
+            typer.echo(f"left out: {file}:{problem.line}: {problem.message}", err=True)
     hidden = len(specs) - len(shown)
     if hidden:
         typer.echo(f"{hidden} hidden; --all shows them", err=True)
@@ -86,12 +91,12 @@ def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
 
 def show(name: str, form: str | None, tools: Path | None) -> int:
     """Print one tool in one form; the exit status is 1 if that form cannot be used."""
-    kiln = app.Kiln(_tools_path(tools))
+    kiln = open_kiln(tools)
     forms = [*app.PROVIDERS, "schema", "docs"]
     if form is not None and form not in forms:
         hint = nearest_hint(form, forms) or f"one of {', '.join(forms)}"
         raise InputError(f"there is no form {form!r}", hint=hint)
-    spec = kiln.tool(name)
+    spec = _served_or_not(kiln, name)
     if form == "docs":
         typer.echo(spec.detailed_description())
         return 0
@@ -102,7 +107,7 @@ def show(name: str, form: str | None, tools: Path | None) -> int:
         seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         typer.echo(json.dumps(seen, indent=2, ensure_ascii=False))
         return 0
-    compiled = kiln.compiled(name, form)
+    compiled = kiln.compiled(spec, form)
     typer.echo(json.dumps(compiled.payload, indent=2, ensure_ascii=False))
     for loss in compiled.losses:
         typer.echo(f"lost: {loss.path or '/'}: {loss.reason}", err=True)
@@ -111,12 +116,16 @@ def show(name: str, form: str | None, tools: Path | None) -> int:
     return 1 if compiled.errors else 0
 
 
-def _tools_path(given: Path | None) -> Path:
-    if given is not None:
-        return given
-    tools = config.load(Path.cwd(), os.environ).tools
-    here = Path.cwd()
-    return tools.relative_to(here) if tools.is_relative_to(here) else tools
+def _served_or_not(kiln: app.Kiln, name: str) -> ToolSpec:
+    """A tool as it is served, or as it would be if somebody admitted it."""
+    try:
+        return kiln.tool(name)
+    except (app.ManifestError, app.NotAdmitted) as problem:
+        found = kiln.preview()
+        if name not in found:
+            raise UnknownTool(name, found) from None
+        typer.echo(f"note: {problem.message}\nnote: {problem.hint}", err=True)
+        return found[name]
 
 
 def _is_visible(spec: ToolSpec) -> bool:

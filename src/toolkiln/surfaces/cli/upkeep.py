@@ -12,7 +12,8 @@ import typer
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
-from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result, settings
+from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
+from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import Live, say
 
 _STOPPING = 10.0
@@ -22,7 +23,7 @@ _MOST_DAYS = 36_500.0
 
 def doctor(*, as_json: bool) -> int:
     """Print every mode with its layers; the exit status is 1 if calls would be refused."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         diagnosis = kiln.run_sync(kiln.doctor())
     if as_json:
         _print_json(diagnosis.model_dump(mode="json"))
@@ -34,7 +35,7 @@ def doctor(*, as_json: bool) -> int:
 
 def task_list(*, as_json: bool) -> None:
     """Print the remembered calls."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         tasks = kiln.run_sync(kiln.tasks())
     if as_json:
         _print_json([task.model_dump(mode="json") for task in tasks])
@@ -45,7 +46,7 @@ def task_list(*, as_json: bool) -> None:
 
 def task_check(task_id: str, files: Path | None, *, as_json: bool) -> int:
     """Print how a task stands."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         task = kiln.run_sync(kiln.check_task(task_id))
     return _print_task(task, files, as_json=as_json)
 
@@ -54,14 +55,14 @@ def task_await(task_id: str, timeout: float | None, files: Path | None, *, as_js
     """Wait for a task and print how it ended."""
     if timeout is not None and not timeout >= 0:
         raise InputError("--timeout is below zero")
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         task = kiln.run_sync(kiln.await_task(task_id, timeout=timeout))
     return _print_task(task, files, as_json=as_json)
 
 
 def task_cancel(task_id: str, *, as_json: bool) -> int:
     """Stop a task, and print how it ended."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         kiln.run_sync(kiln.cancel_task(task_id))
         task = kiln.run_sync(kiln.await_task(task_id, timeout=_STOPPING))
     _print_task(task, None, as_json=as_json)
@@ -70,7 +71,7 @@ def task_cancel(task_id: str, *, as_json: bool) -> int:
 
 def read_output(handle: str, offset: int, limit: int, *, as_json: bool) -> None:
     """Print a page of an output that was cut."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         page = kiln.run_sync(kiln.read_output(handle, offset=offset, limit=limit))
     if as_json:
         _print_json(page.model_dump(mode="json"))
@@ -83,7 +84,7 @@ def read_output(handle: str, offset: int, limit: int, *, as_json: bool) -> None:
 
 def env_list(*, as_json: bool) -> None:
     """Print the environments."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         entries = kiln.run_sync(kiln.engine.environments.entries())
     if as_json:
         _print_json([entry.model_dump(mode="json") for entry in entries])
@@ -132,7 +133,7 @@ def env_prune(days: float, *, as_json: bool) -> None:
     """Remove what nobody used for so long."""
     if not 0 <= days <= _MOST_DAYS:
         raise InputError(f"--older-than is not between 0 and {_MOST_DAYS:g} days")
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         removed = kiln.run_sync(kiln.engine.environments.prune(timedelta(days=days)))
     if as_json:
         _print_json([entry.model_dump(mode="json") for entry in removed])
@@ -143,7 +144,7 @@ def env_prune(days: float, *, as_json: bool) -> None:
 
 def workspace_list(*, as_json: bool) -> None:
     """Print the workspaces."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         found = kiln.engine.workspaces.list()
     if as_json:
         _print_json([asdict(item) for item in found])
@@ -154,7 +155,7 @@ def workspace_list(*, as_json: bool) -> None:
 
 def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
     """Copy a workspace out."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         exported = kiln.engine.workspaces.export(session, folder)
     if as_json:
         _print_json(asdict(exported))
@@ -166,13 +167,9 @@ def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
 
 def workspace_clear(session: str) -> None:
     """Remove a workspace."""
-    with _kiln() as kiln:
+    with open_kiln() as kiln:
         kiln.engine.workspaces.clear(session)
     say(f"cleared: {session}", err=True)
-
-
-def _kiln(tools: Path | None = None) -> Kiln:
-    return Kiln(tools, settings=settings())
 
 
 def _for_each(
@@ -184,7 +181,7 @@ def _for_each(
 ) -> int:
     """Do something for each tool; one that fails does not keep the others from it."""
     told: list[dict[str, Any]] = []
-    with _kiln(tools) as kiln:
+    with open_kiln(tools) as kiln:
         for spec in _chosen(kiln, names):
             try:
                 with Live(quiet=as_json) as live:

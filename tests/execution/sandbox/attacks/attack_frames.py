@@ -112,7 +112,7 @@ def call_without_reading(tool: str) -> str:
 
 
 @tool(timeout=5)
-def call_tool(context: Context, tool: str, arguments: dict[str, Any]) -> Any:
+def call_another(context: Context, tool: str, arguments: dict[str, Any]) -> Any:
     """Call another tool, as one should."""
     return context.call(tool, **arguments)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from toolkiln import tool
 
+_HALF, _OTHER_HALF = chr(0xD800), chr(0xDFFF)
+
 
 class Hostile:
     """Every way of looking at it raises."""
@@ -50,7 +52,7 @@ def value_of(kind: str) -> Any:
     """Return something that is no JSON."""
     return {
         "nan": lambda: [float("nan"), float("inf"), -float("inf")],
-        "surrogate": lambda: {"\ud800": "a\udfffb"},
+        "surrogate": lambda: {_HALF: f"a{_OTHER_HALF}b"},
         "cycle": _cycle,
         "hostile": lambda: [Hostile()],
         "liar": lambda: Liar("text"),
@@ -76,7 +78,7 @@ def print_bytes() -> int:
     """Print what is no text."""
     os.write(1, b"\xff\xfe\0\xed\xa0\x80\x1b[31m")
     os.write(2, b"\xc3")
-    sys.stdout.write("\ud800")
+    sys.stdout.write(_HALF)
     return 1
 
 
@@ -89,9 +91,9 @@ def raise_error(kind: str) -> Any:
         "base": BaseException,
         "exit": SystemExit,
         "generator": GeneratorExit,
-        "surrogate": lambda: ValueError("\ud800\x1b[2J"),
+        "surrogate": lambda: ValueError(f"{_HALF}\x1b[2J"),
         "long": lambda: ValueError("x" * (8 << 20)),
-        "type": lambda: type("\ud800" * 5000, (Exception,), {})(),
+        "type": lambda: type(_HALF * 5000, (Exception,), {})(),
         "stop": StopIteration,
     }
     raise errors[kind]()

@@ -1,0 +1,333 @@
+"""Authoring: from source text, or from a file on disk, to an admitted version.
+
+One way for agents (`write_python_tool`), people (`toolkiln add`, `toolkiln admit`) and
+programs. Everything that can say no comes first and touches nothing; the version is
+written and admitted in one step that happens or does not; what follows is derived from
+the admitted version and can be derived again. So whatever fails, at whatever moment, the
+earlier version serves on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from toolkiln import docs
+from toolkiln.catalog import (
+    Admissions,
+    Candidate,
+    Catalog,
+    Decision,
+    ManifestError,
+    Read,
+    file_for,
+    name_finding,
+    report,
+    with_docstrings,
+)
+from toolkiln.errors import ToolkilnError
+from toolkiln.model import Finding, Severity, Value, Version
+from toolkiln.spec import decode, read
+
+_MOST_FINDINGS = 20
+_LONGEST = 400
+
+
+class Stage(StrEnum):
+    """The way of a version, in order."""
+
+    NAME = "name"  # the file it goes to
+    SYNTAX = "syntax"
+    READ = "read"  # tools, schemas
+    FINDINGS = "findings"  # what is wrong with it, held against the policy
+    PROBE = "probe"  # imported, compared and tried out in the sandbox
+    DOCS = "docs"
+    WRITE = "write"  # file and manifest, both or neither
+    SNAPSHOT = "snapshot"  # callable
+    SEARCH = "search"
+
+
+class StageOutcome(Value):
+    """How one stage ended."""
+
+    stage: Stage
+    ok: bool
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A tool that somebody wants to add."""
+
+    code: str | bytes
+    name: str
+    description: str = ""
+    overwrite: bool = False
+
+
+class Problem(Value):
+    """A finding, short enough to be fed back to a model."""
+
+    line: int
+    rule: str
+    message: str
+    fix: str
+
+
+class Authored(Value):
+    """What became of a draft."""
+
+    success: bool
+    filename: str = ""
+    filepath: str = ""
+    functions_registered: tuple[str, ...] = ()
+    reload_success: bool = False
+    embedding_success: bool = False
+    docs_generated: bool = False
+    error: str = ""
+    validation_errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    stages: tuple[StageOutcome, ...] = ()
+    digest: str = ""
+    version: int | None = None
+    proposed: bool = False
+    """Whether a person has to admit it before it can be called."""
+
+
+class _Stopped(Exception):
+    """A stage said no."""
+
+    def __init__(self, error: str, findings: Sequence[Finding] = ()) -> None:
+        super().__init__(error)
+        self.error = error
+        self.findings = findings
+
+
+@dataclass
+class _Course:
+    """How far a version has come."""
+
+    observe: Callable[[Stage], None]
+    outcomes: list[StageOutcome] = field(default_factory=list)
+    stage: Stage = Stage.NAME
+    warnings: list[Finding] = field(default_factory=list)
+
+    def enter(self, stage: Stage) -> None:
+        """Go on to the next stage."""
+        self.stage = stage
+        self.observe(stage)
+
+    def passed(self, message: str = "") -> None:
+        """The stage has ended well."""
+        self.outcomes.append(StageOutcome(stage=self.stage, ok=True, message=message))
+
+    def stopped(self, stop: _Stopped) -> Authored:
+        """The end of a version that a stage said no to."""
+        self.outcomes.append(StageOutcome(stage=self.stage, ok=False))
+        return Authored(
+            success=False,
+            error=stop.error,
+            validation_errors=_problems(stop.findings),
+            warnings=_problems(self.warnings),
+            stages=tuple(self.outcomes),
+        )
+
+
+def _unobserved(_: str) -> None:
+    pass
+
+
+class Authoring:
+    """The way into one catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        refuse: frozenset[str],
+        probe: Callable[[Read], Awaitable[list[Finding]]],
+        index: Callable[[], Awaitable[str | None]],
+    ) -> None:
+        """`refuse` are rules that count like errors; `index` tells what search lacks."""
+        self._catalog = catalog
+        self._admissions = Admissions(catalog)
+        self._refuse = refuse
+        self._probe = probe
+        self._index = index
+
+    async def write(
+        self,
+        draft: Draft,
+        by: str,
+        *,
+        propose: bool = False,
+        observe: Callable[[Stage], None] = _unobserved,
+    ) -> Authored:
+        """Add a tool, or say why not; with `propose` a person has to admit it first."""
+        course = _Course(observe)
+        try:
+            candidate = await asyncio.to_thread(self._understood, draft, course)
+            self._refuse_taken_names(candidate)
+            await self._vet(candidate, course)
+            course.enter(Stage.WRITE)
+            version = await asyncio.to_thread(self._written, candidate, by, propose=propose)
+        except _Stopped as stop:
+            return course.stopped(stop)
+        course.passed("proposed" if version is None else f"version {version.number}")
+        return await self._finished(candidate, version, course)
+
+    async def admit(
+        self,
+        candidates: Sequence[Candidate],
+        decision: Decision,
+        *,
+        probe: bool = True,
+        afresh: bool = False,
+        observe: Callable[[str], None] = _unobserved,
+    ) -> dict[str, Authored]:
+        """Admit files as they are on disk, those that pass; what became of each file."""
+        told: dict[str, Authored] = {}
+        passed: list[tuple[Candidate, _Course]] = []
+        for candidate in candidates:
+            observe(candidate.file)
+            course = _Course(_unobserved)
+            try:
+                await self._vet(candidate, course, probe=probe)
+                passed.append((candidate, course))
+            except _Stopped as stop:
+                told[candidate.file] = course.stopped(stop)
+        chosen = [candidate for candidate, _ in passed]
+        versions: list[Version] = []
+        if chosen:
+            versions = await asyncio.to_thread(
+                self._admissions.admit, chosen, decision, afresh=afresh
+            )
+        for (candidate, course), version in zip(passed, versions, strict=True):
+            course.enter(Stage.WRITE)
+            course.passed(f"version {version.number}")
+            told[candidate.file] = await self._finished(candidate, version, course)
+        return told
+
+    def _understood(self, draft: Draft, course: _Course) -> Candidate:
+        course.enter(Stage.NAME)
+        root = self._catalog.root
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            target = file_for(draft.name, root)
+        except (ToolkilnError, OSError) as error:
+            raise _stop(error) from error
+        if target.exists() and not draft.overwrite:
+            raise _Stopped(f"{target.name} exists already; overwrite=true replaces it")
+        odd_name = name_finding(target)
+        course.warnings += [odd_name] if odd_name else []
+        course.passed(target.name)
+        course.enter(Stage.SYNTAX)
+        data = _as_bytes(draft, target)
+        reading = read(decode(data), target, data=data)
+        if any(finding.rule == "syntax-error" for finding in reading.findings):
+            raise _Stopped("the code is not valid Python", reading.findings)
+        course.passed()
+        course.enter(Stage.READ)
+        if not reading.tools:
+            raise _Stopped("the code declares no tool", report(reading, {}).reading.findings)
+        helpers = {name: (root / name).read_bytes() for name in reading.helpers}
+        course.passed(", ".join(spec.name for spec in reading.tools))
+        return self._admissions.written(target.name, Read(reading, {target.name: data, **helpers}))
+
+    def _refuse_taken_names(self, candidate: Candidate) -> None:
+        try:
+            served = self._catalog.snapshot.served
+        except ManifestError:
+            return  # a missing one is made; one that cannot be trusted refuses the writing
+        owners = {name: s.file for name, s in served.items() if s.file != candidate.file}
+        owners |= dict.fromkeys(self._catalog.options.reserved, "Toolkiln itself")
+        found = report(candidate.read.reading, owners).reading.findings
+        taken = [finding for finding in found if finding.rule == "duplicate-name"]
+        if taken:
+            raise _Stopped(taken[0].message, taken)
+
+    async def _vet(self, candidate: Candidate, course: _Course, *, probe: bool = True) -> None:
+        course.enter(Stage.FINDINGS)
+        findings = report(candidate.read.reading, {}).reading.findings
+        course.warnings += [f for f in findings if f.severity is Severity.WARNING]
+        self._refuse_findings(findings)
+        course.passed(f"{len(course.warnings)} warnings" if course.warnings else "")
+        if probe:
+            course.enter(Stage.PROBE)
+            try:
+                self._refuse_findings(await self._probe(candidate.read))
+            except ToolkilnError as error:
+                raise _stop(error) from error
+            course.passed()
+        course.enter(Stage.DOCS)
+        for spec in candidate.read.reading.tools:
+            docs.page(spec)
+        course.passed(", ".join(docs.page_name(s.name) for s in candidate.read.reading.tools))
+
+    def _refuse_findings(self, findings: Sequence[Finding]) -> None:
+        bad = [f for f in findings if f.severity is Severity.ERROR or f.rule in self._refuse]
+        if bad:
+            count = "a problem" if len(bad) == 1 else f"{len(bad)} problems"
+            raise _Stopped(f"the code has {count}: {bad[0].message}", bad)
+
+    def _written(self, candidate: Candidate, by: str, *, propose: bool) -> Version | None:
+        try:
+            if propose:
+                self._admissions.propose(candidate, by)
+                return None
+            return self._admissions.admit([candidate], Decision(by))[0]
+        except (ToolkilnError, OSError) as error:
+            raise _stop(error) from error
+
+    async def _finished(
+        self, candidate: Candidate, version: Version | None, course: _Course
+    ) -> Authored:
+        names = tuple(spec.name for spec in candidate.read.reading.tools)
+        missing: str | None = "nothing that is not served is searched for"
+        if version is not None:
+            course.enter(Stage.SNAPSHOT)
+            course.passed(f"number {self._catalog.snapshot.number}")
+            course.enter(Stage.SEARCH)
+            missing = await self._index()
+            course.passed(missing or "")
+        tools = self._catalog.snapshot.tools
+        return Authored(
+            success=True,
+            filename=Path(candidate.file).name,
+            filepath=str(self._catalog.root / candidate.file),
+            functions_registered=names if version is not None else (),
+            reload_success=version is not None and all(name in tools for name in names),
+            embedding_success=missing is None,
+            docs_generated=True,
+            warnings=_problems(course.warnings),
+            stages=tuple(course.outcomes),
+            digest=candidate.read.reading.digest,
+            version=version.number if version else None,
+            proposed=version is None,
+        )
+
+
+def _as_bytes(draft: Draft, target: Path) -> bytes:
+    """The file to be: with docstrings where they are missing, and what it says it is."""
+    try:
+        code = draft.code if isinstance(draft.code, str) else decode(draft.code)
+        code = with_docstrings(code, draft.description, target)
+        data = code.encode()
+        if decode(data) != code:
+            raise _Stopped("the code names another encoding than UTF-8; take that line out")
+    except (UnicodeError, SyntaxError, LookupError) as error:
+        raise _Stopped(f"the code is not text: {error}") from error
+    return data
+
+
+def _stop(error: ToolkilnError | OSError) -> _Stopped:
+    if isinstance(error, ToolkilnError):
+        return _Stopped(f"{error.message} ({error.hint})" if error.hint else error.message)
+    return _Stopped(f"{error.filename or 'the file'} cannot be written: {error.strerror}")
+
+
+def _problems(findings: Sequence[Finding]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(line=f.line, rule=f.rule, message=f.message[:_LONGEST], fix=f.fix[:_LONGEST])
+        for f in findings[:_MOST_FINDINGS]
+    )

@@ -1,0 +1,184 @@
+"""The tools that can be called: those of a catalog, of this process, and Toolkiln's own.
+
+One table for names, so that a name means the same tool to every caller. Functions come
+before files, and no file takes a name of Toolkiln's own tools.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkiln.catalog import Catalog, read_file
+from toolkiln.errors import InputError, ToolkilnError, UnknownTool
+from toolkiln.model import FileState, Grant, Served, Snapshot, ToolSpec
+
+if TYPE_CHECKING:
+    from toolkiln.execution import Admitted
+
+BUILTIN_NAMES = frozenset(
+    {"check_task", "await_task", "cancel_task", "read_output", "write_python_tool",
+     "search_tools", "describe_tool", "call_tool", "rag_search"}
+)  # fmt: skip
+"""Toolkiln's own tools, known without reading the file that declares them."""
+
+
+class NotAdmitted(InputError):
+    """The tool is on disk, but nobody has admitted it."""
+
+    code: ClassVar[str] = "not_admitted"
+
+
+class Disabled(InputError):
+    """The tool is admitted, but switched off."""
+
+    code: ClassVar[str] = "disabled"
+
+
+class Offer:
+    """Every tool by its name, as it is at this moment."""
+
+    def __init__(
+        self,
+        catalog: Catalog | None,
+        functions: Sequence[Callable[..., Any]],
+        grants: Mapping[str, Mapping[str, Any]],
+        home: Callable[[], object],
+    ) -> None:
+        """`home` gives the object whose methods Toolkiln's own tools are."""
+        self._catalog = catalog
+        self._functions = functions
+        self._grants = grants
+        self._make_home = home
+        self._admitted: dict[str, tuple[Served, Admitted]] = {}
+        self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the catalog serves, without functions and Toolkiln's own tools.
+
+        Raises:
+            ManifestError: nothing, and why.
+        """
+        return self._catalog.snapshot if self._catalog is not None else _EMPTY
+
+    @property
+    def tools(self) -> dict[str, ToolSpec]:
+        """The tools of the catalog and of this process by name, lightest first."""
+        snapshot = self.snapshot
+        if self._sorted is None or self._sorted[0] is not snapshot:
+            found = {**snapshot.tools, **{name: spec for name, (spec, _) in self._own.items()}}
+            ordered = sorted(found.values(), key=lambda spec: (spec.weight, spec.name))
+            self._sorted = snapshot, {spec.name: spec for spec in ordered}
+        return self._sorted[1]
+
+    @cached_property
+    def builtin(self) -> dict[str, ToolSpec]:
+        """The tools that Toolkiln brings along."""
+        reading = read_file(Path(__file__).with_name("builtin.py"))
+        return {spec.name: spec for spec in reading.tools}
+
+    def spec(self, name: str) -> ToolSpec:
+        """One tool.
+
+        Raises:
+            UnknownTool: there is none of that name; the hint names the nearest.
+            NotAdmitted, Disabled, ManifestError: there is, but it is not served.
+        """
+        if name in self._own:
+            return self._own[name][0]
+        if name in BUILTIN_NAMES:
+            return self.builtin[name]
+        spec = self.snapshot.tools.get(name)
+        if spec is None:
+            raise self._why_not(name)
+        return spec
+
+    def resolve(self, name: str, digest: str | None) -> "Admitted":
+        """A tool to be run, in the version that is served.
+
+        Raises:
+            InputError: as `spec`, or the version is another.
+        """
+        found = self._resolve(name)
+        if digest is not None and digest != found.spec.digest:
+            raise InputError(
+                f"{name} is no longer at version {digest[:12]}",
+                hint=f"the current version is {found.spec.digest}",
+            )
+        return found
+
+    def everything(self) -> "Iterator[Admitted]":
+        """All tools of the catalog and of this process, ready to be run."""
+        return (self._resolve(name) for name in self.tools)
+
+    def _resolve(self, name: str) -> "Admitted":
+        from toolkiln.execution import Admitted
+
+        if name in self._own:
+            spec, function = self._own[name]
+            return Admitted(spec, dict, function=function)
+        if name in BUILTIN_NAMES:
+            return Admitted(self.builtin[name], dict, function=getattr(self._home, name))
+        snapshot = self.snapshot
+        if name not in snapshot.tools:
+            raise self._why_not(name)
+        spec, served = snapshot.tools[name], snapshot.served[name]
+        known = self._admitted.get(name)
+        if known is None or known[0] is not served:
+            grant = self._grant(name, served)
+            known = self._admitted[name] = served, Admitted(spec, lambda: served.sources, grant)
+        return known[1]
+
+    def _grant(self, name: str, served: Served) -> Grant:
+        """What an operator allows a tool: in the settings, or else with its admission."""
+        given = self._grants.get(name, self._grants.get("*"))
+        if given is not None:
+            return Grant.model_validate(dict(given))
+        return served.admission.rights.get(name, Grant())
+
+    def _why_not(self, name: str) -> ToolkilnError:
+        snapshot = self.snapshot
+        if name in snapshot.served:
+            return Disabled(f"{name} is disabled", hint=f"`toolkiln enable {name}`")
+        for status in self._catalog.statuses() if self._catalog else ():
+            if name in status.tools and status.state is not FileState.ADMITTED:
+                file = self._catalog.root / status.file if self._catalog else status.file
+                return NotAdmitted(
+                    f"{name} is not admitted: {file} is {status.state}",
+                    hint=f"look at it and admit it with `toolkiln admit {file}`",
+                )
+        return UnknownTool(name, [*self.tools, *BUILTIN_NAMES])
+
+    @cached_property
+    def _own(self) -> dict[str, tuple[ToolSpec, Callable[..., Any]]]:
+        return {
+            spec.name: (spec, function)
+            for function in self._functions
+            for spec in [_spec_of(function)]
+        }
+
+    @cached_property
+    def _home(self) -> object:
+        return self._make_home()
+
+
+_EMPTY = Snapshot(0)
+
+
+def _spec_of(function: Callable[..., Any]) -> ToolSpec:
+    """The spec of a function of this process, from the source that it was written in."""
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        file = inspect.getsourcefile(function)
+    except TypeError:
+        file = None
+    reading = read_file(Path(file)) if file else None
+    for spec in reading.tools if reading else ():
+        if spec.entry == name:
+            return spec
+    raise InputError(
+        f"{name} is not a tool by its source",
+        hint="hand over a public function of a file's top level, with a docstring",
+    )

@@ -1,0 +1,314 @@
+"""What people decide about files: admit, propose, reject, roll back, switch on and off.
+
+A decision names the exact version that was looked at. Whether a version is any good (does
+it import, do its examples pass) is found out before, by `app.authoring`; here decisions
+are written down, in the manifest and in the history, all of one or nothing.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkiln.catalog.cache import Read, read_sources
+from toolkiln.catalog.catalog import Catalog, utc_now
+from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
+from toolkiln.catalog.manifest import Manifest, ManifestError
+from toolkiln.catalog.switches import switched
+from toolkiln.catalog.transaction import Conflict, Installation
+from toolkiln.errors import InputError, UnknownTool
+from toolkiln.model import (
+    Action,
+    Admission,
+    Finding,
+    Grant,
+    Reading,
+    Refusal,
+    Sources,
+    Version,
+)
+
+_SHORTEST_DIGEST = 6
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A version that somebody has to decide about, as it was looked at."""
+
+    file: str
+    read: Read
+    base: str | None = None
+    """The version that was admitted then."""
+    replaces: bytes | None = None
+    """What the file held then, if this version has to be written first."""
+    is_written: bool = True
+    """Whether the file on disk already is this version."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Who decided, and what goes with it."""
+
+    by: str
+    grant: bool = False
+    """Whether the rights that it asks for are granted."""
+    note: str = ""
+    action: Action = "admit"
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What a person should know before deciding about a candidate."""
+
+    candidate: Candidate
+    diff: str
+    """Against the admitted version, or against nothing."""
+    findings: Sequence[Finding] = field(default_factory=tuple)
+    """Those that the admitted version did not have."""
+    rights: tuple[RightsAsked, ...] = ()
+    """What it asks for beyond the admitted version."""
+
+
+class Admissions:
+    """The decisions about one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def candidate(self, file: str) -> Candidate:
+        """A file as it is on disk.
+
+        Raises:
+            InputError: there is none.
+        """
+        read = self._catalog.disk.read(file)
+        if read is None:
+            raise InputError(f"there is no file {str(self._catalog.root / file)!r}")
+        return Candidate(file, read, self._admitted_digest(file))
+
+    def written(self, file: str, read: Read) -> Candidate:
+        """A version that is not on disk yet, to take the place of what is there."""
+        place = self._catalog.root / file
+        replaces = place.read_bytes() if place.is_file() else None
+        return Candidate(file, read, self._admitted_digest(file), replaces, is_written=False)
+
+    def assess(self, candidate: Candidate) -> Assessment:
+        """The diff, the new findings and the rights asked for."""
+        old, sources = self._version(candidate.base, candidate.file)
+        new = candidate.read
+        return Assessment(
+            candidate,
+            unified(sources, new.sources),
+            new_findings(old, new.reading),
+            rights_asked(old, new.reading),
+        )
+
+    def admit(
+        self, candidates: Sequence[Candidate], decision: Decision, *, afresh: bool = False
+    ) -> list[Version]:
+        """Let versions be served.
+
+        Raises:
+            Conflict: somebody else decided about one of the files meanwhile.
+        """
+        from toolkiln.store import Arrival, Content  # SQLAlchemy is slow to load
+
+        for candidate in candidates:
+            if not candidate.read.sources:
+                raise InputError(f"{candidate.file} declares no tool that could be served")
+        kept: list[Version] = []
+        contents = [
+            Content(file=c.file, reading=c.read.reading, sources=c.read.sources) for c in candidates
+        ]
+        at = utc_now()
+        arrival = Arrival(action=decision.action, by=decision.by, at=at, note=decision.note)
+
+        def edit(manifest: Manifest) -> Manifest:
+            for candidate in candidates:
+                self._refuse_if_changed(candidate, manifest)
+            kept.extend(self._catalog.archive.keep_many(manifest.catalog, contents, arrival))
+            admitted: dict[str, Admission] = {}
+            for candidate, version in zip(candidates, kept, strict=True):
+                entry = manifest.files.get(candidate.file)
+                admitted[candidate.file] = Admission(
+                    sha256=version.digest,
+                    version=version.number,
+                    admitted_by=decision.by,
+                    admitted_at=at,
+                    since=entry.since if entry else at,
+                    rights=_rights(candidate.read.reading, entry, decision),
+                )
+            return manifest.with_files({**manifest.files, **admitted}, decided=admitted)
+
+        self._catalog.update(edit, _installation(candidates), afresh=afresh)
+        return kept
+
+    def propose(self, candidate: Candidate, by: str) -> None:
+        """Write a version down for people to look at; it is not served.
+
+        Raises:
+            Conflict: somebody else changed the file meanwhile.
+        """
+        digest = candidate.read.reading.digest
+
+        def edit(manifest: Manifest) -> Manifest:
+            self._refuse_if_changed(candidate, manifest)
+            entry = Refusal(sha256=digest, by=by, at=utc_now())
+            return manifest.model_copy(
+                update={"proposed": {**manifest.proposed, candidate.file: entry}}
+            )
+
+        self._catalog.update(edit, _installation([candidate]))
+
+    def reject(self, file: str, by: str) -> bool:
+        """Decide that what is on disk is not to be served; an earlier version stays.
+
+        Returns whether a version of the file is still served.
+        """
+        read = self._catalog.disk.read(file)
+        digest = read.reading.digest if read else None
+        is_served = False
+
+        def edit(manifest: Manifest) -> Manifest:
+            nonlocal is_served
+            entry = manifest.files.get(file)
+            if entry is None and digest is None:
+                raise InputError(f"there is no file {file!r}, and none was admitted")
+            is_served = entry is not None and digest not in (None, entry.sha256)
+            files = {k: v for k, v in manifest.files.items() if is_served or k != file}
+            manifest = manifest.with_files(files, decided=[file])
+            if digest is None:
+                return manifest
+            refusal = Refusal(sha256=digest, by=by, at=utc_now())
+            return manifest.model_copy(update={"rejected": {**manifest.rejected, file: refusal}})
+
+        self._catalog.update(edit)
+        return is_served
+
+    def history(self, tool: str) -> list[Version]:
+        """The admitted versions of a tool's file, newest first.
+
+        Raises:
+            UnknownTool: there never was one of that name.
+        """
+        archive, catalog = self._catalog.archive, self._catalog.manifest.catalog
+        served = self._catalog.snapshot.served.get(tool)
+        if served:
+            return archive.history(catalog, served.file)
+        found = archive.history_of_tool(catalog, tool)
+        if not found:
+            raise UnknownTool(tool, self._catalog.snapshot.served)
+        return archive.history(catalog, found[0].file)
+
+    def version(self, tool: str, wanted: str) -> Version:
+        """One version of a tool: by its number (`2`, `v2`) or the start of its digest.
+
+        Raises:
+            InputError: there is none, or more than one.
+        """
+        versions = self.history(tool)
+        number = re.fullmatch(r"v?([0-9]{1,9})", wanted)
+        if number and (found := [v for v in versions if v.number == int(number[1])]):
+            return found[0]
+        if len(wanted) >= _SHORTEST_DIGEST:
+            found = [v for v in versions if v.digest.startswith(wanted.lower())]
+            if len({v.digest for v in found}) == 1:
+                return found[0]
+        known = ", ".join(str(version.number) for version in versions[:10])
+        raise InputError(f"{tool} has no version {wanted!r}", hint=f"there are {known}")
+
+    def diff(self, tool: str, old: str, new: str) -> str:
+        """What changed between two versions of a tool's file and helpers."""
+        before, after = self.version(tool, old), self.version(tool, new)
+        return unified(self._sources(before), self._sources(after))
+
+    def rollback(self, tool: str, wanted: str, by: str) -> Version:
+        """Serve an earlier version again, and write its file back.
+
+        Helpers on disk are left alone, since other tools may use them.
+
+        Raises:
+            InputError: there is no such version, or it is not kept.
+            Conflict: somebody else changed the file meanwhile.
+        """
+        version = self.version(tool, wanted)
+        sources = self._sources(version)
+        reading = read_sources(sources, self._catalog.root / version.file)
+        candidate = self.written(version.file, Read(reading, sources))
+        if candidate.base == version.digest:
+            raise InputError(f"{tool} is at version {version.number} already")
+        note = f"back to version {version.number}"
+        return self.admit([candidate], Decision(by, note=note, action="rollback"))[0]
+
+    def switch(self, name: str, wanted: bool | Mapping[str, Any]) -> None:
+        """Offer a tool, a toolkit or some of its methods, or cease to.
+
+        `wanted` is true or false, or `{"enabled": …, "methods": {name: …}}` for a toolkit.
+
+        Raises:
+            InputError: there is no such tool or toolkit, or it is a core one.
+        """
+        specs = [
+            spec
+            for owner, served in self._catalog.snapshot.served.items()
+            for spec in served.reading.tools
+            if spec.name == owner
+        ]
+        self._catalog.update(lambda manifest: switched(manifest, specs, name, wanted))
+
+    def _admitted_digest(self, file: str) -> str | None:
+        try:
+            entry = self._catalog.manifest.files.get(file)
+        except ManifestError:
+            return None
+        return entry.sha256 if entry else None
+
+    def _version(self, digest: str | None, file: str) -> tuple[Reading | None, Sources]:
+        if digest is None:
+            return None, {}
+        sources = self._catalog.version_sources(digest, file)
+        if sources is None:
+            return None, {}
+        return read_sources(sources, self._catalog.root / file), sources
+
+    def _sources(self, version: Version) -> Sources:
+        sources = self._catalog.version_sources(version.digest, version.file)
+        if sources is None:
+            raise InputError(
+                f"the source of version {version.number} is not in the store, or damaged",
+                hint="restore the store from a backup",
+            )
+        return sources
+
+    def _refuse_if_changed(self, candidate: Candidate, manifest: Manifest) -> None:
+        entry = manifest.files.get(candidate.file)
+        changed = (entry.sha256 if entry else None) != candidate.base
+        if not candidate.is_written:
+            place = self._catalog.root / candidate.file
+            changed |= (place.read_bytes() if place.exists() else None) != candidate.replaces
+        if changed:
+            raise Conflict(
+                f"somebody else changed {candidate.file} meanwhile",
+                hint="look at the file as it is, then try again",
+            )
+
+
+def _installation(candidates: Iterable[Candidate]) -> Installation | None:
+    for candidate in candidates:
+        if not candidate.is_written:
+            data = next(iter(candidate.read.sources.values()))
+            return Installation(candidate.file, data)
+    return None
+
+
+def _rights(reading: Reading, entry: Admission | None, decision: Decision) -> dict[str, Grant]:
+    """What goes with an admission: all that is asked for, or what was granted before."""
+    before = entry.rights if entry else {}
+    rights: dict[str, Grant] = {}
+    for spec in reading.tools:
+        asked = spec.rights
+        wanted = Grant(network=asked.network, workspace=asked.workspace, sandbox=asked.sandbox)
+        given = wanted if decision.grant else before.get(spec.name, Grant())
+        if given != Grant():
+            rights[spec.name] = given
+    return rights

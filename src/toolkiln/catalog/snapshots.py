@@ -1,0 +1,86 @@
+"""From served files to snapshots: which tool has which name, and whether it is offered.
+
+Pure bookkeeping in memory: each change touches the names that it is about and no others,
+however many tools there are.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from toolkiln.catalog.manifest import Manifest
+from toolkiln.catalog.switches import is_on
+from toolkiln.model import Finding, Served, Severity, Snapshot, ToolSpec
+
+
+class Snapshots:
+    """Makes one snapshot after another."""
+
+    def __init__(self, reserved: frozenset[str]) -> None:
+        self._reserved = reserved
+        self.served: dict[str, Served] = {}
+        """By file."""
+        self._claims: dict[str, dict[str, ToolSpec]] = defaultdict(dict)
+        """Tools by name and file: several files may want one name."""
+        self._contested: set[str] = set()
+        self.current = Snapshot(0)
+
+    def publish(
+        self,
+        changes: Mapping[str, Served | None],
+        manifest: Manifest,
+        problems: tuple[Finding, ...],
+    ) -> None:
+        """The next snapshot: these files are served like this, or no longer."""
+        names: set[str] = set()
+        for file, served in changes.items():
+            old = self.served.pop(file, None)
+            for spec in old.reading.tools if old else ():
+                self._claims[spec.name].pop(file, None)
+                names.add(spec.name)
+            if served is not None:
+                self.served[file] = served
+                for spec in served.reading.tools:
+                    self._claims[spec.name][file] = spec
+                    names.add(spec.name)
+        tools, by_name = dict(self.current.tools), dict(self.current.served)
+        for name in names:
+            tools.pop(name, None)
+            by_name.pop(name, None)
+            owner = self._owner(name)
+            if owner is not None:
+                spec = self._claims[name][owner]
+                by_name[name] = self.served[owner]
+                if is_on(spec, manifest):
+                    tools[name] = spec
+        findings = (*problems, *self._taken_names())
+        self.current = Snapshot(self.current.number + 1, tools, by_name, findings)
+
+    def _owner(self, name: str) -> str | None:
+        """Of several files that want a name, the one that was admitted first."""
+        claims = self._claims[name]
+        if not claims:
+            del self._claims[name]
+            self._contested.discard(name)
+            return None
+        owner = min(claims, key=lambda file: (self.served[file].admission.since, file))
+        if name in self._reserved:
+            self._contested.add(name)
+            return None
+        (self._contested.add if len(claims) > 1 else self._contested.discard)(name)
+        return owner
+
+    def _taken_names(self) -> Iterator[Finding]:
+        for name in sorted(self._contested):
+            owner = self._owner(name)
+            for file, spec in self._claims[name].items():
+                if file != owner:
+                    yield Finding(
+                        rule="duplicate-name",
+                        severity=Severity.ERROR,
+                        message=f"{name!r} is a tool of {owner or 'Toolkiln itself'} already, "
+                        "and this one is not served",
+                        line=spec.line,
+                        fix="give one of them another name",
+                        tool=name,
+                        path=spec.path,
+                    )

@@ -1,0 +1,30 @@
+"""What a search answers: hits in order, each with the reasons for its place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One document that was found."""
+
+    key: str
+    score: float
+    """The sum of its parts; comparable within one answer only."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What each way of looking adds: `lexical`, `semantic`, `clause`, `name`."""
+    words: tuple[str, ...] = ()
+    """The words of the query that it has, as they were written."""
+    clause: str | None = None
+    """The part of the prompt that it answers best, if the prompt has several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All hits of one query, best first."""
+
+    hits: tuple[Hit, ...] = ()
+    confidence: float = 0.0
+    """From 0 to 1, how likely the best hit fits at all; a hint, not a probability."""
+    note: str | None = None
+    """What kept the search from being as good as it can be."""

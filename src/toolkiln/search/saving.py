@@ -1,0 +1,87 @@
+"""Saving: an index's arrays in one file, valid for the code and the embedder that made them.
+
+The file is an archive of arrays that holds no code. It is a cache: whatever is wrong with it,
+the answer is that there is none. What the arrays mean is `index`'s business.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import unicodedata
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from toolkiln.search.embedder import Embedder
+from toolkiln.search.postings import Terms
+from toolkiln.search.ranking import Floats
+
+_MADE_BY = ("analysis.py", "documents.py", "index.py", "postings.py", "saving.py", "weighing.py")
+"""The modules that decide what is in the file."""
+
+
+class Saved(NamedTuple):
+    """What a file holds: documents in one order, words in another."""
+
+    keys: list[str]
+    fingerprints: list[str]
+    words: list[str]
+    """By number."""
+    terms: list[Terms]
+    vectors: Floats
+
+
+def write(path: Path, embedder: Embedder, saved: Saved) -> None:
+    """Put the file in its place at once, whole.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    texts = json.dumps([saved.keys, saved.fingerprints, saved.words]).encode()
+    lengths = [len(terms.numbers) for terms in saved.terms]
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            np.savez(
+                stream,
+                version=np.array(_version(embedder)),
+                texts=np.frombuffer(texts, np.uint8),
+                lengths=np.array(lengths, np.int64),
+                numbers=np.concatenate([np.zeros(0, np.int32), *(t.numbers for t in saved.terms)]),
+                weights=np.concatenate(
+                    [np.zeros(0, np.float32), *(t.weights for t in saved.terms)]
+                ),
+                vectors=saved.vectors,
+            )
+        Path(name).replace(path)
+    except BaseException:  # not only errors: an interrupt must not leave half a file either
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path, embedder: Embedder) -> Saved | None:
+    """What the file holds; None if there is no whole file of this version."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if str(arrays["version"]) != _version(embedder):
+                return None
+            keys, fingerprints, words = json.loads(arrays["texts"].tobytes())
+            ends = np.cumsum(arrays["lengths"])
+            numbers, weights, vectors = arrays["numbers"], arrays["weights"], arrays["vectors"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    starts = [0, *ends.tolist()]
+    terms = [Terms(numbers[start:end], weights[start:end]) for start, end in pairwise(starts)]
+    return Saved(keys, fingerprints, words, terms, vectors)
+
+
+def _version(embedder: Embedder) -> str:
+    digest = hashlib.sha256()
+    for name in _MADE_BY:
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    digest.update(f"{embedder.name} {embedder.dimensions} {unicodedata.unidata_version}".encode())
+    return digest.hexdigest()

@@ -1,0 +1,150 @@
+"""The commands for what is served: develop, add, admit, look back, switch on and off."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolkiln.surfaces.cli.shell import JsonOption, ToolsOption, app, errors
+
+FilesArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Files and folders. Default: the tools.", show_default=False),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ToolArgument = Annotated[str, typer.Argument(help="The name of the tool.")]
+VersionArgument = Annotated[str, typer.Argument(help="A number, or the start of a digest.")]
+SwitchArgument = Annotated[
+    str, typer.Argument(help="A tool, a toolkit, or a method as Toolkit.method.")
+]
+
+
+@app.command()
+def dev(tools: ToolsOption = None) -> None:
+    """Serve what is on disk as it is edited, admitting each version, until Ctrl-C."""
+    from toolkiln.surfaces.cli import developing
+
+    with errors():
+        raise typer.Exit(developing.dev(tools))
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(help="A Python file.")],
+    name: Annotated[
+        str | None, typer.Option(help="Default: the file's own.", show_default=False)
+    ] = None,
+    description: Annotated[
+        str, typer.Option(help="Becomes the docstring of tools that have none.")
+    ] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a tool.")] = False,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Copy a file to the tools, checked and tried out in the sandbox, and admit it."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        given = admitting.Addition(file, name, description, overwrite)
+        raise typer.Exit(admitting.add(given, tools, as_json=as_json))
+
+
+@app.command()
+def admit(
+    files: FilesArgument = None,
+    grant: Annotated[
+        bool, typer.Option("--grant", help="Grant the rights that are asked for.")
+    ] = False,
+    yes: YesOption = False,
+    probe: Annotated[
+        bool, typer.Option(help="Import them and run their examples in the sandbox first.")
+    ] = True,
+    afresh: Annotated[
+        bool, typer.Option("--afresh", help="Replace a manifest that cannot be trusted.")
+    ] = False,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Show what is new in files, and let them be served."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        options = admitting.Options(grant, yes, probe, afresh, as_json)
+        raise typer.Exit(admitting.admit(files or [], options, tools))
+
+
+@app.command()
+def reject(
+    file: Annotated[Path, typer.Argument(help="A file of the tools.")],
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Decide that a file is not to be served as it is; an earlier version stays."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        admitting.reject(file, tools, as_json=as_json)
+
+
+@app.command()
+def status(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
+    """Tell which files are served, and which wait for a decision."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        raise typer.Exit(admitting.status(tools, as_json=as_json))
+
+
+@app.command()
+def history(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
+    """List the admitted versions of a tool, newest first."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        admitting.history(tool, tools, as_json=as_json)
+
+
+@app.command()
+def diff(
+    tool: ToolArgument,
+    old: VersionArgument,
+    new: VersionArgument,
+    tools: ToolsOption = None,
+) -> None:
+    """Show what changed between two versions of a tool."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        admitting.diff(tool, old, new, tools)
+
+
+@app.command()
+def rollback(
+    tool: ToolArgument,
+    version: VersionArgument,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Serve an earlier version of a tool again, and write its file back."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        admitting.rollback(tool, version, tools, as_json=as_json)
+
+
+@app.command()
+def enable(name: SwitchArgument, tools: ToolsOption = None) -> None:
+    """Offer a tool, a toolkit or one of its methods again."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        admitting.switch(name, tools, on=True)
+
+
+@app.command()
+def disable(name: SwitchArgument, tools: ToolsOption = None) -> None:
+    """Cease to offer a tool, a toolkit or one of its methods."""
+    from toolkiln.surfaces.cli import admitting
+
+    with errors():
+        admitting.switch(name, tools, on=False)

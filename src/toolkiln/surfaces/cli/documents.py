@@ -1,0 +1,99 @@
+"""Commands about what is written on tools: pages, guides, the index, the site."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import typer
+
+from toolkiln.model import PassageHit, Site
+from toolkiln.surfaces.cli.terminal import say
+
+
+class Library(Protocol):
+    """The part of `Kiln` that these commands use."""
+
+    def page(self, name: str) -> str:
+        """The page about a tool as Markdown."""
+        ...
+
+    def guide(self, name: str) -> str:
+        """How to use a tool, as Markdown for a model."""
+        ...
+
+    def prompt_index(self) -> str:
+        """All tools in one line each."""
+        ...
+
+    def build_docs(self, folder: Path, *, html: bool) -> Site:
+        """Bring a folder of pages up to date, with a site of HTML if wanted."""
+        ...
+
+    def search_docs(self, query: str, k: int) -> Sequence[PassageHit]:
+        """The passages that answer a query best."""
+        ...
+
+
+def docs_build(kiln: Library, folder: Path, *, html: bool, as_json: bool) -> None:
+    """Write the pages of all tools, and tell what changed."""
+    site = kiln.build_docs(folder, html=html)
+    if as_json:
+        _print_json(site.model_dump(mode="json"))
+        return
+    say(site.html or site.folder)
+    counts = f"{site.written:,} written, {site.unchanged:,} unchanged, {site.removed:,} removed"
+    say(counts, err=True)
+
+
+def docs_show(kiln: Library, tool: str, *, as_json: bool) -> None:
+    """Print the page about a tool."""
+    text = kiln.page(tool)
+    if as_json:
+        _print_json({"tool": tool, "page": text})
+    else:
+        _print_markdown(text)
+
+
+def docs_search(kiln: Library, query: str, k: int, *, as_json: bool) -> None:
+    """Print the passages that answer a query, each with page and heading."""
+    hits = kiln.search_docs(query, k)
+    if as_json:
+        found = [{**_plain(hit), "citation": hit.passage.citation} for hit in hits]
+        _print_json(found)
+        return
+    for hit in hits:
+        typer.secho(hit.passage.citation, bold=True)
+        _print_markdown(f"{hit.passage.text}\n")
+    if not hits:
+        say("nothing found", err=True)
+
+
+def docs_guide(kiln: Library, tool: str) -> None:
+    """Print how to use a tool."""
+    _print_markdown(kiln.guide(tool))
+
+
+def docs_index(kiln: Library) -> None:
+    """Print the index of all tools as a prompt holds it."""
+    say(kiln.prompt_index())
+
+
+def _plain(hit: PassageHit) -> dict[str, Any]:
+    return {**hit.passage.model_dump(mode="json"), "score": hit.score}
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_markdown(text: str) -> None:
+    """Laid out on a terminal, as it is elsewhere."""
+    if not sys.stdout.isatty():
+        say(text.rstrip("\n"))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text, hyperlinks=False))

@@ -1,0 +1,78 @@
+"""Commands that find tools for a prompt, and measure how well."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from toolkiln.model import Hit, ToolSpec
+from toolkiln.surfaces.cli.evaluating import Options, evaluate_search
+from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.terminal import printable, say
+
+if TYPE_CHECKING:
+    from toolkiln.app import Library
+
+
+def search(query: str, k: int, tools: Path | None, *, why: bool, as_json: bool) -> int:
+    """Print the tools that fit; the exit status is 1 if there is none."""
+    with open_kiln(tools) as kiln:
+        answer = kiln.search(query, k)
+        found = [(hit, kiln.tool(hit.key)) for hit in answer.hits]
+    if as_json:
+        hits = [_as_json(hit, spec) for hit, spec in found]
+        told = {"hits": hits, "confidence": answer.confidence, "note": answer.note}
+        say(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        for hit, spec in found:
+            _print_hit(hit, spec, why=why)
+        if answer.note:
+            say(f"note: {answer.note}", err=True)
+        if why:
+            say(f"confidence: {answer.confidence:.2f}", err=True)
+        if not found:
+            say("nothing found", err=True)
+    return 0 if found else 1
+
+
+def eval_search(
+    file: Path, against: Path | None, svg: Path | None, tools: Path | None, *, as_json: bool
+) -> None:
+    """Measure the search of the catalog on queries from a file."""
+    with open_kiln(tools) as kiln:
+
+        def names(query: str, k: int) -> list[str]:
+            return [hit.key for hit in kiln.search(query, k).hits]
+
+        evaluate_search(file, names, kiln.tools, Options(as_json, svg, against))
+
+
+@contextmanager
+def library(tools: Path | None) -> "Iterator[Library]":
+    """What is written about the tools, for the commands that print it."""
+    with open_kiln(tools) as kiln:
+        yield kiln.library
+
+
+def _print_hit(hit: Hit, spec: ToolSpec, *, why: bool) -> None:
+    name = typer.style(spec.name, fg="green")
+    typer.echo(f"{name}  {printable(spec.description.partition(chr(10))[0])}")
+    if why:
+        parts = ", ".join(f"{part} {value:.2f}" for part, value in hit.parts.items() if value)
+        words = f"; words: {', '.join(hit.words)}" if hit.words else ""
+        clause = f"; for: {hit.clause!r}" if hit.clause else ""
+        say(f"    {hit.score:.2f} = {parts}{words}{clause}")
+
+
+def _as_json(hit: Hit, spec: ToolSpec) -> dict[str, object]:
+    return {
+        "name": hit.key,
+        "description": spec.description,
+        "score": hit.score,
+        "parts": dict(hit.parts),
+        "words": list(hit.words),
+        "clause": hit.clause,
+    }

@@ -1,0 +1,110 @@
+"""The commands for finding tools and reading about them: search, evaluation, documents."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolkiln.surfaces.cli.shell import JsonOption, ToolsOption, app, errors
+
+QueryArgument = Annotated[str, typer.Argument(help="What is wanted, in plain words.")]
+CountOption = Annotated[int, typer.Option("-k", min=1, max=1000, help="How many, at most.")]
+ToolArgument = Annotated[str, typer.Argument(help="The name of the tool.")]
+
+
+@app.command()
+def search(
+    query: QueryArgument,
+    k: CountOption = 5,
+    why: Annotated[bool, typer.Option("--why", help="Show what each score is made of.")] = False,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Find the tools that fit a prompt."""
+    from toolkiln.surfaces.cli import finding
+
+    with errors():
+        raise typer.Exit(finding.search(query, k, tools, why=why, as_json=as_json))
+
+
+eval_app = typer.Typer(help="Measure how well tools are found.", no_args_is_help=True)
+app.add_typer(eval_app, name="eval")
+
+
+@eval_app.command(name="search")
+def eval_search(
+    file: Annotated[
+        Path, typer.Argument(help='Lines of JSON: {"query": "…", "gold": ["tool", …]}.')
+    ],
+    against: Annotated[
+        Path | None,
+        typer.Option(help="The --json output of an earlier run, to compare with."),
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the plot to a file, too.")] = None,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Measure recall and NDCG on queries of your own."""
+    from toolkiln.surfaces.cli import finding
+
+    with errors():
+        finding.eval_search(file, against, svg, tools, as_json=as_json)
+
+
+docs_app = typer.Typer(help="Read about the tools.", no_args_is_help=True)
+app.add_typer(docs_app, name="docs")
+
+
+@docs_app.command(name="show")
+def docs_show(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
+    """Print the page about a tool."""
+    from toolkiln.surfaces.cli import documents, finding
+
+    with errors(), finding.library(tools) as library:
+        documents.docs_show(library, tool, as_json=as_json)
+
+
+@docs_app.command(name="guide")
+def docs_guide(tool: ToolArgument, tools: ToolsOption = None) -> None:
+    """Print how to use a tool, as a model that has chosen it reads it."""
+    from toolkiln.surfaces.cli import documents, finding
+
+    with errors(), finding.library(tools) as library:
+        documents.docs_guide(library, tool)
+
+
+@docs_app.command(name="index")
+def docs_index(tools: ToolsOption = None) -> None:
+    """Print all tools in one line each, for a prompt."""
+    from toolkiln.surfaces.cli import documents, finding
+
+    with errors(), finding.library(tools) as library:
+        documents.docs_index(library)
+
+
+@docs_app.command(name="search")
+def docs_search(
+    query: QueryArgument,
+    k: CountOption = 5,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Find passages of the pages, cited by page and heading."""
+    from toolkiln.surfaces.cli import documents, finding
+
+    with errors(), finding.library(tools) as library:
+        documents.docs_search(library, query, k, as_json=as_json)
+
+
+@docs_app.command(name="build")
+def docs_build(
+    folder: Annotated[Path, typer.Argument(help="Where to.")] = Path("toolkiln-docs"),
+    html: Annotated[bool, typer.Option(help="Build a site with Sphinx.")] = True,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Write pages about all tools, as Markdown, RST and HTML."""
+    from toolkiln.surfaces.cli import documents, finding
+
+    with errors(), finding.library(tools) as library:
+        documents.docs_build(library, folder, html=html, as_json=as_json)

@@ -1,0 +1,74 @@
+"""What all commands share: the application, common options, errors as two lines.
+
+Commands import what they need when they run, so that `toolkiln --help` stays as light as
+typer itself.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="toolkiln",
+    help="Turn Python functions into tools that language models can be trusted with.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+ToolsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tools",
+        metavar="PATH",
+        help="A file or folder of tools. Default: the setting, else tools/ here.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+FilesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Where to put files that the tool hands over.", show_default=False
+    ),
+]
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Errors as two lines on stderr, never a traceback; 3 if it is the platform's, else 2."""
+    from toolkiln.errors import ConfigError, InputError, ToolkilnError
+
+    try:
+        yield
+    except ToolkilnError as error:
+        _complain(error.message, error.hint)
+        status = 2 if isinstance(error, InputError | ConfigError) else 3
+        raise typer.Exit(status) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a disk that is full, a folder that is not ours
+        _give_up_output()
+        _complain(str(error), "check the file or folder; `TOOLKILN_STATE` moves the state folder")
+        raise typer.Exit(3) from error
+
+
+def _give_up_output() -> None:
+    """Let go of what stdout could not take, so that the interpreter does not try again."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str, hint: str | None) -> None:
+    from toolkiln.surfaces.cli.terminal import say
+
+    say(f"error: {message}", err=True)
+    if hint:
+        say(f"\nhint: {hint}", err=True)

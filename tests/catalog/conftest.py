@@ -1,0 +1,104 @@
+"""A folder of tools with its state, catalogs over it, and processes that work beside them."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from toolkiln.catalog import Admissions, Catalog, Decision, Options
+from toolkiln.model import Version
+from toolkiln.store import Archive, Store, open_store
+
+
+def tool(name: str, value: object = 1, *, doc: str = "Answer.", extra: str = "") -> str:
+    """The source of a tool that returns a value."""
+    return f'{extra}\ndef {name}() -> object:\n    """{doc}"""\n    return {value!r}\n'
+
+
+class Workshop:
+    """A tools' folder and its store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = folder / "state"
+        self.tools = folder / "tools"
+        self.tools.mkdir()
+        self._stores: list[Store] = []
+
+    def write(self, file: str, source: str) -> Path:
+        """Puts a file into the tools' folder."""
+        path = self.tools / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, "utf-8")
+        return path
+
+    def archive(self) -> Archive:
+        """Of a store that stays open until the test ends."""
+        if not self._stores:
+            self._stores.append(open_store(self.state / "store.db"))
+        return self._stores[-1].archive
+
+    def catalog(self, place: Path | None = None, **options: Any) -> Catalog:
+        """A catalog that knows nothing yet, as a process that just started has it."""
+        given = {"cache": self.state / "readings", **options}
+        return Catalog(place or self.tools, self.archive, Options(**given))
+
+    def admit(self, *files: str, grant: bool = False, **options: Any) -> list[Version]:
+        """Admits files as they are."""
+        admissions = Admissions(self.catalog(**options))
+        decision = Decision("ann", grant=grant)
+        return admissions.admit([admissions.candidate(file) for file in files], decision)
+
+    def served(self, **options: Any) -> dict[str, str]:
+        """The files that a process that starts at this moment would serve, by tool."""
+        snapshot = self.catalog(**options).snapshot
+        return {name: snapshot.served[name].file for name in sorted(snapshot.tools)}
+
+    def leftovers(self) -> list[str]:
+        """What lies in the folder beside tools and manifest."""
+        found = (path.name for path in self.tools.rglob("*") if path.is_file())
+        return [name for name in found if not name.endswith(".py") and name != "_manifest.json"]
+
+    def close(self) -> None:
+        """Ends what was opened."""
+        for store in self._stores:
+            store.close()
+        self._stores.clear()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Workshop]:
+    """An empty folder of tools."""
+    shop = Workshop(tmp_path)
+    yield shop
+    shop.close()
+
+
+def text_of(catalog: Catalog, name: str) -> str:
+    """The source that calls of a tool would run."""
+    served = catalog.snapshot.served[name]
+    return next(iter(served.sources.values())).decode()
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start_python() -> Iterator[Start]:
+    """Starts a program beside the test; dead at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: str | Path, **options: Any) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", dedent(code), *map(str, arguments)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, **options)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

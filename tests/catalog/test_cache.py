@@ -1,0 +1,377 @@
+"""Readings kept on disk: the same as reading anew, whatever became of files and cache."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolkiln.catalog import cache as cache_module
+from toolkiln.catalog.cache import Cache, Read, read_version
+from toolkiln.catalog.files import tool_files
+
+from .conftest import Start, tool
+
+SOON = 60.0
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tools"
+HELPED = "import shared\n" + tool("helped")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "a.py").write_text(tool("a"))
+    (folder / "helped.py").write_text(HELPED)
+    (folder / "shared.py").write_text("VALUE = 1\n")
+    (folder / "sought.py").write_text("import later\n" + tool("seeker"))
+    return folder
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "readings.db"
+
+
+def read_all(folder: Path, file: Path | None) -> dict[str, Read]:
+    found = Cache(file).read_all(tool_files([folder]))
+    return {str(path.relative_to(folder)): read for path, read in found.items()}
+
+
+def anew(folder: Path) -> dict[str, Read]:
+    return {str(f.relative_to(folder)): read_version(f) for f in tool_files([folder])}
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that were really read."""
+    names: list[str] = []
+
+    def noted(file: Path) -> Read:
+        names.append(file.name)
+        return read_version(file)
+
+    monkeypatch.setattr(cache_module, "read_version", noted)
+    return names
+
+
+def test_unchanged_files_are_not_read_again(folder: Path, file: Path, readings: list[str]) -> None:
+    first = read_all(folder, file)
+    readings.clear()
+    second = read_all(folder, file)
+
+    assert first == second == anew(folder)
+    assert readings == ["shared.py"]  # it declares no tool, and nothing is kept of it
+
+
+def test_examples_are_the_same_from_the_cache(tmp_path: Path, readings: list[str]) -> None:
+    folder = shutil.copytree(EXAMPLES, tmp_path / "tools")
+    first = read_all(folder, tmp_path / "cache.db")
+    readings.clear()
+    second = read_all(folder, tmp_path / "cache.db")
+
+    assert second == first == anew(folder)
+    assert readings == []
+
+
+def edit(folder: Path) -> None:
+    (folder / "a.py").write_text(tool("a", 2))
+
+
+def rename_tool(folder: Path) -> None:
+    (folder / "a.py").write_text(tool("b"))
+
+
+def break_it(folder: Path) -> None:
+    (folder / "a.py").write_text("def a(:\n")
+
+
+def empty_it(folder: Path) -> None:
+    (folder / "a.py").write_text("")
+
+
+def edit_helper(folder: Path) -> None:
+    (folder / "shared.py").write_text("VALUE = 2\n")
+
+
+def remove_helper(folder: Path) -> None:
+    (folder / "shared.py").unlink()
+
+
+def add_sought_module(folder: Path) -> None:
+    (folder / "later.py").write_text("VALUE = 1\n")
+
+
+def add_sought_package(folder: Path) -> None:
+    (folder / "later").mkdir()
+    (folder / "later" / "__init__.py").write_text("VALUE = 1\n")
+
+
+def remove(folder: Path) -> None:
+    (folder / "a.py").unlink()
+
+
+def become_folder(folder: Path) -> None:
+    (folder / "a.py").unlink()
+    (folder / "a.py").mkdir()
+    (folder / "a.py" / "x.py").write_text(tool("x"))
+
+
+def become_link(folder: Path) -> None:
+    (folder / "a.py").unlink()
+    (folder / "a.py").symlink_to(folder / "sought.py")
+
+
+def become_pipe(folder: Path) -> None:
+    (folder / "a.py").unlink()
+    os.mkfifo(folder / "a.py")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [edit, rename_tool, break_it, empty_it, edit_helper, remove_helper, add_sought_module,
+     add_sought_package, remove, become_folder, become_link, become_pipe],
+)  # fmt: skip
+def test_changed_files_are_read_as_they_are(
+    folder: Path, file: Path, change: Callable[[Path], None]
+) -> None:
+    read_all(folder, file)
+
+    change(folder)
+
+    assert read_all(folder, file) == anew(folder)
+    assert read_all(folder, file) == anew(folder)
+
+
+_sources = st.sampled_from([tool("a"), tool("a", 2), HELPED, "VALUE = 2\n", "def x(:", ""])
+_names = st.sampled_from(["a.py", "shared.py", "helped.py", "later.py", "sub/a.py"])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.dictionaries(_names, st.none() | _sources, max_size=2), max_size=4))
+def test_any_course_of_changes_is_read_as_without_a_cache(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[dict[str, str | None]]
+) -> None:
+    top = tmp_path_factory.mktemp("course")
+    (top / "tools" / "sub").mkdir(parents=True)
+    (top / "tools" / "fixed.py").write_text("import later, shared\n" + tool("fixed"))
+    for step in steps:
+        for name, source in step.items():
+            path = top / "tools" / name
+            path.unlink(missing_ok=True) if source is None else path.write_text(source)
+
+        assert read_all(top / "tools", top / "cache.db") == anew(top / "tools")
+
+
+def replace_by_rubbish(file: Path) -> None:
+    file.write_bytes(b"rubbish" * 1000)
+
+
+def truncate(file: Path) -> None:
+    os.truncate(file, 1000)
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    for at in range(1024, len(data), 7):
+        data[at] ^= 0x55
+    file.write_bytes(data)
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def drop_table(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("DROP TABLE readings")
+
+
+def fill_with_other_things(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE readings SET reading = '{\"path\": 5}'")
+
+
+def fill_with_nothing(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE readings SET reading = NULL")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [replace_by_rubbish, truncate, flip, empty, drop_table, fill_with_other_things,
+     fill_with_nothing],
+)  # fmt: skip
+def test_damaged_cache_is_read_past_and_mended(
+    folder: Path, file: Path, readings: list[str], damage: Callable[[Path], None]
+) -> None:
+    read_all(folder, file)
+
+    damage(file)
+    damaged = read_all(folder, file)
+    for _ in range(2):
+        readings.clear()
+        mended = read_all(folder, file)
+
+    assert damaged == mended == anew(folder)
+    assert readings == ["shared.py"]
+
+
+def test_cache_of_other_code_is_not_used(
+    folder: Path, file: Path, readings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_all(folder, file)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE readings SET reading = replace(reading, 'Answer', 'Lie')")
+        lied = database.total_changes
+
+    monkeypatch.setattr(cache_module, "_code_version", lambda: 7)
+    after = read_all(folder, file)
+    readings.clear()
+    again = read_all(folder, file)
+
+    assert lied
+    assert after == again == anew(folder)
+    assert readings == ["shared.py"]
+
+
+def test_code_version_changes_with_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = shutil.copytree(Path(cache_module.__file__).parents[1], tmp_path / "toolkiln")
+    monkeypatch.setattr(cache_module, "_PACKAGE", package)
+    before = cache_module._code_version()
+
+    with (package / "spec" / "reading.py").open("a") as source:
+        source.write("#\n")
+
+    assert cache_module._code_version() != before
+
+
+def test_locked_cache_is_read_past(folder: Path, file: Path) -> None:
+    read_all(folder, file)
+    edit(folder)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+
+        found = read_all(folder, file)
+
+    assert found == anew(folder)
+
+
+def test_cache_out_of_reach_is_read_past(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "db").mkdir()
+
+    for file in (tmp_path / "file" / "x.db", tmp_path / "db", Path("/proc/none/x.db"), None):
+        assert read_all(folder, file) == anew(folder)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("mode", [0o000, 0o500])
+def test_cache_that_may_not_be_written_is_read_past(folder: Path, file: Path, mode: int) -> None:
+    read_all(folder, file)
+    edit(folder)
+    file.parent.chmod(mode)
+
+    found = read_all(folder, file)
+
+    file.parent.chmod(0o700)
+    assert found == anew(folder)
+
+
+def test_processes_share_a_cache(folder: Path, file: Path, start_python: Start) -> None:
+    for number in range(40):
+        (folder / f"many{number}.py").write_text(tool(f"many{number}"))
+    code = """
+        import sys
+        from pathlib import Path
+        from toolkiln.catalog.cache import Cache
+        from toolkiln.catalog.files import tool_files
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for _ in range(3):
+            found = Cache(Path(sys.argv[2])).read_all(tool_files([Path(sys.argv[1])]))
+            print(sorted(read.reading.digest for read in found.values()))
+    """
+    others = [start_python(code, folder, file) for _ in range(2)]
+    for other in others:
+        assert other.stdout
+        assert other.stdin
+        assert other.stdout.readline() == "ready\n"
+    for other in others:
+        assert other.stdin
+        other.stdin.write("go\n")
+        other.stdin.flush()
+
+    said = [other.communicate(timeout=SOON)[0].splitlines() for other in others]
+
+    digests = str(sorted(read.reading.digest for read in anew(folder).values()))
+    assert said == [[digests] * 3] * 2
+    assert read_all(folder, file) == anew(folder)
+
+
+def test_file_that_changes_while_it_is_read_is_read_in_one_of_its_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(tool("a", 0))
+    real = cache_module.read_file
+    values = iter([1, 2])
+
+    def changing(path: Path) -> object:
+        reading = real(path)
+        value = next(values, None)
+        if value is not None:
+            file.write_text(tool("a", value))
+        return reading
+
+    monkeypatch.setattr(cache_module, "read_file", changing)
+
+    read = read_version(file)
+
+    assert read.sources == {"a.py": tool("a", 2).encode()}
+    assert read.reading == real(file)
+
+
+def test_file_that_never_stands_still_declares_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(tool("a"))
+    real = cache_module.read_file
+
+    def changing(path: Path) -> object:
+        reading = real(path)
+        file.write_text(file.read_text() + "#\n")
+        return reading
+
+    monkeypatch.setattr(cache_module, "read_file", changing)
+
+    read = read_version(file)
+
+    assert read.sources == {}
+    assert read.reading.tools == ()
+
+
+def test_files_that_are_gone_leave_the_cache_in_the_end(
+    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "_MOST_STALE", 3)
+    for number in range(20):
+        (folder / f"many{number}.py").write_text(tool(f"many{number}"))
+    read_all(folder, file)
+    for number in range(20):
+        (folder / f"many{number}.py").unlink()
+
+    edit(folder)
+    read_all(folder, file)
+
+    with closing(sqlite3.connect(file)) as database:
+        kept = {Path(name).name for (name,) in database.execute("SELECT file FROM readings")}
+    assert kept == {"a.py", "helped.py", "sought.py"}

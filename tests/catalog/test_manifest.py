@@ -1,0 +1,279 @@
+"""The manifest as allow-list: what is not exactly what was written admits nothing."""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkiln.catalog.manifest import (
+    FILE_NAME,
+    Manifest,
+    ManifestError,
+    MissingManifest,
+    Switch,
+    encode,
+    load,
+)
+from toolkiln.model import Admission, Grant, Refusal
+
+from .conftest import Workshop, tool
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+_grants = st.builds(
+    Grant,
+    network=st.lists(_text, max_size=2).map(tuple),
+    workspace=st.sampled_from(["read", "write", None]),
+    sandbox=st.booleans(),
+)
+_admissions = st.builds(
+    Admission,
+    sha256=_text,
+    version=st.integers(),
+    admitted_by=_text,
+    admitted_at=_text,
+    since=_text,
+    rights=st.dictionaries(_text, _grants, max_size=2),
+)
+_refusals = st.builds(Refusal, sha256=_text, by=_text, at=_text)
+_switches = st.builds(
+    Switch, enabled=st.booleans(), methods=st.dictionaries(_text, st.booleans(), max_size=2)
+)
+_manifests = st.builds(
+    Manifest,
+    catalog=_text,
+    files=st.dictionaries(_text, _admissions, max_size=2),
+    proposed=st.dictionaries(_text, _refusals, max_size=2),
+    rejected=st.dictionaries(_text, _refusals, max_size=2),
+    enabled=st.dictionaries(_text, st.booleans() | _switches, max_size=2),
+)
+ADMISSION = Admission(
+    sha256="ab" * 32,
+    version=3,
+    admitted_by="Ünal",
+    admitted_at="2030-01-01T00:00:00Z",
+    since="2030-01-01T00:00:00Z",
+    rights={"fetch": Grant(network=("example.org",))},
+)
+MANIFEST = Manifest(
+    catalog="c", files={"a.py": ADMISSION}, enabled={"kit": Switch(methods={"m": False})}
+)
+
+
+def write(folder: Path, data: bytes) -> Path:
+    (folder / FILE_NAME).write_bytes(data)
+    return folder
+
+
+def edited(data: bytes, edit: Any) -> bytes:
+    content = json.loads(data)
+    edit(content)
+    return json.dumps(content, indent=1).encode()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("manifest")
+
+
+@given(manifest=_manifests, key=_text)
+def test_any_manifest_is_read_as_it_was_written(place: Path, manifest: Manifest, key: str) -> None:
+    write(place, encode(manifest, key))
+
+    assert load(place, key) == manifest
+
+
+@given(data=st.data(), key=st.sampled_from(["", "secret"]))
+def test_any_changed_byte_is_refused_unless_it_says_the_same(
+    place: Path, data: st.DataObject, key: str
+) -> None:
+    whole = bytearray(encode(MANIFEST, key))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] = data.draw(st.integers(0, 255))
+    write(place, bytes(whole))
+
+    found = MANIFEST
+    with suppress(ManifestError):
+        found = load(place, key)
+
+    assert found == MANIFEST
+
+
+@given(data=st.data())
+def test_any_cut_manifest_is_refused(place: Path, data: st.DataObject) -> None:
+    whole = encode(MANIFEST)
+    write(place, whole[: data.draw(st.integers(0, len(whole) - 2))])
+
+    with pytest.raises(ManifestError):
+        load(place)
+
+
+def test_missing_manifest_tells_how_to_admit(tmp_path: Path) -> None:
+    with pytest.raises(MissingManifest, match="nobody has admitted anything") as caught:
+        load(tmp_path)
+
+    assert f"toolkiln admit {tmp_path}" in (caught.value.hint or "")
+
+
+def widen(content: Any) -> None:
+    content["files"]["a.py"]["rights"]["fetch"]["network"] = ["*"]
+
+
+def change_digest(content: Any) -> None:
+    content["files"]["a.py"]["sha256"] = "cd" * 32
+
+
+def add_entry(content: Any) -> None:
+    content["files"]["b.py"] = content["files"]["a.py"]
+
+
+def remove_seal(content: Any) -> None:
+    del content["seal"]
+
+
+def empty_seal(content: Any) -> None:
+    content["seal"] = ""
+
+
+def half_a_character(content: Any) -> None:
+    content["seal"] = "\ud800"
+
+
+def other_format(content: Any) -> None:
+    content["format"] = 2
+
+
+def enable(content: Any) -> None:
+    content["enabled"] = {}
+
+
+@pytest.mark.parametrize("key", ["", "secret"])
+@pytest.mark.parametrize(
+    "edit",
+    [widen, change_digest, add_entry, remove_seal, empty_seal, half_a_character, other_format,
+     enable],
+)  # fmt: skip
+def test_manifest_edited_by_hand_is_refused(tmp_path: Path, edit: Any, key: str) -> None:
+    write(tmp_path, edited(encode(MANIFEST, key), edit))
+
+    with pytest.raises(ManifestError, match="nothing is served") as caught:
+        load(tmp_path, key)
+
+    assert f"toolkiln admit --afresh {tmp_path}" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b" ", b"{}", b"[]", b"null", b"7", b'"text"', b"{", b"\xff\xfe", b"\x00" * 9,
+        b"[" * 100_000, b'{"seal":' * 100_000, b'{"format": 1, "seal": ' + b"9" * 5000 + b"}",
+        b'{"format": 1, "seal": {"a": 1}}', b'{"format": [1], "seal": "x"}',
+    ],
+    ids=lambda data: data[:12].decode("latin-1"),
+)  # fmt: skip
+def test_file_that_is_no_manifest_is_refused(tmp_path: Path, data: bytes) -> None:
+    write(tmp_path, data)
+
+    with pytest.raises(ManifestError) as caught:
+        load(tmp_path)
+
+    assert caught.value.hint
+    assert not isinstance(caught.value, MissingManifest)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"catalog": 5},
+        {"files": []},
+        {"files": {"a.py": {}}},
+        {"files": {"a.py": "x"}},
+        {"enabled": {"a": [1]}},
+        {"unknown": 1},
+    ],
+)
+def test_sealed_content_of_other_types_is_refused(tmp_path: Path, content: Any) -> None:
+    class Forged(Manifest):
+        def model_dump(self, **_: Any) -> dict[str, Any]:
+            return dict(content)
+
+    write(tmp_path, encode(Forged()))
+
+    with pytest.raises(ManifestError, match="is damaged"):
+        load(tmp_path)
+
+
+def test_folder_in_place_of_the_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+
+    with pytest.raises(ManifestError, match="cannot be read"):
+        load(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, encode(MANIFEST))
+    (tmp_path / FILE_NAME).chmod(0)
+
+    with pytest.raises(ManifestError, match="Permission denied"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sealed", "asked", "said"),
+    [
+        ("secret", "", "the setting manifest_key is empty"),
+        ("secret", "other", "sealed without this manifest_key"),
+        ("", "secret", "sealed without this manifest_key"),
+    ],
+)
+def test_manifest_of_another_key_is_refused(
+    tmp_path: Path, sealed: str, asked: str, said: str
+) -> None:
+    write(tmp_path, encode(MANIFEST, sealed))
+
+    with pytest.raises(ManifestError, match=said):
+        load(tmp_path, asked)
+
+
+@pytest.mark.parametrize("dev", [False, True])
+def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop, dev: bool) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    catalog = shop.catalog(dev=dev)
+    good = (shop.tools / FILE_NAME).read_bytes()
+    assert "a" in catalog.snapshot.tools
+
+    (shop.tools / FILE_NAME).write_bytes(good.replace(b"ann", b"eve"))
+    catalog.refresh([shop.tools / FILE_NAME])
+
+    with pytest.raises(ManifestError):
+        _ = catalog.snapshot
+    with pytest.raises(ManifestError):
+        _ = shop.catalog(dev=dev).snapshot
+
+    (shop.tools / FILE_NAME).write_bytes(good)
+    catalog.refresh([shop.tools / FILE_NAME])
+
+    assert "a" in catalog.snapshot.tools
+
+
+def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Workshop) -> None:
+    from toolkiln.catalog import Admissions, Decision
+
+    shop.write("a.py", tool("a"))
+    shop.write("b.py", tool("b"))
+    shop.admit("a.py", "b.py")
+    write(shop.tools, b"?")
+    admissions = Admissions(shop.catalog())
+    candidates = [admissions.candidate("a.py")]
+
+    with pytest.raises(ManifestError):
+        admissions.admit(candidates, Decision("ann"))
+    admissions.admit(candidates, Decision("ann"), afresh=True)
+
+    assert shop.served() == {"a": "a.py"}

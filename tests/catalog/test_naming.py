@@ -1,0 +1,253 @@
+import keyword
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from toolkiln.catalog import tool_files
+from toolkiln.catalog.naming import file_for, name_finding
+from toolkiln.errors import InputError
+from toolkiln.model import Severity
+
+
+def refused(name: str, folder: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
+        file_for(name, folder)
+
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["convert", "Convert", "a", "x1", "match", "jsonify", "a" * 64])
+def test_a_module_name_becomes_a_file_in_the_folder(name: str, tmp_path: Path) -> None:
+    assert file_for(name, tmp_path) == tmp_path / f"{name}.py"
+
+
+def test_the_suffix_is_taken_off_once(tmp_path: Path) -> None:
+    assert file_for("convert.py", tmp_path) == tmp_path / "convert.py"
+    refused("convert.py.py", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", ".py"])
+def test_a_name_is_needed(name: str, tmp_path: Path) -> None:
+    assert refused(name, tmp_path).message == "a tool needs a name"
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "a/b", "..\\x", "C:\\x", "..", ".", "x\0.py", "x/", "\0"]
+)
+def test_a_path_is_no_name(name: str, tmp_path: Path) -> None:
+    assert "is a path" in refused(name, tmp_path).message
+
+
+@pytest.mark.parametrize("name", ["_x", ".x", "__init__", "__main__.py", "_"])
+def test_a_private_name_is_refused_because_it_is_never_read(name: str, tmp_path: Path) -> None:
+    assert "not read" in refused(name, tmp_path).message
+
+
+@pytest.mark.parametrize(
+    "name", ["class", "None", "async", "1x", "a-b", "a b", "x\n", "x;y", "C:x", "x.y", "\x1b[2J"]
+)
+def test_what_python_cannot_import_is_refused(name: str, tmp_path: Path) -> None:
+    error = refused(name, tmp_path)
+
+    assert "Python module" in error.message
+    assert error.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["json", "os", "toolkiln", "pydantic", "typing_extensions", "email", "this"]
+)
+def test_a_module_that_tools_import_is_not_hidden(name: str, tmp_path: Path) -> None:
+    error = refused(name, tmp_path)
+
+    assert "hide" in error.message
+    assert error.hint == f"did you mean '{name}_tool'?"
+
+
+@pytest.mark.parametrize(
+    "name", ["conftest", "setup", "noxfile", "test_x", "x_test", "Conftest", "Test_x", "SETUP"]
+)
+def test_a_name_that_the_catalog_never_reads_is_reserved(name: str, tmp_path: Path) -> None:
+    assert "reserved" in refused(name, tmp_path).message
+
+
+@pytest.mark.parametrize("name", ["con", "AUX", "nul", "prn", "com1", "LPT9.py"])
+def test_a_device_of_windows_is_refused(name: str, tmp_path: Path) -> None:
+    assert "Windows" in refused(name, tmp_path).message
+
+
+@pytest.mark.parametrize(
+    ("name", "code_point", "meant"),
+    [
+        ("соnvert", "U+0441 CYRILLIC SMALL LETTER ES", "convert"),
+        ("cοnvert", "U+03BF GREEK SMALL LETTER OMICRON", "convert"),
+        ("ｃonvert", "U+FF43 FULLWIDTH LATIN SMALL LETTER C", "convert"),
+        ("ﬁles", "U+FB01 LATIN SMALL LIGATURE FI", "files"),
+        ("résumé", "U+00E9 LATIN SMALL LETTER E WITH ACUTE", "resume"),
+        ("con\u200bvert", "U+200B ZERO WIDTH SPACE", "convert"),
+        ("\u202econvert", "U+202E RIGHT-TO-LEFT OVERRIDE", "convert"),
+        ("𝓬onvert", "U+1D4EC MATHEMATICAL BOLD SCRIPT SMALL C", "convert"),
+    ],
+)
+def test_a_look_alike_is_named_with_the_ascii_spelling(
+    name: str, code_point: str, meant: str, tmp_path: Path
+) -> None:
+    error = refused(name, tmp_path)
+
+    assert code_point in error.message
+    assert error.message.isascii()
+    assert error.hint == f"did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize("name", ["转换", "\ud800", "\ue000", "ß"])
+def test_a_name_without_an_ascii_spelling_is_refused_all_the_same(
+    name: str, tmp_path: Path
+) -> None:
+    error = refused(name, tmp_path)
+
+    assert f"U+{ord(name[0]):04X}" in error.message
+    assert error.hint is not None
+    assert "did you mean" not in error.hint
+
+
+@pytest.mark.parametrize(("name", "meant"), [("../x", "x"), ("a-b", "a_b"), (" to EUR ", "to_EUR")])
+def test_the_hint_has_the_nearest_name_that_is_accepted(
+    name: str, meant: str, tmp_path: Path
+) -> None:
+    assert refused(name, tmp_path).hint == f"did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize("length", [65, 5_000_000])
+def test_an_over_long_name_is_refused_in_few_words(length: int, tmp_path: Path) -> None:
+    error = refused("ж" * length, tmp_path)
+
+    assert f"{length:,} characters" in error.message
+    assert len(error.message) < 100
+
+
+def test_an_existing_regular_file_of_that_name_is_fine(tmp_path: Path) -> None:
+    tmp_path.joinpath("convert.py").touch()
+
+    assert file_for("convert", tmp_path).is_file()
+
+
+@pytest.mark.parametrize("existing", ["Convert.py", "convert.PY", "CONVERT.Py"])
+def test_a_file_that_differs_in_case_alone_is_a_clash(existing: str, tmp_path: Path) -> None:
+    tmp_path.joinpath(existing).touch()
+
+    assert existing in refused("convert", tmp_path).message
+
+
+def test_another_spelling_clashes_even_beside_a_file_of_that_very_name(tmp_path: Path) -> None:
+    for name in ("convert.py", "Convert.py"):
+        tmp_path.joinpath(name).touch()
+
+    assert "case alone" in refused("convert", tmp_path).message
+
+
+@pytest.mark.parametrize("existing", ["convert", "Convert"])
+def test_a_folder_of_that_name_is_a_clash(existing: str, tmp_path: Path) -> None:
+    tmp_path.joinpath(existing).mkdir()
+
+    assert "folder" in refused("convert", tmp_path).message
+
+
+def test_a_link_to_a_folder_of_that_name_is_a_clash(tmp_path: Path) -> None:
+    tmp_path.joinpath("elsewhere").mkdir()
+    tmp_path.joinpath("convert").symlink_to("elsewhere")
+
+    assert "folder" in refused("convert", tmp_path).message
+
+
+@pytest.mark.parametrize("kind", ["file", "link to nothing", "link to itself"])
+def test_what_is_no_folder_is_no_clash(kind: str, tmp_path: Path) -> None:
+    if kind == "file":
+        tmp_path.joinpath("convert").touch()
+    else:
+        tmp_path.joinpath("convert").symlink_to("convert" if "itself" in kind else "nothing")
+
+    assert file_for("convert", tmp_path).name == "convert.py"
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "loop", "folder", "pipe"])
+def test_what_is_no_regular_file_is_never_written_to(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "convert.py"
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        target = {"link": "other.py", "dangling": "nowhere.py", "loop": "convert.py"}[kind]
+        tmp_path.joinpath("other.py").touch()
+        file.symlink_to(target)
+
+    assert "no regular file" in refused("convert", tmp_path).message
+
+
+def test_a_folder_that_is_yet_to_be_made_holds_no_clash(tmp_path: Path) -> None:
+    assert file_for("convert", tmp_path / "tools") == tmp_path / "tools" / "convert.py"
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    tmp_path.joinpath("tools").touch()
+
+    assert "cannot be read" in refused("convert", tmp_path / "tools").message
+
+
+@pytest.mark.parametrize("name", ["convert", "a", "a" * 40])
+def test_a_portable_name_has_no_finding(name: str) -> None:
+    assert name_finding(Path(f"{name}.py")) is None
+
+
+@pytest.mark.parametrize("name", ["Convert", "a" * 41])
+def test_a_name_that_clients_mangle_has_a_warning(name: str) -> None:
+    finding = name_finding(Path("tools", f"{name}.py"))
+
+    assert finding is not None
+    assert (finding.rule, finding.severity) == ("bad-name", Severity.WARNING)
+    assert finding.path == str(Path("tools", f"{name}.py"))
+
+
+PARTS = st.sampled_from(
+    [
+        *"./\\\0_-: ~%$", "..", ".py", "con", "test_", "_test", "json", "Convert", "convert",
+        "а", "\u202e", "\ud800", "class", "1", "é", "com1", "setup",
+    ]
+)  # fmt: skip
+NAMES = st.one_of(
+    st.text(max_size=80),
+    st.lists(st.one_of(PARTS, st.text(max_size=3)), max_size=6).map("".join),
+    st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,70}(\.py)?", fullmatch=True),
+)
+
+
+@given(NAMES)
+@example("Convert")
+@example("taken")
+def test_any_string_is_refused_or_a_module_that_the_catalog_reads(name: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        folder.joinpath("convert.py").touch()
+        folder.joinpath("taken").mkdir()
+        try:
+            file = file_for(name, folder)
+        except InputError:
+            error = refused(name, folder)
+            assert len(error.message) < 400
+            assert error.message.isprintable()
+            return
+        file.touch()
+
+        assert file.parent == folder
+        assert file.suffix == ".py"
+        assert file.stem.isascii()
+        assert file.stem.isidentifier()
+        assert not keyword.iskeyword(file.stem)
+        assert file.stem not in sys.stdlib_module_names
+        assert file in list(tool_files([folder]))
+        assert file_for(file.name, folder) == file

@@ -1,0 +1,138 @@
+"""From served files to snapshots: whoever was first keeps a name, and nothing published changes."""
+
+from copy import deepcopy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkiln.catalog.manifest import Manifest
+from toolkiln.catalog.snapshots import Snapshots
+from toolkiln.model import Admission, Served, Severity, Snapshot
+from toolkiln.spec import read
+
+from .conftest import tool
+
+RESERVED = frozenset({"own"})
+_changes = st.dictionaries(
+    st.sampled_from(["a.py", "b.py", "c.py"]),
+    st.none()
+    | st.tuples(
+        st.lists(st.sampled_from(["x", "y", "z", "own"]), unique=True),
+        st.integers(1, 3),
+        st.integers(1, 3),
+    ),
+    max_size=3,
+)
+_switches = st.dictionaries(st.sampled_from(["x", "y"]), st.booleans(), max_size=2)
+
+
+def served(file: str, names: list[str], value: int = 1, since: int = 1) -> Served:
+    source = "".join(tool(name, value) for name in names)
+    reading = read(source, file)
+    admission = Admission(
+        sha256=reading.digest, version=1, admitted_by="", admitted_at="", since=str(since)
+    )
+    return Served(file, reading, admission, {file: source.encode()})
+
+
+def manifest_of(enabled: dict[str, bool]) -> Manifest:
+    return Manifest(catalog="c", enabled=dict(enabled))
+
+
+def publish(snapshots: Snapshots, *files: Served, **gone: None) -> Snapshot:
+    changes: dict[str, Served | None] = {item.file: item for item in files}
+    snapshots.publish(changes | dict(gone), manifest_of({}), ())
+    return snapshots.current
+
+
+def contents(snapshot: Snapshot) -> object:
+    findings = sorted(finding.model_dump_json() for finding in snapshot.findings)
+    return dict(snapshot.tools), dict(snapshot.served), findings, snapshot.digest
+
+
+@given(st.lists(_changes, max_size=6), _switches)
+def test_any_way_leads_to_the_same_snapshot_as_a_fresh_start(
+    steps: list[dict[str, tuple[list[str], int, int] | None]], enabled: dict[str, bool]
+) -> None:
+    manifest = manifest_of(enabled)
+    snapshots = Snapshots(RESERVED)
+    end: dict[str, Served] = {}
+    published: list[tuple[Snapshot, object]] = []
+    for step in steps:
+        changes = {file: served(file, *how) if how else None for file, how in step.items()}
+        snapshots.publish(changes, manifest, ())
+        end = {f: s for f, s in (end | changes).items() if s is not None}
+        published.append((snapshots.current, deepcopy(contents(snapshots.current))))
+
+    fresh = Snapshots(RESERVED)
+    fresh.publish(dict(sorted(end.items(), reverse=True)), manifest, ())
+
+    if steps:
+        assert contents(snapshots.current) == contents(fresh.current)
+    assert [snapshot.number for snapshot, _ in published] == list(range(1, len(steps) + 1))
+    assert all(contents(snapshot) == then for snapshot, then in published)
+
+
+def test_first_admitted_file_keeps_a_name_and_the_other_is_a_finding() -> None:
+    snapshots = Snapshots(frozenset())
+
+    snapshot = publish(snapshots, served("a.py", ["x"], 1, since=2), served("b.py", ["x"], 2))
+
+    (finding,) = snapshot.findings
+    assert snapshot.served["x"].file == "b.py"
+    assert (finding.rule, finding.severity) == ("duplicate-name", Severity.ERROR)
+    assert (finding.path, finding.tool) == ("a.py", "x")
+    assert "b.py" in finding.message
+
+
+def test_other_tools_of_a_file_that_lost_a_name_are_served() -> None:
+    snapshots = Snapshots(frozenset())
+
+    snapshot = publish(snapshots, served("a.py", ["x"]), served("b.py", ["x", "y"], since=2))
+
+    assert {name: s.file for name, s in snapshot.served.items()} == {"x": "a.py", "y": "b.py"}
+
+
+def test_next_file_takes_a_name_over_when_its_owner_goes() -> None:
+    snapshots = Snapshots(frozenset())
+    publish(snapshots, served("a.py", ["x"]), served("b.py", ["x"], since=2))
+
+    snapshot = publish(snapshots, **{"a.py": None})
+
+    assert snapshot.served["x"].file == "b.py"
+    assert snapshot.findings == ()
+
+
+def test_name_of_our_own_is_never_taken() -> None:
+    snapshots = Snapshots(RESERVED)
+
+    snapshot = publish(snapshots, served("a.py", ["own", "x"]))
+
+    assert list(snapshot.tools) == ["x"]
+    assert [finding.tool for finding in snapshot.findings] == ["own"]
+    assert "Toolkiln itself" in snapshot.findings[0].message
+
+
+def test_digest_names_the_content_whatever_the_number() -> None:
+    first, second = Snapshots(frozenset()), Snapshots(frozenset())
+    publish(first, served("a.py", ["x"]))
+
+    again = publish(first, served("a.py", ["x"]))
+    other = publish(second, served("b.py", ["x"]))
+    changed = publish(second, served("b.py", ["x"], 2))
+
+    assert again.digest == other.digest
+    assert again.number == 2
+    assert changed.digest != other.digest
+
+
+def test_finding_about_a_taken_name_points_at_the_line_of_the_tool() -> None:
+    snapshots = Snapshots(frozenset())
+    line = "\n" * 7
+    late = served("b.py", ["x"], since=2)
+    moved = read(line + tool("x"), "b.py")
+    late = Served("b.py", moved, late.admission, late.sources)
+
+    snapshot = publish(snapshots, served("a.py", ["x"]), late)
+
+    assert snapshot.findings[0].line == moved.tools[0].line > 7

@@ -1,0 +1,246 @@
+"""Switches: tools, toolkits and methods that are offered or not, stored and applied live."""
+
+from typing import Any
+
+import pytest
+
+from toolkiln.catalog import MANIFEST, Admissions, Catalog
+from toolkiln.errors import InputError, UnknownTool
+
+from .conftest import Workshop, tool
+
+KIT = '''
+from agentpress.tool import Tool, method_metadata, tool_metadata
+
+@tool_metadata(display_name="Files", description="Works with files.", is_core=False)
+class Files(Tool):
+    @method_metadata()
+    def read_it(self, path: str) -> str:
+        """Read."""
+        return path
+
+    @method_metadata()
+    def write_it(self, path: str) -> str:
+        """Write."""
+        return path
+
+    @method_metadata()
+    def drop_it(self, path: str) -> str:
+        """Drop."""
+        return path
+'''
+CORE = '''
+from toolkiln import tool
+
+@tool(is_core=True)
+def vital() -> int:
+    """Needed."""
+    return 1
+'''
+ALL = {"read_it", "write_it", "drop_it"}
+
+
+@pytest.fixture
+def admissions(shop: Workshop) -> Admissions:
+    shop.write("files.py", KIT)
+    shop.write("core.py", CORE)
+    shop.write("single.py", tool("single"))
+    shop.admit("files.py", "core.py", "single.py")
+    return Admissions(shop.catalog())
+
+
+def offered(catalog: Catalog) -> set[str]:
+    return set(catalog.snapshot.tools) - {"vital"}
+
+
+def kit_name(catalog: Catalog) -> str:
+    kit = catalog.snapshot.served["read_it"].reading.tools[0].toolkit
+    assert kit
+    return kit.name
+
+
+def test_tool_is_switched_off_and_on(shop: Workshop, admissions: Admissions) -> None:
+    admissions.switch("single", False)
+    off = offered(shop.catalog())
+    admissions.switch("single", True)
+
+    assert off == ALL
+    assert offered(shop.catalog()) == {*ALL, "single"}
+    assert shop.catalog().manifest.enabled == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        (True, ALL),
+        (False, set()),
+        ({}, ALL),
+        ({"enabled": True}, ALL),
+        ({"enabled": False}, set()),
+        ({"methods": {"read_it": False}}, {"write_it", "drop_it"}),
+        ({"methods": {"read_it": True}}, ALL),
+        ({"enabled": False, "methods": {"read_it": True}}, set()),
+        ({"enabled": True, "methods": dict.fromkeys(ALL, False)}, set()),
+    ],
+)
+def test_toolkit_is_switched_as_a_whole_or_by_method(
+    shop: Workshop, admissions: Admissions, wanted: Any, left: set[str]
+) -> None:
+    admissions.switch(kit_name(shop.catalog()), wanted)
+
+    assert offered(shop.catalog()) == {*left, "single"}
+
+
+def test_toolkit_without_any_method_left_is_off(shop: Workshop, admissions: Admissions) -> None:
+    name = kit_name(shop.catalog())
+    for method in sorted(ALL):
+        admissions.switch(method, False)
+
+    entry = shop.catalog().manifest.enabled[name]
+    assert not (entry if isinstance(entry, bool) else entry.enabled)
+    assert offered(shop.catalog()) == {"single"}
+
+
+def test_enabling_a_method_of_a_toolkit_that_is_off_enables_that_one_alone(
+    shop: Workshop, admissions: Admissions
+) -> None:
+    name = kit_name(shop.catalog())
+    for wanted in (False, {"enabled": False, "methods": {"drop_it": False}}):
+        admissions.switch(name, wanted)
+        admissions.switch("drop_it", True)
+
+        assert offered(shop.catalog()) == {"drop_it", "single"}
+
+
+def test_disabling_a_method_of_a_toolkit_that_is_off_enables_nothing(
+    shop: Workshop, admissions: Admissions
+) -> None:
+    admissions.switch(kit_name(shop.catalog()), {"enabled": False, "methods": {"drop_it": False}})
+    admissions.switch("read_it", False)
+
+    assert offered(shop.catalog()) == {"single"}
+
+
+def test_toolkit_switched_on_has_all_its_methods_again(
+    shop: Workshop, admissions: Admissions
+) -> None:
+    admissions.switch("read_it", False)
+    admissions.switch(kit_name(shop.catalog()), True)
+
+    assert offered(shop.catalog()) == {*ALL, "single"}
+    assert shop.catalog().manifest.enabled == {}
+
+
+def test_method_is_known_by_its_place_in_the_source(shop: Workshop, admissions: Admissions) -> None:
+    admissions.switch("Files.read_it", False)
+
+    assert offered(shop.catalog()) == {"write_it", "drop_it", "single"}
+
+
+def test_name_of_a_tool_comes_before_the_function_behind_another(shop: Workshop) -> None:
+    marked = 'from toolkiln import tool\n\n@tool(name="a_tool")\ndef convert_it() -> int:\n'
+    shop.write("a.py", marked + '    """One."""\n    return 1\n')
+    shop.write("b.py", tool("convert_it"))
+    shop.admit("a.py", "b.py")
+
+    Admissions(shop.catalog()).switch("convert_it", False)
+
+    assert set(shop.served()) == {"a_tool"}
+
+
+def test_switch_of_a_method_that_is_gone_hinders_nobody(shop: Workshop) -> None:
+    shop.write("files.py", KIT)
+    shop.admit("files.py")
+    Admissions(shop.catalog()).switch("drop_it", False)
+    shop.write("files.py", KIT.replace("drop_it", "move_it"))
+    shop.admit("files.py")
+
+    Admissions(shop.catalog()).switch("read_it", False)
+
+    assert set(shop.served()) == {"write_it", "move_it"}
+
+
+def test_core_tool_refuses_to_be_disabled(shop: Workshop, admissions: Admissions) -> None:
+    with pytest.raises(InputError, match="core tool"):
+        admissions.switch("vital", False)
+    admissions.switch("vital", True)
+
+    assert "vital" in shop.catalog().snapshot.tools
+
+
+@pytest.mark.parametrize("wanted", [False, {"enabled": False}, {"methods": {"read_it": False}}])
+def test_core_toolkit_refuses_to_lose_a_method(shop: Workshop, wanted: Any) -> None:
+    shop.write("files.py", KIT.replace("is_core=False", "is_core=True"))
+    shop.admit("files.py")
+    catalog = shop.catalog()
+    kit = catalog.snapshot.tools["read_it"].toolkit
+    assert kit
+    assert kit.is_core
+
+    with pytest.raises(InputError, match="core tool"):
+        Admissions(catalog).switch(kit.name, wanted)
+    with pytest.raises(InputError, match="core tool"):
+        Admissions(catalog).switch("read_it", False)
+
+    assert set(shop.served()) == ALL
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "hint"),
+    [("singel", False, "single"), ("raed_it", True, "read_it"), ("", False, None)],
+)
+def test_unknown_name_is_answered_with_the_nearest(
+    admissions: Admissions, name: str, wanted: bool, hint: str | None
+) -> None:
+    with pytest.raises(UnknownTool) as caught:
+        admissions.switch(name, wanted)
+
+    assert (hint or "") in (caught.value.hint or "")
+
+
+def test_unknown_method_is_answered_with_the_nearest(
+    shop: Workshop, admissions: Admissions
+) -> None:
+    with pytest.raises(UnknownTool) as caught:
+        admissions.switch(kit_name(shop.catalog()), {"methods": {"raed_it": False}})
+
+    assert "read_it" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [None, 0, "no", [], {"enabeld": False}, {"methods": ["read_it"]}, {"enabled": "no"},
+     {"methods": {"read_it": "off"}}, {"methods": None}],
+)  # fmt: skip
+def test_what_is_no_switch_is_refused_and_changes_nothing(
+    shop: Workshop, admissions: Admissions, wanted: Any
+) -> None:
+    for name in (kit_name(shop.catalog()), "single"):
+        with pytest.raises(InputError):
+            admissions.switch(name, wanted)
+
+    assert offered(shop.catalog()) == {*ALL, "single"}
+
+
+def test_switch_applies_to_another_catalog_of_the_folder_at_once(
+    shop: Workshop, admissions: Admissions
+) -> None:
+    other = shop.catalog()
+    before = other.snapshot
+
+    admissions.switch("single", False)
+    other.refresh([shop.tools / MANIFEST])
+
+    assert "single" in before.tools
+    assert "single" not in other.snapshot.tools
+    assert "single" in other.snapshot.served
+
+
+def test_switch_survives_the_next_version_of_the_file(
+    shop: Workshop, admissions: Admissions
+) -> None:
+    admissions.switch("single", False)
+    shop.write("single.py", tool("single", 2))
+    shop.admit("single.py")
+
+    assert "single" not in shop.served()

@@ -1,0 +1,509 @@
+"""Changing a folder all or nothing: death and failure at every step, races, forged journals."""
+
+import errno
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.catalog import Admissions, Conflict, Decision, Read
+from toolkiln.catalog.admission import Candidate
+from toolkiln.catalog.cache import read_version
+from toolkiln.catalog.manifest import FILE_NAME, Manifest, MissingManifest, encode, load
+from toolkiln.catalog.transaction import (
+    Installation,
+    commit,
+    needs_recovery,
+    recover,
+    writing,
+)
+
+from .conftest import Start, Workshop, text_of, tool
+
+SOON = 60.0
+BEFORE, AFTER = b"before = 1\n", b"after = 1\n"
+MANIFESTS = encode(Manifest(catalog="before")), encode(Manifest(catalog="after"))
+JOURNAL = ".toolkiln-journal.json"
+
+
+def folder_with(tmp_path: Path, content: bytes | None) -> Path:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / FILE_NAME).write_bytes(MANIFESTS[0])
+    if content is not None:
+        (folder / "a.py").write_bytes(content)
+    return folder
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, at: int, stop: Callable[[], None]) -> list[str]:
+    """Calls `stop` before what is done to the disk for the n-th time; the steps that came."""
+    steps: list[str] = []
+
+    def watched(name: str, real: Any) -> Any:
+        def step(*arguments: Any, **options: Any) -> Any:
+            steps.append(name)
+            if len(steps) == at:
+                stop()
+            return real(*arguments, **options)
+
+        return step
+
+    for name in ("open", "replace", "unlink", "chmod"):
+        monkeypatch.setattr(Path, name, watched(name, getattr(Path, name)))
+    monkeypatch.setattr(os, "fsync", watched("fsync", os.fsync))
+    return steps
+
+
+def forked(work: Callable[[], object]) -> int:
+    """How a process that does this ends."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  the child must not go on as a test
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed(at: int, work: Callable[[], object]) -> bool:
+    """Whether a process that does this died at this step, by SIGKILL."""
+
+    def until_then() -> None:
+        interrupt(pytest.MonkeyPatch(), at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        work()
+
+    ended = forked(until_then)
+    assert ended in (0, -signal.SIGKILL)
+    return ended != 0
+
+
+def install(folder: Path) -> None:
+    commit(folder, MANIFESTS[1], Installation("a.py", AFTER))
+
+
+@pytest.mark.parametrize("content", [None, BEFORE, AFTER])
+def test_death_at_any_step_leaves_the_folder_as_before_or_after(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    template = folder_with(tmp_path, content)
+    before, after = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+    seen = []
+    for at in range(1, 60):
+        folder = shutil.copytree(template, tmp_path / str(at))
+        if not killed(at, lambda folder=folder: install(folder)):  # type: ignore[misc]
+            break
+        recover(folder)
+        seen.append(state(folder))
+        assert not needs_recovery(folder)
+
+    assert len(seen) > 8
+    assert all(found in (before, after) for found in seen)
+    assert {found == after for found in seen} == {True, False}
+
+
+def test_death_during_recovery_is_recovered_from(tmp_path: Path) -> None:
+    template = folder_with(tmp_path, BEFORE)
+    ends = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+    for at in range(5, 14):
+        torn = shutil.copytree(template, tmp_path / f"torn{at}")
+        assert killed(at, lambda torn=torn: install(torn))  # type: ignore[misc]
+        for again in range(1, 6):
+            folder = shutil.copytree(torn, tmp_path / f"{at}-{again}")
+            killed(again, lambda folder=folder: recover(folder))  # type: ignore[misc]
+            recover(folder)
+
+            assert state(folder) in ends
+
+
+@pytest.mark.parametrize("content", [None, BEFORE])
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_failure_at_any_step_leaves_the_folder_as_before_or_after(
+    tmp_path: Path, content: bytes | None, failure: BaseException
+) -> None:
+    template = folder_with(tmp_path, content)
+    ends = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+
+    def fail() -> None:
+        raise failure
+
+    for at in range(1, 60):
+        folder = shutil.copytree(template, tmp_path / str(at))
+        with pytest.MonkeyPatch.context() as patch:
+            steps = interrupt(patch, at, fail)
+            with suppress(OSError, KeyboardInterrupt):
+                install(folder)
+        if len(steps) < at:
+            break
+        if needs_recovery(folder):  # tidying up itself failed
+            recover(folder)
+
+        assert state(folder) in ends
+    assert at > 8
+
+
+def test_failure_before_the_manifest_is_written_undoes_everything_at_once(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, BEFORE)
+    before = state(folder)
+    (folder / FILE_NAME).unlink()
+    (folder / FILE_NAME).mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        install(folder)
+
+    (folder / FILE_NAME).rmdir()
+    assert state(folder) == {"a.py": before["a.py"]}
+
+
+def test_file_is_installed_with_the_mode_of_the_one_before(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, BEFORE)
+    (folder / "a.py").chmod(0o640)
+
+    install(folder)
+
+    assert (folder / "a.py").stat().st_mode & 0o777 == 0o640
+    assert state(folder) == {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+
+
+@pytest.mark.parametrize("name", ["n" * 252 + ".py", "\N{SNOWMAN}" * 84 + ".py", "a b/ü\n.py"])
+def test_file_of_any_name_is_installed(tmp_path: Path, name: str) -> None:
+    folder = folder_with(tmp_path, None)
+
+    commit(folder, MANIFESTS[1], Installation(name, AFTER))
+
+    assert state(folder) == {name: AFTER, FILE_NAME: MANIFESTS[1]}
+
+
+def test_file_edited_between_death_and_recovery_is_left_alone(tmp_path: Path) -> None:
+    for at in range(1, 60):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        folder_with(folder, BEFORE)
+        if not killed(at, lambda tools=folder / "tools": install(tools)):  # type: ignore[misc]
+            break
+        (folder / "tools" / "a.py").write_bytes(b"edited\n")
+        recover(folder / "tools")
+
+        assert state(folder / "tools")["a.py"] == b"edited\n"
+        assert len(state(folder / "tools")) == 2
+    assert at > 8
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["../secret.py", "link/secret.py", "{outside}/secret.py", "", ".", "..", "sub", "x\0y.py",
+     "mine.py", "missing/none.py", "n" * 300, "_manifest.json", ".toolkiln-journal.json"],
+)  # fmt: skip
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_forged_journal_touches_no_file_of_anybody(
+    tmp_path: Path, file: str, is_committed: bool
+) -> None:
+    folder, outside = folder_with(tmp_path, BEFORE), tmp_path / "outside"
+    outside.mkdir()
+    for path in (tmp_path / "secret.py", outside / "secret.py", folder / "mine.py"):
+        path.write_bytes(BEFORE)
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to(outside)
+    before = state(tmp_path)
+    entry = {
+        "file": file.format(outside=outside),
+        "before": sha256(BEFORE),
+        "after": sha256(BEFORE),
+        "manifest": sha256(MANIFESTS[0]) if is_committed else "",
+    }
+    (folder / JOURNAL).write_text(json.dumps(entry))
+
+    recover(folder)
+
+    assert state(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [b"", b"?", b"[]", b"7", b"{}", b"[" * 100_000, b"\xff", b'{"file": 5}',
+     b'{"file": [], "before": 1, "after": {}, "manifest": []}',
+     b'{"file": "a.py", "before": null, "after": "", "manifest": "", "more": 1}'],
+    ids=lambda data: data[:20].decode("latin-1"),
+)  # fmt: skip
+def test_journal_that_makes_no_sense_is_thrown_away(tmp_path: Path, journal: bytes) -> None:
+    folder = folder_with(tmp_path, BEFORE)
+    before = state(folder)
+    (folder / JOURNAL).write_bytes(journal)
+
+    recover(folder)
+
+    assert state(folder) == before
+
+
+def test_second_writer_waits_no_longer_than_its_patience(tmp_path: Path) -> None:
+    with (
+        writing(tmp_path),
+        pytest.raises(Conflict, match="somebody else"),
+        writing(tmp_path, patience=0),
+    ):
+        pass
+
+    with writing(tmp_path, patience=0):
+        pass
+
+
+def test_lock_of_a_dead_writer_is_free(tmp_path: Path, start_python: Start) -> None:
+    holder = start_python(
+        """
+        import sys
+        from pathlib import Path
+        from toolkiln.catalog.transaction import writing
+        with writing(Path(sys.argv[1])):
+            print("held", flush=True)
+            sys.stdin.read()
+        """,
+        tmp_path,
+    )
+    assert holder.stdout
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(Conflict), writing(tmp_path, patience=0):
+        pass
+
+    holder.kill()
+    holder.wait(SOON)
+
+    with writing(tmp_path, patience=0):
+        pass
+
+
+def drafted(shop: Workshop, source: str) -> tuple[Admissions, Candidate]:
+    """A version of a.py that is about to be written."""
+    admissions = Admissions(shop.catalog())
+    return admissions, admissions.written("a.py", fresh_read(shop, source))
+
+
+def fresh_read(shop: Workshop, source: str) -> Read:
+    draft = shop.state / "draft" / "a.py"
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text(source)
+    return read_version(draft)
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_death_at_any_step_of_an_admission_leaves_one_whole_version(
+    shop: Workshop, existed: bool
+) -> None:
+    if existed:
+        shop.write("a.py", tool("old"))
+        shop.admit("a.py")
+    read = fresh_read(shop, tool("a", 2))
+    shop.close()
+    template = shutil.copytree(shop.tools, shop.state / "template")
+    outcomes = []
+
+    def write() -> None:
+        admissions = Admissions(shop.catalog())
+        admissions.admit([admissions.written("a.py", read)], Decision("ann"))
+
+    for at in range(1, 80):
+        shutil.rmtree(shop.tools)
+        shutil.copytree(template, shop.tools)
+        if not killed(at, write):
+            break
+        catalog = shop.catalog()
+        names = []
+        with suppress(MissingManifest):
+            names = sorted(catalog.snapshot.tools)
+        on_disk = shop.tools / "a.py"
+        outcomes.append(names)
+        assert shop.leftovers() == []
+        assert on_disk.exists() == bool(names)
+        assert not names or on_disk.read_text() == text_of(catalog, names[0])
+        shop.close()
+
+    assert all(names in ([["old"], ["a"]] if existed else [[], ["a"]]) for names in outcomes)
+    assert ["a"] in outcomes
+
+
+def test_of_two_threads_that_write_one_file_one_wins(shop: Workshop) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    drafts = [drafted(shop, tool("a", number)) for number in (2, 3)]
+    start = threading.Barrier(2)
+
+    def write(draft: tuple[Admissions, Candidate]) -> str:
+        admissions, candidate = draft
+        start.wait(SOON)
+        try:
+            admissions.admit([candidate], Decision("ann"))
+        except Conflict as conflict:
+            return conflict.code
+        return "won"
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(write, drafts))
+
+    assert sorted(ended) == ["conflict", "won"]
+    winner = drafts[ended.index("won")][1]
+    assert (shop.tools / "a.py").read_bytes() == winner.read.sources["a.py"]
+    assert load(shop.tools).files["a.py"].sha256 == winner.read.reading.digest
+
+
+def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_python: Start) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from toolkiln.catalog import Admissions, Catalog, Conflict, Decision
+        from toolkiln.catalog.cache import read_version
+        from toolkiln.store import open_store
+        tools, state, draft = map(Path, sys.argv[1:])
+        store = open_store(state / "store.db")
+        admissions = Admissions(Catalog(tools, lambda: store.archive))
+        candidate = admissions.written("a.py", read_version(draft))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            admissions.admit([candidate], Decision("ann"))
+        except Conflict as conflict:
+            print(conflict.code)
+        else:
+            print("won")
+    """
+    writers = []
+    for number in (2, 3):
+        draft = shop.state / str(number) / "a.py"
+        draft.parent.mkdir(parents=True)
+        draft.write_text(tool("a", number))
+        writers.append(start_python(code, shop.tools, shop.state, draft))
+    for writer in writers:
+        assert writer.stdout
+        assert writer.stdout.readline() == "ready\n"
+
+    for writer in writers:
+        assert writer.stdin
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    said = [writer.communicate(timeout=SOON)[0].strip() for writer in writers]
+
+    assert sorted(said) == ["conflict", "won"]
+    assert shop.served() == {"a": "a.py"}
+    assert (shop.tools / "a.py").read_text() == tool("a", said.index("won") + 2)
+    assert shop.leftovers() == []
+
+
+def test_reader_always_sees_a_whole_manifest_while_writers_die(
+    shop: Workshop, start_python: Start
+) -> None:
+    (shop.tools / FILE_NAME).write_bytes(MANIFESTS[0])
+    code = """
+        import itertools, os, sys
+        from pathlib import Path
+        from toolkiln.catalog.manifest import Manifest, encode
+        from toolkiln.catalog.transaction import commit, writing
+        print("writing", flush=True)
+        for number in itertools.count():
+            with writing(Path(sys.argv[1])):
+                manifest = Manifest(catalog=f"{os.getpid()} {number} " * 5_000)
+                commit(Path(sys.argv[1]), encode(manifest))
+    """
+    seen: set[str] = set()
+    for _ in range(4):
+        writer = start_python(code, shop.tools)
+        assert writer.stdout
+        assert writer.stdout.readline() == "writing\n"
+        known = len(seen)
+        until = time.monotonic() + SOON
+        while len(seen) < known + 5 and time.monotonic() < until:
+            seen.add(load(shop.tools).catalog)
+        writer.kill()
+        writer.wait(SOON)
+
+        shop.catalog(dev=False).refresh()
+
+    assert len(seen) >= 20
+    assert shop.leftovers() == []
+
+
+def _no_space() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+
+def test_full_disk_leaves_the_earlier_version(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, BEFORE)
+    before = state(folder)
+    code = """
+        import sys
+        from pathlib import Path
+        from toolkiln.catalog.transaction import Installation, commit
+        folder, manifest = Path(sys.argv[1]), (Path(sys.argv[1]) / "_manifest.json").read_bytes()
+        for data, content in ((b"#" * 50_000, manifest), (b"#", b"#" * 50_000)):
+            try:
+                commit(folder, content, Installation("a.py", data))
+            except OSError as error:
+                print(error.errno)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(folder)],
+        preexec_fn=_no_space,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    assert ended.stdout.split() == [str(errno.EFBIG)] * 2
+    assert state(folder) == before
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few pages."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root may mount")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_disk_that_is_really_full_leaves_the_earlier_version(small_disk: Path) -> None:
+    folder = folder_with(small_disk, BEFORE)
+    before = state(folder)
+
+    with pytest.raises(OSError, match="No space left"):
+        commit(folder, MANIFESTS[1], Installation("a.py", b"#" * 100_000))
+
+    assert state(folder) == before
+
+
+def test_read_only_disk_is_served_and_not_changed(small_disk: Path, shop: Workshop) -> None:
+    shop.tools.rmdir()
+    shop.tools = small_disk / "tools"
+    shop.tools.mkdir()
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    before = state(shop.tools)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    with pytest.raises(OSError, match="Read-only"):
+        Admissions(shop.catalog()).switch("a", False)
+
+    assert shop.served() == {"a": "a.py"}
+    assert state(shop.tools) == before

@@ -1,0 +1,183 @@
+"""Whatever a text says, it stays the text of its place, in both languages."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from toolkiln.docs.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Link,
+    Listing,
+    Page,
+    Paragraph,
+    Section,
+    Strong,
+    Text,
+    paragraph,
+)
+from toolkiln.docs.markdown import markdown
+from toolkiln.docs.prose import clean, words
+from toolkiln.docs.rst import rst
+
+from .rendering import HOSTILE, doctree, headings, kinds, shown, tokens
+
+_SIGNS = st.text(
+    st.sampled_from("\\`*_[]<>()#+-=.!|~&;:/'\"{}$1a Aé中\n\t•\u202e\x00"), max_size=40
+)
+TEXTS = _SIGNS | st.text(max_size=40) | st.sampled_from(HOSTILE)
+
+
+def of(*blocks: Block) -> Page:
+    return Page("Title", blocks, (Section("After", (paragraph("end"),)),))
+
+
+def visible(text: str) -> str:
+    return words(text).strip()
+
+
+@given(TEXTS)
+@example("1. x")
+@example("a  &amp; b")
+@example("x\\")
+def test_words_in_markdown_are_shown_as_they_are(text: str) -> None:
+    found = markdown(of(paragraph("so: ", text)))
+
+    assert headings(found) == ["Title", "After"]
+    assert kinds(found) <= {"heading", "paragraph", "inline", "text", "text_special"}
+    assert shown(found).split("\n")[1] == f"so: {words(text)}".strip()
+
+
+@given(TEXTS.filter(lambda text: visible(text) != ""))
+def test_words_at_the_start_of_a_line_of_markdown_are_shown_as_they_are(text: str) -> None:
+    found = markdown(of(paragraph(text)))
+
+    assert kinds(found) <= {"heading", "paragraph", "inline", "text", "text_special"}
+    assert shown(found).split("\n") == ["Title", visible(text), "After", "end"]
+
+
+@given(TEXTS)
+def test_code_in_markdown_is_shown_as_it_is(text: str) -> None:
+    found = markdown(of(paragraph("a", Code(text), "b")))
+
+    (code,) = (token for token in tokens(found) if token.type == "code_inline")
+    # A single space at both ends is the one thing that a viewer may take away.
+    assert code.content in {clean(text) or '""', f" {clean(text)} "}
+    assert headings(found) == ["Title", "After"]
+
+
+@given(TEXTS.filter(lambda text: text.strip("\n") != ""))
+def test_a_listing_in_markdown_is_shown_as_it_is(text: str) -> None:
+    found = markdown(of(Bullets(((paragraph("x"), Listing(text)),)), Listing(text)))
+
+    fences = [token.content for token in tokens(found) if token.type == "fence"]
+    lines = "\n".join(clean(line) for line in text.split("\n")) + "\n"
+    assert [re.sub(r" +\n", "\n", fence) for fence in fences] == [re.sub(r" +\n", "\n", lines)] * 2
+    assert headings(found) == ["Title", "After"]
+
+
+@given(TEXTS.filter(lambda text: visible(text) != ""))
+def test_titles_stay_titles_in_markdown(text: str) -> None:
+    found = markdown(Page(text, (), (Section(text, (paragraph("x"),)),)))
+
+    assert headings(found) == [visible(text)] * 2
+    assert kinds(found) <= {"heading", "paragraph", "inline", "text", "text_special"}
+
+
+def complaints(tree: Any) -> list[str]:
+    return [node.astext() for node in tree.findall() if node.tagname == "system_message"]
+
+
+def names(tree: Any) -> list[str]:
+    return [node.tagname for node in tree.findall() if node.tagname != "#text"]
+
+
+@given(TEXTS.filter(lambda text: visible(text) != ""))
+@example("\\" * 10)
+@example(".. raw:: html")
+@example("literal::")
+def test_words_in_rst_are_shown_as_they_are(text: str) -> None:
+    tree = doctree(rst(of(paragraph(text), paragraph("so: ", text))))
+
+    bare = [node.astext() for node in tree.findall() if node.tagname == "paragraph"]
+    assert bare == [visible(text), f"so: {words(text)}".strip(), "end"]
+    assert set(names(tree)) <= {"document", "section", "title", "paragraph"}
+
+
+@given(TEXTS.filter(lambda text: text.strip() != ""))
+def test_code_and_strong_words_in_rst_are_shown_as_they_are(text: str) -> None:
+    tree = doctree(rst(of(paragraph("a", Code(text), "b", Strong(f"x{text}x"), Text("c")))))
+
+    literal, strong = (n for n in tree.findall() if n.tagname in {"literal", "strong"})
+    assert literal.astext() == visible(text)
+    assert strong.astext() == visible(f"x{text}x")
+    assert complaints(tree) == []
+
+
+@given(TEXTS.filter(lambda text: text.strip() != ""))
+def test_a_listing_in_rst_stays_in_its_place(text: str) -> None:
+    listing = Listing(f"first\n{text}\nlast", "brainfuck")
+    tree = doctree(rst(of(Bullets(((paragraph("x"), listing),)), listing)))
+
+    blocks = [n.astext() for n in tree.findall() if n.tagname == "literal_block"]
+    lines = "\n".join(clean(line) for line in listing.text.split("\n"))
+    assert [re.sub(r" +\n", "\n", block) for block in blocks] == [re.sub(r" +\n", "\n", lines)] * 2
+    assert complaints(tree) == []
+
+
+@given(TEXTS.filter(lambda text: visible(text) != ""))
+def test_titles_stay_titles_in_rst(text: str) -> None:
+    tree = doctree(rst(Page(text, (), (Section(text, (paragraph("x"),)), Section("y", ())))))
+
+    assert [n.astext() for n in tree.findall() if n.tagname == "title"] == [
+        *[visible(text)] * 2,
+        "y",
+    ]
+    assert all("Duplicate implicit target" in said for said in complaints(tree))  # a mere note
+
+
+def test_blank_words_at_the_end_of_a_line_do_no_harm_in_rst() -> None:
+    tree = doctree(rst(of(paragraph(" ", Code("x"), " "), paragraph("next"))))
+
+    found = [node.astext() for node in tree.findall() if node.tagname == "paragraph"]
+    assert found == ["x", "next", "end"]
+    assert complaints(tree) == []
+
+
+def test_lists_hold_lists_in_both_languages() -> None:
+    inner = Bullets(((paragraph("two"),), (Listing("a\n\n  b"),)), ordered=True)
+    page = of(Bullets(((paragraph("one"), inner, paragraph("more")), (paragraph("three"),))))
+
+    items = [token.level for token in tokens(markdown(page)) if token.type == "list_item_open"]
+    tree = doctree(rst(page))
+    assert items == [1, 3, 3, 1]
+    assert names(tree).count("list_item") == 4
+    assert [n.astext() for n in tree.findall() if n.tagname == "literal_block"] == ["a\n\n  b"]
+    assert complaints(tree) == []
+
+
+def test_a_link_leads_to_a_page() -> None:
+    page = of(Paragraph((Link("a]b_c", "tools/abc"),)))
+
+    (link,) = (token for token in tokens(markdown(page)) if token.type == "link_open")
+    assert link.attrs["href"] == "tools/abc.md"
+    assert shown(markdown(page)).split("\n")[1] == "a]b_c"
+    assert ":doc:`a\\]b\\_c </tools/abc>`" in rst(page)
+
+
+@pytest.mark.parametrize("character", ["\u202e", "\u200b", "\x1b", "\x00", "\x9b", "\ud800"])
+def test_characters_that_do_not_show_are_spelt_out(character: str) -> None:
+    found = markdown(of(paragraph(f"a{character}b"), Listing(f"c{character}d")))
+
+    assert character not in found + rst(of(paragraph(f"a{character}b")))
+    assert shown(found).count(ascii(character)[1:-1]) == 2
+
+
+def test_words_without_a_special_sign_are_left_alone() -> None:
+    text = "Sends snake_case_names, 2.5 % of (x - y) & more; see https://example.org/a_b?c=d!"
+
+    assert markdown(of(paragraph(text))).split("\n")[2] == text

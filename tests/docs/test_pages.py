@@ -1,0 +1,432 @@
+"""The page about a tool, and the guide."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from toolkiln.docs import guide, page, page_name
+from toolkiln.docs.pages import page_of
+from toolkiln.docs.rst import rst
+from toolkiln.model import (
+    Admission,
+    Capability,
+    Documentation,
+    Grant,
+    Hints,
+    Limits,
+    ParameterDoc,
+    RaisesDoc,
+    Rights,
+    Section,
+    Toolkit,
+    ToolSpec,
+)
+from toolkiln.spec import read
+
+from .rendering import HOSTILE, doctree, headings, kinds, params, shown, spec
+
+SOURCE = '''
+from typing import Annotated, Literal
+from toolkiln import tool, tool_metadata
+from pydantic import BaseModel, Field
+
+class Place(BaseModel):
+    """Where something is."""
+    city: str
+    inside: "Place | None" = None
+
+@tool_metadata(display_name="Parcels", description="Sends parcels.")
+class Post:
+    @tool(network=["api.post.example"], timeout=30, read_only=False, parallel=True)
+    def send(
+        self,
+        to: Place,
+        grams: Annotated[int, Field(ge=1, le=30_000)],
+        speed: Literal["slow", "fast"] = "slow",
+        tags: list[str] | None = None,
+    ) -> dict[str, float]:
+        """Send a parcel.
+
+        It is picked up within a day:
+
+        - in towns, by `bike`
+        - elsewhere, by **car**
+
+        When to use:
+            For things, not for letters.
+
+        Args:
+            to: Where it goes.
+            grams: How heavy it is.
+
+        Returns:
+            The price by currency.
+
+        Raises:
+            ValueError: It is too heavy.
+
+        Examples:
+            Fast:
+
+            >>> Post().send(Place(city="Bonn"), 500, "fast")
+            {'EUR': 5.5}
+        """
+        return {}
+'''
+
+
+def admission(**changes: Any) -> Admission:
+    fields: dict[str, Any] = {
+        "sha256": "ab" * 32,
+        "version": 3,
+        "admitted_by": "ana",
+        "admitted_at": "2025-01-02T03:04:05Z",
+        "since": "2025-01-01T00:00:00Z",
+    }
+    return Admission(**{**fields, **changes})
+
+
+def test_a_page_tells_all_that_is_known_of_a_tool() -> None:
+    (tool,) = read(SOURCE, "tools/post.py").tools
+    granted = admission(rights={"send": Grant(network=("api.post.example",))})
+
+    found = page(tool.model_copy(update={"digest": "ab" * 32}), granted)
+
+    assert found == snapshot("""\
+# Send
+
+Name: `send`
+
+Send a parcel.
+
+It is picked up within a day:
+
+- in towns, by `bike`
+- elsewhere, by **car**
+
+## When to use
+
+For things, not for letters.
+
+## Parameters
+
+- `to` (`Place`; required): Where it goes.
+- `grams` (integer; at least 1; at most 30000; required): How heavy it is.
+- `speed` (one of `"slow"`, `"fast"`; default `"slow"`)
+- `tags` (array of string or null; default `null`)
+
+The types named above:
+
+- `Place` (object): Where something is.
+
+  - `city` (string; required)
+  - `inside` (`Place` or null; default `null`)
+
+## Returns
+
+The price by currency.
+
+Type: object with any keys, each number
+
+## Errors
+
+- `ValueError`: It is too heavy.
+
+## Examples
+
+Fast:
+
+```pycon
+>>> Post().send(Place(city="Bonn"), 500, "fast")
+{'EUR': 5.5}
+```
+
+## Behaviour
+
+- By its own account: not read-only.
+- Calls of one batch run together with others.
+- Output is cut after 50,000 characters.
+- Ended beyond 30 seconds.
+
+## Rights
+
+- Asks for network: `api.post.example`
+- Granted network: `api.post.example`
+
+## Toolkit
+
+**Parcels** (`Post`)
+
+Sends parcels.
+
+## Version
+
+- Number: 3, admitted by ana at 2025-01-02T03:04:05Z
+- Digest: `abababababab`
+- Source: `post.py`, line 14
+""")
+
+
+def test_a_guide_tells_what_a_model_needs_and_no_more() -> None:
+    (tool,) = read(SOURCE, "tools/post.py").tools
+
+    found = guide(tool)
+
+    assert headings(found) == [
+        "send",
+        "When to use",
+        "Parameters",
+        "Returns",
+        "Errors",
+        "Examples",
+        "Behaviour",
+        "Rights",
+    ]
+
+
+def test_the_same_spec_gives_the_same_page() -> None:
+    first, second = (read(SOURCE, "tools/post.py").tools[0] for _ in range(2))
+
+    assert page(first) == page(second)
+    assert guide(first) == guide(second)
+
+
+def test_a_tool_without_arguments_says_so() -> None:
+    assert "It takes no arguments." in page(spec())
+
+
+def test_the_description_for_models_comes_first_if_the_docstring_says_something_else() -> None:
+    documentation = Documentation(text="The long story.\n\nOf money.")
+
+    found = page(spec(description="Convert money.", documentation=documentation))
+
+    assert "\n\nConvert money.\n\nThe long story.\n\nOf money.\n" in found
+
+
+def test_a_docstring_that_starts_with_the_description_is_not_said_twice() -> None:
+    documentation = Documentation(text="Convert money.\n\nAt once.")
+
+    assert page(spec(documentation=documentation)).count("Convert money.") == 1
+
+
+def test_parameters_that_only_the_docstring_describes_have_their_words() -> None:
+    documentation = Documentation(parameters=(ParameterDoc(name="x", text="Some *thing*."),))
+
+    found = page(spec(parameters=params("x", x={"type": "string"}), documentation=documentation))
+
+    assert "- `x` (string; required): Some \\*thing\\*." in found
+
+
+def test_all_that_a_tool_asks_for_is_on_its_page() -> None:
+    rights = Rights(
+        network=("a.example", "*.b.example"),
+        secrets=("KEY",),
+        capabilities=(Capability.SUBPROCESS,),
+        workspace="write",
+        sandbox=False,
+        needs_approval=True,
+    )
+
+    found = page(spec(rights=rights, uses=(Capability.FILES,)))
+
+    assert found.partition("## Rights\n\n")[2].partition("\n\n")[0] == snapshot("""\
+- Asks for network: `a.example`, `*.b.example`
+- Asks for secrets: `KEY`
+- Asks for workspace: `write`
+- Asks for capabilities: `subprocess`
+- Asks to run without the sandbox.
+- A person has to approve calls.
+- Its source was seen to touch: `files`\
+""")
+
+
+def test_what_was_granted_stands_beside_what_is_asked_for() -> None:
+    granted = admission(rights={"convert": Grant(workspace="read", sandbox=False)})
+
+    with_rights, without = page(spec(), granted), page(spec(), admission())
+
+    assert "- Granted workspace: `read`\n- Granted to run without the sandbox." in with_rights
+    assert "- Granted: nothing." in without
+    assert "Granted" not in page(spec())
+
+
+def test_limits_hints_and_settings_are_on_the_page() -> None:
+    limits = Limits(timeout=2.5, memory=1_000_000, cpu=3, processes=4, disk=5_000)
+    hints = Hints(read_only=False, destructive=True, idempotent=True, open_world=False)
+    settings = {"operator": params("key", key={"type": "string"}), "user": params()}
+
+    found = page(
+        spec(
+            limits=limits,
+            hints=hints,
+            settings=settings,
+            is_core=True,
+            output_kind="file",
+            requirements=("httpx>=0.27",),
+        )
+    )
+
+    behaviour, _, rest = found.partition("## Behaviour\n\n")[2].partition("\n\n")
+    assert behaviour.split("\n") == [
+        "- By its own account: not read-only, destructive, idempotent, not open-world.",
+        "- Core: cannot be disabled.",
+        "- Calls of one batch run alone, not together with others.",
+        "- Kind of output: `file`",
+        "- Output is cut after 50,000 characters.",
+        "- Ended beyond 2.5 seconds, 3 seconds of processor time, 1,000,000 bytes of memory, "
+        "5,000 bytes of files, 4 processes.",
+    ]
+    assert "## Settings of the operator\n\n- `key` (string; required)\n" in rest
+    assert "## Settings of the user\n\nNone.\n" in rest
+    assert "## Requirements\n\n- `httpx>=0.27`\n" in rest
+
+
+@pytest.mark.parametrize(
+    ("examples", "expected"),
+    [
+        ("convert(1)\nconvert(2)", "```python\nconvert(1)\nconvert(2)\n```"),
+        (">>> convert(1)\n2", "```pycon\n>>> convert(1)\n2\n```"),
+        ("So:\n\n```json\n{}\n```", "So:\n\n```json\n{}\n```"),
+        ("convert('````')", "`````python\nconvert('````')\n`````"),
+    ],
+)
+def test_examples_are_listings(examples: str, expected: str) -> None:
+    found = page(spec(documentation=Documentation(examples=examples)))
+
+    assert f"## Examples\n\n{expected}\n\n## Behaviour" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("convert", "convert"), ("getUser-2", "getUser-2")],
+)
+def test_a_page_is_named_after_its_tool(name: str, expected: str) -> None:
+    assert page_name(name) == expected
+
+
+@given(st.text() | st.sampled_from(["../../etc/passwd", "a/b", "", ".", "con\x00", "é", "x" * 65]))
+def test_the_name_of_a_page_is_a_safe_file_name(name: str) -> None:
+    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", page_name(name), re.ASCII)
+
+
+def test_names_that_differ_have_pages_that_differ() -> None:
+    names = ["a/b", "a-b", "a.b", "a b", "ab", "é", "è", "x" * 65, "x" * 66]
+
+    assert len({page_name(name) for name in names}) == len(names)
+
+
+def everywhere(text: str) -> ToolSpec:
+    """A tool that says one thing wherever it can say anything."""
+    schema = {
+        "type": "object",
+        "description": text,
+        "properties": {
+            text: {"type": "string", "description": text, "default": text, "pattern": text},
+            "deep": {"type": "array", "items": {"properties": {text: {"enum": [text]}}}},
+            "ref": {"$ref": "#/$defs/" + text.replace("~", "~0").replace("/", "~1")},
+            "odd": {"type": text, "format": text, "examples": [text], "not": {"const": text}},
+        },
+        "required": [text],
+        "$defs": {text: {"description": text, "type": "object"}},
+    }
+    return spec(
+        name=text,
+        display_name=text,
+        description=text,
+        parameters=schema,
+        returns=schema,
+        documentation=Documentation(
+            text=text,
+            sections=(Section(title="Mine", body=text),),
+            parameters=(ParameterDoc(name=text, text=text),),
+            returns=f"x{text}",
+            raises=(RaisesDoc(type=text, text=text),),
+            examples=f">>> 1\n{text}",
+        ),
+        toolkit=Toolkit(name=text, display_name=f"x{text}x", description=text),
+        usages=(f"x {text}",),
+        requirements=(text,),
+        rights=Rights(network=(text,), secrets=(text,)),
+        settings={"operator": schema},
+        path=f"tools/{text}",
+    )
+
+
+SECTIONS = [
+    "Mine",
+    "Typical requests",
+    "Parameters",
+    "Returns",
+    "Errors",
+    "Examples",
+    "Behaviour",
+    "Rights",
+    "Settings of the operator",
+    "Requirements",
+    "Toolkit",
+    "Version",
+]
+_HARMLESS = {
+    "bullet_list",
+    "code_inline",
+    "fence",
+    "heading",
+    "inline",
+    "list_item",
+    "ordered_list",
+    "paragraph",
+    "strong",
+    "text",
+    "text_special",
+}
+_SIGNS = st.text(st.sampled_from("`~*_-+#>|<=.:\\[](){}!&1 \n\t"), min_size=1, max_size=60)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_of_a_tool_breaks_out_of_its_place(text: str) -> None:
+    tool = everywhere(text)
+    granted = admission(admitted_by=text)
+
+    found = page(tool, granted)
+
+    assert headings(found)[1:] in (SECTIONS, SECTIONS[1:])
+    assert kinds(found) <= _HARMLESS
+    assert set(headings(guide(tool))[1:]) <= set(SECTIONS)
+    assert kinds(guide(tool)) <= _HARMLESS
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_of_a_tool_makes_docutils_complain(text: str) -> None:
+    tree = doctree(rst(page_of(everywhere(text), admission(admitted_by=text))))
+
+    said = [node.astext() for node in tree.findall() if node.tagname == "system_message"]
+    assert said == []
+    assert not [n for n in tree.findall() if n.tagname in {"raw", "image", "target", "reference"}]
+
+
+@given(_SIGNS)
+def test_no_mix_of_signs_breaks_out_of_its_place(text: str) -> None:
+    found = page(everywhere(text))
+
+    assert headings(found)[1:] in (SECTIONS, SECTIONS[1:])
+    assert kinds(found) <= _HARMLESS
+
+
+def test_long_texts_are_kept_whole() -> None:
+    text = "word " * 40_000
+
+    assert shown(page(spec(documentation=Documentation(text=text)))).count("word") == 40_000
+
+
+def test_sections_with_foreign_titles_are_one_line_and_bounded() -> None:
+    title = "Evil\n# Title " + "x" * 1_000
+    documentation = Documentation(sections=(Section(title=title, body="b"),))
+
+    found = headings(page(spec(documentation=documentation)))[1]
+
+    assert found.startswith("Evil # Title xxx")
+    assert len(found) <= 120

@@ -1,0 +1,336 @@
+"""Vectors kept on disk: found again, shared by processes, and never in the way."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from toolkiln.search import vector_cache
+from toolkiln.search.embedder import EmbeddingFailed
+from toolkiln.search.vector_cache import Cached
+
+BOUND = 30.0
+WRITER = """
+import sys
+from pathlib import Path
+from tests.search.test_vector_cache import Counting
+from toolkiln.search import vector_cache
+from toolkiln.search.vector_cache import Cached
+
+vector_cache._PATIENCE = 30.0
+cached = Cached(Counting(), Path(sys.argv[1]))
+for number in range(int(sys.argv[2]), int(sys.argv[3])):
+    cached.embed([f"text {number}"])
+print("done")
+"""
+
+
+class Counting:
+    """An embedder that says what it was asked, and fails on demand."""
+
+    def __init__(self, name: str = "counting", dimensions: int = 8) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self.asked: list[str] = []
+        self.fails_after: int | None = None
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self.fails_after is not None and len(self.asked) >= self.fails_after:
+            raise EmbeddingFailed("it is down")
+        self.asked += texts
+        return np.array([self.row(text) for text in texts], np.float32).reshape(
+            len(texts), self.dimensions
+        )
+
+    def row(self, text: str) -> NDArray[np.float32]:
+        if not text:
+            return np.zeros(self.dimensions, np.float32)
+        seed = int.from_bytes(sha256(text.encode("utf-8", "replace")).digest()[:4], "little")
+        row = np.random.default_rng(seed).normal(size=self.dimensions)
+        return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+def file_of(folder: Path) -> Path:
+    (file,) = folder.iterdir()
+    return file
+
+
+def writer(folder: Path, first: int, last: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), str(first), str(last)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+class TestRemembering:
+    def test_a_text_is_embedded_once(self, tmp_path: Path) -> None:
+        embedder = Counting()
+
+        first = Cached(embedder, tmp_path).embed(["a", "b", "a"])
+        second = Cached(embedder, tmp_path).embed(["b", "c", "a"])
+
+        assert embedder.asked == ["a", "b", "c"]
+        assert np.array_equal(first, [embedder.row(text) for text in "aba"])
+        assert np.array_equal(second, [embedder.row(text) for text in "bca"])
+        assert second.dtype == np.float32
+
+    def test_what_another_one_adds_meanwhile_is_seen(self, tmp_path: Path) -> None:
+        embedder = Counting()
+        one, other = Cached(embedder, tmp_path), Cached(embedder, tmp_path)
+        one.embed(["a"])
+
+        other.embed(["a", "b"])
+        one.embed(["b"])
+
+        assert embedder.asked == ["a", "b"]
+
+    def test_embedders_do_not_share_vectors(self, tmp_path: Path) -> None:
+        one, other = Counting("one"), Counting("../other\x00", 4)
+
+        Cached(one, tmp_path).embed(["a"])
+        rows = Cached(other, tmp_path).embed(["a"])
+
+        assert rows.shape == (1, 4)
+        assert other.asked == ["a"]
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_no_texts_are_no_rows(self, tmp_path: Path) -> None:
+        assert Cached(Counting(), tmp_path).embed([]).shape == (0, 8)
+
+    def test_texts_that_are_odd_are_kept_apart(self, tmp_path: Path) -> None:
+        cached = Cached(Counting(), tmp_path)
+        texts = ["\ud800", "\ud801", "?", " ", "x" * 1_000_000, "a\x00", "a"]
+
+        cached.embed(texts)
+
+        assert (
+            len(
+                cached._file.get(sha256(t.encode("utf-8", "surrogatepass")).digest() for t in texts)
+            )
+            == 7
+        )
+
+    def test_zeros_are_not_kept(self, tmp_path: Path) -> None:
+        cached = Cached(Counting(), tmp_path)
+        cached.embed(["", "a"])
+        size = file_of(tmp_path).stat().st_size
+
+        rows = cached.embed(["", "a"])
+
+        assert not rows[0].any()
+        assert rows[1].any()
+        assert file_of(tmp_path).stat().st_size == size
+
+    def test_what_was_embedded_before_a_failure_is_kept(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(vector_cache, "_AT_ONCE", 10)
+        embedder = Counting()
+        embedder.fails_after = 20
+        texts = [f"text {n}" for n in range(35)]
+        with pytest.raises(EmbeddingFailed):
+            Cached(embedder, tmp_path).embed(texts)
+        embedder.fails_after = None
+
+        rows = Cached(embedder, tmp_path).embed(texts)
+
+        assert embedder.asked == texts
+        assert np.array_equal(rows, [embedder.row(text) for text in texts])
+
+    def test_known_texts_need_no_embedder(self, tmp_path: Path) -> None:
+        embedder = Counting()
+        Cached(embedder, tmp_path).embed(["a"])
+        embedder.fails_after = 0
+
+        rows = Cached(embedder, tmp_path).embed(["a"])
+
+        assert np.array_equal(rows[0], embedder.row("a"))
+
+    def test_a_name_that_stands_for_another_model_begins_anew(self, tmp_path: Path) -> None:
+        Cached(Counting(), tmp_path).embed(["a", "b"])
+        changed = Counting(dimensions=5)
+
+        rows = Cached(changed, tmp_path).embed(["a", "c"])
+        Cached(changed, tmp_path).embed(["c"])
+
+        assert rows.shape == (2, 5)
+        assert changed.asked == ["a", "c"]
+        assert Cached(changed, tmp_path).embed(["b"]).shape == (1, 5)
+
+    def test_a_file_that_is_too_large_begins_anew(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        embedder = Counting()
+        reader = Cached(embedder, tmp_path)
+        reader.embed([f"text {n}" for n in range(100)])
+        monkeypatch.setattr(vector_cache, "_LARGEST", 1000)
+
+        Cached(embedder, tmp_path).embed(["a", "b"])
+
+        assert file_of(tmp_path).stat().st_size < 1000
+        assert np.array_equal(reader.embed(["text 1"])[0], embedder.row("text 1"))
+
+
+class TestSharing:
+    def test_threads_get_their_own_rows(self, tmp_path: Path) -> None:
+        embedder = Counting()
+        cached = Cached(embedder, tmp_path)
+        texts = [f"text {n % 30}" for n in range(300)]
+
+        with ThreadPoolExecutor(8) as pool:
+            rows = list(pool.map(lambda text: cached.embed([text])[0], texts))
+
+        assert np.array_equal(rows, [embedder.row(text) for text in texts])
+
+    def test_processes_that_add_at_once_lose_and_mix_nothing(self, tmp_path: Path) -> None:
+        processes = [writer(tmp_path, 100 * n, 100 * n + 100) for n in range(4)]
+        done = [process.communicate(timeout=BOUND)[0] for process in processes]
+        embedder = Counting()
+        texts = [f"text {n}" for n in range(400)]
+
+        rows = Cached(embedder, tmp_path).embed(texts)
+
+        assert done == ["done\n"] * 4
+        assert embedder.asked == []
+        assert np.array_equal(rows, [embedder.row(text) for text in texts])
+
+    def test_a_process_killed_while_adding_does_no_harm(self, tmp_path: Path) -> None:
+        process = writer(tmp_path, 0, 1_000_000)
+        until = time.monotonic() + BOUND
+        while not list(tmp_path.iterdir()) or file_of(tmp_path).stat().st_size < 5_000:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        process.kill()
+        process.communicate(timeout=BOUND)
+        embedder = Counting()
+        texts = [f"text {n}" for n in range(50)]
+
+        rows = Cached(embedder, tmp_path).embed(texts)
+
+        assert embedder.asked == []
+        assert np.array_equal(rows, [embedder.row(text) for text in texts])
+
+    def test_one_that_holds_the_file_for_long_is_not_waited_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(vector_cache, "_PATIENCE", 0.05)
+        embedder = Counting()
+        cached = Cached(embedder, tmp_path)
+        cached.embed(["a"])
+
+        with cached._file._exclusively():
+            rows = cached.embed(["a", "b"])
+
+        assert np.array_equal(rows, [embedder.row("a"), embedder.row("b")])
+        assert embedder.asked == ["a", "b"]
+
+
+class TestDamage:
+    @pytest.mark.parametrize("cut", range(1, 120, 7))
+    def test_an_end_that_is_missing_costs_what_was_in_it(self, tmp_path: Path, cut: int) -> None:
+        embedder = Counting()
+        Cached(embedder, tmp_path).embed(["a", "b"])
+        file = file_of(tmp_path)
+        os.truncate(file, max(0, file.stat().st_size - cut))
+
+        rows = Cached(embedder, tmp_path).embed(["c", "b", "a"])
+        embedder.asked.clear()
+        again = Cached(embedder, tmp_path).embed(["a", "b", "c"])
+
+        assert np.array_equal(rows, [embedder.row(text) for text in "cba"])
+        assert np.array_equal(again, [embedder.row(text) for text in "abc"])
+        assert embedder.asked == []
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"x", b"\0" * 5000, b"vectors1", b"vectors1" + b"\xff" * 4000, os.urandom(3000)],
+        ids=["empty", "short", "zeros", "no dimensions", "huge dimensions", "noise"],
+    )
+    def test_a_file_of_something_else_is_begun_anew(self, tmp_path: Path, content: bytes) -> None:
+        embedder = Counting()
+        Cached(embedder, tmp_path).embed(["a"])
+        file_of(tmp_path).write_bytes(content)
+
+        rows = Cached(embedder, tmp_path).embed(["a"])
+        Cached(embedder, tmp_path).embed(["a"])
+
+        assert np.array_equal(rows[0], embedder.row("a"))
+        assert embedder.asked == ["a", "a"]
+
+    @pytest.mark.parametrize("fill", [b"\0", b"\xff", b"\x7f"])
+    def test_vectors_that_are_overwritten_are_embedded_again(
+        self, tmp_path: Path, fill: bytes
+    ) -> None:
+        embedder = Counting()
+        texts = [f"text {n}" for n in range(20)]
+        cached = Cached(embedder, tmp_path)
+        cached.embed(texts)
+        file = file_of(tmp_path)
+        data = file.read_bytes()
+        file.write_bytes(data[:500] + fill * 300 + data[800:])
+
+        for reader in (cached, Cached(embedder, tmp_path)):
+            rows = reader.embed(texts)
+
+            assert np.array_equal(rows, [embedder.row(text) for text in texts])
+        assert len(embedder.asked) < 2 * len(texts)
+
+    def test_a_file_that_disappears_is_made_again(self, tmp_path: Path) -> None:
+        embedder = Counting()
+        cached = Cached(embedder, tmp_path)
+        cached.embed(["a", "b"])
+        file_of(tmp_path).unlink()
+
+        cached.embed(["c"])
+        rows = cached.embed(["a", "b", "c"])
+
+        assert np.array_equal(rows, [embedder.row(text) for text in "abc"])
+        assert embedder.asked == ["a", "b", "c", "a", "b"]
+
+    def test_a_folder_that_cannot_be_made_does_not_matter(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("in the way")
+        embedder = Counting()
+
+        rows = Cached(embedder, tmp_path / "file" / "folder").embed(["a"])
+
+        assert np.array_equal(rows[0], embedder.row("a"))
+
+    def test_a_folder_in_the_place_of_the_file_does_not_matter(self, tmp_path: Path) -> None:
+        embedder = Counting()
+        cached = Cached(embedder, tmp_path)
+        cached._file._path.mkdir()
+
+        rows = cached.embed(["a"])
+
+        assert np.array_equal(rows[0], embedder.row("a"))
+
+    def test_a_full_disk_does_not_matter(self, tmp_path: Path) -> None:
+        def little_room() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", WRITER, str(tmp_path), "0", "100"],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            preexec_fn=little_room,
+            timeout=BOUND,
+            check=True,
+        )
+        embedder = Counting()
+        texts = [f"text {n}" for n in range(100)]
+        rows = Cached(embedder, tmp_path).embed(texts)
+
+        assert done.stdout == b"done\n"
+        assert 0 < len(embedder.asked) < 100
+        assert np.array_equal(rows, [embedder.row(text) for text in texts])

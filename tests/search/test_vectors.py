@@ -1,0 +1,280 @@
+"""The bundled embedder: pieces as their makers number them, vectors, and damaged files."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from toolkiln.search import vectors
+from toolkiln.search.embedder import EmbeddingFailed
+from toolkiln.search.vectors import Bundled
+from toolkiln.search.wordpieces import WordPieces
+
+TABLE = "weights/l2_supercat_256.safetensors"
+PIECES = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Bundled:
+    return Bundled()
+
+
+@pytest.fixture(scope="module")
+def pieces() -> WordPieces:
+    text = (vectors._installed_folder() / PIECES).read_text("utf-8")
+    return WordPieces(json.loads(text))
+
+
+def description(**changes: Any) -> dict[str, Any]:
+    """A tokeniser of all bytes, a space and three pieces."""
+    vocabulary = [*(f"<0x{byte:02X}>" for byte in range(256)), "<s>", "\u2581", "a", "b", "ab"]
+    model = {
+        "type": "BPE",
+        "byte_fallback": True,
+        "ignore_merges": False,
+        "vocab": {piece: number for number, piece in enumerate(vocabulary)},
+        "merges": ["a b"],
+    }
+    spelling = [
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+    ]
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": spelling},
+        "pre_tokenizer": None,
+        "added_tokens": [{"id": 256, "content": "<s>"}],
+        "model": {**model, **changes},
+    }
+
+
+def table(rows: int = 261, kind: str = "F16", columns: int = 256) -> bytes:
+    """A safetensors file with different rows."""
+    numbers = np.random.default_rng(1).normal(size=(rows, columns)).astype("<f2").tobytes()
+    tensor = {"dtype": kind, "shape": [rows, columns], "data_offsets": [0, len(numbers)]}
+    header = json.dumps({"embedding.weight": tensor}).encode()
+    return len(header).to_bytes(8, "little") + header + numbers
+
+
+def write(folder: Path, pieces: object = None, weights: bytes | None = None) -> Path:
+    for name in (TABLE, PIECES):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / TABLE).write_bytes(table() if weights is None else weights)
+    (folder / PIECES).write_text(json.dumps(description() if pieces is None else pieces), "utf-8")
+    return folder
+
+
+class TestWordPieces:
+    @pytest.mark.parametrize(
+        ("text", "numbers"),
+        [
+            ("", []),
+            (
+                "Convert 10 EUR to US dollars.",
+                [14806, 29871, 29896, 29900, 382, 4574, 304, 3148, 17208, 29889],
+            ),
+            (" get_weatherForecast ", [29871, 679, 29918, 705, 1624, 29943, 487, 4384, 29871]),
+            ("  two   spaces\tand a\nline", [259, 1023, 259, 8162, 12, 392, 263, 13, 1220]),
+            (
+                "na\xefve caf\xe9 \u6f22\u5b57 \U0001f642",
+                [1055, 30085, 345, 274, 28059, 29871, 31652, 30578, 29871, 243, 162, 156, 133],
+            ),
+            ("a <s>b</s>c <unk>", [263, 29871, 1, 289, 2, 274, 29871, 0]),
+            ("\u2581x\u2581 y", [29871, 921, 29871, 343]),
+            ("\x00\u200b\ue000", [29871, 3, 30166, 241, 131, 131]),
+            ("<0x41>", [529, 29900, 29916, 29946, 29896, 29958]),
+            ("========", [1275, 2751, 1360]),
+        ],
+    )
+    def test_pieces_have_the_numbers_of_the_tokeniser_that_the_vectors_were_made_with(
+        self, pieces: WordPieces, text: str, numbers: list[int]
+    ) -> None:
+        found = pieces.numbers(text)
+
+        assert found == numbers
+
+    def test_half_a_character_becomes_a_question_mark(self, pieces: WordPieces) -> None:
+        found = pieces.numbers("\ud800")
+
+        assert found == [29871, 3 + ord("?")]
+
+    def test_merges_of_the_same_rank_go_from_the_left(self) -> None:
+        known = description()["model"]["vocab"]
+        small = WordPieces(description(merges=["a a"], vocab={**known, "aa": 300}))
+
+        found = small.numbers("aaa")
+
+        assert found == [known["\u2581"], 300, known["a"]]
+
+    def test_a_word_without_an_end_costs_no_more_than_many_words(self, bundled: Bundled) -> None:
+        row = bundled.embed(["q7x" * 20_000])[0]
+
+        assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
+
+
+class TestVectors:
+    def test_rows_have_length_one(self, bundled: Bundled) -> None:
+        rows = bundled.embed(
+            ["book a flight", "\x00", "\u6f22\u5b57 \U0001f642", "\ud800", "a" * 9999]
+        )
+
+        assert rows.dtype == np.float32
+        assert rows.shape == (5, bundled.dimensions)
+        assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
+
+    def test_an_empty_text_is_a_row_of_zeros(self, bundled: Bundled) -> None:
+        rows = bundled.embed(["", "weather"])
+
+        assert not rows[0].any()
+        assert rows[1].any()
+
+    def test_no_texts_are_no_rows(self, bundled: Bundled) -> None:
+        assert bundled.embed([]).shape == (0, bundled.dimensions)
+
+    def test_texts_of_like_meaning_are_nearer_than_others(self, bundled: Bundled) -> None:
+        query, near, far = bundled.embed(
+            ["What will it be like outdoors, rain or sun?", "weather forecast", "delete a file"]
+        )
+
+        assert query @ near > query @ far
+
+    def test_a_text_has_the_same_row_alone_and_among_others(self, bundled: Bundled) -> None:
+        texts = [f"text number {n} " + "word " * n for n in range(50)]
+
+        together = bundled.embed(texts)
+
+        assert all(
+            np.array_equal(bundled.embed([t])[0], row)
+            for t, row in zip(texts, together, strict=True)
+        )
+
+    def test_a_huge_text_counts_in_full(self, bundled: Bundled) -> None:
+        words = ["cat", "dog"] * 5_000
+
+        row = bundled.embed([" ".join(words)])[0]
+
+        assert row @ bundled.embed(["cat dog"])[0] == pytest.approx(1, abs=1e-3)
+
+    def test_threads_that_start_together_get_the_same_rows(self) -> None:
+        fresh = Bundled()
+        texts = [f"tool number {n}" for n in range(40)]
+
+        with ThreadPoolExecutor(8) as pool:
+            rows = list(pool.map(lambda text: fresh.embed([text])[0], texts))
+
+        assert np.array_equal(np.stack(rows), fresh.embed(texts))
+
+    def test_the_package_that_holds_the_data_is_not_imported(self) -> None:
+        code = (
+            "import sys; from toolkiln.search.vectors import Bundled; Bundled().embed(['x']);"
+            "print({'wordllama', 'tokenizers', 'requests', 'safetensors'} & set(sys.modules))"
+        )
+
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        )
+
+        assert done.stdout == "set()\n"
+
+
+class TestDataFiles:
+    def test_files_of_a_folder_serve(self, tmp_path: Path) -> None:
+        rows = Bundled(write(tmp_path)).embed(["ab", "ba"])
+
+        assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
+        assert not np.array_equal(rows[0], rows[1])
+
+    @pytest.mark.parametrize(
+        "weights",
+        [
+            b"",
+            b"\x10",
+            b"\xff" * 100,
+            (10).to_bytes(8, "little") + b"not json !",
+            (2).to_bytes(8, "little") + b"[]",
+            (2).to_bytes(8, "little") + b"{}",
+            table()[:-1],
+            table()[:1000],
+            table(kind="F32"),
+            table(columns=64),
+            table(rows=10),
+            table().replace(b"[0,", b"[-9"),
+            table().replace(b"[261, 256]", b"[-61, 256]"),
+            table().replace(b"[261, 256]", b'["6", 256]'),
+        ],
+        ids=map(str, range(14)),
+    )
+    def test_a_damaged_table_is_a_failure_with_a_hint(self, tmp_path: Path, weights: bytes) -> None:
+        damaged = Bundled(write(tmp_path, weights=weights))
+
+        with pytest.raises(EmbeddingFailed) as caught:
+            damaged.embed(["ab"])
+
+        assert "install" in (caught.value.hint or "")
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            [],
+            {},
+            "text",
+            {**description(), "pre_tokenizer": {"type": "Whitespace"}},
+            {**description(), "normalizer": None},
+            {**description(), "added_tokens": [{}]},
+            {**description(), "added_tokens": []},
+            {**description(), "added_tokens": [{"content": "a word"}]},
+            description(type="Unigram"),
+            description(vocab={"a": 1}),
+            description(vocab=[1, 2]),
+            description(vocab={**description()["model"]["vocab"], "far": 9_999}),
+            description(vocab={**description()["model"]["vocab"], "a": "1"}),
+            description(vocab={**description()["model"]["vocab"], "a": -300}),
+            description(merges=None),
+        ],
+        ids=map(str, range(15)),
+    )
+    def test_a_damaged_tokeniser_is_a_failure_with_a_hint(
+        self, tmp_path: Path, content: object
+    ) -> None:
+        damaged = Bundled(write(tmp_path, pieces=content))
+
+        with pytest.raises(EmbeddingFailed) as caught:
+            damaged.embed(["ab"])
+
+        assert "install" in (caught.value.hint or "")
+
+    def test_a_tokeniser_that_is_cut_off_is_a_failure(self, tmp_path: Path) -> None:
+        file = write(tmp_path) / PIECES
+        file.write_bytes(file.read_bytes()[:500])
+
+        with pytest.raises(EmbeddingFailed, match="damaged"):
+            Bundled(tmp_path).embed(["ab"])
+
+    def test_missing_files_are_a_failure_until_they_are_there(self, tmp_path: Path) -> None:
+        embedder = Bundled(tmp_path)
+        with pytest.raises(EmbeddingFailed):
+            embedder.embed(["ab"])
+
+        write(tmp_path)
+
+        assert embedder.embed(["ab"]).any()
+
+    def test_a_missing_package_is_a_failure_that_names_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(vectors, "find_spec", lambda name: None)
+
+        with pytest.raises(EmbeddingFailed, match="wordllama"):
+            Bundled().embed(["ab"])
+
+    def test_numbers_that_are_none_give_zeros(self, tmp_path: Path) -> None:
+        whole = table()
+        nan = np.full(261 * 256, np.nan, "<f2").tobytes()
+
+        rows = Bundled(write(tmp_path, weights=whole[: -len(nan)] + nan)).embed(["ab"])
+
+        assert not rows.any()

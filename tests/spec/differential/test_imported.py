@@ -1,0 +1,103 @@
+"""The probe's comparison over the same modules: where reading is right, it has to be silent."""
+
+import sys
+import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+
+from toolkiln.define import Context
+from toolkiln.execution import Admitted, probe
+from toolkiln.execution.executor import Invocation, Outcome
+from toolkiln.model import JsonSchema
+from toolkiln.runtime.probe import Probe
+from toolkiln.spec import read
+
+from .cases import CASES, REFUSED, Case
+from .generate import modules, signatures
+
+_UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
+class InProcess:
+    """Runs a probe right here; only for source that the tests wrote themselves."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        for name, data in invocation.tool.sources().items():
+            (self._folder / name).write_bytes(data)
+        context = Context()
+        with _modules_as_they_were():
+            program = Probe(str(self._folder / "program.py"))
+            value = program.run(context, **invocation.arguments)
+        return Outcome(value=value, messages=context.sent_messages)
+
+    async def close(self) -> None: ...
+
+
+@contextmanager
+def _modules_as_they_were() -> Iterator[None]:
+    path, known = list(sys.path), set(sys.modules)
+    # `List["Beta"]` is cached with what "Beta" meant in the module that wrote it first.
+    for forget in typing._cleanups:  # type: ignore[attr-defined]
+        forget()
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name in {name for name in sys.modules if name.startswith(("_tool", "tool"))} - known:
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the probed files lie."""
+    return tmp_path_factory.mktemp("probed")
+
+
+async def differences(source: str, folder: Path, **wrong: JsonSchema) -> list[str]:
+    """What the probe says against schemas, some made wrong; nothing if the import fails."""
+    tools = []
+    for spec in read(source, folder / "tool.py").tools:
+        properties = spec.parameters["properties"]
+        given = {name: wrong.get(name, schema) for name, schema in properties.items()}
+        parameters = {**spec.parameters, "properties": given}
+        changed = spec.model_copy(update={"parameters": parameters})
+        tools.append(Admitted(changed, lambda: {"tool.py": source.encode()}))
+    findings = await probe(InProcess(folder), tools, None)
+    return [finding.message for finding in findings if finding.rule == "schema-differs"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", [*CASES, *REFUSED], ids=lambda case: case.name)
+async def test_written_cases_agree(case: Case, folder: Path) -> None:
+    assert await differences(case.source, folder) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(suppress_health_check=_UNHURRIED)
+@given(source=modules() | signatures())
+async def test_generated_modules_agree(source: str, folder: Path) -> None:
+    note(f"the module:\n\n{source}")
+
+    assert await differences(source, folder) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+async def test_written_cases_disagree_with_another_type(folder: Path) -> None:
+    silent, compared = [], 0
+    for case in CASES[::10]:
+        (spec, *_) = read(case.source, folder / "tool.py").tools
+        typed = [name for name, schema in spec.parameters["properties"].items() if "type" in schema]
+        if typed and "TYPE_CHECKING" not in case.source:
+            compared += 1
+            if not await differences(case.source, folder, **{typed[0]: {"type": "other"}}):
+                silent.append(case.name)
+
+    assert compared > 50
+    assert silent == []
