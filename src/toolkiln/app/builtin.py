@@ -108,14 +108,24 @@ class Builtin:
         return {**seen, "guide": guide}
 
     @tool(timeout=610)
-    def call_tool(self, name: str, ctx: Context, arguments: dict[str, Any] | None = None) -> Any:
+    def call_tool(
+        self,
+        name: str,
+        ctx: Context,
+        arguments: dict[str, Any] | None = None,
+        prompt: str | None = None,
+    ) -> Any:
         """Call a tool that `search_tools` has found.
 
         Args:
             name: The name of the tool.
             arguments: What it takes, as `describe_tool` says.
+            prompt: What the user asked for, so that the tool is found better next time.
         """
-        return ctx.call(name, **(arguments or {}))
+        given = ctx.call(name, **(arguments or {}))
+        if prompt:
+            self._kiln.learn(name, prompt)
+        return given
 
     @tool(parallel=True, read_only=True)
     async def rag_search(self, query: str, k: int = 5) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Engine:
     ) -> None:
         self._everything = everything
         self._tools = tools
+        self._maxima = _maxima(settings)
         state = settings.state.absolute()
         self.memory = Memory(store)
         self.environments = Environments(
@@ -84,7 +85,7 @@ class Engine:
                 environments=self.environments,
                 workspaces=self.workspaces,
                 memory=self.memory,
-                maxima=_maxima(settings),
+                maxima=self._maxima,
                 requirements=self.requirements,
             )
         )
@@ -110,7 +111,8 @@ class Engine:
         """
         tools = [Admitted(spec, lambda: read.sources) for spec in read.reading.tools]
         async with self.environments.use(self.requirements(tools[0])) as environment:
-            return await probe(self.sandboxes, tools, environment.site if environment else None)
+            site = environment.site if environment else None
+            return await probe(self.sandboxes, tools, site, maxima=self._maxima)
 
     async def upgrade(self, tool: Admitted, report: Report) -> tuple[Candidate | None, str | None]:
         """Newer packages for a tool, adopted if examples pass on them, else why not.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Offer
-from toolkiln.catalog import Admissions, Catalog, Change, Options, watch
+from toolkiln.catalog import Admissions, Catalog, Change, Options, utc_now, watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import (
@@ -22,6 +22,7 @@ from toolkiln.model import (
     Event,
     Health,
     Result,
+    Status,
     Task,
     ToolSpec,
 )
@@ -47,6 +48,7 @@ PROVIDERS = schema.PROVIDERS
 T = TypeVar("T")
 _NOBODY = Caller()
 _LONGEST_ID = 200
+_LONGEST_PROMPT = 2000
 
 
 def _unobserved(event: Event) -> None:
@@ -209,6 +211,7 @@ class Kiln:
         caller: Caller = _NOBODY,
         digest: str | None = None,
         timeout: float | None = None,
+        prompt: str | None = None,
         background: Literal[False] = False,
         observe: Callable[[Event], None] = _unobserved,
     ) -> Result: ...
@@ -222,6 +225,7 @@ class Kiln:
         caller: Caller = _NOBODY,
         digest: str | None = None,
         timeout: float | None = None,
+        prompt: str | None = None,
         background: Literal["auto", True],
         observe: Callable[[Event], None] = _unobserved,
     ) -> Result | Task: ...
@@ -234,6 +238,7 @@ class Kiln:
         caller: Caller = _NOBODY,
         digest: str | None = None,
         timeout: float | None = None,
+        prompt: str | None = None,
         background: Literal["auto"] | bool = False,
         observe: Callable[[Event], None] = _unobserved,
     ) -> Result | Task:
@@ -245,6 +250,7 @@ class Kiln:
             call_id: Makes the call run once: repeating it gives the first Result.
             digest: The version that must run; another one is refused.
             timeout: Seconds to wait at most; the tool's own limit holds too.
+            prompt: What the tool is to answer; search learns from it, if the operator agreed.
             background: With "auto" a call that takes longer than ten seconds goes on as a
                 Task; with True it is one from the start.
             observe: Gets progress, log lines and output while the call runs.
@@ -256,7 +262,20 @@ class Kiln:
             call = call.model_copy(update={"id": call_id, "remember": True})
         if background:
             return await self.engine.tasks.call(call, observe, background)
-        return await self.engine.gateway.call(call, observe)
+        result = await self.engine.gateway.call(call, observe)
+        if prompt and result.status is Status.OK:
+            from asyncio import to_thread
+
+            await to_thread(self.learn, name, prompt)
+        return result
+
+    def learn(self, tool: str, prompt: str) -> None:
+        """Remember that a tool answered a prompt; does nothing unless `learn_usages` is set."""
+        if not self.settings.learn_usages or tool not in self._offer.snapshot.tools:
+            return
+        catalog, said = self.catalog.manifest.catalog, prompt[:_LONGEST_PROMPT]
+        self.store.archive.add_usage(catalog, tool, said, utc_now())
+        self.library.forget(tool)
 
     async def call_many(self, calls: Sequence[Call]) -> list[Result]:
         """Run calls in order, neighbours that are parallel-safe together, the others alone."""

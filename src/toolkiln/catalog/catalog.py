@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from toolkiln.catalog import manifest as manifests
 from toolkiln.catalog.cache import Cache, Read, read_sources
 from toolkiln.catalog.disk import Disk
+from toolkiln.catalog.files import EmptyFolder, printable
 from toolkiln.catalog.ledger import Ledger
 from toolkiln.catalog.manifest import Manifest, ManifestError, MissingManifest
 from toolkiln.catalog.snapshots import Snapshots
@@ -187,7 +188,12 @@ class Catalog:
             manifest = self.manifest
         except ManifestError:
             manifest = Manifest()
-        reads = self.disk.everything()
+        try:
+            reads = self.disk.everything()
+        except EmptyFolder:
+            if not manifest.files:
+                raise
+            reads = {}
         keys = sorted(reads.keys() | filter(self.disk.is_ours, manifest.files))
         return [_status(key, reads.get(key), manifest) for key in keys]
 
@@ -356,7 +362,7 @@ def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
     else:
         state = FileState.CHANGED if admission else FileState.NEW
     return FileStatus(
-        file=key,
+        file=printable(key),
         state=state,
         tools=tuple(spec.name for spec in read.reading.tools),
         admission=admission,

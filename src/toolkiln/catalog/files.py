@@ -15,11 +15,16 @@ _NEVER_TOOLS = {"conftest.py", "setup.py", "noxfile.py"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "tests"}
 
 
+class EmptyFolder(InputError):
+    """A folder without any Python file."""
+
+
 def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
     """The files to read: those named, and those in the folders named, in order, once each.
 
     Raises:
-        InputError: a path does not exist, or a folder holds no Python file.
+        InputError: a path does not exist.
+        EmptyFolder: a folder holds no Python file.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -28,7 +33,7 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
         found = _in_folder(path) if path.is_dir() else iter([path])
         first = next(found, None)
         if first is None:
-            raise InputError(
+            raise EmptyFolder(
                 f"there is no Python file in {str(path)!r}",
                 hint="put a .py file there, or make one with `toolkiln new NAME`",
             )
@@ -54,6 +59,9 @@ def is_tool_file(name: str) -> bool:
 
 def read_file(file: Path) -> Reading:
     """All that a file says; one that cannot be read says just that."""
+    if str(file) != printable(file):
+        message, fix = "the file's name is not UTF-8", "rename the file"
+        return _unreadable(Path(printable(file)), b"", message, fix)
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -79,6 +87,11 @@ def read_file(file: Path) -> Reading:
     except (UnicodeDecodeError, SyntaxError, LookupError) as error:
         return _unreadable(file, data, f"the file is not text: {error}", "save it as UTF-8 text")
     return read(text, file, data=data)
+
+
+def printable(path: str | Path) -> str:
+    """A path as text that can be shown and sent, whatever bytes somebody named a file by."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def sources(reading: Reading) -> dict[str, bytes]:

@@ -307,7 +307,7 @@ def _differences(
         if (known := old.get(name)) is not spec
         and known is not None
         and (
-            known.digest != spec.digest
+            (known.digest, known.path) != (spec.digest, spec.path)
             or before.served[name].admission.rights != after.served[name].admission.rights
         )
     ]

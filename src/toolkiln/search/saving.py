@@ -10,6 +10,7 @@ import os
 import tempfile
 import unicodedata
 import zipfile
+import zlib
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -66,17 +67,24 @@ def write(path: Path, embedder: Embedder, saved: Saved) -> None:
 def read(path: Path, embedder: Embedder) -> Saved | None:
     """What the file holds; None if there is no whole file of this version."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             if str(arrays["version"]) != _version(embedder):
                 return None
             keys, fingerprints, words = json.loads(arrays["texts"].tobytes())
-            ends = np.cumsum(arrays["lengths"])
+            starts = [0, *np.cumsum(arrays["lengths"]).tolist()]
             numbers, weights, vectors = arrays["numbers"], arrays["weights"], arrays["vectors"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        fits = (
+            len(keys) == len(fingerprints) == len(starts) - 1
+            and len(numbers) == len(weights) == starts[-1]
+            and numbers.max(initial=-1) < len(words)
+            and vectors.shape == (len(keys), embedder.dimensions)
+        )
+    # A cache that cannot be read for whatever reason is no cache: numpy, zipfile and json each
+    # have their own errors for damage, and the index is made anew.
+    except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
-    starts = [0, *ends.tolist()]
     terms = [Terms(numbers[start:end], weights[start:end]) for start, end in pairwise(starts)]
-    return Saved(keys, fingerprints, words, terms, vectors)
+    return Saved(keys, fingerprints, words, terms, vectors) if fits else None
 
 
 def _version(embedder: Embedder) -> str:

@@ -43,6 +43,7 @@ class Options:
     session: str
     call_id: str | None
     timeout: float | None
+    prompt: str | None
     files: Path | None
     tools: Path | None
 
@@ -59,6 +60,7 @@ def call(name: str, given: list[str], options: Options) -> int:
                 call_id=options.call_id,
                 caller=Caller(session=options.session),
                 timeout=options.timeout,
+                prompt=options.prompt,
                 observe=live.observe,
             )
         return report(result, options.files, as_json=options.as_json)
@@ -181,6 +183,8 @@ def _command(name: str, task_id: str, options: Options) -> list[str]:
         command.append(f"--tools={options.tools}")
     if options.timeout is not None:
         command.append(f"--timeout={options.timeout}")
+    if options.prompt is not None:
+        command.append(f"--prompt={options.prompt}")
     return [*command, "--", name, "-"]
 
 

@@ -13,8 +13,6 @@ from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
-import typer
-
 from toolkiln.app import Change, Kiln, Report
 from toolkiln.model import Grant, Reading
 from toolkiln.surfaces.cli import output
@@ -56,8 +54,11 @@ def _print(kiln: Kiln, change: Change, *, is_first: bool) -> None:
         return
     arrived = (*change.added, *change.changed)
     for name in () if is_first else arrived:
-        mark, took = ("~", f"  {change.seconds * 1000:.0f} ms") if name in change.changed else "+ "
-        say(f"{mark} {name} (v{change.snapshot.served[name].admission.version}){took.rstrip()}")
+        version = change.snapshot.served[name].admission.version
+        if name in change.changed:
+            say(f"~ {name} (v{version})  {change.seconds * 1000:.0f} ms")
+        else:
+            say(f"+ {name} (v{version})")
     for name in change.removed:
         say(f"- {name}")
     for name in arrived:

@@ -50,6 +50,25 @@ def eval_search(
         evaluate_search(file, names, kiln.tools, Options(as_json, svg, against))
 
 
+def usages_list(tools: Path | None, *, as_json: bool) -> None:
+    """Print the prompts that were kept."""
+    with open_kiln(tools) as kiln:
+        found = kiln.store.archive.usages(kiln.catalog.manifest.catalog)
+    if as_json:
+        say(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for tool, prompts in found.items():
+        for prompt in prompts:
+            say(f"{tool}: {prompt}")
+
+
+def usages_clear(tool: str | None, tools: Path | None) -> None:
+    """Forget prompts."""
+    with open_kiln(tools) as kiln:
+        kiln.store.archive.clear_usages(kiln.catalog.manifest.catalog, tool)
+    say(f"forgotten: {tool or 'the prompts of all tools'}")
+
+
 @contextmanager
 def library(tools: Path | None) -> "Iterator[Library]":
     """What is written about the tools, for the commands that print it."""

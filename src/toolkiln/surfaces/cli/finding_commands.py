@@ -51,6 +51,33 @@ def eval_search(
         finding.eval_search(file, against, svg, tools, as_json=as_json)
 
 
+usages_app = typer.Typer(help="Look after the prompts that search learnt.", no_args_is_help=True)
+app.add_typer(usages_app, name="usages")
+
+
+@usages_app.command(name="list")
+def usages_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
+    """List the prompts that tools answered."""
+    from toolkiln.surfaces.cli import finding
+
+    with errors():
+        finding.usages_list(tools, as_json=as_json)
+
+
+@usages_app.command(name="clear")
+def usages_clear(
+    tool: Annotated[
+        str | None, typer.Argument(help="The name of a tool. Default: all.", show_default=False)
+    ] = None,
+    tools: ToolsOption = None,
+) -> None:
+    """Forget the prompts of a tool, or of all."""
+    from toolkiln.surfaces.cli import finding
+
+    with errors():
+        finding.usages_clear(tool, tools)
+
+
 docs_app = typer.Typer(help="Read about the tools.", no_args_is_help=True)
 app.add_typer(docs_app, name="docs")
 

@@ -101,6 +101,12 @@ def call(
     timeout: Annotated[
         float | None, typer.Option(help="Seconds to wait at most.", show_default=False)
     ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="What the tool is to answer, for search to learn from.", show_default=False
+        ),
+    ] = None,
     files: FilesOption = None,
     background: Annotated[
         bool, typer.Option("--background", help="Print a task id and leave the call running.")
@@ -110,7 +116,7 @@ def call(
     """Run a tool in the sandbox and print what it gives."""
     from toolkiln.surfaces.cli import calling
 
-    options = calling.Options(as_json, session, call_id, timeout, files, tools)
+    options = calling.Options(as_json, session, call_id, timeout, prompt, files, tools)
     with errors():
         run = calling.start_in_background if background else calling.call
         raise typer.Exit(run(tool, arguments or [], options))

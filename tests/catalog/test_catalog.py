@@ -1,0 +1,603 @@
+"""What is served from a folder: admitted versions and no others, whatever is on disk."""
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolkiln.catalog import MANIFEST, Admissions, Catalog, Decision, ManifestError
+from toolkiln.errors import InputError
+from toolkiln.model import FileState, Snapshot
+
+from .conftest import Start, Workshop, text_of, tool
+
+SOON = 60.0
+
+
+def states(catalog: Catalog) -> dict[str, FileState]:
+    return {status.file: status.state for status in catalog.statuses()}
+
+
+def test_folder_without_a_manifest_serves_nothing_and_says_how(shop: Workshop) -> None:
+    shop.write("a.py", tool("a"))
+
+    with pytest.raises(ManifestError, match="nobody has admitted") as caught:
+        _ = shop.catalog().snapshot
+
+    assert "toolkiln admit" in (caught.value.hint or "")
+    assert not (shop.tools / MANIFEST).exists()
+
+
+def test_only_admitted_files_are_served(shop: Workshop) -> None:
+    shop.write("a.py", tool("a"))
+    shop.write("b.py", tool("b"))
+    shop.admit("a.py")
+
+    catalog = shop.catalog()
+
+    assert list(catalog.snapshot.tools) == ["a"]
+    assert states(catalog) == {"a.py": FileState.ADMITTED, "b.py": FileState.NEW}
+
+
+@pytest.mark.parametrize("change", [tool("a", 2), tool("renamed"), "def a(:\n", "", "x = 1\n"])
+def test_changed_file_is_served_in_its_admitted_version(shop: Workshop, change: str) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    running = shop.catalog()
+    first = running.snapshot
+
+    path.write_text(change)
+    running.refresh([path])
+
+    for catalog in (running, shop.catalog()):
+        assert list(catalog.snapshot.tools) == ["a"]
+        assert text_of(catalog, "a") == tool("a")
+        assert catalog.snapshot.tools == first.tools
+        assert states(catalog) == {"a.py": FileState.CHANGED}
+
+
+def test_changed_helper_is_served_in_its_admitted_version(shop: Workshop) -> None:
+    shop.write("a.py", "import _shared\n" + tool("a"))
+    path = shop.write("_shared.py", "VALUE = 1\n")
+    shop.admit("a.py")
+    running = shop.catalog()
+    assert running.snapshot.tools
+
+    path.write_text("VALUE = 2\n")
+    running.refresh([path])
+
+    for catalog in (running, shop.catalog()):
+        assert catalog.snapshot.served["a"].sources["_shared.py"] == b"VALUE = 1\n"
+        assert states(catalog) == {"a.py": FileState.CHANGED}
+
+
+def test_file_changed_back_is_admitted_again(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    running = shop.catalog()
+
+    for source in (tool("a", 2), tool("a")):
+        path.write_text(source)
+        running.refresh([path])
+
+    assert states(running) == {"a.py": FileState.ADMITTED}
+
+
+def test_deleted_file_is_not_served_until_it_is_back(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.write("b.py", tool("b"))
+    shop.admit("a.py", "b.py")
+    running = shop.catalog()
+    before = running.snapshot
+
+    path.unlink()
+    running.refresh([path])
+
+    assert list(running.snapshot.tools) == ["b"]
+    assert shop.served() == {"b": "b.py"}
+    assert states(running)["a.py"] is FileState.MISSING
+    assert set(before.tools) == {"a", "b"}
+
+    path.write_text(tool("a"))
+    running.refresh([path])
+
+    assert set(running.snapshot.tools) == {"a", "b"}
+
+
+def test_files_that_are_all_deleted_are_missing(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+
+    path.unlink()
+
+    catalog = shop.catalog()
+    assert dict(catalog.snapshot.tools) == {}
+    assert states(catalog) == {"a.py": FileState.MISSING}
+
+
+def test_version_that_is_not_kept_is_a_finding_and_others_are_served(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.write("b.py", tool("b"))
+    shop.admit("a.py", "b.py")
+    shop.close()
+    shutil.rmtree(shop.state)
+    path.write_text(tool("a", 2))
+
+    catalog = shop.catalog()
+
+    (finding,) = catalog.snapshot.findings
+    assert list(catalog.snapshot.tools) == ["b"]
+    assert (finding.rule, finding.path) == ("version-not-kept", str(path))
+    assert "toolkiln admit" in finding.fix
+
+    path.write_text(tool("a"))
+    catalog.refresh([path])
+
+    assert set(catalog.snapshot.tools) == {"a", "b"}
+    assert catalog.snapshot.findings == ()
+
+
+@pytest.mark.parametrize("data", [b"rubbish" * 999, b""])
+def test_damaged_store_is_a_finding_and_others_are_served(shop: Workshop, data: bytes) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.write("b.py", tool("b"))
+    shop.admit("a.py", "b.py")
+    shop.close()
+    for file in shop.state.glob("store.db*"):
+        file.unlink()
+    (shop.state / "store.db").write_bytes(data)
+    path.write_text(tool("a", 2))
+
+    snapshot = shop.catalog().snapshot
+
+    assert list(snapshot.tools) == ["b"]
+    assert [finding.path for finding in snapshot.findings] == [str(path)]
+
+
+def test_name_stays_with_the_file_that_was_admitted_first(shop: Workshop) -> None:
+    shop.write("z.py", tool("a"))
+    shop.admit("z.py")
+    shop.write("b.py", tool("a", 2))
+    shop.admit("b.py")
+    shop.write("z.py", tool("a", 3))
+    shop.admit("z.py")
+
+    snapshot = shop.catalog().snapshot
+
+    assert snapshot.served["a"].file == "z.py"
+    assert [finding.rule for finding in snapshot.findings] == ["duplicate-name"]
+
+    (shop.tools / "z.py").unlink()
+
+    assert shop.served() == {"a": "b.py"}
+
+
+def test_file_cannot_take_a_name_of_our_own(shop: Workshop) -> None:
+    shop.write("a.py", tool("check_task") + tool("b"))
+    shop.admit("a.py")
+
+    snapshot = shop.catalog(reserved=frozenset({"check_task"})).snapshot
+
+    assert list(snapshot.tools) == ["b"]
+    assert [finding.tool for finding in snapshot.findings] == ["check_task"]
+
+
+def test_nested_folders_are_no_part_of_names(shop: Workshop) -> None:
+    shop.write("money/euro/convert.py", tool("convert"))
+    shop.write("tests/test.py", tool("never"))
+    shop.write("_private.py", tool("private"))
+    shop.admit("money/euro/convert.py")
+
+    catalog = shop.catalog()
+
+    assert shop.served() == {"convert": "money/euro/convert.py"}
+    assert states(catalog) == {"money/euro/convert.py": FileState.ADMITTED}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["with space.py", "größe.py", "雪.py", "a\nb.py", "quo'te\".py", "n" * 252 + ".py", "-x.py",
+     "a;rm -rf.py", "%41.py", "sub dir/ü.py"],
+)  # fmt: skip
+def test_file_of_any_name_is_admitted_changed_and_rolled_back(shop: Workshop, name: str) -> None:
+    shop.write(name, tool("a"))
+    shop.admit(name)
+    shop.write(name, tool("a", 2))
+    shop.admit(name)
+
+    Admissions(shop.catalog()).rollback("a", "1", "ann")
+
+    assert shop.served() == {"a": name}
+    assert (shop.tools / name).read_text() == tool("a")
+    assert text_of(shop.catalog(), "a") == tool("a")
+
+
+@pytest.mark.parametrize("dev", [False, True])
+def test_file_whose_name_is_no_text_hinders_no_other(shop: Workshop, dev: bool) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    Path(os.fsdecode(os.fsencode(shop.tools) + b"/b\xff.py")).write_text(tool("b"))
+
+    catalog = shop.catalog(dev=dev)
+
+    assert list(catalog.snapshot.tools) == ["a"]
+    assert [status.model_dump_json() for status in catalog.statuses()]
+
+
+def test_one_file_is_a_catalog(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.write("b.py", tool("b"))
+    shop.admit("a.py", "b.py")
+
+    catalog = shop.catalog(path)
+
+    assert list(catalog.snapshot.tools) == ["a"]
+    assert states(catalog) == {"a.py": FileState.ADMITTED}
+
+    shop.write("b.py", tool("b", 2))
+    catalog.refresh([shop.tools / "b.py"])
+    catalog.refresh([shop.tools / MANIFEST])
+
+    assert list(catalog.snapshot.tools) == ["a"]
+    assert shop.served() == {"a": "a.py", "b": "b.py"}
+
+
+def test_one_private_file_by_its_name_is_a_catalog(shop: Workshop) -> None:
+    path = shop.write("_a.py", tool("a"))
+    admissions = Admissions(shop.catalog(path))
+    admissions.admit([admissions.candidate("_a.py")], Decision("ann"))
+    catalog = shop.catalog(path)
+    served = set(catalog.snapshot.tools)
+
+    path.write_text(tool("a", 2))
+    catalog.refresh([path])
+
+    assert served == set(catalog.snapshot.tools) == {"a"}
+
+
+def test_missing_place_is_said_so(shop: Workshop) -> None:
+    for dev in (False, True):
+        with pytest.raises(InputError, match="there is no file or folder"):
+            _ = shop.catalog(shop.tools / "none", dev=dev).snapshot
+
+
+def test_place_may_be_spelled_in_any_way(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    path.write_text(tool("a", 2))
+    link = shop.tools.with_name("link")
+    link.symlink_to(shop.tools)
+    monkeypatch.chdir(shop.tools.parent)
+    places = [shop.tools, Path("tools"), Path("./tools/"), Path("tools/../tools"), link,
+              Path("tools/a.py"), link / "a.py"]  # fmt: skip
+
+    for place in places:
+        catalog = shop.catalog(place)
+
+        assert text_of(catalog, "a") == tool("a")
+        assert states(catalog) == {"a.py": FileState.CHANGED}
+        assert catalog.disk.key(path) == "a.py"
+        assert catalog.disk.key(Path("tools/a.py")) == "a.py"
+        assert catalog.disk.key(link / "a.py") == "a.py"
+
+    monkeypatch.chdir(shop.tools)
+    for place in (Path(), Path("a.py")):
+        assert text_of(shop.catalog(place), "a") == tool("a")
+
+
+def test_folder_that_was_moved_is_the_same_catalog(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    path.write_text(tool("a", 2))
+
+    shop.tools = shop.tools.rename(shop.tools.with_name("moved"))
+
+    catalog = shop.catalog()
+    assert text_of(catalog, "a") == tool("a")
+    assert catalog.snapshot.tools["a"].path == str(shop.tools / "a.py")
+    assert len(Admissions(catalog).history("a")) == 1
+
+
+def test_linked_file_is_a_file_of_the_folder(shop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text(tool("a"))
+    (shop.tools / "a.py").symlink_to(tmp_path / "elsewhere.py")
+
+    shop.admit(shop.catalog().disk.key(shop.tools / "a.py"))
+
+    assert shop.served() == {"a": "a.py"}
+
+
+def test_file_outside_the_folder_is_none_of_it(shop: Workshop, tmp_path: Path) -> None:
+    for path in (
+        tmp_path / "x.py",
+        shop.tools / ".." / "x.py",
+        Path("/"),
+        tmp_path / "toolsx/a.py",
+    ):
+        with pytest.raises(InputError, match="is not in the tools' folder"):
+            shop.catalog().disk.key(path)
+
+
+def test_numbers_of_snapshots_grow_and_old_ones_stay_as_they_were(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    catalog = shop.catalog()
+    seen: list[Snapshot] = []
+    for value in range(3):
+        path.write_text(tool("a", value))
+        admissions = Admissions(catalog)
+        admissions.admit([admissions.candidate("a.py")], Decision("ann"))
+        seen.append(catalog.snapshot)
+
+    assert [s.number for s in seen] == sorted({s.number for s in seen})
+    texts = [next(iter(s.served["a"].sources.values())).decode() for s in seen]
+    assert texts == [tool("a", value) for value in range(3)]
+    assert len({s.digest for s in seen}) == 3
+
+
+def test_threads_that_ask_first_all_get_the_tools(shop: Workshop) -> None:
+    for number in range(30):
+        shop.write(f"t{number}.py", tool(f"t{number}"))
+    shop.admit(*(f"t{number}.py" for number in range(30)))
+    catalog = shop.catalog()
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> int:
+        start.wait(SOON)
+        return len(catalog.snapshot.tools)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(8))) == {30}
+
+
+def test_readers_never_see_an_empty_catalog_while_it_changes(shop: Workshop) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    catalog = shop.catalog()
+    assert catalog.snapshot.tools
+    is_over = threading.Event()
+
+    def watch() -> set[bool]:
+        seen = set()
+        while not is_over.is_set():
+            seen.add("a" in catalog.snapshot.tools)
+        return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        watched = pool.submit(watch)
+        try:
+            for value in range(20):
+                path = shop.write("a.py", tool("a", value))
+                catalog.refresh([path] if value % 2 else None)
+        finally:
+            is_over.set()
+        assert watched.result(SOON) == {True}
+
+
+class TestDev:
+    """With `dev` what is on disk admits itself."""
+
+    def test_readable_files_are_served_and_written_down(self, shop: Workshop) -> None:
+        shop.write("a.py", tool("a"))
+        shop.write("broken.py", "def b(:\n")
+
+        snapshot = shop.catalog(dev=True).snapshot
+
+        assert list(snapshot.tools) == ["a"]
+        assert shop.served() == {"a": "a.py"}
+        assert snapshot.served["a"].admission.admitted_by == "dev"
+        (version,) = Admissions(shop.catalog()).history("a")
+        assert (version.action, version.number) == ("dev", 1)
+
+    def test_change_is_served_at_once(self, shop: Workshop) -> None:
+        path = shop.write("a.py", tool("a"))
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+
+        path.write_text(tool("b"))
+        catalog.refresh([path])
+
+        assert list(catalog.snapshot.tools) == ["b"]
+        assert [v.number for v in Admissions(catalog).history("b")] == [2, 1]
+
+    @pytest.mark.parametrize("broken", ["def a(:\n", "", "x = 1\n"])
+    def test_earlier_version_serves_on_while_the_file_is_broken(
+        self, shop: Workshop, broken: str
+    ) -> None:
+        path = shop.write("a.py", tool("a"))
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+
+        path.write_text(broken)
+        catalog.refresh([path])
+
+        for one in (catalog, shop.catalog(dev=True), shop.catalog()):
+            assert text_of(one, "a") == tool("a")
+
+        path.write_text(tool("a", 2))
+        catalog.refresh([path])
+
+        assert text_of(catalog, "a") == tool("a", 2)
+
+    def test_no_rights_are_granted(self, shop: Workshop) -> None:
+        shop.write("a.py", ASKING)
+
+        assert shop.catalog(dev=True).snapshot.served["fetch"].admission.rights == {}
+
+    def test_rights_that_were_granted_hold_for_that_version(self, shop: Workshop) -> None:
+        path = shop.write("a.py", ASKING)
+        shop.admit("a.py", grant=True)
+        catalog = shop.catalog(dev=True)
+
+        granted = catalog.snapshot.served["fetch"].admission.rights
+        path.write_text(ASKING + "\n")
+        catalog.refresh([path])
+
+        assert granted["fetch"].network == ("example.org",)
+        assert catalog.snapshot.served["fetch"].admission.rights == {}
+
+    def test_rejected_and_proposed_versions_do_not_admit_themselves(self, shop: Workshop) -> None:
+        shop.write("no.py", tool("no"))
+        shop.write("later.py", tool("later"))
+        admissions = Admissions(shop.catalog())
+        admissions.reject("no.py", "ann")
+        admissions.propose(admissions.candidate("later.py"), "bot")
+
+        catalog = shop.catalog(dev=True)
+
+        assert dict(catalog.snapshot.tools) == {}
+        assert states(catalog) == {"no.py": FileState.REJECTED, "later.py": FileState.PROPOSED}
+
+        path = shop.write("no.py", tool("no", 2))
+        catalog.refresh([path])
+
+        assert list(catalog.snapshot.tools) == ["no"]
+
+    def test_withdrawn_version_does_not_admit_itself_again(self, shop: Workshop) -> None:
+        path = shop.write("a.py", tool("a"))
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+
+        Admissions(catalog).reject("a.py", "ann")
+        catalog.refresh([path])
+
+        assert dict(catalog.snapshot.tools) == {}
+        assert dict(shop.catalog(dev=True).snapshot.tools) == {}
+
+    def test_decision_made_meanwhile_holds(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = shop.write("a.py", tool("a"))
+        shop.admit("a.py")
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+        path.write_text(ASKING)
+        archive = shop.archive()
+        real = archive.keep_many
+        admitted = []
+
+        def slow(*arguments: object) -> object:
+            if not admitted:
+                admitted.append(True)
+                shop.admit("a.py", grant=True)
+            return real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(archive, "keep_many", slow)
+        catalog.refresh([path])
+
+        for one in (catalog, shop.catalog()):
+            admission = one.snapshot.served["fetch"].admission
+            assert admission.admitted_by == "ann"
+            assert admission.rights["fetch"].network == ("example.org",)
+
+    def test_manifest_that_is_deleted_is_written_again(self, shop: Workshop) -> None:
+        shop.write("a.py", tool("a"))
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+        (shop.tools / MANIFEST).unlink()
+        catalog.refresh([shop.tools / MANIFEST])
+
+        path = shop.write("b.py", tool("b"))
+        catalog.refresh([path])
+
+        assert set(catalog.snapshot.tools) == {"a", "b"}
+        assert shop.served() == {"a": "a.py", "b": "b.py"}
+
+    def test_file_that_only_helps_is_no_tool_however_it_changes(self, shop: Workshop) -> None:
+        shop.write("a.py", "import shared\n" + tool("a"))
+        path = shop.write("shared.py", tool("helper"))
+        catalog = shop.catalog(dev=True)
+        before = set(catalog.snapshot.tools)
+
+        path.write_text(tool("helper", 2))
+        catalog.refresh([path])
+
+        assert before == set(catalog.snapshot.tools) == {"a"}
+
+    def test_store_out_of_reach_is_a_finding(self, shop: Workshop) -> None:
+        shop.write("a.py", tool("a"))
+        shop.state.write_text("no folder")
+
+        snapshot = shop.catalog(dev=True).snapshot
+
+        assert list(snapshot.tools) == ["a"]
+        assert [finding.rule for finding in snapshot.findings] == ["version-not-kept"]
+
+    def test_two_processes_that_start_at_once_agree(
+        self, shop: Workshop, start_python: Start
+    ) -> None:
+        for number in range(10):
+            shop.write(f"t{number}.py", tool(f"t{number}"))
+        code = """
+            import sys
+            from pathlib import Path
+            from toolkiln.catalog import Catalog, Options
+            from toolkiln.store import open_store
+            store = open_store(Path(sys.argv[2]) / "store.db")
+            catalog = Catalog(Path(sys.argv[1]), lambda: store.archive, Options(dev=True))
+            print("ready", flush=True)
+            sys.stdin.readline()
+            print(len(catalog.snapshot.tools), catalog.manifest.catalog)
+        """
+        others = [start_python(code, shop.tools, shop.state) for _ in range(2)]
+        for other in others:
+            assert other.stdout
+            assert other.stdout.readline() == "ready\n"
+        for other in others:
+            assert other.stdin
+            other.stdin.write("go\n")
+            other.stdin.flush()
+
+        said = [other.communicate(timeout=SOON)[0].split() for other in others]
+
+        assert [count for count, _ in said] == ["10", "10"]
+        catalog = shop.catalog()
+        assert {name for _, name in said} == {catalog.manifest.catalog}
+        assert len(catalog.snapshot.tools) == 10
+        assert [v.number for v in Admissions(catalog).history("t3")] == [1]
+
+
+ASKING = '''
+from toolkiln import tool
+
+@tool(network=["example.org"])
+def fetch() -> str:
+    """Fetch."""
+    return ""
+'''
+
+
+@pytest.fixture
+def read_only(shop: Workshop) -> Iterator[Workshop]:
+    """A folder of somebody else's."""
+    shop.write("a.py", tool("a"))
+    folder = str(shop.tools)
+    if os.geteuid() != 0:
+        shop.tools.chmod(0o500)
+        yield shop
+        shop.tools.chmod(0o700)
+        return
+    for options in (["--bind"], ["-o", "remount,ro,bind"]):
+        places = [folder, folder] if options == ["--bind"] else [folder]
+        if subprocess.run(["mount", *options, *places], capture_output=True).returncode:
+            pytest.skip("no mounts here")
+    yield shop
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_folder_of_somebody_else_is_served_in_dev(read_only: Workshop) -> None:
+    catalog = read_only.catalog(dev=True)
+
+    snapshot = catalog.snapshot
+
+    assert list(snapshot.tools) == ["a"]
+    assert [finding.rule for finding in snapshot.findings] == ["version-not-kept"]
+    assert sorted(path.name for path in read_only.tools.iterdir()) == ["a.py"]
+    catalog.refresh([read_only.tools / MANIFEST])
+    catalog.refresh()
+    assert list(catalog.snapshot.tools) == ["a"]

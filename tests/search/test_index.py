@@ -1,0 +1,286 @@
+"""What is found, in which order, and what an answer says of it."""
+
+import pytest
+
+from toolkiln.model import Answer
+from toolkiln.search import Document, Index
+from toolkiln.search.vectors import Bundled
+
+from .bags import Bags, tool
+
+TOOLS = [
+    tool("get_weather", "The current temperature and rain at a place."),
+    tool("convert_currency", "Convert an amount between currencies.", parameters="amount target"),
+    tool("sendEmail", "Send a message to a mail address.", parameters="recipient subject"),
+    tool("translate", "Translate a text into another language."),
+    tool("search", "Look something up on the web."),
+    tool("book_flight", "Reserve a seat on a plane.", parameters="departure arrival"),
+    tool("resize_image", "Change the width and height of a picture."),
+]
+
+
+@pytest.fixture
+def index() -> Index:
+    return Index.build(TOOLS, Bags())
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Index:
+    return Index.build(TOOLS, Bundled())
+
+
+def keys(answer: Answer) -> list[str]:
+    return [hit.key for hit in answer.hits]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("how much rain is there today", "get_weather"),
+        ("converting currencies", "convert_currency"),
+        ("I want to message a recipient", "sendEmail"),
+        ("flights", "book_flight"),
+        ("images", "resize_image"),
+    ],
+)
+def test_words_are_found_in_any_field_and_form(index: Index, query: str, first: str) -> None:
+    assert keys(index.query(query, 3))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("will it be sunny in Paris", "get_weather"),
+        ("how many euros are fifty dollars", "convert_currency"),
+        ("I need airline tickets", "book_flight"),
+        ("make this photo smaller", "resize_image"),
+    ],
+)
+def test_meaning_is_found_without_a_common_word(bundled: Index, query: str, first: str) -> None:
+    assert keys(bundled.query(query, 3))[0] == first
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "get_weather",
+        "getWeather",
+        " Get Weather ",
+        "call get_weather to convert currency amounts between currencies",
+        "please use `get_weather`, then translate a text into another language",
+    ],
+)
+def test_what_a_query_names_comes_first(index: Index, query: str) -> None:
+    answer = index.query(query, 3)
+
+    assert answer.hits[0].key == "get_weather"
+    assert answer.hits[0].parts["name"] == 1
+    assert answer.confidence == 1
+
+
+def test_a_name_that_is_an_everyday_word_must_be_the_whole_query(index: Index) -> None:
+    assert keys(index.query("search", 1)) == ["search"]
+    assert keys(index.query("search flights with a departure and arrival", 1)) == ["book_flight"]
+
+
+def test_a_name_of_little_words_can_be_found() -> None:
+    index = Index.build([*TOOLS, tool("do_it"), tool("next")], Bags())
+
+    assert keys(index.query("do it", 1)) == ["do_it"]
+    assert keys(index.query("show next", 1)) == ["next"]
+
+
+def test_a_prompt_that_needs_several_tools_finds_all_of_them(index: Index) -> None:
+    similar = [tool(f"rain_{n}", "The current temperature and rain at a place.") for n in range(20)]
+    index = index.apply(similar, [])
+    prompt = (
+        "What are the current temperature and the rain at this place, the temperature of today? "
+        "Then translate the text into German and finally send a message to my mail address."
+    )
+
+    answer = index.query(prompt, 5)
+
+    assert {"translate", "sendEmail"} <= set(keys(answer))
+    clauses = {hit.key: hit.clause for hit in answer.hits}
+    assert clauses["translate"] == "Then translate the text into German"
+    assert clauses["sendEmail"] == "send a message to my mail address."
+
+
+def test_past_prompts_teach_a_tool_its_words() -> None:
+    plain, taught = tool("alpha", "Does one thing."), tool("beta", "Does one thing.")
+    taught = Document("beta", taught.fields, ("umbrella needed tomorrow",))
+
+    index = Index.build([plain, taught], Bags())
+
+    assert keys(index.query("umbrella", 2)) == ["beta"]
+
+
+def test_three_past_prompts_move_the_vector_and_two_do_not() -> None:
+    embedder = Bags()
+    usages = ["bring an umbrella", "umbrella today", "is an umbrella needed"]
+
+    Index.build([tool("two", "x", *usages[:2]), tool("three", "y", *usages)], embedder)
+
+    assert [text for text in embedder.texts if "umbrella" in text] == [
+        "bring umbrella", "umbrella today", "umbrella needed",
+    ]  # fmt: skip
+
+
+def test_filters_apply_before_the_cut() -> None:
+    many = [tool(f"weather_{number:03}", "weather " * 5) for number in range(500)]
+    index = Index.build([*many, tool("last", "Something about weather and much else.")], Bags())
+
+    answer = index.query("weather", 3, lambda key: key in {"last", "weather_499"})
+
+    assert keys(answer) == ["weather_499", "last"]
+
+
+def test_a_filter_holds_for_literal_names_too(index: Index) -> None:
+    assert "get_weather" not in keys(index.query("get_weather", 7, lambda key: key != "get_weather"))
+
+
+def test_a_filter_that_allows_nothing_finds_nothing(index: Index) -> None:
+    assert index.query("weather", 5, lambda _: False).hits == ()
+
+
+def test_a_filter_is_asked_about_the_likely_ones_only() -> None:
+    many = [tool(f"t{n}", "weather " * (n % 40) + "rain " * (n // 40)) for n in range(2_000)]
+    index = Index.build(many, Bags())
+    asked: list[str] = []
+
+    index.query("weather", 5, lambda key: asked.append(key) is None)
+
+    assert len(asked) == len(set(asked)) < 500
+
+
+def test_equal_documents_come_in_the_order_of_their_keys() -> None:
+    names = [f"tool_{letter}" for letter in "dbeac"]
+    index = Index.build([Document(name, {"description": "weather"}) for name in names], Bags())
+
+    assert keys(index.query("weather", 5)) == sorted(names)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_no_hits_are_given_if_none_are_wanted(index: Index, k: int) -> None:
+    assert index.query("weather", k) == Answer()
+
+
+def test_more_hits_than_documents_cannot_be_had(index: Index) -> None:
+    found = keys(index.query("a tool to convert, send, translate or look up text", 1_000))
+
+    assert len(found) == len(set(found)) <= len(TOOLS)
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    assert Index.build([], Bags()).query("weather", 5) == Answer()
+
+
+@pytest.mark.parametrize("query", ["", "   ", "what is it for", "\x00\x1b[31m", "?!.,;", "\ud800"])
+def test_a_query_without_content_is_answered(bundled: Index, query: str) -> None:
+    answer = bundled.query(query, 3)
+
+    assert len(answer.hits) <= 3
+    assert 0 <= answer.confidence <= 1
+
+
+@pytest.mark.parametrize("filler", ["x", "lorem ipsum, dolor and ", "天气", "a_b.", "\n", "\x00"])
+def test_a_query_of_a_hundred_kilobytes_is_answered(bundled: Index, filler: str) -> None:
+    padding = filler * (100_000 // len(filler))
+
+    answer = bundled.query(f"{padding} convert currency amount", 3)
+
+    assert "convert_currency" in keys(answer)
+
+
+@pytest.mark.parametrize(
+    ("description", "query"),
+    [
+        ("查询城市的天气预报", "明天的天气"),
+        ("Прогноз погоды в городе", "прогноз на завтра"),
+        ("توقعات الطقس في المدينة", "الطقس غدا"),
+        ("शहर का मौसम", "मौसम"),
+        ("天気予報を調べる", "明日の天気予報"),
+        ("도시의 날씨", "오늘 날씨"),
+        ("Météo de la ville", "meteo"),
+    ],
+)
+def test_other_scripts_match(description: str, query: str) -> None:
+    index = Index.build([*TOOLS, tool("local", description)], Bags())
+
+    hit = index.query(query, 1).hits[0]
+
+    assert hit.key == "local"
+    assert hit.parts["lexical"] > 0
+
+
+def test_a_hit_says_why(index: Index) -> None:
+    hit = index.query("current rain forecasts", 1).hits[0]
+
+    assert hit.key == "get_weather"
+    assert hit.words == ("current", "rain")
+    assert hit.parts.keys() == {"lexical", "semantic"}
+    assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-5)
+
+
+def test_scores_fall_from_hit_to_hit(bundled: Index) -> None:
+    prompt = "Convert my dollars into euros, send them by mail and book a flight to Rome for me."
+
+    scores = [hit.score for hit in bundled.query(prompt, 7).hits]
+
+    assert scores == sorted(scores, reverse=True)
+    assert 0 < scores[0] <= 1
+
+
+def test_confidence_is_higher_where_something_fits(bundled: Index) -> None:
+    fitting = bundled.query("convert an amount between two currencies", 3).confidence
+    unfitting = bundled.query("feed the neighbour's hamster", 3).confidence
+
+    assert 0 <= unfitting < 0.6 < fitting <= 1
+
+
+def test_without_embeddings_words_rank_and_the_answer_says_so() -> None:
+    embedder = Bags()
+    index = Index.build(TOOLS, embedder)
+    embedder.broken = True
+
+    answer = index.query("current rain", 3)
+
+    assert keys(answer)[0] == "get_weather"
+    assert answer.note == "the embeddings endpoint does not answer; ranked by words only"
+    assert "semantic" not in answer.hits[0].parts
+
+
+def test_a_document_without_a_vector_is_found_and_counts_as_changed() -> None:
+    embedder = Bags()
+    index = Index.build(TOOLS, embedder)
+    embedder.broken = True
+    index = index.apply([tool("tides", "When the sea is high.")], [])
+    embedder.broken = False
+
+    answer = index.query("high sea", 1)
+
+    assert keys(answer) == ["tides"]
+    assert answer.note is not None
+    assert index.fingerprints["tides"] == ""
+    mended = index.apply([tool("tides", "When the sea is high.")], [])
+    assert mended.query("high sea", 1).note is None
+    assert all(mended.fingerprints.values())
+
+
+def test_passages_of_documentation_can_be_searched_too() -> None:
+    passages = [
+        Document("guide#start", {"title": "Getting started", "text": "Install the package first."}),
+        Document("guide#limits", {"title": "Limits", "text": "A call may take thirty seconds."}),
+    ]
+
+    answer = Index.build(passages, Bags()).query("how long may calls take?", 1)
+
+    assert keys(answer) == ["guide#limits"]
+
+
+def test_of_two_documents_with_one_key_the_last_counts() -> None:
+    index = Index.build([tool("a", "apple"), tool("a", "pear")], Bags())
+
+    assert len(index) == 1
+    assert keys(index.query("pear", 1)) == ["a"]
+    assert index.query("apple", 1).hits == ()
