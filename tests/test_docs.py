@@ -254,8 +254,9 @@ def test_every_option_of_a_call_is_documented() -> None:
     assert set(options) - {"self", "name", "arguments"} <= set(rows)
 
 
-def test_blocks_about_calls_run_as_they_stand(tmp_path: Path) -> None:
-    for block in _BLOCK.findall(page("calling")):
+@pytest.mark.parametrize("name", ["calling", "authoring"])
+def test_blocks_about_calls_run_as_they_stand(name: str, tmp_path: Path) -> None:
+    for block in _BLOCK.findall(page(name)):
         if file := _FILE.match(block):
             path = tmp_path / file[1]
             path.parent.mkdir(exist_ok=True)
@@ -269,6 +270,9 @@ def test_blocks_about_calls_run_as_they_stand(tmp_path: Path) -> None:
 
 # Settings
 
+_OTHERWISE = {"sandbox": "B", "authoring": "off"}
+"""Values of settings that take but a few."""
+
 
 def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path) -> None:
     section = page("settings").split("## All settings")[1].split("\n## ")[0]
@@ -279,7 +283,7 @@ def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path
     assert {name for name, _ in rows} == set(known)
     for name, variable in rows:
         assert variable in ("", f"TOOLKILN_{name.upper()}")
-        value = "true" if isinstance(known[name], bool) else "1" if known[name] != "auto" else "B"
+        value = _OTHERWISE.get(name, "true" if isinstance(known[name], bool) else "1")
         changed = getattr(load(tmp_path, {f"TOOLKILN_{name.upper()}": value}), name)
         assert (changed != known[name]) == bool(variable), name
 

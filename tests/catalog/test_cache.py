@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkiln.catalog import cache as cache_module
+from toolkiln.catalog import read_file
 from toolkiln.catalog.cache import Cache, Read, read_version
 from toolkiln.catalog.files import tool_files
 
@@ -321,7 +322,7 @@ def test_file_that_changes_while_it_is_read_is_read_in_one_of_its_versions(
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text(tool("a", 0))
-    real = cache_module.read_file
+    real = read_file
     values = iter([1, 2])
 
     def changing(path: Path) -> object:
@@ -344,7 +345,7 @@ def test_file_that_never_stands_still_declares_nothing(
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text(tool("a"))
-    real = cache_module.read_file
+    real = read_file
 
     def changing(path: Path) -> object:
         reading = real(path)

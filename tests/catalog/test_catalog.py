@@ -479,7 +479,7 @@ class TestDev:
         path.write_text(ASKING)
         archive = shop.archive()
         real = archive.keep_many
-        admitted = []
+        admitted: list[bool] = []
 
         def slow(*arguments: object) -> object:
             if not admitted:

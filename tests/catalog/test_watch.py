@@ -1,15 +1,29 @@
 """Hot reload, with real folders and the system's own events."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.catalog.conftest import Workshop, text_of, tool
 
-from toolkiln.catalog import Catalog, Change, watch
+from toolkiln.app import Kiln
+from toolkiln.catalog import (
+    MANIFEST,
+    Admissions,
+    Catalog,
+    Change,
+    Decision,
+    ManifestError,
+    watch,
+)
+from toolkiln.config import Settings
+from toolkiln.errors import InputError
 from toolkiln.model import Severity
+
+from .conftest import Start, Workshop, text_of, tool
 
 BOUND = 30.0
 """Seconds that anything may take before a test gives up."""
@@ -132,7 +146,7 @@ async def test_a_half_written_file_leaves_the_earlier_version_serving(shop: Work
         await watched.until_text("greet", "return 2")
 
     assert list(refused.refused) == [str(file)]
-    assert not (refused.added or refused.changed or refused.removed)
+    assert (refused.added, refused.changed, refused.removed) == ((), (), ())
 
 
 def _in_place(file: Path, text: str) -> None:
@@ -180,14 +194,475 @@ async def test_every_way_in_which_editors_save_is_one_more_version(
     assert watched.catalog.snapshot.served["greet"].file == "kit/greet.py"
 
 
-async def test_a_renamed_file_serves_on_under_its_new_place(shop: Workshop) -> None:
+async def test_a_renamed_file_serves_on_from_its_other_place(shop: Workshop) -> None:
     file = shop.write("greet.py", tool("greet"))
     async with developing(shop) as watched:
         file.rename(shop.tools / "hello.py")
-        await watched.until(lambda: watched.catalog.snapshot.served["greet"].file == "hello.py") if (
-            False
-        ) else await watched.until_text("greet", "return 1")
-        shop.write("hello.py", tool("greet", 2))
+        change = await watched.until(lambda: len(watched.changes) == 2)
+
+    assert change.changed == ("greet",)
+    assert change.snapshot.served["greet"].file == "hello.py"
+
+
+async def test_a_renamed_folder_serves_on_and_is_watched_on(shop: Workshop) -> None:
+    shop.write("kit/deep/greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        (shop.tools / "kit").rename(shop.tools / "box")
+        served = watched.catalog
+        await watched.until(lambda: served.current.served["greet"].file == "box/deep/greet.py")
+        shop.write("box/deep/greet.py", tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+        (shop.tools / "box").rename(shop.tools.parent / "elsewhere")
+        await watched.until_served()
+
+
+async def test_a_folder_that_appears_is_served_with_all_that_comes_into_it(shop: Workshop) -> None:
+    shop.write("other.py", tool("other"))
+    prepared = shop.tools.parent / "prepared"
+    (prepared / "deep").mkdir(parents=True)
+    (prepared / "deep" / "first.py").write_text(tool("first"))
+    async with developing(shop) as watched:
+        prepared.rename(shop.tools / "kit")
+        await watched.until_served("other", "first")
+        shop.write("kit/deep/deeper/second.py", tool("second"))
+        await watched.until_served("other", "first", "second")
+        shop.write("kit/deep/deeper/second.py", tool("second", 2))
+        await watched.until_text("second", "return 2")
+
+
+async def test_folders_made_file_by_file_lose_none(shop: Workshop) -> None:
+    shop.write("other.py", tool("other"))
+    async with developing(shop) as watched:
+        for index in range(60):
+            shop.write(f"a{index % 7}/b{index % 5}/c{index}/t{index}.py", tool(f"t{index}"))
+        await watched.until_served("other", *(f"t{index}" for index in range(60)))
+
+
+async def test_links_to_folders_are_not_followed_and_dangling_ones_do_no_harm(
+    shop: Workshop,
+) -> None:
+    shop.write("kit/greet.py", tool("greet"))
+    outside = shop.tools.parent / "outside"
+    outside.mkdir()
+    (outside / "far.py").write_text(tool("far"))
+    (shop.tools / "kit" / "up").symlink_to(shop.tools)
+    (shop.tools / "self").symlink_to("self")
+    async with developing(shop) as watched:
+        (shop.tools / "parent").symlink_to(shop.tools.parent)
+        (shop.tools / "kit" / "beside").symlink_to(outside)
+        (shop.tools / "nowhere.py").symlink_to("missing.py")
+        (shop.tools / "circle.py").symlink_to("circle.py")
+        (outside / "further.py").write_text(tool("further"))
+        shop.write("last.py", tool("last"))
+        await watched.until_served("greet", "last")
+
+    assert [change.added for change in watched.changes] == [("greet",), ("last",)]
+
+
+async def test_a_link_to_a_file_is_a_tool(shop: Workshop) -> None:
+    shop.write("other.py", tool("other"))
+    target = shop.tools.parent / "greet.py"
+    target.write_text(tool("greet"))
+    async with developing(shop) as watched:
+        (shop.tools / "greet.py").symlink_to(target)
+        await watched.until_served("greet", "other")
+        (shop.tools / "greet.py").unlink()
+        await watched.until_served("other")
+
+
+async def test_a_tools_folder_that_goes_is_served_again_when_it_returns(shop: Workshop) -> None:
+    shop.write("kit/greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        shop.tools.rename(shop.tools.parent / "away")
+        gone = await watched.until(lambda: watched.changes[-1].error)
+        (shop.tools.parent / "away").rename(shop.tools)
+        await watched.until_served("greet")
+        shop.write("kit/greet.py", tool("greet", 2))
         await watched.until_text("greet", "return 2")
 
-    assert watched.catalog.snapshot.served["greet"].file == "hello.py"
+    assert gone.snapshot.tools == {}
+    assert "there is no file or folder" in str(gone.error)
+
+
+async def test_a_tools_folder_that_is_a_link_follows_where_the_link_leads(shop: Workshop) -> None:
+    first, second = shop.tools.parent / "first", shop.tools.parent / "second"
+    for number, folder in enumerate((first, second)):
+        folder.mkdir()
+        (folder / "greet.py").write_text(tool("greet", number))
+    link = shop.tools.parent / "link"
+    link.symlink_to(first)
+    async with watching(shop.catalog(link, dev=True)) as watched:
+        swapped = link.with_name("swapped")
+        swapped.symlink_to(second)
+        swapped.replace(link)
+        await watched.until_text("greet", "return 1")
+        (second / "greet.py").write_text(tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+async def test_a_folder_without_tools_waits_for_the_first(shop: Workshop, is_there: bool) -> None:
+    if not is_there:
+        shop.tools.rmdir()
+    async with developing(shop) as watched:
+        assert isinstance(watched.changes[0].error, InputError)
+        shop.write("kit/greet.py", tool("greet"))
+        change = await watched.until_served("greet")
+
+    assert change.error is None
+
+
+async def test_permissions_that_go_and_return_never_stop_a_tool(shop: Workshop) -> None:
+    file = shop.write("kit/greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        file.chmod(0)
+        file.parent.chmod(0)
+        shop.write("last.py", tool("last"))
+        await watched.until_served("greet", "last")
+        file.parent.chmod(0o755)
+        file.chmod(0o644)
+        file.write_text(tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+
+
+async def test_thousands_of_events_at_once_lose_none(shop: Workshop) -> None:
+    shop.write("other.py", tool("other"))
+    names = [f"t{index}" for index in range(1200)]
+    async with developing(shop) as watched:
+        for index, name in enumerate(names):
+            shop.write(f"kit{index % 20}/{name}.py", tool(name))
+        await watched.until_served("other", *names)
+        for index, name in enumerate(names[:-1]):
+            (shop.tools / f"kit{index % 20}" / f"{name}.py").unlink()
+        await watched.until_served("other", names[-1])
+
+
+async def test_one_edit_among_many_files_reads_one_file_and_walks_no_folder(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(50):
+        shop.write(f"kit{index % 5}/t{index}.py", tool(f"t{index}"))
+    disk = sys.modules["toolkiln.catalog.disk"]
+    read: list[Path] = []
+    read_version = disk.read_version
+
+    def recorded(file: Path) -> object:
+        read.append(file)
+        return read_version(file)
+
+    async with developing(shop) as watched:
+        monkeypatch.setattr(disk, "read_version", recorded)
+        monkeypatch.setattr(os, "walk", lambda *_: pytest.fail("it walked"))
+        file = shop.write("kit0/t0.py", tool("t0", 2))
+        await watched.until_text("t0", "return 2")
+        monkeypatch.undo()
+
+    assert set(read) == {file}
+
+
+USER = 'from lib import word\n\n\ndef greet() -> str:\n    """Greet."""\n    return word()\n'
+HELPER = 'def word() -> str:\n    """Say."""\n    return {!r}\n'
+
+
+def helper_of(catalog: Catalog, name: str = "lib.py") -> str:
+    """The text of a helper as calls would see it."""
+    served = catalog.current.served.get("greet")
+    return served.sources.get(name, b"").decode() if served else ""
+
+
+async def test_a_helper_that_changes_makes_versions_of_its_users_and_no_tool(
+    shop: Workshop,
+) -> None:
+    shop.write("greet.py", USER)
+    helper = shop.write("lib.py", HELPER.format("one"))
+    async with developing(shop) as watched:
+        helper.write_text(HELPER.format("two"))
+        change = await watched.until(lambda: "two" in helper_of(watched.catalog))
+
+    assert change.changed == ("greet",)
+    assert watched.names == {"greet"}
+
+
+async def test_a_helper_that_goes_leaves_its_users_serving_until_it_returns(
+    shop: Workshop,
+) -> None:
+    shop.write("greet.py", USER)
+    helper = shop.write("lib.py", HELPER.format("one"))
+    async with developing(shop) as watched:
+        helper.rename(helper.with_suffix(".bak"))
+        shop.write("last.py", tool("last"))
+        await watched.until_served("greet", "last")
+        helper.write_text(HELPER.format("two"))
+        await watched.until(lambda: "two" in helper_of(watched.catalog))
+
+    assert watched.names == {"greet", "last"}
+
+
+@pytest.mark.parametrize("form", ["module", "package", "namespace", "existing folder"])
+async def test_a_helper_that_appears_is_taken(shop: Workshop, form: str) -> None:
+    source = USER.replace("from lib", "from lib.part") if form != "module" else USER
+    shop.write("greet.py", source)
+    if form == "existing folder":
+        (shop.tools / "lib").mkdir()
+    async with developing(shop) as watched:
+        name = "lib.py" if form == "module" else "lib/part.py"
+        if form == "package":
+            shop.write("lib/__init__.py", "")
+        shop.write(name, HELPER.format("one"))
+        await watched.until(lambda: "one" in helper_of(watched.catalog, name))
+        shop.write(name, HELPER.format("two"))
+        await watched.until(lambda: "two" in helper_of(watched.catalog, name))
+
+    assert watched.names == {"greet"}
+
+
+async def test_helpers_in_a_private_folder_are_watched_also_when_it_moves(shop: Workshop) -> None:
+    shop.write("greet.py", USER.replace("from lib", "from _own.part"))
+    shop.write("_own/part.py", HELPER.format("one"))
+    shop.write("_next/part.py", HELPER.format("three"))
+    async with developing(shop) as watched:
+        shop.write("_own/part.py", HELPER.format("two"))
+        await watched.until(lambda: "two" in helper_of(watched.catalog, "_own/part.py"))
+        (shop.tools / "_own").rename(shop.tools / "_old")
+        (shop.tools / "_next").rename(shop.tools / "_own")
+        await watched.until(lambda: "three" in helper_of(watched.catalog, "_own/part.py"))
+
+
+async def test_a_helper_that_nobody_uses_any_more_is_a_tool_file_and_back(shop: Workshop) -> None:
+    shop.write("greet.py", USER)
+    shop.write("lib.py", HELPER.format("one"))
+    async with developing(shop) as watched:
+        shop.write("greet.py", tool("greet"))
+        await watched.until_served("greet", "word")
+        shop.write("greet.py", USER)
+        await watched.until_served("greet")
+
+
+async def test_what_cannot_be_a_tool_is_not_told(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        shop.write("__pycache__/greet.cpython-311.pyc", "x")
+        shop.write(".greet.py.swp", "x")
+        shop.write(".#greet.py", BROKEN)
+        shop.write("4913", "")
+        shop.write("notes.md", "x")
+        shop.write("test_greet.py", BROKEN)
+        shop.write("tests/greet.py", BROKEN)
+        shop.write("_private.py", BROKEN)
+        shop.write("greet.py", tool("greet"))
+        shop.write("last.py", tool("last"))
+        await watched.until_served("greet", "last")
+
+    assert [(change.added, change.refused) for change in watched.changes] == [
+        (("greet",), {}),
+        (("last",), {}),
+    ]
+
+
+async def test_a_name_that_is_no_text_does_not_end_the_watching(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        Path(os.fsdecode(os.fsencode(shop.tools) + b"/\xff.txt")).touch()
+        shop.write("greet.py", tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+        shop.write("greet.py", tool("greet", 3))
+        await watched.until_text("greet", "return 3")
+
+
+async def test_two_files_with_one_name_are_told_once(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        second = shop.write("second.py", tool("greet", 2))
+        change = await watched.until(lambda: watched.errors)
+        shop.write("last.py", tool("last"))
+        await watched.until_served("greet", "last")
+
+    assert list(change.refused) == [str(second)]
+    assert watched.errors == {"duplicate-name"}
+    assert len(watched.changes) == 3
+
+
+async def test_a_catalog_of_one_file_sees_that_file_and_its_helpers(shop: Workshop) -> None:
+    file = shop.write("greet.py", USER.replace("from lib", "from own.part"))
+    shop.write("own/part.py", HELPER.format("one"))
+    shop.write("unread.py", tool("unread"))
+    async with watching(shop.catalog(file, dev=True)) as watched:
+        shop.write("unread.py", tool("unread", 2))
+        shop.write("own/part.py", HELPER.format("two"))
+        await watched.until(lambda: "two" in helper_of(watched.catalog, "own/part.py"))
+        file.write_text(tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+
+    assert watched.names == {"greet"}
+
+
+async def test_only_what_another_process_admits_is_served(
+    shop: Workshop, start_python: Start
+) -> None:
+    shop.write("greet.py", tool("greet"))
+    shop.admit("greet.py")
+    async with watching(shop.catalog()) as watched:
+        shop.write("greet.py", tool("greet", 2))
+        shop.write("late.py", tool("late"))
+        admit = """
+            import sys
+            from pathlib import Path
+            from toolkiln.catalog import Admissions, Catalog, Decision
+            from toolkiln.store import open_store
+            store = open_store(Path(sys.argv[2]))
+            admissions = Admissions(Catalog(Path(sys.argv[1]), lambda: store.archive))
+            admissions.admit([admissions.candidate("late.py")], Decision("bob"))
+        """
+        start_python(admit, shop.tools, shop.state / "store.db")
+        change = await watched.until_served("greet", "late")
+
+    assert change.added == ("late",)
+    assert text_of(watched.catalog, "greet") == tool("greet")
+
+
+async def test_what_this_process_admits_is_told_too(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    shop.admit("greet.py")
+    async with watching(shop.catalog()) as watched:
+        shop.write("late.py", tool("late"))
+        admissions = Admissions(watched.catalog)
+        admissions.admit([admissions.candidate("late.py")], Decision("ann"))
+        change = await watched.until(lambda: len(watched.changes) == 2)
+
+    assert change.added == ("late",)
+
+
+@pytest.mark.parametrize("dev", [True, False], ids=["dev", "admitted"])
+async def test_a_manifest_that_was_tampered_with_serves_nothing_until_it_is_mended(
+    shop: Workshop, dev: bool
+) -> None:
+    shop.write("greet.py", tool("greet"))
+    shop.admit("greet.py")
+    manifest = shop.tools / MANIFEST
+    good = manifest.read_bytes()
+    async with watching(shop.catalog(dev=dev)) as watched:
+        manifest.write_bytes(good.replace(b'"ann"', b'"eve"'))
+        bad = await watched.until(lambda: watched.changes[-1].error)
+        shop.write("greet.py", tool("greet", 2))
+        manifest.write_bytes(good)
+        await watched.until_served("greet")
+
+    assert isinstance(bad.error, ManifestError)
+    assert (bad.removed, bad.snapshot.tools) == (("greet",), {})
+
+
+async def test_a_manifest_that_goes_serves_nothing_but_in_dev(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    shop.admit("greet.py")
+    async with watching(shop.catalog()) as strict, watching(shop.catalog(dev=True)) as lax:
+        (shop.tools / MANIFEST).unlink()
+        await strict.until(lambda: strict.changes[-1].error)
+        shop.write("last.py", BROKEN)
+        await lax.until(lambda: lax.errors)
+
+    assert (strict.names, lax.names) == (set(), {"greet"})
+
+
+async def test_what_dev_served_is_written_down_when_it_is_quiet_and_at_the_end(
+    shop: Workshop,
+) -> None:
+    shop.write("greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        async with asyncio.timeout(BOUND):
+            while not (shop.tools / MANIFEST).exists():  # nobody tells that it is written
+                await asyncio.sleep(0.01)
+        shop.write("greet.py", tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+
+    assert text_of(shop.catalog(), "greet") == tool("greet", 2)
+    assert shop.catalog().snapshot.served["greet"].admission.version == 2
+    assert shop.leftovers() == []
+
+
+def test_a_version_not_yet_written_down_outlives_a_decision_about_another_file(
+    shop: Workshop,
+) -> None:
+    shop.write("greet.py", tool("greet"))
+    shop.write("other.py", tool("other"))
+    shop.admit("greet.py")
+    catalog = shop.catalog(dev=True)
+    assert catalog.snapshot.tools.keys() == {"greet", "other"}
+
+    file = shop.write("greet.py", tool("greet", 2))
+    catalog.refresh([file], keep=False)
+    file.write_text(BROKEN)
+    shop.admit("other.py")
+    catalog.refresh([file, shop.tools / MANIFEST], keep=False)
+
+    assert text_of(catalog, "greet") == tool("greet", 2)
+    assert catalog.manifest.files["other.py"].admitted_by == "ann"
+
+
+def test_a_decision_about_a_version_not_yet_written_down_holds(shop: Workshop) -> None:
+    file = shop.write("greet.py", tool("greet"))
+    catalog = shop.catalog(dev=True)
+    catalog.refresh(keep=False)
+
+    shop.admit("greet.py", grant=True)
+    catalog.keep()
+
+    assert catalog.manifest.files["greet.py"].admitted_by == "ann"
+    assert shop.catalog().manifest.files["greet.py"].admitted_by == "ann"
+    assert text_of(catalog, "greet") == file.read_text()
+
+
+def test_a_manifest_of_our_own_is_not_parsed_again(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.write("greet.py", tool("greet"))
+    catalog = shop.catalog(dev=True)
+    assert catalog.snapshot.tools
+    manifest = sys.modules["toolkiln.catalog.manifest"]
+    monkeypatch.setattr(manifest, "load", lambda *_: pytest.fail("it was parsed"))
+
+    catalog.refresh([shop.write("greet.py", tool("greet", 2))])
+    catalog.refresh([shop.tools / MANIFEST])
+
+    assert text_of(catalog, "greet") == tool("greet", 2)
+
+
+async def test_where_the_system_cannot_watch_folders_are_looked_at_again_and_again(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("OS file watch limit reached.")
+
+    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse)
+    monkeypatch.setattr(sys.modules["toolkiln.catalog.watch"], "_POLL", 0.05)
+    file = shop.write("greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        file.write_text(tool("greet", 2))
+        await watched.until_text("greet", "return 2")
+        shop.write("kit/deep/late.py", tool("late"))
+        await watched.until_served("greet", "late")
+        shop.write("kit/deep/late.py", tool("late", 2))
+        await watched.until_text("late", "return 2")
+        file.unlink()
+        await watched.until_served("late")
+
+    assert len(watched.said) == 1
+    assert "limit reached" in watched.said[0]
+
+
+async def test_a_kiln_is_watched_and_offers_what_was_saved(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "greet.py").write_text(tool("greet"))
+    kiln = Kiln(tools, settings=Settings(state=tmp_path / "state"), dev=True)
+    async with kiln, aclosing(kiln.watch(print)) as changes:
+        first = await anext(changes)
+        (tools / "greet.py").write_text(tool("greet", doc="Greet again."))
+        second = await anext(changes)
+
+        assert (first.added, second.changed) == (("greet",), ("greet",))
+        assert kiln.tools["greet"].description == "Greet again."
+
+
+def test_functions_of_a_process_are_not_watched() -> None:
+    with pytest.raises(InputError, match="no folder"):
+        Kiln(functions=[tool]).watch(print)

@@ -30,8 +30,8 @@ class Bags:
         for row, text in zip(rows, texts, strict=True):
             for word in text.split():
                 row[crc32(MEANINGS.get(word, word).encode()) % self.dimensions] += 1
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(lengths > 0, lengths, 1).astype(np.float32)
+            row /= max(float(np.linalg.norm(row)), 1.0)
+        return rows
 
 
 def tool(name: str, description: str = "", *usages: str, **fields: str) -> Document:

@@ -103,7 +103,7 @@ def test_a_prompt_that_needs_several_tools_finds_all_of_them(index: Index) -> No
     assert {"translate", "sendEmail"} <= set(keys(answer))
     clauses = {hit.key: hit.clause for hit in answer.hits}
     assert clauses["translate"] == "Then translate the text into German"
-    assert clauses["sendEmail"] == "send a message to my mail address."
+    assert clauses["sendEmail"] == "finally send a message to my mail address."
 
 
 def test_past_prompts_teach_a_tool_its_words() -> None:
@@ -136,7 +136,9 @@ def test_filters_apply_before_the_cut() -> None:
 
 
 def test_a_filter_holds_for_literal_names_too(index: Index) -> None:
-    assert "get_weather" not in keys(index.query("get_weather", 7, lambda key: key != "get_weather"))
+    assert "get_weather" not in keys(
+        index.query("get_weather", 7, lambda key: key != "get_weather")
+    )
 
 
 def test_a_filter_that_allows_nothing_finds_nothing(index: Index) -> None:
@@ -148,7 +150,11 @@ def test_a_filter_is_asked_about_the_likely_ones_only() -> None:
     index = Index.build(many, Bags())
     asked: list[str] = []
 
-    index.query("weather", 5, lambda key: asked.append(key) is None)
+    def allow(key: str) -> bool:
+        asked.append(key)
+        return True
+
+    index.query("weather", 5, allow)
 
     assert len(asked) == len(set(asked)) < 500
 

@@ -49,7 +49,8 @@ class Shell:
         ours = ("TOOLKILN_", "UV_", "PIP_")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         state = {"TOOLKILN_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
-        return {**clean, **state, **self.variables}
+        # What admission is about has tests of its own; elsewhere what is on disk is served.
+        return {**clean, **state, "TOOLKILN_DEV": "1", **self.variables}
 
     def run(self, *arguments: str | bytes | Path, stdin: bytes = b"") -> Done:
         """Run the command in a process of its own."""

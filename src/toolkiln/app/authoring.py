@@ -8,6 +8,7 @@ earlier version serves on.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,23 +16,25 @@ from pathlib import Path
 
 from toolkiln import docs
 from toolkiln.catalog import (
+    MANIFEST,
     Admissions,
     Candidate,
     Catalog,
     Decision,
-    ManifestError,
     Read,
     file_for,
     name_finding,
     report,
     with_docstrings,
 )
-from toolkiln.errors import ToolkilnError
+from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Finding, Severity, Value, Version
-from toolkiln.spec import decode, read
+from toolkiln.spec import MAX_BYTES, decode, read, version_digest
 
 _MOST_FINDINGS = 20
 _LONGEST = 400
+_UNREADABLE = {"syntax-error", "not-python", "too-deep", "file-too-large"}
+"""Rules of findings about text that could not be parsed."""
 
 
 class Stage(StrEnum):
@@ -118,9 +121,9 @@ class _Course:
         self.stage = stage
         self.observe(stage)
 
-    def passed(self, message: str = "") -> None:
-        """The stage has ended well."""
-        self.outcomes.append(StageOutcome(stage=self.stage, ok=True, message=message))
+    def passed(self, message: str = "", *, ok: bool = True) -> None:
+        """The stage has ended, and the way goes on."""
+        self.outcomes.append(StageOutcome(stage=self.stage, ok=ok, message=message))
 
     def stopped(self, stop: _Stopped) -> Authored:
         """The end of a version that a stage said no to."""
@@ -210,35 +213,51 @@ class Authoring:
 
     def _understood(self, draft: Draft, course: _Course) -> Candidate:
         course.enter(Stage.NAME)
-        root = self._catalog.root
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            target = file_for(draft.name, root)
+            target = self._target(draft)
         except (ToolkilnError, OSError) as error:
             raise _stop(error) from error
-        if target.exists() and not draft.overwrite:
-            raise _Stopped(f"{target.name} exists already; overwrite=true replaces it")
         odd_name = name_finding(target)
         course.warnings += [odd_name] if odd_name else []
         course.passed(target.name)
         course.enter(Stage.SYNTAX)
         data = _as_bytes(draft, target)
         reading = read(decode(data), target, data=data)
-        if any(finding.rule == "syntax-error" for finding in reading.findings):
-            raise _Stopped("the code is not valid Python", reading.findings)
+        unreadable = [f for f in reading.findings if f.rule in _UNREADABLE]
+        if unreadable:
+            raise _Stopped(unreadable[0].message, unreadable)
         course.passed()
         course.enter(Stage.READ)
         if not reading.tools:
             raise _Stopped("the code declares no tool", report(reading, {}).reading.findings)
-        helpers = {name: (root / name).read_bytes() for name in reading.helpers}
+        try:
+            helpers = {name: (target.parent / name).read_bytes() for name in reading.helpers}
+            if version_digest(data, helpers) != reading.digest:
+                raise _Stopped("its helper modules changed meanwhile; try again")
+            version = Read(reading, {target.name: data, **helpers})
+            candidate = self._admissions.written(target.name, version)
+        except OSError as error:
+            raise _stop(error) from error
+        _refuse_existing(target, draft, exists=candidate.replaces is not None)
         course.passed(", ".join(spec.name for spec in reading.tools))
-        return self._admissions.written(target.name, Read(reading, {target.name: data, **helpers}))
+        return candidate
+
+    def _target(self, draft: Draft) -> Path:
+        """The file to be written, as the folder is at this moment, whoever changed it."""
+        root = self._catalog.root
+        target = file_for(draft.name, root)
+        if not self._catalog.disk.is_ours(target.name):
+            raise _Stopped(f"only {self._catalog.disk.place} is served, and no folder")
+        _refuse_existing(target, draft, exists=target.exists())
+        root.mkdir(parents=True, exist_ok=True)
+        self._catalog.refresh([root / MANIFEST, target])
+        return target
 
     def _refuse_taken_names(self, candidate: Candidate) -> None:
         try:
             served = self._catalog.snapshot.served
-        except ManifestError:
-            return  # a missing one is made; one that cannot be trusted refuses the writing
+        except InputError:
+            return  # nothing is served; a manifest that cannot be trusted refuses the writing
         owners = {name: s.file for name, s in served.items() if s.file != candidate.file}
         owners |= dict.fromkeys(self._catalog.options.reserved, "Toolkiln itself")
         found = report(candidate.read.reading, owners).reading.findings
@@ -249,6 +268,8 @@ class Authoring:
     async def _vet(self, candidate: Candidate, course: _Course, *, probe: bool = True) -> None:
         course.enter(Stage.FINDINGS)
         findings = report(candidate.read.reading, {}).reading.findings
+        if not candidate.read.reading.tools:
+            raise _Stopped("the file declares no tool", findings)
         course.warnings += [f for f in findings if f.severity is Severity.WARNING]
         self._refuse_findings(findings)
         course.passed(f"{len(course.warnings)} warnings" if course.warnings else "")
@@ -279,24 +300,43 @@ class Authoring:
         except (ToolkilnError, OSError) as error:
             raise _stop(error) from error
 
+    async def _unindexed(self) -> str | None:
+        """What search lacks with the version in it."""
+        try:
+            return await self._index()
+        except Exception as error:  # noqa: BLE001 - the version is admitted, whatever search says
+            return f"search could not follow: {str(error)[:_LONGEST]}"
+
     async def _finished(
         self, candidate: Candidate, version: Version | None, course: _Course
     ) -> Authored:
         names = tuple(spec.name for spec in candidate.read.reading.tools)
         missing: str | None = "nothing that is not served is searched for"
+        served: tuple[str, ...] = ()
         if version is not None:
             course.enter(Stage.SNAPSHOT)
-            course.passed(f"number {self._catalog.snapshot.number}")
+            snapshot = self._catalog.current
+            served = tuple(
+                name
+                for name in names
+                if name in snapshot.tools and snapshot.served[name].file == candidate.file
+            )
+            unserved = ", ".join(name for name in names if name not in served)
+            course.passed(
+                f"disabled, or its name is taken: {unserved}"
+                if unserved
+                else f"number {snapshot.number}",
+                ok=not unserved,
+            )
             course.enter(Stage.SEARCH)
-            missing = await self._index()
+            missing = await self._unindexed()
             course.passed(missing or "")
-        tools = self._catalog.snapshot.tools
         return Authored(
             success=True,
             filename=Path(candidate.file).name,
             filepath=str(self._catalog.root / candidate.file),
-            functions_registered=names if version is not None else (),
-            reload_success=version is not None and all(name in tools for name in names),
+            functions_registered=served,
+            reload_success=version is not None and served == names,
             embedding_success=missing is None,
             docs_generated=True,
             warnings=_problems(course.warnings),
@@ -307,16 +347,26 @@ class Authoring:
         )
 
 
+def _refuse_existing(target: Path, draft: Draft, *, exists: bool) -> None:
+    if exists and not draft.overwrite:
+        raise _Stopped(f"{target.name} exists already; overwrite=true replaces it")
+
+
 def _as_bytes(draft: Draft, target: Path) -> bytes:
     """The file to be: with docstrings where they are missing, and what it says it is."""
     try:
-        code = draft.code if isinstance(draft.code, str) else decode(draft.code)
-        code = with_docstrings(code, draft.description, target)
-        data = code.encode()
-        if decode(data) != code:
-            raise _Stopped("the code names another encoding than UTF-8; take that line out")
+        given = draft.code if isinstance(draft.code, str) else decode(draft.code)
+        code = with_docstrings(given, draft.description, target)
+        if code == given and isinstance(draft.code, bytes):
+            data = draft.code
+        else:
+            data = code.encode()
+            if decode(data) != re.sub(r"\r\n?", "\n", code.removeprefix("\ufeff")):
+                raise _Stopped("the code names another encoding than UTF-8; take that line out")
     except (UnicodeError, SyntaxError, LookupError) as error:
         raise _Stopped(f"the code is not text: {error}") from error
+    if len(data) > MAX_BYTES:
+        raise _Stopped(f"the code has {len(data):,} bytes, and tools end at {MAX_BYTES:,}")
     return data
 
 

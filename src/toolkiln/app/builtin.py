@@ -87,7 +87,7 @@ class Builtin:
         most = max(1, min(k, 50))
         with _in_plain_words():
             answer = await to_thread(self._kiln.search, query, most)
-        found = [self._kiln.tool(hit.key) for hit in answer.hits]
+            found = [self._kiln.tool(hit.key) for hit in answer.hits]
         told: dict[str, Any] = {
             "tools": [{"name": spec.name, "description": spec.description} for spec in found],
             "confidence": round(answer.confidence, 2),
@@ -172,7 +172,8 @@ class Builtin:
             overwrite: Replace a tool of that name; its earlier versions are kept.
         """
         draft = Draft(tool_code, tool_name, description or "", overwrite)
-        return _reply(await self._kiln.author(draft, _caller(ctx)))
+        with _in_plain_words():
+            return _reply(await self._kiln.author(draft, _caller(ctx)))
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class Library:
     def search(self, query: str, k: int, allow: Allow | None = None) -> Answer:
         """The k tools that fit a query best, among those that are allowed."""
         index, tools = self._current()
-        return index.query(query, k, None if allow is None else lambda name: allow(tools[name]))
+        return index.query(query, k, _by_name(allow, tools))
 
     def select(self, prompt: str, k: int, allow: Allow | None = None) -> list[ToolSpec]:
         """The tools for a model's context: core ones always, then by relevance, k in all."""
@@ -62,8 +62,8 @@ class Library:
 
     def search_docs(self, query: str, k: int, allow: Allow | None = None) -> list[PassageHit]:
         """The passages of tools' pages that answer a query best."""
-        tools = self._offer.tools
-        near = self.search(query, max(_PAGES, k), allow).hits
+        index, tools = self._current()
+        near = index.query(query, max(_PAGES, k), _by_name(allow, tools)).hits
         found = {passage.key: passage for hit in near for passage in docs.passages(tools[hit.key])}
         documents = [
             retrieval.Document(key, {"title": f"{p.tool} {p.heading}", "description": p.text})
@@ -109,8 +109,8 @@ class Library:
         return served.admission if served else None
 
     def _current(self) -> tuple[retrieval.Index, Mapping[str, ToolSpec]]:
-        tools = self._offer.tools
         with self._changing:
+            tools = self._offer.tools
             if self._index is None:
                 self._index = retrieval.Index.load(self._file, self._embedder)
             changed = [s for name, s in tools.items() if self._indexed.get(name) is not s]
@@ -146,6 +146,10 @@ class Library:
             key=settings.embeddings_key or None,
         )
         return retrieval.Cached(endpoint, settings.state.absolute() / "search")
+
+
+def _by_name(allow: Allow | None, tools: Mapping[str, ToolSpec]) -> Callable[[str], bool] | None:
+    return None if allow is None else lambda name: allow(tools[name])
 
 
 def _is_core(spec: ToolSpec) -> bool:

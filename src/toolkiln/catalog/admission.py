@@ -13,7 +13,7 @@ from typing import Any
 from toolkiln.catalog.cache import Read, read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
-from toolkiln.catalog.manifest import Manifest, ManifestError
+from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.switches import switched
 from toolkiln.catalog.transaction import Conflict, Installation
 from toolkiln.errors import InputError, UnknownTool
@@ -84,6 +84,11 @@ class Admissions:
         read = self._catalog.disk.read(file)
         if read is None:
             raise InputError(f"there is no file {str(self._catalog.root / file)!r}")
+        if not self._catalog.disk.is_ours(file):
+            raise InputError(
+                f"{self._catalog.root / file} is a private file or a test, and not read for tools",
+                hint="give it another name",
+            )
         return Candidate(file, read, self._admitted_digest(file))
 
     def written(self, file: str, read: Read) -> Candidate:
@@ -259,7 +264,7 @@ class Admissions:
     def _admitted_digest(self, file: str) -> str | None:
         try:
             entry = self._catalog.manifest.files.get(file)
-        except ManifestError:
+        except InputError:  # nothing is served, so nothing is admitted
             return None
         return entry.sha256 if entry else None
 

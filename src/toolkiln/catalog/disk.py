@@ -95,9 +95,7 @@ class Disk:
         for path in paths:
             keys |= self._affected(path)
         for key in list(keys):
-            is_wanted = self.is_ours(key) and (
-                is_tool_path(key) if wanted is None else key in wanted
-            )
+            is_wanted = self.is_ours(key) and (wanted is None or key in wanted)
             keys |= self._replace(key, self.read(key) if is_wanted else None)
         for key in keys:
             read = self._known.get(key)
@@ -164,7 +162,7 @@ class Disk:
 
     def is_ours(self, key: str) -> bool:
         """Whether a file of the folder is one to read: a catalog of one file has no others."""
-        return self.place == self.root or self.place == self.root / key
+        return is_tool_path(key) if self.place == self.root else self.place == self.root / key
 
     def _index(self, reads: Mapping[str, Read]) -> _Dependents:
         dependents: _Dependents = defaultdict(set)

@@ -20,7 +20,7 @@ from toolkiln.search.analysis import words
 from toolkiln.search.documents import Document
 from toolkiln.search.embedder import Embedder, EmbeddingFailed
 from toolkiln.search.postings import Lists, Posting, Terms, Vocabulary
-from toolkiln.search.ranking import Floats, Ranked, best, certainty, ranked
+from toolkiln.search.ranking import Floats, Permission, Ranked, best, certainty, ranked
 from toolkiln.search.request import Request, request
 from toolkiln.search.rows import Rows
 from toolkiln.search.weighing import Weighed, literal, weigh
@@ -126,32 +126,38 @@ class Index:
         if k <= 0 or not self._slots:
             return Answer()
         asked = request(text)
+        lexical, possible = self._by_words(asked)
+        vectors, note = self._embedded(asked)
         permitted = self._permission(allow)
         named = self._named(asked, permitted)
-        chosen = {*named}
-        lexical, possible = self._by_words(asked)
-        for row, scores in enumerate(lexical):
-            chosen.update(best(scores, _BY_CLAUSE if row else max(k, _BY_WHOLE), permitted))
-        vectors, note = self._embedded(asked)
-        if vectors is not None:
-            nearness = self._rows.vectors[: len(self._living)] @ vectors[0]
-            nearness[~self._living] = 0
-            chosen.update(best(nearness, max(k, _BY_WHOLE), permitted))
+        chosen = named | self._promising(lexical, vectors, max(k, _BY_WHOLE), permitted)
         # By key, so that equal scores come in that order.
         slots = sorted(chosen, key=lambda slot: self._entries[slot].key)
-        semantic = None if vectors is None else vectors @ self._rows.vectors[slots].T
         lexical = lexical[:, slots]
+        semantic = None if vectors is None else vectors @ self._rows.vectors[slots].T
         names = np.array([slot in named for slot in slots], np.float32)
         places = list(ranked(lexical, semantic, names, k))
         if not places:
             return Answer(note=note)
         first = places[0].column
-        sure = certainty(
-            lexical[:, first] / possible, None if semantic is None else semantic[:, first]
-        )
+        near = None if semantic is None else semantic[:, first]
+        sure = 1.0 if places[0].name else certainty(lexical[:, first] / possible, near)
         written = self._written(asked)
         hits = [_hit(asked, self._entries[slots[place.column]], place, written) for place in places]
         return Answer(tuple(hits), sure, note)
+
+    def _promising(
+        self, lexical: Floats, vectors: Floats | None, count: int, permitted: Permission | None
+    ) -> set[int]:
+        """The slots worth a closer look: the best by words, by each clause and by vectors."""
+        chosen = set(best(lexical[0], count, permitted))
+        for scores in lexical[1:]:
+            chosen.update(best(scores, _BY_CLAUSE, permitted))
+        if vectors is not None:
+            nearness = self._rows.vectors[: len(self._living)] @ vectors[0]
+            nearness[~self._living] = 0
+            chosen.update(best(nearness, count, permitted))
+        return chosen
 
     def _by_words(self, asked: Request) -> tuple[Floats, Floats]:
         """What the words of the whole and of each clause score for each slot, and at most."""
@@ -184,13 +190,13 @@ class Index:
             return None, f"{error.message}; ranked by words only"
         return vectors, _INCOMPLETE if self._unembedded else None
 
-    def _permission(self, allow: Callable[[str], bool] | None) -> Callable[[int], bool] | None:
+    def _permission(self, allow: Callable[[str], bool] | None) -> Permission | None:
         """Whether the document in a slot is allowed; each is asked for once."""
         if allow is None:
             return None
         return cache(lambda slot: allow(self._entries[slot].key))
 
-    def _named(self, asked: Request, permitted: Callable[[int], bool] | None) -> frozenset[int]:
+    def _named(self, asked: Request, permitted: Permission | None) -> frozenset[int]:
         """The slots of the documents that the query names."""
         found = [self._posting(literal(name)) for name in asked.names]
         slots = [slot for posting in found if posting for slot in posting.slots.tolist()]

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Permission = Callable[[int], bool]
+"""Whether the document in a place may be found."""
 
 _SEMANTIC_SHARE = 0.5
 """The share of vectors where words say little …"""
@@ -111,7 +113,7 @@ def certainty(covered: Floats, semantic: Floats | None) -> float:
     return round(float(np.clip(1 - missed.min(), 0.0, 1.0)), 4)
 
 
-def best(scores: Floats, count: int, permitted: Callable[[int], bool] | None) -> list[int]:
+def best(scores: Floats, count: int, permitted: Permission | None) -> list[int]:
     """The `count` best places among those permitted, and all that are as good as the last.
 
     A score of 0 is none. Asks for permission no more often than it must.
