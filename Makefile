@@ -7,13 +7,16 @@ STAMP := $(VENV)/.installed
 
 .PHONY: run test check lint types bench corpus thorough soak postgres clean
 
-run: $(STAMP)  ## list the example tools, check one, call one, and stop an attack
+run: $(STAMP)  ## admit and list the example tools, check one, call one, and stop an attack
+	$(BIN)/toolkiln admit --yes --tools examples/tools
+	@echo
 	@$(BIN)/toolkiln list --tools examples/tools
 	@echo
 	@$(BIN)/toolkiln check examples/flawed.py || true
 	@echo
 	$(BIN)/toolkiln call convert_units value=26.2 source=mi target=km --tools examples/tools
 	@echo
+	$(BIN)/toolkiln admit --yes --tools examples/attack.py
 	$(BIN)/toolkiln call steal_secrets --tools examples/attack.py
 
 test: $(STAMP) postgres  ## everything that must hold

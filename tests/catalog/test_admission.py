@@ -495,3 +495,16 @@ def test_catalogs_of_two_folders_share_a_store_and_no_history(shop: Workshop) ->
     assert [v.number for v in admissions.history("a")] == [1]
     shop.tools = first
     assert [v.number for v in Admissions(shop.catalog()).history("a")] == [2, 1]
+
+
+def test_what_a_kept_version_says_is_read_from_its_bytes(shop: Workshop) -> None:
+    admissions = versions(shop, tool("a"), tool("a", 2))
+    shop.close()
+    with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
+        database.execute("UPDATE toolkiln_contents SET reading = x'00'")
+
+    admissions.rollback("a", "1", "ann")
+    shop.write("a.py", tool("a", 3))
+
+    assert text_of(shop.catalog(), "a") == tool("a")
+    assert shop.catalog().snapshot.tools["a"].description == "Answer."

@@ -269,7 +269,8 @@ def test_cache_out_of_reach_is_read_past(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "db").mkdir()
 
-    for file in (tmp_path / "file" / "x.db", tmp_path / "db", Path("/proc/none/x.db"), None):
+    too_long = tmp_path / ("n" * 300)
+    for file in (tmp_path / "file" / "x.db", tmp_path / "db", Path("/proc/x.db"), too_long, None):
         assert read_all(folder, file) == anew(folder)
 
 

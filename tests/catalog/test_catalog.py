@@ -4,9 +4,10 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,21 @@ def test_damaged_store_is_a_finding_and_others_are_served(shop: Workshop, data: 
 
     assert list(snapshot.tools) == ["b"]
     assert [finding.path for finding in snapshot.findings] == [str(path)]
+
+
+def test_running_catalog_needs_no_store_for_what_it_serves(shop: Workshop) -> None:
+    path = shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    running = shop.catalog()
+    assert running.snapshot.tools
+    shop.close()
+    shutil.rmtree(shop.state)
+
+    path.write_text(tool("a", 2))
+    running.refresh([path])
+
+    assert text_of(running, "a") == tool("a")
+    assert running.snapshot.findings == ()
 
 
 def test_name_stays_with_the_file_that_was_admitted_first(shop: Workshop) -> None:
@@ -379,6 +395,57 @@ def test_readers_never_see_an_empty_catalog_while_it_changes(shop: Workshop) -> 
         assert watched.result(SOON) == {True}
 
 
+def test_nobody_gets_an_empty_snapshot_while_the_first_one_is_made(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    catalog = shop.catalog()
+    real = catalog._snapshots.publish
+    seen: list[list[str]] = []
+    other = threading.Thread(target=lambda: seen.append(list(catalog.snapshot.tools)))
+
+    def slow(*arguments: Any) -> None:
+        other.start()
+        other.join(0.2)  # it has to wait for us
+        real(*arguments)
+
+    monkeypatch.setattr(catalog._snapshots, "publish", slow)
+    first = list(catalog.snapshot.tools)
+    other.join(SOON)
+
+    assert first == ["a"]
+    assert seen == [["a"]]
+
+
+def test_file_admitted_elsewhere_is_served_once_the_manifest_is_seen(shop: Workshop) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    running = shop.catalog()
+    assert running.snapshot.tools
+    shop.write("b.py", tool("b"))
+    shop.admit("b.py")
+
+    running.refresh([shop.tools / MANIFEST])
+
+    assert set(running.snapshot.tools) == {"a", "b"}
+    assert states(running) == dict.fromkeys(("a.py", "b.py"), FileState.ADMITTED)
+
+
+def meanwhile(shop: Workshop, monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+    """Does something the next time when a version is about to be written down."""
+    archive = shop.archive()
+    real = archive.keep_many
+    waiting = [work]
+
+    def slow(*arguments: Any) -> Any:
+        if waiting:
+            waiting.pop()()
+        return real(*arguments)
+
+    monkeypatch.setattr(archive, "keep_many", slow)
+
+
 class TestDev:
     """With `dev` what is on disk admits itself."""
 
@@ -469,31 +536,64 @@ class TestDev:
         assert dict(catalog.snapshot.tools) == {}
         assert dict(shop.catalog(dev=True).snapshot.tools) == {}
 
-    def test_decision_made_meanwhile_holds(
-        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("is_changed", [True, False])
+    def test_admission_made_meanwhile_holds(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, is_changed: bool
     ) -> None:
         path = shop.write("a.py", tool("a"))
         shop.admit("a.py")
         catalog = shop.catalog(dev=True)
         assert catalog.snapshot.tools
         path.write_text(ASKING)
-        archive = shop.archive()
-        real = archive.keep_many
-        admitted: list[bool] = []
 
-        def slow(*arguments: object) -> object:
-            if not admitted:
-                admitted.append(True)
-                shop.admit("a.py", grant=True)
-            return real(*arguments)  # type: ignore[arg-type]
+        def admit() -> None:
+            path.write_text(ASKING + "#\n" * is_changed)
+            shop.admit("a.py", grant=True)
 
-        monkeypatch.setattr(archive, "keep_many", slow)
+        meanwhile(shop, monkeypatch, admit)
         catalog.refresh([path])
 
         for one in (catalog, shop.catalog()):
             admission = one.snapshot.served["fetch"].admission
             assert admission.admitted_by == "ann"
             assert admission.rights["fetch"].network == ("example.org",)
+
+    @pytest.mark.parametrize("existed", [True, False])
+    def test_proposal_made_meanwhile_holds(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, existed: bool
+    ) -> None:
+        shop.write("b.py", tool("b"))
+        path = shop.write("a.py", tool("a"))
+        shop.admit("b.py", *(["a.py"] if existed else []))
+        path.unlink(missing_ok=not existed)
+        catalog = shop.catalog(dev=True)
+        assert "b" in catalog.snapshot.tools
+        path.write_text(tool("a", 2))
+
+        def propose() -> None:
+            admissions = Admissions(shop.catalog())
+            admissions.propose(admissions.candidate("a.py"), "bot")
+
+        meanwhile(shop, monkeypatch, propose)
+        catalog.refresh([path])
+
+        for one in (catalog, shop.catalog(), shop.catalog(dev=True)):
+            assert states(one)["a.py"] is FileState.PROPOSED
+            assert set(one.snapshot.tools) == ({"a", "b"} if existed else {"b"})
+            assert not existed or text_of(one, "a") == tool("a")
+
+    def test_file_with_an_error_does_not_admit_itself(self, shop: Workshop) -> None:
+        shop.write("a.py", tool("a"))
+        path = shop.write("b.py", tool("b", extra='HALF = "\\ud800"'))
+        catalog = shop.catalog(dev=True)
+
+        assert list(catalog.snapshot.tools) == ["a"]
+        assert states(catalog)["b.py"] is FileState.NEW
+
+        path.write_text(tool("b"))
+        catalog.refresh([path])
+
+        assert list(catalog.snapshot.tools) == ["a", "b"]
 
     def test_manifest_that_is_deleted_is_written_again(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))

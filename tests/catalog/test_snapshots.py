@@ -113,6 +113,15 @@ def test_name_of_our_own_is_never_taken() -> None:
     assert "Toolkiln itself" in snapshot.findings[0].message
 
 
+def test_tools_and_findings_come_in_the_same_order_on_every_start() -> None:
+    names = [f"t{number}" for number in range(20)]
+
+    snapshot = publish(Snapshots(frozenset()), served("b.py", names[::-1]), served("a.py", names))
+
+    assert list(snapshot.tools) == sorted(names)
+    assert [finding.tool for finding in snapshot.findings] == sorted(names)
+
+
 def test_digest_names_the_content_whatever_the_number() -> None:
     first, second = Snapshots(frozenset()), Snapshots(frozenset())
     publish(first, served("a.py", ["x"]))

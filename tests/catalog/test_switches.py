@@ -138,14 +138,25 @@ def test_method_is_known_by_its_place_in_the_source(shop: Workshop, admissions: 
 
 
 def test_name_of_a_tool_comes_before_the_function_behind_another(shop: Workshop) -> None:
-    marked = 'from toolkiln import tool\n\n@tool(name="a_tool")\ndef convert_it() -> int:\n'
+    marked = 'from toolkiln import tool\n\n@tool(name="z_tool")\ndef convert_it() -> int:\n'
     shop.write("a.py", marked + '    """One."""\n    return 1\n')
     shop.write("b.py", tool("convert_it"))
     shop.admit("a.py", "b.py")
 
     Admissions(shop.catalog()).switch("convert_it", False)
 
-    assert set(shop.served()) == {"a_tool"}
+    assert set(shop.served()) == {"z_tool"}
+
+
+def test_switch_is_about_the_tool_that_has_the_name(shop: Workshop) -> None:
+    shop.write("a.py", tool("vital"))
+    shop.admit("a.py")
+    shop.write("b.py", CORE + CORE.replace("vital", "zealous"))
+    shop.admit("b.py")
+
+    Admissions(shop.catalog()).switch("vital", False)
+
+    assert set(shop.served()) == {"zealous"}
 
 
 def test_switch_of_a_method_that_is_gone_hinders_nobody(shop: Workshop) -> None:

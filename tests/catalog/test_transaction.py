@@ -31,8 +31,12 @@ from toolkiln.catalog.transaction import (
     recover,
     writing,
 )
+from toolkiln.errors import InputError
 
 from .conftest import Start, Workshop, text_of, tool
+
+# Python 3.12 warns of forks beside threads; the children do nothing that could wait for one.
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 SOON = 60.0
 BEFORE, AFTER = b"before = 1\n", b"after = 1\n"
@@ -183,6 +187,16 @@ def test_file_is_installed_with_the_mode_of_the_one_before(tmp_path: Path) -> No
     assert state(folder) == {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
 
 
+def test_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, None)
+    (folder / "a.py").mkdir()
+
+    with pytest.raises(InputError, match="is a folder"):
+        install(folder)
+
+    assert state(folder) == {FILE_NAME: MANIFESTS[0]}
+
+
 @pytest.mark.parametrize("name", ["n" * 252 + ".py", "\N{SNOWMAN}" * 84 + ".py", "a b/ü\n.py"])
 def test_file_of_any_name_is_installed(tmp_path: Path, name: str) -> None:
     folder = folder_with(tmp_path, None)
@@ -224,6 +238,8 @@ def test_forged_journal_touches_no_file_of_anybody(
     outside.mkdir()
     for path in (tmp_path / "secret.py", outside / "secret.py", folder / "mine.py"):
         path.write_bytes(BEFORE)
+    for place in (tmp_path, outside):  # what recovery would move, if it went there
+        (place / f".toolkiln-{sha256(b'secret.py')[:16]}.part").write_bytes(BEFORE)
     (folder / "sub").mkdir()
     (folder / "link").symlink_to(outside)
     before = state(tmp_path)

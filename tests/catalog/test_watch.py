@@ -17,11 +17,13 @@ from toolkiln.catalog import (
     Change,
     Decision,
     ManifestError,
+    Options,
     watch,
 )
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import Severity
+from toolkiln.store import Archive, StoreError
 
 from .conftest import Start, Workshop, text_of, tool
 
@@ -121,6 +123,14 @@ async def test_the_first_change_of_a_catalog_nobody_loaded_is_all_that_it_serves
 
     assert first.added == ("greet",)
     assert list(first.refused) == [str(shop.tools / "broken.py")]
+
+
+async def test_the_first_change_comes_also_where_no_file_declares_a_tool(shop: Workshop) -> None:
+    shop.write("notes.py", "x = 1\n")
+    async with developing(shop) as watched:
+        first = watched.changes[0]
+
+    assert (first.added, first.refused, first.error) == ((), {}, None)
 
 
 async def test_what_changed_between_loading_and_watching_is_told(shop: Workshop) -> None:
@@ -300,6 +310,18 @@ async def test_a_tools_folder_that_is_a_link_follows_where_the_link_leads(shop: 
         await watched.until_text("greet", "return 2")
 
 
+async def test_a_tools_folder_may_be_named_from_where_we_are(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop.tools.parent)
+    shop.write("greet.py", tool("greet"))
+    async with watching(shop.catalog(Path("tools"), dev=True)) as watched:
+        shop.write("kit/late.py", tool("late"))
+        change = await watched.until_served("greet", "late")
+
+    assert change.snapshot.tools["late"].path == "tools/kit/late.py"
+
+
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
 async def test_a_folder_without_tools_waits_for_the_first(shop: Workshop, is_there: bool) -> None:
     if not is_there:
@@ -335,6 +357,21 @@ async def test_thousands_of_events_at_once_lose_none(shop: Workshop) -> None:
         for index, name in enumerate(names[:-1]):
             (shop.tools / f"kit{index % 20}" / f"{name}.py").unlink()
         await watched.until_served("other", names[-1])
+
+
+async def test_events_that_the_system_dropped_are_made_up_for(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["toolkiln.catalog.watch"]
+    wait = module._Notification.wait
+    monkeypatch.setattr(module, "_MANY", 3)
+    monkeypatch.setattr(module._Notification, "wait", lambda *args: set(sorted(wait(*args))[:3]))
+    shop.write("other.py", tool("other"))
+    names = [f"t{index}" for index in range(20)]
+    async with developing(shop) as watched:
+        for name in names:
+            shop.write(f"{name}.py", tool(name))
+        await watched.until_served("other", *names)
 
 
 async def test_one_edit_among_many_files_reads_one_file_and_walks_no_folder(
@@ -577,6 +614,20 @@ async def test_what_dev_served_is_written_down_when_it_is_quiet_and_at_the_end(
     assert text_of(shop.catalog(), "greet") == tool("greet", 2)
     assert shop.catalog().snapshot.served["greet"].admission.version == 2
     assert shop.leftovers() == []
+
+
+async def test_what_cannot_be_written_down_is_served_and_told_once(shop: Workshop) -> None:
+    def broken() -> Archive:
+        raise StoreError("the disk is full")
+
+    shop.write("greet.py", tool("greet"))
+    async with watching(Catalog(shop.tools, broken, Options(dev=True))) as watched:
+        told = await watched.until(lambda: watched.changes[-1].refused)
+        shop.write("last.py", tool("last"))
+        await watched.until_served("greet", "last")
+
+    assert list(told.refused) == [str(shop.tools)]
+    assert "the disk is full" in str(told.refused)
 
 
 def test_a_version_not_yet_written_down_outlives_a_decision_about_another_file(

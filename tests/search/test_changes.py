@@ -1,5 +1,6 @@
 """An index that was changed answers as one that was built: at once, and for old readers."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from toolkiln.search import Document, Index
 from toolkiln.search.rows import Rows
@@ -85,6 +87,18 @@ def test_a_change_embeds_and_reads_the_changed_documents_only() -> None:
     index.apply([tool("t5", "mail")], ["t6"])
 
     assert embedder.texts == ["5 mail"]
+
+
+def test_what_an_embedder_hands_out_is_not_written_to() -> None:
+    class Remembering(Bags):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            rows = super().embed(texts)
+            rows.flags.writeable = False
+            return rows
+
+    index = Index.build([tool("a", "x", "rain", "weather", "snow")], Remembering())
+
+    assert index.query("snow", 1).hits[0].key == "a"
 
 
 def test_endless_changes_do_not_make_the_matrix_grow() -> None:

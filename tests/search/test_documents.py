@@ -51,6 +51,13 @@ def test_usages_of_the_author_and_of_the_past_count_once_each() -> None:
     assert found.usages == ("a", "b", "c")
 
 
+def test_of_many_usages_the_first_fifty_count() -> None:
+    found = document(spec(usages=("mine",)), [f"prompt {number}" for number in range(1_000)])
+
+    assert len(found.usages) == 50
+    assert found.usages[:2] == ("mine", "prompt 0")
+
+
 def test_parameters_are_read_at_every_depth() -> None:
     schema = {
         "properties": {

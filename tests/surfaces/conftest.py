@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,45 @@ from toolkiln.surfaces.cli import app
 COMMAND = Path(sys.executable).with_name("toolkiln")
 BOUND = 60.0
 """Seconds that anything may take before a test gives up."""
+ADMITTED = ("admit", "--yes", "--no-probe")
+GREET = '''from toolkiln import tool
+
+
+@tool(read_only=True)
+def greet(name: str) -> str:
+    """Greet a person by name.
+
+    Args:
+        name: Who is greeted.
+
+    Examples:
+        >>> greet("Ada")
+        'Hello Ada'
+    """
+    return f"Hello {name}"
+'''
+POLITE = GREET.replace("Hello", "Good day,")
+KIT = '''from toolkiln import tool_metadata
+
+
+@tool_metadata(display_name="Desk", description="Things of a desk.", visible=True)
+class Desk:
+    def open_drawer(self, number: int) -> int:
+        """Open a drawer of the desk.
+
+        Args:
+            number: Which one, from above.
+        """
+        return number
+
+    def close_drawer(self, number: int) -> int:
+        """Close a drawer of the desk.
+
+        Args:
+            number: Which one, from above.
+        """
+        return number
+'''
 
 
 @dataclass(frozen=True)
@@ -125,3 +165,53 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         (folder / "tools" / name).write_text(source, "utf-8")
     (folder / "toolkiln.toml").write_text(request.module.SETTINGS, "utf-8")
     return Shell(folder)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Shell:
+    """A folder in which nobody has admitted anything: one tool."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "greet.py").write_text(GREET)
+    return Shell(tmp_path, {"TOOLKILN_DEV": "0"})
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which one tool is admitted, for copies."""
+    folder = tmp_path_factory.mktemp("template")
+    (folder / "tools").mkdir()
+    (folder / "tools" / "greet.py").write_text(GREET)
+    assert Shell(folder, {"TOOLKILN_DEV": "0"}).invoke(*ADMITTED).code == 0
+    return folder
+
+
+@pytest.fixture
+def admitted(template: Path, tmp_path: Path) -> Shell:
+    """A folder in which one tool is admitted."""
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    return Shell(tmp_path, {"TOOLKILN_DEV": "0"})
+
+
+def write(desk: Shell, name: str, source: str) -> Path:
+    """Put a file into the tools' folder."""
+    file = desk.folder / "tools" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(source, "utf-8")
+    return file
+
+
+def manifest(desk: Shell) -> Path:
+    """The file that says what is served."""
+    return desk.folder / "tools" / "_manifest.json"
+
+
+def entries(desk: Shell) -> dict[str, dict[str, object]]:
+    """What is admitted, by file."""
+    found = json.loads(manifest(desk).read_text())["files"]
+    assert isinstance(found, dict)
+    return found
+
+
+def states(desk: Shell) -> dict[str, str]:
+    """How each file stands."""
+    return {item["file"]: item["state"] for item in desk.invoke("status", "--json").json()}

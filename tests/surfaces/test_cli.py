@@ -75,7 +75,7 @@ def run(folder: Path, *arguments: str | bytes | Path, **environ: str) -> Done:
     done = subprocess.run(
         [COMMAND, *arguments],
         cwd=folder,
-        env=clean | {"NO_COLOR": "1"} | environ,
+        env=clean | {"NO_COLOR": "1", "TOOLKILN_STATE": str(folder / "state")} | environ,
         capture_output=True,
         timeout=60,
         stdin=subprocess.DEVNULL,
@@ -90,10 +90,9 @@ def run(folder: Path, *arguments: str | bytes | Path, **environ: str) -> Done:
 def invoke(folder: Path, *arguments: str) -> Done:
     """Run the command in this process, where an exception that gets out fails the test."""
     clean: dict[str, str | None] = {k: None for k in os.environ if k.startswith("TOOLKILN_")}
+    ours = {"NO_COLOR": "1", "TOOLKILN_STATE": str(folder / "state")}
     with chdir(folder):
-        done = CliRunner().invoke(
-            app, arguments, env=clean | {"NO_COLOR": "1"}, catch_exceptions=False
-        )
+        done = CliRunner().invoke(app, arguments, env=clean | ours, catch_exceptions=False)
     return Done(done.exit_code, done.stdout, done.stderr)
 
 
@@ -529,14 +528,19 @@ class TestBadInput:
         assert all("fix:" in part or not part.strip() for part in done.out.split("\n\n"))
         assert len(invoke(folder, "check", "--json").json()["files"]) == 2
 
-    def test_a_file_name_that_is_no_text_is_no_problem(self, folder: Path) -> None:
+    def test_a_file_name_that_is_no_text_is_a_finding_and_leaves_the_others(
+        self, folder: Path
+    ) -> None:
         Path(os.fsdecode(os.fsencode(folder / "tools") + b"/\xff.py")).write_text(
             "def other(x): ..."
         )
 
-        assert run(folder, "check").code == 0
+        checked, listed = run(folder, "check"), run(folder, "list")
+
+        assert checked.code == 1
+        assert "the file's name is not UTF-8" in checked.out
         assert len(run(folder, "check", "--json").json()["files"]) == 2
-        assert run(folder, "list").code == 0
+        assert (listed.code, listed.out.split()[0]) == (0, "convert")
 
     def test_a_terminal_that_only_knows_ascii_is_no_problem(self, folder: Path) -> None:
         (folder / "tools" / "bad.py").write_text("def größe(x): 'Wie groß → ist es?'")

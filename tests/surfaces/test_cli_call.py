@@ -329,7 +329,7 @@ class TestResults:
     def test_without_a_home_the_state_is_kept_here(self, shell: Shell, tmp_path: Path) -> None:
         (tmp_path / "tools").mkdir()
         (tmp_path / "tools" / "lone.py").write_text('def lone(): "Be alone."')
-        bare = {"PATH": os.environ["PATH"]}
+        bare = {"PATH": os.environ["PATH"], "TOOLKILN_DEV": "1"}
 
         done = subprocess.run(
             [COMMAND, "call", "lone", "--id", "1"],

@@ -170,7 +170,6 @@ class Authoring:
         course = _Course(observe)
         try:
             candidate = await asyncio.to_thread(self._understood, draft, course)
-            self._refuse_taken_names(candidate)
             await self._vet(candidate, course)
             course.enter(Stage.WRITE)
             version = await asyncio.to_thread(self._written, candidate, by, propose=propose)
@@ -239,6 +238,7 @@ class Authoring:
         except OSError as error:
             raise _stop(error) from error
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
+        self._refuse_taken_names(candidate)
         course.passed(", ".join(spec.name for spec in reading.tools))
         return candidate
 

@@ -5,9 +5,11 @@ They are ordinary tools by their specs, read from this file like any other, and 
 on the `Kiln` they belong to.
 """
 
-from asyncio import to_thread
+from asyncio import get_running_loop, to_thread
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.authoring import Authored, Draft
@@ -108,7 +110,7 @@ class Builtin:
         return {**seen, "guide": guide}
 
     @tool(timeout=610)
-    def call_tool(
+    async def call_tool(
         self,
         name: str,
         ctx: Context,
@@ -122,9 +124,15 @@ class Builtin:
             arguments: What it takes, as `describe_tool` says.
             prompt: What the user asked for, so that the tool is found better next time.
         """
-        given = ctx.call(name, **(arguments or {}))
+        # Not a thread of the loop's pool: calls within calls would wait there for each other.
+        thread = ThreadPoolExecutor(1)
+        try:
+            call = partial(ctx.call, name, **(arguments or {}))
+            given = await get_running_loop().run_in_executor(thread, call)
+        finally:
+            thread.shutdown(wait=False)
         if prompt:
-            self._kiln.learn(name, prompt)
+            await to_thread(self._kiln.learn, name, prompt)
         return given
 
     @tool(parallel=True, read_only=True)

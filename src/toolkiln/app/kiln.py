@@ -5,6 +5,7 @@ sandbox, unless the tool is a function that was handed over as one.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Offer
 from toolkiln.catalog import Admissions, Catalog, Change, Options, utc_now, watch
 from toolkiln.config import Settings
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import (
     Answer,
     Call,
@@ -112,7 +113,7 @@ class Kiln:
         """What people decide about files, and what became of it."""
         return Admissions(self.catalog)
 
-    def watch(self, say: Callable[[str], None]) -> AsyncGenerator[Change, None]:
+    def watch(self, say: Callable[[str], None] = lambda _: None) -> AsyncGenerator[Change, None]:
         """What changes in the catalog while its files are edited, as long as somebody asks.
 
         `say` gets what a person should know about watching itself.
@@ -120,8 +121,6 @@ class Kiln:
         Raises:
             InputError: there are only functions.
         """
-        if self.catalog is None:
-            raise InputError("functions of a process are not watched", hint="name a folder")
         return watch(self.catalog, say)
 
     @property
@@ -273,9 +272,10 @@ class Kiln:
         """Remember that a tool answered a prompt; does nothing unless `learn_usages` is set."""
         if not self.settings.learn_usages or tool not in self._offer.snapshot.tools:
             return
-        catalog, said = self.catalog.manifest.catalog, prompt[:_LONGEST_PROMPT]
-        self.store.archive.add_usage(catalog, tool, said, utc_now())
-        self.library.forget(tool)
+        with suppress(ToolkilnError):  # the tool has answered, and that counts for more
+            catalog, said = self.catalog.manifest.catalog, prompt[:_LONGEST_PROMPT]
+            self.store.archive.add_usage(catalog, tool, said, utc_now())
+            self.library.forget(tool)
 
     async def call_many(self, calls: Sequence[Call]) -> list[Result]:
         """Run calls in order, neighbours that are parallel-safe together, the others alone."""

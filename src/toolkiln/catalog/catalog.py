@@ -394,7 +394,7 @@ def _undecided(
         key: ours.files[key]
         for key, before in unkept.items()
         if key in ours.files
-        and theirs.files.get(key) == before
+        and ((entry := theirs.files.get(key)) == before or (entry and entry.admitted_by == "dev"))
         and not _is_decided(theirs, key, ours.files[key].sha256)
     }
 

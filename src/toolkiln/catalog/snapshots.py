@@ -43,7 +43,7 @@ class Snapshots:
                     self._claims[spec.name][file] = spec
                     names.add(spec.name)
         tools, by_name = dict(self.current.tools), dict(self.current.served)
-        for name in names:
+        for name in sorted(names):
             tools.pop(name, None)
             by_name.pop(name, None)
             owner = self._owner(name)

@@ -51,12 +51,8 @@ class Change:
     """Why nothing is served: the manifest is unusable, or there is no folder."""
 
 
-def _silent(message: str) -> None:
-    pass
-
-
 async def watch(
-    catalog: Catalog, say: Callable[[str], None] = _silent
+    catalog: Catalog, say: Callable[[str], None] = lambda _: None
 ) -> AsyncGenerator[Change, None]:
     """What changes in a catalog, by its files or otherwise, as long as somebody asks.
 
@@ -238,9 +234,9 @@ class _Notification:
     def __init__(self, folders: Iterable[Path]) -> None:
         from watchfiles._rust_notify import RustNotify
 
-        # Its recursion follows links and never ends among them.
-        paths = [str(folder) for folder in folders if os.access(folder, os.R_OK)]
-        self._notify = RustNotify(paths, False, False, 0, False, False)
+        # It tells absolute paths, and its recursion would follow links.
+        self._folders = {str(f.absolute()): f for f in folders if os.access(f, os.R_OK)}
+        self._notify = RustNotify(list(self._folders), False, False, 0, False, False)
 
     def wait(self, stop: threading.Event) -> set[Path]:
         # It returns what came when it finds nothing more at the end of a step.
@@ -252,7 +248,13 @@ class _Notification:
     def _watch(self, step: float, patience: float, stop: threading.Event) -> set[Path]:
         longest, step_ms, timeout = (int(s * 1000) for s in (_LONGEST_DEBOUNCE, step, patience))
         found = self._notify.watch(longest, step_ms, timeout, stop)
-        return {Path(path) for _, path in found} if isinstance(found, set) else set()
+        return {self._path(path) for _, path in found} if isinstance(found, set) else set()
+
+    def _path(self, told: str) -> Path:
+        if told in self._folders:
+            return self._folders[told]
+        folder, _, name = told.rpartition("/")
+        return self._folders[folder or "/"] / name
 
 
 class _Polling:

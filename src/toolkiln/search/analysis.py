@@ -17,13 +17,13 @@ _LITTLE_WORDS = """
     before being below between both but by can certain could curious currently d did do does
     doesn doing don down during each few finally first firstly for from further furthermore get
     give go going good got great had has have having he hello help helping her here hers hey hi
-    him his how however i id if im in interested into is isn it its itself just kindly know
+    him his how however i if im in interested into is isn it its itself just kindly know
     lastly lately later let like ll looking m make maybe me more moreover most much my myself
     need next no nor not now of off ok okay on once only or other our ours out over own plan
     planning please preferably provide re really regarding s same second secondly seeking she
     should show since so some someone something specific specifically such sure t tell than
     thank thanks that the their theirs them then there these they third thirdly this those
-    through to too try trying under until up us use using ve very want was way we well were what
+    through to too try trying under until up use using ve very want was way we well were what
     when where which while who whom why will with won wonder wondering would yes you your yours
     additionally appreciate assist assistance feeling sake
 """
@@ -38,8 +38,8 @@ _UNSPACED = re.compile(
 )
 _SENTENCE = re.compile(r"(?<=[.!?;])[\s\"']+|[\n。！？；]+")
 _JOINT = re.compile(
-    r"[,;]?\s+(?:and then|and also|and|then|also|additionally|furthermore|moreover|finally"
-    r"|lastly|secondly|afterwards|after that|plus|as well as|along with|besides)\b[,:]?\s+|,\s+",
+    r"[,;]? (?:and then|and also|and|then|also|additionally|furthermore|moreover|finally"
+    r"|lastly|secondly|afterwards|after that|plus|as well as|along with|besides)\b[,:]? |, ",
     re.IGNORECASE,
 )
 _FEWEST = 3
@@ -80,7 +80,7 @@ def words_or_all(text: str) -> Words:
 
 
 def clauses(text: str) -> list[tuple[str, Words]]:
-    """The parts of a prompt that may each want a tool of their own."""
+    """The parts of a prompt that may each want a tool of their own; its spaces are single."""
     found: list[tuple[str, Words]] = []
     for sentence in _SENTENCE.split(text):
         parts: list[tuple[str, Words]] = []

@@ -8,12 +8,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from toolkiln.model import ToolSpec
 
 _DEEPEST = 8
 """How far into a schema parameters are looked for."""
+_MOST_USAGES = 50
+"""Past prompts of one tool that count; more of them say little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,10 @@ class Document:
 
 
 def document(spec: ToolSpec, usages: Sequence[str] = ()) -> Document:
-    """What a tool says of itself, with the prompts that its author and its past name."""
+    """What a tool says of itself, with the prompts that its author and its past name.
+
+    Of many usages the first ones count.
+    """
     toolkit, documentation = spec.toolkit, spec.documentation
     sections = (f"{section.title} {section.body}" for section in documentation.sections)
     names, texts = parameter_texts(spec.parameters)
@@ -48,7 +54,8 @@ def document(spec: ToolSpec, usages: Sequence[str] = ()) -> Document:
         "arguments": texts,
         "documentation": " ".join([documentation.text, *sections, documentation.returns]),
     }
-    return Document(spec.name, fields, tuple(dict.fromkeys([*spec.usages, *usages])))
+    prompts = dict.fromkeys([*spec.usages, *usages])
+    return Document(spec.name, fields, tuple(islice(prompts, _MOST_USAGES)))
 
 
 def parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class EmbeddingFailed(ToolkilnError):
     """The embedder does not answer; search goes on by words alone."""
 
+    code = "embedding_failed"
+
 
 class Embedder(Protocol):
     """Turns texts into vectors whose dot product says how alike their meanings are."""

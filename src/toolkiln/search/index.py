@@ -130,12 +130,12 @@ class Index:
         vectors, note = self._embedded(asked)
         permitted = self._permission(allow)
         named = self._named(asked, permitted)
-        chosen = named | self._promising(lexical, vectors, max(k, _BY_WHOLE), permitted)
+        chosen = named.keys() | self._promising(lexical, vectors, max(k, _BY_WHOLE), permitted)
         # By key, so that equal scores come in that order.
         slots = sorted(chosen, key=lambda slot: self._entries[slot].key)
         lexical = lexical[:, slots]
         semantic = None if vectors is None else vectors @ self._rows.vectors[slots].T
-        names = np.array([slot in named for slot in slots], np.float32)
+        names = np.array([named.get(slot, 0) for slot in slots], np.float32)
         places = list(ranked(lexical, semantic, names, k))
         if not places:
             return Answer(note=note)
@@ -184,6 +184,8 @@ class Index:
 
     def _embedded(self, asked: Request) -> tuple[Floats | None, str | None]:
         """The vectors of the parts, and what is to be said of vectors."""
+        if not asked.whole.words.spoken:
+            return None, None
         try:
             vectors = self._embedder.embed(asked.texts)
         except EmbeddingFailed as error:
@@ -196,11 +198,16 @@ class Index:
             return None
         return cache(lambda slot: allow(self._entries[slot].key))
 
-    def _named(self, asked: Request, permitted: Permission | None) -> frozenset[int]:
-        """The slots of the documents that the query names."""
-        found = [self._posting(literal(name)) for name in asked.names]
-        slots = [slot for posting in found if posting for slot in posting.slots.tolist()]
-        return frozenset(slot for slot in slots if permitted is None or permitted(slot))
+    def _named(self, asked: Request, permitted: Permission | None) -> dict[int, float]:
+        """The slots of the documents that the query names: 1, or 2 if spelt as they are."""
+        named: dict[int, float] = {}
+        for name in asked.names:
+            posting = self._posting(literal(name))
+            for slot in posting.slots.tolist() if posting else ():
+                if permitted is None or permitted(slot):
+                    spelt = self._entries[slot].key == name
+                    named[slot] = max(named.get(slot, 1.0), 1.0 + spelt)
+        return named
 
     def _posting(self, term: str) -> Posting | None:
         number = self._vocabulary.number(term)
@@ -223,7 +230,7 @@ class Index:
             found = self._embedder.embed(texts) if texts else self._rows.vectors[:0]
         except EmbeddingFailed:
             return None
-        vectors = found[: len(spans)]
+        vectors = found[: len(spans)].copy()  # what an embedder hands out stays its own
         for row, span in enumerate(spans):
             if span.start < span.stop:
                 used = _unit(found[span].sum(axis=0))

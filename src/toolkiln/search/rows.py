@@ -10,6 +10,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+_SPARE = 32
+"""Rows that a small matrix has to spare, so that it is not moved with every change."""
+
 
 class Rows:
     """Vectors by slot, with the slots that are still free."""
@@ -40,9 +43,9 @@ class Rows:
         return rows, slots
 
     def _moved(self, count: int, living: NDArray[np.bool_]) -> "Rows":
-        """A copy with room for twice `count` and a quarter of the rest, its dead rows free."""
+        """A copy with room for `count` and a quarter more, its dead rows free."""
         kept = len(living)
-        needed = int(living.sum()) + 2 * count
+        needed = int(living.sum()) + count + _SPARE
         vectors = np.zeros((max(kept, needed + needed // 4), self.vectors.shape[1]), np.float32)
         vectors[:kept] = self.vectors[:kept]
         free = [*np.flatnonzero(~living).tolist(), *range(kept, len(vectors))]

@@ -26,7 +26,7 @@ _FIELDS = {
     "title": _Field(1.0, 4),
     "toolkit": _Field(1.0, 4),
     "description": _Field(1.2, 12),
-    "parameters": _Field(1.0, 5),
+    "parameters": _Field(0.5, 5),
     "arguments": _Field(0.5, 20),
     _SELF_EVIDENT: _Field(2.4, 12),
 }
@@ -64,15 +64,15 @@ def weigh(document: Document) -> Weighed:
         _add(totals, found, _FIELDS.get(name, _OTHER))
     _add(totals, joined([_NO_WORDS, *map(words, document.usages)]), _USAGES)
     weights = {term: total / (_SATURATION + total) for term, total in totals.items()}
-    weights[literal(squeezed(document.key))] = 1.0
-    told = sorted(said.keys() - {"title", "toolkit", _SELF_EVIDENT}, key=_place)
+    weights[literal(document.key)] = 1.0
+    told = sorted(said.keys() - {"toolkit", _SELF_EVIDENT}, key=_place)
     spoken = chain.from_iterable(said[name].spoken for name in told)
     return Weighed(weights, " ".join(islice(spoken, _LONGEST_EMBEDDED)))
 
 
 def literal(name: str) -> str:
-    """The word under which a document is found by its whole name; no text has such a word."""
-    return f"={name}"
+    """The word that stands for a whole name in any spelling; no text has such a word."""
+    return f"={squeezed(name)}"
 
 
 def _place(name: str) -> tuple[float, str]:

@@ -1,10 +1,15 @@
-"""Commands about what is served: what people look at and decide, and what became of it."""
+"""Commands about what is served: what people look at and decide, and how files stand.
+
+A decision is never taken for granted: without `--yes` each file is shown and asked about.
+What became of earlier decisions is in `versions`.
+"""
 
 import json
 import os
 import pwd
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -20,10 +25,12 @@ from toolkiln.app import (
     Problem,
 )
 from toolkiln.errors import InputError
-from toolkiln.model import FileState, FileStatus, Finding, Severity, Version
+from toolkiln.model import FileState, FileStatus, Finding, Severity
 from toolkiln.surfaces.cli.opening import open_kiln, tools_path
+from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import Live, printable, say
 
+_MANIFEST = "_manifest.json"
 _COLORS = {
     FileState.ADMITTED: "green",
     FileState.CHANGED: "yellow",
@@ -32,6 +39,7 @@ _COLORS = {
     FileState.REJECTED: "red",
     FileState.MISSING: "red",
 }
+_UNDECIDED = {FileState.NEW, FileState.CHANGED, FileState.PROPOSED}
 
 
 @dataclass(frozen=True)
@@ -63,57 +71,60 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
         raise InputError(f"{given.file} cannot be read: {error.strerror}") from error
     draft = Draft(code, given.name or given.file.stem, given.description, given.overwrite)
     with open_kiln(tools) as kiln, Live(quiet=as_json) as live:
+        target = kiln.catalog.root / f"{draft.name.removesuffix('.py')}.py"
+        is_there = os.path.lexists(target)
+        if os.path.realpath(given.file) == os.path.realpath(target):
+            raise InputError(
+                f"{given.file} is in the tools' folder already",
+                hint=f"admit it with `toolkiln admit {given.file}`",
+            )
+        _refuse_unusable_manifest(kiln)
         authored = kiln.run_sync(
             kiln.authoring.write(
                 draft, who(), observe=lambda stage: live.report(stage.value, None, None)
             )
         )
-    if as_json:
-        _print_json(authored.model_dump(mode="json"))
-    else:
-        _print_authored(given.file.name, authored)
+        if as_json:
+            print_json(authored.model_dump(mode="json"))
+        else:
+            _print_authored(kiln, given.file, authored)
+            if is_there and not authored.success and not given.overwrite:
+                say(f"\nhint: --overwrite replaces {target}", err=True)
     return 0 if authored.success else 1
 
 
 def admit(files: list[Path], options: Options, tools: Path | None) -> int:
-    """Show and admit files; the exit status is 1 if one of them is refused."""
+    """Show and admit files; the exit status is 1 if one of them is not admitted."""
+    if options.as_json and not options.yes:
+        raise InputError("with --json nobody is asked", hint="add --yes")
+    for file in files:
+        if not os.path.exists(file):  # noqa: PTH110  # Path's raises for names that are too long
+            raise InputError(f"there is no file or folder {str(file)!r}")
     with open_kiln(_place(files, tools)) as kiln:
+        if not options.afresh:
+            _refuse_unusable_manifest(kiln)
         candidates = _waiting(kiln, files, afresh=options.afresh)
-        if not options.yes and not options.as_json:
-            candidates = _agreed(kiln, candidates)
-        with Live(quiet=options.as_json) as live:
-            done = 0
-
-            def observe(file: str) -> None:
-                nonlocal done
-                live.report(file, done, len(candidates))
-                done += 1
-
-            told = kiln.run_sync(
-                kiln.authoring.admit(
-                    candidates,
-                    Decision(who(), grant=options.grant),
-                    probe=options.probe,
-                    afresh=options.afresh,
-                    observe=observe,
-                )
-            )
-    if options.as_json:
-        _print_json({file: authored.model_dump(mode="json") for file, authored in told.items()})
-    else:
-        for file, authored in told.items():
-            _print_authored(file, authored)
-        if not told:
-            say("nothing to admit", err=True)
-    return 0 if all(authored.success for authored in told.values()) else 1
+        agreed = candidates if options.yes else _agreed(kiln, candidates, grant=options.grant)
+        told = _admitted(kiln, agreed, options)
+        if options.as_json:
+            print_json({key: authored.model_dump(mode="json") for key, authored in told.items()})
+        else:
+            for key, authored in told.items():
+                _print_authored(kiln, kiln.catalog.root / key, authored, warn=options.yes)
+    if not candidates and not options.as_json:
+        say("nothing to admit", err=True)
+    is_done = len(told) == len(candidates) and all(each.success for each in told.values())
+    return 0 if is_done else 1
 
 
 def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
     """Refuse what is on disk."""
+    if not file.parent.is_dir() or file.is_dir():
+        raise InputError(f"{str(file)!r} is no file")
     with open_kiln(_place([file], tools)) as kiln:
         is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), who())
     if as_json:
-        _print_json({"file": str(file), "served": is_served})
+        print_json({"file": str(file), "served": is_served})
         return
     after = "its admitted version is served on" if is_served else "it is not served"
     say(f"rejected: {file}: {after}")
@@ -122,65 +133,30 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
 def status(tools: Path | None, *, as_json: bool) -> int:
     """Print how each file stands; the exit status is 1 if one waits for a decision."""
     with open_kiln(tools) as kiln:
-        found = kiln.catalog.statuses()
         problem: ManifestError | None = None
         findings: Sequence[Finding] = ()
+        found = [item for item in kiln.catalog.statuses() if _concerns_us(item)]
         try:
             findings = kiln.catalog.snapshot.findings
         except ManifestError as error:
             problem = error
     if as_json:
-        _print_json([item.model_dump(mode="json") for item in found])
+        print_json([item.model_dump(mode="json") for item in found])
     else:
         for item in found:
-            _print_status(item)
+            _print_status(kiln.catalog.root, item)
     for finding in findings:
         say(f"{finding.path}:{finding.line}: {finding.message}", err=True)
     if problem:
         say(f"error: {problem.message}\n\nhint: {problem.hint}", err=True)
-    undecided = {FileState.NEW, FileState.CHANGED, FileState.PROPOSED, FileState.MISSING}
-    return 1 if problem or any(item.state in undecided for item in found) else 0
-
-
-def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
-    """Print the versions of a tool."""
-    with open_kiln(tools) as kiln:
-        versions = kiln.admissions.history(tool)
-        served = kiln.catalog.snapshot.served.get(tool)
-    current = served.admission.version if served else None
-    if as_json:
-        _print_json(
-            [{**v.model_dump(mode="json"), "served": v.number == current} for v in versions]
-        )
-        return
-    for version in versions:
-        mark = "*" if version.number == current else " "
-        note = f"  {version.note}" if version.note else ""
-        when = version.at[:19].replace("T", " ")
-        say(
-            f"{mark} v{version.number:<3} {version.digest[:12]}  {when}  "
-            f"{version.action} by {version.by}{note}"
-        )
-
-
-def diff(tool: str, old: str, new: str, tools: Path | None) -> None:
-    """Print what changed between two versions."""
-    with open_kiln(tools) as kiln:
-        text = kiln.admissions.diff(tool, old, new)
-    if text:
-        _print_diff(text)
-    else:
-        say("the versions are the same", err=True)
-
-
-def rollback(tool: str, wanted: str, tools: Path | None, *, as_json: bool) -> None:
-    """Serve an earlier version again."""
-    with open_kiln(tools) as kiln:
-        version = kiln.admissions.rollback(tool, wanted, who())
-    if as_json:
-        _print_json(version.model_dump(mode="json"))
-    else:
-        say(_as_line(tool, version))
+        return 1
+    states = {item.state for item in found}
+    if states & _UNDECIDED and not as_json:
+        where = f" --tools {tools}" if tools else ""
+        say(f"hint: `toolkiln admit{where}` shows what is new, and asks", err=True)
+    if FileState.MISSING in states and not as_json:
+        say("hint: `toolkiln reject FILE` forgets a file that is missing", err=True)
+    return 1 if states & {*_UNDECIDED, FileState.MISSING} else 0
 
 
 def switch(name: str, tools: Path | None, *, on: bool) -> None:
@@ -198,12 +174,67 @@ def who() -> str:
         return f"uid {os.getuid()}"
 
 
+def says_yes(question: str) -> bool:
+    """Whether the person at the keyboard agrees; no is what a mere return means.
+
+    Raises:
+        InputError: there is nobody to ask.
+    """
+    say(f"{question} [y/N] ", err=True, newline=False)
+    try:
+        answer = sys.stdin.readline() if sys.stdin else ""
+    except UnicodeDecodeError:
+        answer = "no"
+    if not (sys.stdin and sys.stdin.isatty()):
+        say("", err=True)  # where nobody sees what was typed
+    if not answer:
+        raise InputError("nobody answers", hint="--yes goes ahead without asking")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def print_diff(text: str) -> None:
+    """A diff, in colours on a terminal."""
+    for line in text.splitlines():
+        color = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+        typer.secho(line, fg=color, bold=line.startswith("diff "))
+
+
+def print_json(value: object) -> None:
+    """Data for programs."""
+    say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
 def _place(files: list[Path], tools: Path | None) -> Path | None:
-    """The folder of tools that files belong to: the one given, or set, or else their own."""
-    usual = tools_path(tools).resolve()
-    if tools is not None or all(file.resolve().is_relative_to(usual) for file in files):
+    """The tools that files belong to: those given, or set, or else the folder that admits them.
+
+    Raises:
+        InputError: no folder does; nothing is admitted to one by accident.
+    """
+    usual = os.path.realpath(tools_path(tools))
+    outside = [file for file in files if not _is_below(file, usual)]
+    if tools is not None or not outside:
         return tools
-    return files[0] if files[0].is_dir() else files[0].parent
+    if outside[0].is_dir():
+        return outside[0]
+    for folder in Path(os.path.realpath(outside[0].parent), "_").parents:
+        if (folder / _MANIFEST).is_file():
+            return folder
+    raise InputError(
+        f"{outside[0]} is not in the tools' folder {tools_path(tools)}",
+        hint="name where it lies with --tools, or copy it to the tools with `toolkiln add`",
+    )
+
+
+def _is_below(file: Path, folder: str) -> bool:
+    # A link in the folder is a file of the folder, wherever it leads.
+    own = os.path.realpath(file if file.is_dir() else file.parent)
+    return Path(own).is_relative_to(folder)
+
+
+def _refuse_unusable_manifest(kiln: Kiln) -> None:
+    """Before anybody is asked anything."""
+    if os.path.lexists(kiln.catalog.root / _MANIFEST):
+        _ = kiln.catalog.manifest
 
 
 def _waiting(kiln: Kiln, files: list[Path], *, afresh: bool) -> list[Candidate]:
@@ -212,70 +243,101 @@ def _waiting(kiln: Kiln, files: list[Path], *, afresh: bool) -> list[Candidate]:
     named = [catalog.disk.key(file) for file in files if not file.is_dir()]
     folders = [f"{catalog.disk.key(file)}/".removeprefix("./") for file in files if file.is_dir()]
     if len(named) < len(files) or not files:
+        wanted = {*_UNDECIDED, FileState.ADMITTED} if afresh else _UNDECIDED
         named += [
             item.file
             for item in catalog.statuses()
-            if item.tools
-            and item.file not in named
-            and (afresh or item.state is not FileState.ADMITTED)
-            and item.state is not FileState.REJECTED
+            if item.state in wanted
+            and _concerns_us(item)
             and (not folders or item.file.startswith(tuple(folders)))
         ]
-    return [kiln.admissions.candidate(key) for key in named]
+    return [kiln.admissions.candidate(key) for key in dict.fromkeys(named)]
 
 
-def _agreed(kiln: Kiln, candidates: list[Candidate]) -> list[Candidate]:
-    """Those that the person at the keyboard says yes to."""
+def _agreed(kiln: Kiln, candidates: list[Candidate], *, grant: bool) -> list[Candidate]:
+    """Those that the person at the keyboard says yes to, and those that nobody can admit."""
     agreed = []
     for candidate in candidates:
-        _print_assessment(kiln.admissions.assess(candidate))
-        if typer.confirm(f"admit {candidate.file}?", default=True, err=True):
+        file = kiln.catalog.root / candidate.file
+        if any(map(_is_error, candidate.read.reading.findings)):
             agreed.append(candidate)
+            continue
+        assessment = kiln.admissions.assess(candidate)
+        if grant:  # that is about everything that it asks for
+            whole = kiln.admissions.assess(replace(candidate, base=None))
+            assessment = replace(assessment, rights=whole.rights)
+        _print_assessment(file, assessment)
+        granting = " and grant that" if grant and assessment.rights else ""
+        if says_yes(f"admit {file}{granting}?"):
+            agreed.append(candidate)
+        else:
+            say(f"not admitted: {file}", err=True)
     return agreed
 
 
-def _print_assessment(assessment: Assessment) -> None:
-    _print_diff(assessment.diff)
+def _admitted(kiln: Kiln, candidates: list[Candidate], options: Options) -> dict[str, Authored]:
+    places = iter(range(len(candidates)))
+    with Live(quiet=options.as_json) as live:
+        return kiln.run_sync(
+            kiln.authoring.admit(
+                candidates,
+                Decision(who(), grant=options.grant),
+                probe=options.probe,
+                afresh=options.afresh,
+                observe=lambda file: live.report(file, next(places), len(candidates)),
+            )
+        )
+
+
+def _print_assessment(file: Path, assessment: Assessment) -> None:
+    print_diff(assessment.diff)
     for finding in assessment.findings:
         if finding.severity is not Severity.INFO:
-            say(f"{finding.severity}[{finding.rule}] line {finding.line}: {finding.message}")
+            say(_as_text(file, finding.severity, finding))
     for rights in assessment.rights:
-        say(f"asks for: {rights}")
+        say(f"{rights}")
 
 
-def _print_diff(text: str) -> None:
-    for line in text.splitlines():
-        color = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
-        typer.secho(line, fg=color, bold=line.startswith("diff "))
-
-
-def _print_authored(file: str, authored: Authored) -> None:
-    for problem in authored.warnings:
-        say(f"warning: {file}:{_as_text(problem)}", err=True)
+def _print_authored(kiln: Kiln, file: Path, authored: Authored, *, warn: bool = True) -> None:
+    for problem in authored.warnings if warn else ():
+        say(_as_text(file, "warning", problem), err=True)
+    for problem in authored.validation_errors:
+        say(_as_text(file, "error", problem), err=True)
     if not authored.success:
         say(f"refused: {file}: {authored.error}", err=True)
-        for problem in authored.validation_errors:
-            say(f"  {file}:{_as_text(problem)}", err=True)
         return
     tools = ", ".join(authored.functions_registered)
     say(f"admitted: {authored.filepath} v{authored.version}: {tools}")
+    for line in _ungranted(kiln, authored):
+        say(f"note: {line}", err=True)
 
 
-def _as_text(problem: Problem) -> str:
-    return f"{problem.line}: [{problem.rule}] {problem.message}\n      fix: {problem.fix}"
+def _as_text(file: Path, severity: str, problem: Problem | Finding) -> str:
+    """As `toolkiln check` prints a finding, without the line of source."""
+    place = f"{file}:{problem.line}: {severity}[{problem.rule}]"
+    return f"{place} {problem.message}\n  fix: {problem.fix}"
 
 
-def _print_status(item: FileStatus) -> None:
+def _ungranted(kiln: Kiln, authored: Authored) -> Iterator[str]:
+    for name in authored.functions_registered:
+        if missing := "; ".join(not_granted(kiln, name)):
+            grant = f"`toolkiln admit --grant {authored.filepath}`"
+            yield f"{name} asks for {missing}, which is not granted; {grant} does"
+
+
+def _print_status(root: Path, item: FileStatus) -> None:
     state = typer.style(f"{item.state:<9}", fg=_COLORS[item.state])
-    tools = ", ".join(item.tools)
     entry = item.admission
     since = f"  v{entry.version} by {entry.admitted_by}" if entry else ""
-    typer.echo(f"{state} {printable(item.file)}{since}  {printable(tools)}")
+    wrong = next(filter(_is_error, item.findings), None)
+    told = wrong.message if wrong else ", ".join(item.tools)
+    typer.echo(f"{state} {printable(f'{root / item.file}{since}  {told}')}".rstrip())
 
 
-def _as_line(tool: str, version: Version) -> str:
-    return f"{tool}: v{version.number} ({version.note}), {version.digest[:12]}"
+def _concerns_us(item: FileStatus) -> bool:
+    """Whether a file declares tools, was admitted, or might declare some if it could be read."""
+    return bool(item.tools or item.admission or any(map(_is_error, item.findings)))
 
 
-def _print_json(value: object) -> None:
-    say(json.dumps(value, indent=2, ensure_ascii=False))
+def _is_error(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR

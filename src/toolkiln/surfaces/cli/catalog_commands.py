@@ -21,7 +21,7 @@ SwitchArgument = Annotated[
 
 @app.command()
 def dev(tools: ToolsOption = None) -> None:
-    """Serve what is on disk as it is edited, admitting each version, until Ctrl-C."""
+    """Serve what is on disk as it is edited, until Ctrl-C."""
     from toolkiln.surfaces.cli import developing
 
     with errors():
@@ -41,7 +41,7 @@ def add(
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
-    """Copy a file to the tools, checked and tried out in the sandbox, and admit it."""
+    """Try a file out in the sandbox, copy it to the tools, admit it."""
     from toolkiln.surfaces.cli import admitting
 
     with errors():
@@ -79,7 +79,7 @@ def reject(
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
-    """Decide that a file is not to be served as it is; an earlier version stays."""
+    """Refuse a file as it is; a version admitted before stays."""
     from toolkiln.surfaces.cli import admitting
 
     with errors():
@@ -98,10 +98,10 @@ def status(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
 @app.command()
 def history(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """List the admitted versions of a tool, newest first."""
-    from toolkiln.surfaces.cli import admitting
+    from toolkiln.surfaces.cli import versions
 
     with errors():
-        admitting.history(tool, tools, as_json=as_json)
+        versions.history(tool, tools, as_json=as_json)
 
 
 @app.command()
@@ -112,24 +112,25 @@ def diff(
     tools: ToolsOption = None,
 ) -> None:
     """Show what changed between two versions of a tool."""
-    from toolkiln.surfaces.cli import admitting
+    from toolkiln.surfaces.cli import versions
 
     with errors():
-        admitting.diff(tool, old, new, tools)
+        versions.diff(tool, old, new, tools)
 
 
 @app.command()
 def rollback(
     tool: ToolArgument,
     version: VersionArgument,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
-    """Serve an earlier version of a tool again, and write its file back."""
-    from toolkiln.surfaces.cli import admitting
+    """Serve an earlier version of a tool again, and write it back."""
+    from toolkiln.surfaces.cli import versions
 
     with errors():
-        admitting.rollback(tool, version, tools, as_json=as_json)
+        raise typer.Exit(versions.rollback(tool, version, tools, yes=yes, as_json=as_json))
 
 
 @app.command()

@@ -10,9 +10,10 @@ import typer
 
 from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
-from toolkiln.model import Severity, ToolSpec
+from toolkiln.model import FileState, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
 from toolkiln.surfaces.cli.opening import open_kiln, tools_path
+from toolkiln.surfaces.cli.terminal import say
 
 _MANY_FILES = 50
 """From here on checking takes long enough for a progress bar."""
@@ -72,8 +73,10 @@ def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
     try:
         specs = list(kiln.tools.values())
     except app.ManifestError as unserved:
-        specs = sorted(kiln.preview().values(), key=lambda spec: (spec.weight, spec.name))
-        typer.echo(f"note: {unserved.message}\nnote: {unserved.hint}", err=True)
+        specs = sorted(_on_disk(kiln).values(), key=lambda spec: (spec.weight, spec.name))
+        _note(unserved)
+    else:
+        _tell_what_is_not_listed(kiln)
     shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
     if as_json:
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
@@ -83,7 +86,7 @@ def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
         problem = next((f for f in status.findings if f.severity is Severity.ERROR), None)
         if problem and not status.tools:
             file = kiln.catalog.root / status.file
-            typer.echo(f"left out: {file}:{problem.line}: {problem.message}", err=True)
+            say(f"left out: {file}:{problem.line}: {problem.message}", err=True)
     hidden = len(specs) - len(shown)
     if hidden:
         typer.echo(f"{hidden} hidden; --all shows them", err=True)
@@ -121,11 +124,45 @@ def _served_or_not(kiln: app.Kiln, name: str) -> ToolSpec:
     try:
         return kiln.tool(name)
     except (app.ManifestError, app.NotAdmitted) as problem:
-        found = kiln.preview()
+        found = _on_disk(kiln)
         if name not in found:
             raise UnknownTool(name, found) from None
-        typer.echo(f"note: {problem.message}\nnote: {problem.hint}", err=True)
+        _note(problem)
         return found[name]
+
+
+def _on_disk(kiln: app.Kiln) -> dict[str, ToolSpec]:
+    """The tools as they would be served if somebody admitted them.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = kiln.preview()
+    if not found:
+        raise InputError(
+            f"there is no tool in {kiln.path}",
+            hint=f"`toolkiln check {kiln.path}` says what is wrong with its files",
+        )
+    return found
+
+
+def _tell_what_is_not_listed(kiln: app.Kiln) -> None:
+    snapshot = kiln.catalog.snapshot
+    if not snapshot.served:
+        _on_disk(kiln)  # raises if there is nothing that could be admitted
+    if off := sorted(snapshot.served.keys() - snapshot.tools.keys()):
+        say(f"note: disabled: {', '.join(off)}", err=True)
+    unserved = sum(
+        bool(status.tools) and status.state is not FileState.ADMITTED
+        for status in kiln.catalog.statuses()
+    )
+    if unserved:
+        files = "1 file is" if unserved == 1 else f"{unserved:,} files are"
+        say(f"note: {files} not served as on disk; `toolkiln status` tells more", err=True)
+
+
+def _note(problem: InputError) -> None:
+    say(f"note: {problem.message}\nnote: {problem.hint}", err=True)
 
 
 def _is_visible(spec: ToolSpec) -> bool:

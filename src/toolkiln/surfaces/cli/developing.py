@@ -48,7 +48,7 @@ def _print(kiln: Kiln, change: Change, *, is_first: bool) -> None:
         count = len(change.snapshot.tools)
         _talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.path}; Ctrl-C ends it")
     if change.error is not None:
-        _talk(f"nothing is served: {change.error.message}")
+        _talk(f"waiting: {change.error.message}")
         if change.error.hint:
             _talk(f"hint: {change.error.hint}")
         return
@@ -79,9 +79,13 @@ def _not_granted(kiln: Kiln, change: Change, name: str) -> Iterator[str]:
         if given is None
         else Grant.model_validate(dict(given))
     )
-    if hosts := [host for host in asked.network if host not in grant.network]:
+    if hosts := [host for host in asked.network if not _covers(grant.network, host)]:
         yield f"network {', '.join(hosts)}"
     if asked.workspace and grant.workspace not in (asked.workspace, "write"):
         yield f"workspace {asked.workspace}"
     if not asked.sandbox and grant.sandbox:
         yield "to run without the sandbox"
+
+
+def _covers(granted: tuple[str, ...], host: str) -> bool:
+    return any(host == g or (g.startswith("*.") and host.endswith(g[1:])) for g in granted)

@@ -56,18 +56,19 @@ def docs_show(kiln: Library, tool: str, *, as_json: bool) -> None:
         _print_markdown(text)
 
 
-def docs_search(kiln: Library, query: str, k: int, *, as_json: bool) -> None:
-    """Print the passages that answer a query, each with page and heading."""
+def docs_search(kiln: Library, query: str, k: int, *, as_json: bool) -> int:
+    """Print the passages that answer a query; the exit status is 1 if there is none."""
     hits = kiln.search_docs(query, k)
     if as_json:
         found = [{**_plain(hit), "citation": hit.passage.citation} for hit in hits]
         _print_json(found)
-        return
-    for hit in hits:
-        typer.secho(hit.passage.citation, bold=True)
-        _print_markdown(f"{hit.passage.text}\n")
+        return 0 if hits else 1
+    for number, hit in enumerate(hits):
+        typer.secho(f"{chr(10) if number else ''}{hit.passage.citation}", bold=True)
+        _print_markdown(hit.passage.text)
     if not hits:
         say("nothing found", err=True)
+    return 0 if hits else 1
 
 
 def docs_guide(kiln: Library, tool: str) -> None:

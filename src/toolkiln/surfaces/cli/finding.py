@@ -27,8 +27,9 @@ def search(query: str, k: int, tools: Path | None, *, why: bool, as_json: bool) 
         told = {"hits": hits, "confidence": answer.confidence, "note": answer.note}
         say(json.dumps(told, indent=2, ensure_ascii=False))
     else:
+        width = max((len(spec.name) for _, spec in found), default=0)
         for hit, spec in found:
-            _print_hit(hit, spec, why=why)
+            _print_hit(hit, spec, width, why=why)
         if answer.note:
             say(f"note: {answer.note}", err=True)
         if why:
@@ -76,8 +77,8 @@ def library(tools: Path | None) -> "Iterator[Library]":
         yield kiln.library
 
 
-def _print_hit(hit: Hit, spec: ToolSpec, *, why: bool) -> None:
-    name = typer.style(spec.name, fg="green")
+def _print_hit(hit: Hit, spec: ToolSpec, width: int, *, why: bool) -> None:
+    name = typer.style(f"{spec.name:<{width}}", fg="green")
     typer.echo(f"{name}  {printable(spec.description.partition(chr(10))[0])}")
     if why:
         parts = ", ".join(f"{part} {value:.2f}" for part, value in hit.parts.items() if value)

@@ -120,7 +120,7 @@ def docs_search(
     from toolkiln.surfaces.cli import documents, finding
 
     with errors(), finding.library(tools) as library:
-        documents.docs_search(library, query, k, as_json=as_json)
+        raise typer.Exit(documents.docs_search(library, query, k, as_json=as_json))
 
 
 @docs_app.command(name="build")

@@ -1,0 +1,465 @@
+"""From a file to a tool that is served: add and admit, each with its exit status."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toolkiln.app import Draft, Kiln
+from toolkiln.config import load
+from toolkiln.model import Caller
+
+from .conftest import (
+    ADMITTED,
+    BOUND,
+    COMMAND,
+    GREET,
+    KIT,
+    POLITE,
+    Shell,
+    entries,
+    manifest,
+    states,
+    write,
+)
+
+ASKING = '''from pathlib import Path
+
+from toolkiln import tool
+
+
+@tool(network=["example.com"], workspace="write", capabilities=["files"])
+def keep(text: str) -> int:
+    """Keep a text in the workspace for later.
+
+    Args:
+        text: What to keep.
+    """
+    return Path("/workspace/kept.txt").write_text(text)
+'''
+
+
+class TestFromNewToCallable:
+    def test_a_person_is_led_from_a_first_file_to_its_first_call(self, tmp_path: Path) -> None:
+        desk = Shell(tmp_path, {"TOOLKILN_DEV": "0"})
+        desk.run("new", "longest_words")
+
+        refused = desk.run("call", "longest_words", "text=a bc")
+        hint = refused.err.partition("hint: ")[2]
+        asked = desk.run("admit", "tools", stdin=b"y\n")
+        called = desk.run("call", "longest_words", "text=a bc")
+
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err.startswith("error: nothing is served from tools: nobody has admitted")
+        assert "`toolkiln admit tools`" in hint
+        assert asked.code == 0
+        assert asked.out.endswith("admitted: tools/longest_words.py v1: longest_words\n")
+        assert (called.code, called.out) == (0, '["bc", "a"]\n')
+
+    def test_a_tool_beside_admitted_ones_says_that_it_is_not(self, admitted: Shell) -> None:
+        write(admitted, "kit.py", KIT)
+
+        done = admitted.invoke("call", "open_drawer", "number=1")
+
+        assert done.code == 2
+        assert "open_drawer is not admitted: tools/kit.py is new" in done.err
+        assert "`toolkiln admit tools/kit.py`" in done.err
+
+    @pytest.mark.parametrize("value", ["1", "true"])
+    def test_in_dev_what_is_on_disk_is_served(self, desk: Shell, value: str) -> None:
+        done = desk.having(TOOLKILN_DEV=value).invoke("call", "greet", "name=Ada")
+
+        assert (done.code, done.out) == (0, "Hello Ada\n")
+
+    def test_list_and_show_tell_of_what_nobody_admitted(self, desk: Shell) -> None:
+        listed, shown = desk.invoke("list"), desk.invoke("show", "greet")
+
+        assert (listed.code, shown.code) == (0, 0)
+        assert listed.out == "  greet  Greet a person by name.\n"
+        assert '"name": "greet"' in shown.out
+        for done in (listed, shown):
+            assert "note: nothing is served from tools" in done.err
+            assert "toolkiln admit tools" in done.err
+
+    def test_list_counts_the_files_that_are_not_served_as_they_are(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE)
+        write(admitted, "kit.py", KIT)
+
+        done = admitted.invoke("list")
+
+        assert done.out == "  greet  Greet a person by name.\n"
+        assert done.err == "note: 2 files are not served as on disk; `toolkiln status` tells more\n"
+
+    def test_show_of_a_tool_that_is_nowhere_is_an_error(self, admitted: Shell) -> None:
+        done = admitted.invoke("show", "great")
+
+        assert done.code == 2
+        assert "did you mean 'greet'?" in done.err
+
+
+class TestAdmit:
+    def test_what_is_new_is_shown_before_anybody_is_asked(self, desk: Shell) -> None:
+        write(desk, "greet.py", ASKING)
+
+        done = desk.run("admit", "--no-probe", stdin=b"y\n")
+
+        shown, _, answer = done.out.partition("admitted: ")
+        assert done.code == 0
+        assert "\n+def keep(text: str) -> int:\n" in shown
+        assert "keep asks for network example.com; capabilities files; workspace write" in shown
+        assert answer == "tools/greet.py v1: keep\n"
+        assert "admit tools/greet.py? [y/N] " in done.err
+
+    def test_of_a_change_only_what_differs_is_shown(self, admitted: Shell) -> None:
+        text = POLITE.replace("name: Who is greeted.", "nobody: Nobody.")
+        write(admitted, "greet.py", text.replace("read_only=True", 'network=["example.com"]'))
+
+        done = admitted.invoke("admit", "--no-probe", stdin="n\n")
+
+        assert '-    return f"Hello {name}"\n' in done.out
+        assert '+    return f"Good day, {name}"\n' in done.out
+        assert "tools/greet.py:5: warning[undescribed-parameter] parameter 'name'" in done.out
+        assert "greet asks for network example.com\n" in done.out
+        assert "\n+from toolkiln" not in done.out
+
+    @pytest.mark.parametrize("answer", ["n\n", "\n", "no\n", "never\n", "\udcff\n"])
+    def test_anything_but_yes_leaves_the_file_as_it_is(self, desk: Shell, answer: str) -> None:
+        given = answer.encode("utf-8", "surrogateescape")
+
+        done = desk.invoke("admit", stdin=given)
+
+        assert done.code == 1
+        assert "not admitted: tools/greet.py\n" in done.err
+        assert not manifest(desk).exists()
+
+    def test_each_file_is_asked_about(self, desk: Shell) -> None:
+        write(desk, "kit.py", KIT)
+
+        done = desk.invoke("admit", "--no-probe", stdin="n\nYES\n")
+
+        assert done.code == 1
+        assert states(desk) == {"greet.py": "new", "kit.py": "admitted"}
+
+    def test_with_nobody_to_answer_nothing_is_admitted(self, desk: Shell) -> None:
+        done = desk.run("admit")
+
+        assert done.code == 2
+        assert "error: nobody answers\n\nhint: --yes goes ahead without asking\n" in done.err
+        assert not manifest(desk).exists()
+
+    def test_with_a_closed_stdin_nothing_is_admitted(self, desk: Shell) -> None:
+        done = subprocess.run(
+            f"exec {COMMAND} admit <&-",
+            shell=True, cwd=desk.folder, env=desk.environ(), capture_output=True, timeout=BOUND,
+        )  # fmt: skip
+
+        assert done.returncode == 2
+        assert b"nobody answers" in done.stderr
+
+    def test_yes_asks_nothing_and_the_probe_runs(self, desk: Shell) -> None:
+        done = desk.run("admit", "-y")
+
+        assert (done.code, done.err) == (0, "")
+        assert done.out == "admitted: tools/greet.py v1: greet\n"
+
+    def test_admitting_twice_finds_nothing_to_admit(self, admitted: Shell) -> None:
+        before = manifest(admitted).read_bytes()
+
+        done = admitted.invoke("admit", "--yes")
+
+        assert (done.code, done.out, done.err) == (0, "", "nothing to admit\n")
+        assert manifest(admitted).read_bytes() == before
+
+    def test_an_example_that_fails_is_refused_unless_it_is_not_probed(self, desk: Shell) -> None:
+        write(desk, "greet.py", GREET.replace("'Hello Ada'", "'Bye'"))
+
+        probed, unprobed = desk.invoke("admit", "--yes"), desk.invoke(*ADMITTED)
+
+        assert (probed.code, probed.out) == (1, "")
+        assert "tools/greet.py:12: error[example-fails]" in probed.err
+        assert "refused: tools/greet.py: " in probed.err
+        assert (unprobed.code, unprobed.out) == (0, "admitted: tools/greet.py v1: greet\n")
+
+    def test_a_file_with_errors_is_refused_unasked_and_the_others_admitted(
+        self, desk: Shell
+    ) -> None:
+        write(desk, "broken.py", "def broken(")
+
+        done = desk.invoke("admit", "--no-probe", stdin="y\n")
+
+        assert done.code == 1
+        assert "admit tools/broken.py?" not in done.err
+        assert "tools/broken.py:1: error[syntax-error]" in done.err
+        assert "refused: tools/broken.py: " in done.err
+        assert done.out.endswith("admitted: tools/greet.py v1: greet\n")
+
+    def test_a_file_without_tools_is_nobodys_business_unless_it_is_named(
+        self, admitted: Shell
+    ) -> None:
+        write(admitted, "data.py", "RATES = {}\n")
+
+        unnamed, named = admitted.invoke("admit"), admitted.invoke(*ADMITTED, "tools/data.py")
+
+        assert (unnamed.code, unnamed.err) == (0, "nothing to admit\n")
+        assert named.code == 1
+        assert "declares no tool" in named.err
+        assert admitted.invoke("status").code == 0
+
+    def test_warnings_and_rights_are_told_where_nobody_is_asked(self, desk: Shell) -> None:
+        write(desk, "keep.py", ASKING.replace("        text: What to keep.\n", ""))
+
+        done = desk.invoke(*ADMITTED, "tools/keep.py")
+
+        assert done.out == "admitted: tools/keep.py v1: keep\n"
+        assert "tools/keep.py:7: warning[undescribed-parameter]" in done.err
+        assert "note: keep asks for network example.com; workspace write, which is not" in done.err
+        assert "`toolkiln admit --grant tools/keep.py`" in done.err
+
+    def test_json_tells_every_stage_and_needs_yes(self, desk: Shell) -> None:
+        unsure, done = desk.invoke("admit", "--json"), desk.invoke(*ADMITTED, "--json")
+
+        told = done.json()["greet.py"]
+        assert (unsure.code, unsure.out) == (2, "")
+        assert "add --yes" in unsure.err
+        assert (done.code, done.err) == (0, "")
+        assert (told["success"], told["version"]) == (True, 1)
+        assert {stage["stage"] for stage in told["stages"]} >= {"findings", "write", "search"}
+
+    def test_json_tells_a_refusal(self, desk: Shell) -> None:
+        write(desk, "greet.py", "def (")
+
+        done = desk.invoke(*ADMITTED, "--json")
+
+        assert done.code == 1
+        assert done.json()["greet.py"]["validation_errors"][0]["rule"] == "syntax-error"
+
+    def test_a_folder_is_admitted_without_its_neighbours(self, desk: Shell) -> None:
+        write(desk, "desk/kit.py", KIT)
+        write(desk, "desks.py", 'def desks() -> int:\n    """Count the desks."""\n    return 1\n')
+
+        done = desk.invoke(*ADMITTED, "tools/desk")
+
+        assert done.code == 0
+        assert states(desk) == {"desk/kit.py": "admitted", "desks.py": "new", "greet.py": "new"}
+
+    def test_files_and_folders_can_be_named_together(self, desk: Shell) -> None:
+        write(desk, "desk/kit.py", KIT)
+
+        done = desk.invoke(*ADMITTED, "tools/greet.py", "tools/desk", "tools/greet.py")
+
+        assert done.code == 0
+        assert set(states(desk).values()) == {"admitted"}
+        assert done.out.count("tools/greet.py") == 1
+
+    @pytest.mark.parametrize("name", ["größe", "a b", "$(reboot)", "-x", "a\nb"])
+    def test_odd_file_names_are_files_like_others(self, desk: Shell, name: str) -> None:
+        (desk.folder / "tools" / "greet.py").rename(desk.folder / "tools" / f"{name}.py")
+
+        done = desk.invoke(*ADMITTED, "--", f"tools/{name}.py")
+
+        assert done.code == 0
+        assert desk.invoke("call", "greet", "name=Ada").out == "Hello Ada\n"
+        assert desk.invoke("status").code == 0
+
+    def test_the_tools_own_folder_may_be_the_current_one(self, desk: Shell) -> None:
+        inside = Shell(desk.folder / "tools", {**desk.variables, "TOOLKILN_TOOLS": "."})
+
+        done = inside.invoke(*ADMITTED, "greet.py")
+
+        assert done.out == "admitted: greet.py v1: greet\n"
+
+
+class TestGrant:
+    def test_rights_that_are_granted_can_be_used(self, desk: Shell) -> None:
+        file = write(desk, "keep.py", ASKING)
+        desk.invoke(*ADMITTED, str(file))
+
+        refused = desk.invoke("call", "keep", "text=abc")
+        granted = desk.invoke("admit", "--grant", "--no-probe", str(file), stdin="y\n")
+        called = desk.invoke("call", "keep", "text=abc")
+
+        assert refused.code == 2
+        assert "keep asks for network example.com" in granted.out
+        assert "and grant that? [y/N]" in granted.err
+        assert "not granted" not in granted.err
+        assert entries(desk)["keep.py"]["rights"] == {
+            "keep": {"network": ["example.com"], "workspace": "write"}
+        }
+        assert (called.code, called.out) == (0, "3\n")
+
+    def test_a_tool_that_asks_for_nothing_is_granted_nothing(self, desk: Shell) -> None:
+        done = desk.invoke("admit", "--grant", "--no-probe", stdin="y\n")
+
+        assert "and grant that" not in done.err
+        assert "rights" not in entries(desk)["greet.py"]
+
+    @pytest.mark.parametrize("tool", ["keep", '"*"'])
+    def test_what_the_settings_grant_is_not_called_missing(self, desk: Shell, tool: str) -> None:
+        hosts = 'network = ["*.example.com", "example.com"]'
+        (desk.folder / "toolkiln.toml").write_text(
+            f'[grants.{tool}]\n{hosts}\nworkspace = "write"\n'
+        )
+        write(desk, "keep.py", ASKING.replace('["example.com"]', '["a.example.com"]'))
+
+        done = desk.invoke(*ADMITTED, "tools/keep.py")
+
+        assert (done.code, done.err) == (0, "")
+
+
+class TestWhereFilesBelong:
+    def test_a_file_outside_the_tools_is_not_admitted_where_it_happens_to_lie(
+        self, desk: Shell
+    ) -> None:
+        stray = desk.folder / "stray.py"
+        stray.write_text(GREET)
+
+        for command in (["admit", "--yes"], ["reject"]):
+            done = desk.invoke(*command, "stray.py")
+
+            assert done.code == 2
+            assert "stray.py is not in the tools' folder tools" in done.err
+            assert "--tools" in done.err
+            assert "toolkiln add" in done.err
+        assert not (desk.folder / "_manifest.json").exists()
+
+    def test_the_folder_that_admits_a_file_is_found(self, desk: Shell) -> None:
+        (desk.folder / "tools").rename(desk.folder / "others")
+        (desk.folder / "others" / "kits").mkdir()
+        (desk.folder / "others" / "kits" / "kit.py").write_text(KIT)
+        desk.invoke(*ADMITTED, "others")
+
+        (desk.folder / "others" / "kits" / "kit.py").write_text(KIT + "\n# more\n")
+        done = desk.invoke(*ADMITTED, "others/kits/kit.py")
+
+        assert done.code == 0
+        assert "kit.py v2: " in done.out
+        assert not (desk.folder / "others" / "kits" / "_manifest.json").exists()
+
+    def test_one_file_can_be_a_catalog(self, desk: Shell) -> None:
+        lone = desk.folder / "lone.py"
+        lone.write_text(GREET)
+        (desk.folder / "other.py").write_text(KIT)
+        at = ("--tools", "lone.py")
+
+        before = desk.invoke("call", "greet", "name=Ada", *at)
+        done = desk.invoke(*ADMITTED, *at)
+        called = desk.invoke("call", "greet", "name=Ada", *at)
+        told = desk.invoke("status", *at)
+
+        assert before.code == 2
+        assert done.out == "admitted: lone.py v1: greet\n"
+        assert called.out == "Hello Ada\n"
+        assert (told.code, told.out.count("\n")) == (0, 1)
+
+    @pytest.mark.parametrize("name", ["nope.py", "tools/nope.py", "nope/nope", "x" * 300])
+    def test_what_is_not_there_cannot_be_admitted(self, desk: Shell, name: str) -> None:
+        done = desk.invoke("admit", "--yes", name)
+
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: there is no file")
+
+    def test_a_loop_of_links_is_no_file(self, desk: Shell) -> None:
+        (desk.folder / "tools" / "loop").symlink_to("loop")
+
+        for command in ("admit", "reject"):
+            for name in ("tools/loop", "tools/loop/x.py"):
+                assert desk.invoke(command, name).code in (1, 2)
+
+
+class TestAdd:
+    def test_a_file_is_copied_tried_out_and_callable(self, desk: Shell) -> None:
+        (desk.folder / "draft.py").write_text(GREET.replace("greet", "salute"))
+
+        done = desk.run("add", "draft.py", "--name", "salute")
+
+        assert (done.code, done.out) == (0, "admitted: tools/salute.py v1: salute\n")
+        assert desk.invoke("call", "salute", "name=Ada").out == "Hello Ada\n"
+
+    def test_the_folder_is_made_if_need_be(self, tmp_path: Path) -> None:
+        desk = Shell(tmp_path, {"TOOLKILN_DEV": "0"})
+        (tmp_path / "greet.py").write_text(GREET)
+
+        done = desk.invoke("add", "greet.py", "--json")
+
+        assert (done.code, done.json()["functions_registered"]) == (0, ["greet"])
+        assert desk.invoke("status").code == 0
+
+    def test_a_description_becomes_the_docstring(self, desk: Shell) -> None:
+        (desk.folder / "add_up.py").write_text("def add_up(a: int, b: int) -> int:\n return a + b")
+
+        desk.invoke("add", "add_up.py", "--description", "Add two numbers.")
+
+        assert "add_up  Add two numbers." in desk.invoke("list").out
+
+    def test_an_existing_file_is_replaced_only_on_demand(self, admitted: Shell) -> None:
+        (admitted.folder / "draft.py").write_text(POLITE)
+
+        refused = admitted.invoke("add", "draft.py", "--name", "greet")
+        done = admitted.invoke("add", "draft.py", "--name", "greet", "--overwrite")
+
+        assert refused.code == 1
+        assert "hint: --overwrite replaces tools/greet.py" in refused.err
+        assert (done.code, done.out) == (0, "admitted: tools/greet.py v2: greet\n")
+
+    def test_a_file_of_the_tools_is_not_copied_onto_itself(self, desk: Shell) -> None:
+        done = desk.invoke("add", "tools/greet.py")
+
+        assert done.code == 2
+        assert "`toolkiln admit tools/greet.py`" in done.err
+
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            ("def (", "draft.py:1: error[syntax-error]"),
+            ("x = 1", "declares no tool"),
+            (GREET, "'greet' is a tool of greet.py already"),
+            (GREET.replace("greet", "hail").replace("'Hello Ada'", "1"), "error[example-fails]"),
+        ],
+    )
+    def test_what_is_no_good_is_refused_and_not_copied(
+        self, admitted: Shell, source: str, said: str
+    ) -> None:
+        (admitted.folder / "draft.py").write_text(source)
+
+        done = admitted.invoke("add", "draft.py")
+
+        assert (done.code, done.out) == (1, "")
+        assert said in done.err
+        assert not (admitted.folder / "tools" / "draft.py").exists()
+
+    @pytest.mark.parametrize("name", ["../up", "a/b", "con", "größe", "", "x" * 300, ".hidden"])
+    def test_names_that_are_no_file_names_are_refused(self, desk: Shell, name: str) -> None:
+        (desk.folder / "draft.py").write_text(GREET)
+        before = sorted(desk.folder.rglob("*.py"))
+
+        done = desk.invoke("add", "draft.py", f"--name={name}")
+
+        # An empty name is the file's own.
+        assert done.code == (1 if name else 0)
+        assert name == "" or sorted(desk.folder.rglob("*.py")) == before
+
+    @pytest.mark.parametrize("name", ["nope.py", "tools"])
+    def test_what_cannot_be_read_is_a_clear_error(self, desk: Shell, name: str) -> None:
+        done = desk.invoke("add", name)
+
+        assert (done.code, done.out) == (2, "")
+        assert f"{name} cannot be read" in done.err
+
+
+class TestProposals:
+    def test_a_proposal_waits_for_a_person(self, desk: Shell) -> None:
+        at = desk.having(TOOLKILN_AUTHORING="propose")
+        with Kiln(desk.folder / "tools", settings=load(desk.folder, at.environ())) as kiln:
+            draft = Draft(GREET.replace("greet", "salute"), "salute")
+            written = kiln.run_sync(kiln.author(draft, Caller(agent_id="an agent")))
+        assert written.proposed
+
+        waiting, refused = at.invoke("status"), at.invoke("call", "salute", "name=Ada")
+        done = at.invoke("admit", "--no-probe", "tools/salute.py", stdin="y\n")
+
+        assert waiting.code == 1
+        assert "proposed  tools/salute.py  salute" in waiting.out
+        assert refused.code == 2
+        assert "tools/salute.py is proposed" in refused.err
+        assert "+def salute(name: str) -> str:" in done.out
+        assert at.invoke("call", "salute", "name=Ada").out == "Hello Ada\n"

@@ -1,0 +1,249 @@
+"""`toolkiln dev` as a person runs it: edit, read the line, press Ctrl-C."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from queue import Empty, Queue
+
+import pytest
+
+from .conftest import BOUND, COMMAND, Shell
+
+GREET = 'def greet(name: str) -> str:\n    """Greet."""\n    return name\n'
+ASKING = '''from toolkiln import tool
+
+
+@tool(network=["api.example.org", "example.com"], workspace="write")
+def fetch(name: str) -> str:
+    """Fetch."""
+    return name
+'''
+
+
+class Session:
+    """A running `toolkiln dev`, line by line."""
+
+    def __init__(self, shell: Shell, *arguments: str) -> None:
+        self.process = shell.start("dev", *arguments)
+        self.out: list[str] = []
+        self.err: list[str] = []
+        self._lines: Queue[str] = Queue()
+        self._readers = [
+            threading.Thread(target=self._read, args=pair)
+            for pair in ((self.process.stdout, self.out), (self.process.stderr, self.err))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: Iterator[str], lines: list[str]) -> None:
+        for line in stream:
+            lines.append(line.rstrip("\n"))
+            self._lines.put(lines[-1])
+
+    def until(self, pattern: str) -> str:
+        """Waits for a line, on stdout or stderr."""
+        while True:
+            try:
+                line = self._lines.get(timeout=BOUND)
+            except Empty:
+                raise AssertionError(f"no {pattern!r} in {self.out + self.err}") from None
+            if re.search(pattern, line):
+                return line
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Sends a signal and waits for the end."""
+        self.process.send_signal(number)
+        code = self.process.wait(BOUND)
+        for reader in self._readers:
+            reader.join(BOUND)
+        return code
+
+
+Develop = Callable[..., Session]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Shell:
+    (tmp_path / "tools").mkdir()
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def develop(here: Shell) -> Iterator[Develop]:
+    started: list[Session] = []
+
+    def start(*arguments: str) -> Session:
+        started.append(Session(here, *arguments))
+        return started[-1]
+
+    yield start
+    for session in started:
+        session.process.kill()
+        session.end()
+        for stream in (session.process.stdout, session.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def test_each_edit_is_one_line_on_stdout_and_everything_else_is_on_stderr(
+    here: Shell, develop: Develop
+) -> None:
+    file = here.folder / "tools" / "greet.py"
+    (here.folder / "tools" / "other.py").write_text(GREET.replace("greet", "other"))
+    session = develop()
+    session.until("1 tool of tools")
+
+    file.write_text(GREET)
+    session.until(r"^\+")
+    file.write_text(GREET.replace("Greet", "Greet again"))
+    session.until("^~")
+    file.unlink()
+    session.until("^-")
+    code = session.end()
+
+    assert code == 0
+    assert session.out[0] == "+ greet (v1)"
+    assert re.fullmatch(r"~ greet \(v2\)  \d+ ms", session.out[1])
+    assert session.out[2:] == ["- greet"]
+    assert session.err == ["1 tool of tools; Ctrl-C ends it"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_well(here: Shell, develop: Develop, number: signal.Signals) -> None:
+    (here.folder / "tools" / "greet.py").write_text(GREET)
+    session = develop()
+    session.until("1 tool")
+
+    code = session.end(number)
+
+    assert code == 0
+    assert len(session.err) == 1
+    assert (here.folder / "tools" / "_manifest.json").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+def test_a_folder_without_tools_waits_for_the_first(
+    here: Shell, develop: Develop, is_there: bool
+) -> None:
+    tools = here.folder / "tools"
+    if not is_there:
+        tools.rmdir()
+    session = develop()
+    session.until("^waiting: ")
+
+    tools.mkdir(exist_ok=True)
+    (tools / "greet.py").write_text(GREET)
+    session.until(re.escape("+ greet (v1)"))
+
+    assert session.end() == 0
+
+
+def test_errors_are_told_as_check_tells_them_with_relative_paths(
+    here: Shell, develop: Develop
+) -> None:
+    file = here.folder / "tools" / "greet.py"
+    file.write_text("def greet(:\n")
+    session = develop()
+    session.until("fix:")
+    at_start = list(session.out)
+
+    file.write_text(GREET)
+    session.until(r"^\+ greet")
+    file.write_text("def again(:\n")
+    session.until("def again")
+    session.end()
+
+    checked = here.run("check").out.splitlines()
+    assert at_start[0].startswith("tools/greet.py:1")
+    assert next(line for line in session.out if "again" in line) in checked
+    assert "- greet" not in session.out
+
+
+def test_rights_that_are_asked_for_and_not_granted_are_told(here: Shell, develop: Develop) -> None:
+    (here.folder / "toolkiln.toml").write_text('[grants.fetch]\nnetwork = ["example.com"]\n')
+    (here.folder / "tools" / "greet.py").write_text(GREET)
+    session = develop()
+    session.until("1 tool")
+
+    (here.folder / "tools" / "fetch.py").write_text(ASKING)
+    line = session.until("not granted")
+
+    assert line == "  fetch is not granted network api.example.org, workspace write"
+
+
+def test_a_manifest_that_was_tampered_with_is_told_with_what_to_do(
+    here: Shell, develop: Develop
+) -> None:
+    (here.folder / "tools" / "greet.py").write_text(GREET)
+    manifest = here.folder / "tools" / "_manifest.json"
+    first = develop()
+    first.until("1 tool")
+    first.end()
+    good = manifest.read_bytes()
+    session = develop()
+    session.until("1 tool")
+
+    manifest.write_bytes(good.replace(b'"dev"', b'"eve"'))
+    session.until("^waiting: ")
+    hint = session.until("^hint")
+    manifest.write_bytes(good)
+    session.until(re.escape("+ greet (v1)"))
+
+    assert "toolkiln admit --afresh" in hint
+
+
+def test_a_reader_that_goes_ends_it_without_a_traceback(here: Shell) -> None:
+    reading, writing = os.pipe()
+    (here.folder / "tools" / "greet.py").write_text(GREET)
+    process = subprocess.Popen(
+        [COMMAND, "dev"],
+        cwd=here.folder,
+        env=here.environ(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    with process:
+        assert process.stderr is not None
+        talk = process.stderr.readline()
+        os.close(reading)
+        (here.folder / "tools" / "greet.py").unlink()
+        code = process.wait(BOUND)
+        talk += process.stderr.read()
+
+    assert code > 0
+    assert "Traceback" not in talk
+
+
+def test_as_a_plain_function_it_ends_with_ctrl_c_on_a_terminal(here: Shell) -> None:
+    (here.folder / "tools" / "greet.py").write_text(GREET)
+    code = "from toolkiln.surfaces.cli.developing import dev; raise SystemExit(dev(None))"
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=here.folder,
+        env=here.environ(),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        os.close(slave)
+        seen = b""
+        while b"Ctrl-C" not in seen:
+            seen += os.read(master, 4096)
+        process.send_signal(signal.SIGINT)
+        status = process.wait(BOUND)
+    os.close(master)
+
+    assert status == 0
+    assert b"Traceback" not in seen
