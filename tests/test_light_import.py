@@ -9,7 +9,8 @@ import pytest
 HEAVY = {
     "annotated_types", "asyncio", "click", "httpx", "inspect", "jsonschema", "jsonschema_rs", "mcp",
     "msgspec", "multiprocessing", "numpy", "packaging", "pydantic", "pydantic_core", "redis",
-    "rich", "sqlalchemy", "starlette", "typer", "typing_extensions", "uvicorn", "watchfiles",
+    "rich", "sphinx", "sqlalchemy", "starlette", "typer", "typing_extensions", "uvicorn",
+    "watchfiles",
 }  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def test_help_loads_neither_pydantic_nor_anything_behind_it() -> None:
     assert "toolkiln.surfaces.cli" in modules
     assert {n.partition(".")[0] for n in modules} & {
         "pydantic", "pydantic_core", "jsonschema_rs", "msgspec", "packaging", "numpy", "mcp",
-        "starlette", "redis", "griffe",
+        "starlette", "redis", "griffe", "sphinx", "sqlalchemy", "watchfiles",
     } == set()  # fmt: skip
 
 
@@ -95,15 +96,20 @@ def test_no_part_of_ours_is_loaded_before_it_is_needed(arguments: list[str]) -> 
 
     assert ours <= {
         "toolkiln", "toolkiln.errors", "toolkiln.surfaces", "toolkiln.surfaces.cli",
+        "toolkiln.surfaces.cli.catalog_commands", "toolkiln.surfaces.cli.finding_commands",
+        "toolkiln.surfaces.cli.shell", "toolkiln.surfaces.cli.tool_commands",
+        "toolkiln.surfaces.cli.upkeep_commands",
     }  # fmt: skip
 
 
 @pytest.fixture
 def lone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file with one tool, and a state of its own."""
+    """A file with one tool that is admitted, and a state of its own."""
     monkeypatch.setenv("TOOLKILN_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("TOOLKILN_DEV", raising=False)
     file = tmp_path / "lone.py"
     file.write_text('def lone(text: str = "") -> str:\n    "Be alone."\n    return text * 60_000\n')
+    after(["admit", "--yes", "--no-probe", "--tools", str(file)])
     return str(file)
 
 
@@ -114,7 +120,9 @@ def test_listing_tools_loads_nothing_that_calls_need(lone: str) -> None:
     assert {
         name for name in modules if name.startswith(("toolkiln.exec", "toolkiln.store"))
     } == set()
-    assert modules & {"asyncio", "multiprocessing", "rich", "sqlalchemy", "ssl", "uv"} == set()
+    assert modules & {
+        "asyncio", "multiprocessing", "numpy", "rich", "sqlalchemy", "ssl", "uv",
+    } == set()  # fmt: skip
 
 
 def test_a_call_loads_neither_servers_nor_the_store_nor_what_parses_requirements(lone: str) -> None:
@@ -123,7 +131,7 @@ def test_a_call_loads_neither_servers_nor_the_store_nor_what_parses_requirements
     assert "toolkiln.execution.sandbox" in modules
     assert {name.partition(".")[0] for name in modules} & {
         "griffe", "httpx", "mcp", "multiprocessing", "numpy", "packaging", "redis", "rich",
-        "sqlalchemy", "starlette", "uvicorn",
+        "sphinx", "sqlalchemy", "starlette", "uvicorn", "watchfiles",
     } == set()  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A folder that agents write tools into, Kilns over it, and what a fresh one would serve."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +95,15 @@ async def write(
     return await authoring(kiln).write(Draft(code, name, overwrite=overwrite), "ann")
 
 
-def authoring(kiln: Kiln) -> Authoring:
-    """The way into a Kiln's catalog, without trying code out."""
+def authoring(
+    kiln: Kiln, probe: Callable[[Read], Awaitable[list[Finding]]] = unprobed
+) -> Authoring:
+    """The way into a Kiln's catalog, without trying code out or search."""
 
     async def index() -> None:
         return None
 
-    return Authoring(kiln.catalog, frozenset(kiln.settings.refuse), unprobed, index)
+    return Authoring(kiln.catalog, frozenset(kiln.settings.refuse), probe, index)
 
 
 async def call_writer(kiln: Kiln, code: str, name: str = NAME, **more: Any) -> Any:

@@ -50,6 +50,15 @@ def test_a_loaded_index_can_be_changed_and_saved_again(file: Path) -> None:
     assert "tool_1" not in {hit.key for hit in loaded.query("weather", 99).hits}
 
 
+def test_words_that_no_document_has_any_more_are_not_kept(tmp_path: Path) -> None:
+    Index.build([tool("one", "rain")], Bags()).save(tmp_path / "small")
+    changed = Index.build([*TOOLS, tool("one", "rain")], Bags())
+
+    changed.apply([], [document.key for document in TOOLS]).save(tmp_path / "changed")
+
+    assert (tmp_path / "changed").stat().st_size == (tmp_path / "small").stat().st_size
+
+
 def test_an_empty_index_can_be_kept(tmp_path: Path) -> None:
     Index(Bags()).save(tmp_path / "empty")
 

@@ -136,11 +136,15 @@ class TestBuild:
         assert "Sphinx" in done.err
         assert "toolkiln[docs]" in done.err
 
-    def test_a_folder_of_something_else_is_left_alone(self, admitted: Shell) -> None:
-        done = admitted.invoke("docs", "build", "tools", "--no-html")
+    def test_pages_that_somebody_else_wrote_are_left_alone(self, admitted: Shell) -> None:
+        (admitted.folder / "site").mkdir()
+        (admitted.folder / "site" / "index.md").write_text("mine")
 
-        assert done.code == 2
-        assert (admitted.folder / "tools" / "greet.py").read_text() == GREET
+        done = admitted.invoke("docs", "build", "site", "--no-html")
+
+        assert (done.code, done.out) == (2, "")
+        assert "'site/index.md' was not written by Toolkiln" in done.err
+        assert (admitted.folder / "site" / "index.md").read_text() == "mine"
 
     def test_a_file_in_its_place_is_a_clear_error(self, admitted: Shell) -> None:
         (admitted.folder / "site").write_text("mine")

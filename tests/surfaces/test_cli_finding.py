@@ -65,12 +65,10 @@ class TestSearch:
         assert second
 
     def test_descriptions_stand_below_each_other(self, shell: Shell) -> None:
-        done = shell.invoke("search", "weather", "-k", "3")
+        done = shell.invoke("search", "send the weather", "-k", "2")
 
-        places = [len(line.split("  ")[0].rstrip()) for line in done.out.splitlines()]
-        starts = {line.index("  " + line.split("  ")[-1].strip()) for line in done.out.splitlines()}
-        assert len(places) == 3
-        assert len(starts) == 1
+        weather, mail = sorted(done.out.splitlines())
+        assert weather.index("  Tell") == mail.index("  Send")
 
     @pytest.mark.parametrize("k", [1, 2, 1000])
     def test_no_more_are_shown_than_wanted(self, shell: Shell, k: int) -> None:
@@ -202,7 +200,7 @@ class TestEval:
     def test_a_line_that_is_wrong_is_named(self, shell: Shell, cases: Path) -> None:
         cases.write_text(cases.read_text() + "\n{oops}\n")
 
-        assert ":3" in shell.invoke("eval", "search", str(cases)).err
+        assert "line 3" in shell.invoke("eval", "search", str(cases)).err
 
     @pytest.mark.parametrize("option", ["--against", "--svg"])
     def test_files_that_cannot_be_are_clear_errors(

@@ -213,20 +213,21 @@ class Catalog:
         return self._snapshots.served.keys() | self.disk.reads.keys()
 
     def _look_at(self, paths: list[Path]) -> set[str]:
-        before = self._manifest or Manifest()
+        manifest = before = self._manifest or Manifest()
         keys: set[str] = set()
         if self.root / manifests.FILE_NAME in paths:
             paths.remove(self.root / manifests.FILE_NAME)
             theirs = self._load_manifest()
-            self._manifest = theirs.model_copy(
+            manifest = theirs.model_copy(
                 update={"files": {**theirs.files, **_undecided(theirs, before, self._unkept)}}
             )
-            keys = _differences(before, self._manifest)
+            keys = _differences(before, manifest)
             paths += [self.root / key for key in keys]  # whoever decided may have written it
-            if before.enabled != self._manifest.enabled:
+            if before.enabled != manifest.enabled:
                 keys |= self._snapshots.served.keys()
-        wanted = None if self.options.dev else (self._manifest or before).files
-        return keys | self.disk.look_again(paths, wanted)
+        keys |= self.disk.look_again(paths, None if self.options.dev else manifest.files)
+        self._manifest = manifest  # last: after a failure the next look sees the same differences
+        return keys
 
     def _load_manifest(self) -> Manifest:
         try:

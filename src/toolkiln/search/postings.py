@@ -21,9 +21,6 @@ class Vocabulary:
         self._numbers = {word: number for number, word in enumerate(words)}
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
     def number(self, word: str) -> int | None:
         """None if no document has ever had the word."""
         return self._numbers.get(word)

@@ -42,8 +42,12 @@ def write(path: Path, embedder: Embedder, saved: Saved) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    texts = json.dumps([saved.keys, saved.fingerprints, saved.words]).encode()
     lengths = [len(terms.numbers) for terms in saved.terms]
+    numbers = np.concatenate([np.zeros(0, np.int32), *(terms.numbers for terms in saved.terms)])
+    weights = np.concatenate([np.zeros(0, np.float32), *(terms.weights for terms in saved.terms)])
+    used, numbers = np.unique(numbers, return_inverse=True)  # words of the past stay behind
+    words = [saved.words[number] for number in used.tolist()]
+    texts = json.dumps([saved.keys, saved.fingerprints, words]).encode()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -52,10 +56,8 @@ def write(path: Path, embedder: Embedder, saved: Saved) -> None:
                 version=np.array(_version(embedder)),
                 texts=np.frombuffer(texts, np.uint8),
                 lengths=np.array(lengths, np.int64),
-                numbers=np.concatenate([np.zeros(0, np.int32), *(t.numbers for t in saved.terms)]),
-                weights=np.concatenate(
-                    [np.zeros(0, np.float32), *(t.weights for t in saved.terms)]
-                ),
+                numbers=numbers.astype(np.int32),
+                weights=weights,
                 vectors=saved.vectors,
             )
         Path(name).replace(path)

@@ -11,24 +11,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from toolkiln.app import (
-    Assessment,
-    Authored,
-    Candidate,
-    Decision,
-    Draft,
-    Kiln,
-    ManifestError,
-    Problem,
-)
+from toolkiln.app import Candidate, Decision, Kiln, ManifestError
 from toolkiln.errors import InputError
 from toolkiln.model import FileState, FileStatus, Finding, Severity
 from toolkiln.surfaces.cli.opening import open_kiln, tools_path
 from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import Live, printable, say
+
+if TYPE_CHECKING:
+    from toolkiln.app import Assessment, Authored, Problem
 
 _MANIFEST = "_manifest.json"
 _COLORS = {
@@ -65,6 +60,8 @@ class Options:
 
 def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
     """Put a file into the catalog; the exit status is 1 if it is refused."""
+    from toolkiln.app import Draft  # what else is here needs no event loop
+
     try:
         code = given.file.read_bytes()
     except OSError as error:
@@ -275,7 +272,7 @@ def _agreed(kiln: Kiln, candidates: list[Candidate], *, grant: bool) -> list[Can
     return agreed
 
 
-def _admitted(kiln: Kiln, candidates: list[Candidate], options: Options) -> dict[str, Authored]:
+def _admitted(kiln: Kiln, candidates: list[Candidate], options: Options) -> "dict[str, Authored]":
     places = iter(range(len(candidates)))
     with Live(quiet=options.as_json) as live:
         return kiln.run_sync(
@@ -289,7 +286,7 @@ def _admitted(kiln: Kiln, candidates: list[Candidate], options: Options) -> dict
         )
 
 
-def _print_assessment(file: Path, assessment: Assessment) -> None:
+def _print_assessment(file: Path, assessment: "Assessment") -> None:
     print_diff(assessment.diff)
     for finding in assessment.findings:
         if finding.severity is not Severity.INFO:
@@ -298,7 +295,7 @@ def _print_assessment(file: Path, assessment: Assessment) -> None:
         say(f"{rights}")
 
 
-def _print_authored(kiln: Kiln, file: Path, authored: Authored, *, warn: bool = True) -> None:
+def _print_authored(kiln: Kiln, file: Path, authored: "Authored", *, warn: bool = True) -> None:
     for problem in authored.warnings if warn else ():
         say(_as_text(file, "warning", problem), err=True)
     for problem in authored.validation_errors:
@@ -312,13 +309,13 @@ def _print_authored(kiln: Kiln, file: Path, authored: Authored, *, warn: bool = 
         say(f"note: {line}", err=True)
 
 
-def _as_text(file: Path, severity: str, problem: Problem | Finding) -> str:
+def _as_text(file: Path, severity: str, problem: "Problem | Finding") -> str:
     """As `toolkiln check` prints a finding, without the line of source."""
     place = f"{file}:{problem.line}: {severity}[{problem.rule}]"
     return f"{place} {problem.message}\n  fix: {problem.fix}"
 
 
-def _ungranted(kiln: Kiln, authored: Authored) -> Iterator[str]:
+def _ungranted(kiln: Kiln, authored: "Authored") -> Iterator[str]:
     for name in authored.functions_registered:
         if missing := "; ".join(not_granted(kiln, name)):
             grant = f"`toolkiln admit --grant {authored.filepath}`"

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import typer
 
 from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
-from toolkiln.model import FileState, Severity, ToolSpec
+from toolkiln.model import FileState, FileStatus, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
 from toolkiln.surfaces.cli.opening import open_kiln, tools_path
 from toolkiln.surfaces.cli.terminal import say
@@ -75,14 +75,16 @@ def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
     except app.ManifestError as unserved:
         specs = sorted(_on_disk(kiln).values(), key=lambda spec: (spec.weight, spec.name))
         _note(unserved)
+        statuses = kiln.catalog.statuses()
     else:
-        _tell_what_is_not_listed(kiln)
+        statuses = kiln.catalog.statuses()
+        _tell_what_is_not_listed(kiln, statuses)
     shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
     if as_json:
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
     else:
         output.print_tools(shown)
-    for status in kiln.catalog.statuses():
+    for status in statuses:
         problem = next((f for f in status.findings if f.severity is Severity.ERROR), None)
         if problem and not status.tools:
             file = kiln.catalog.root / status.file
@@ -146,15 +148,14 @@ def _on_disk(kiln: app.Kiln) -> dict[str, ToolSpec]:
     return found
 
 
-def _tell_what_is_not_listed(kiln: app.Kiln) -> None:
+def _tell_what_is_not_listed(kiln: app.Kiln, statuses: Sequence[FileStatus]) -> None:
     snapshot = kiln.catalog.snapshot
     if not snapshot.served:
         _on_disk(kiln)  # raises if there is nothing that could be admitted
     if off := sorted(snapshot.served.keys() - snapshot.tools.keys()):
         say(f"note: disabled: {', '.join(off)}", err=True)
     unserved = sum(
-        bool(status.tools) and status.state is not FileState.ADMITTED
-        for status in kiln.catalog.statuses()
+        bool(status.tools) and status.state is not FileState.ADMITTED for status in statuses
     )
     if unserved:
         files = "1 file is" if unserved == 1 else f"{unserved:,} files are"
