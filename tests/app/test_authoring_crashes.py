@@ -117,7 +117,7 @@ STEPS: list[tuple[Any, str]] = [
 
 
 def broken(
-    patch: pytest.MonkeyPatch, owner: Any, name: str, at: int, stop: Callable[[], None]
+    patch: pytest.MonkeyPatch, owner: Any, name: str, at: int, stop: Callable[[], object]
 ) -> list[str]:
     """Lets the n-th use of something end otherwise; the uses that came."""
     real, uses = getattr(owner, name), list[str]()
@@ -209,6 +209,25 @@ async def test_cancelled_writing_ends_whole(forge: Forge, monkeypatch: pytest.Mo
         pass  # whoever wrote has come to an end
 
     assert look(forge) in ends(overwrite=True)
+
+
+async def test_probe_that_is_cancelled_leaves_nothing(forge: Forge) -> None:
+    kiln = await prepare(forge, overwrite=True)
+    probing = asyncio.Event()
+    endless = SECOND + "while True:\n    pass\n"
+
+    task = asyncio.create_task(
+        kiln.authoring.write(
+            Draft(endless, NAME, overwrite=True), "ann", observe=stop_at(Stage.PROBE, probing.set)
+        )
+    )
+    async with asyncio.timeout(SOON):
+        await probing.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert look(forge, kiln) == {NAME: FIRST}
 
 
 # Death

@@ -40,8 +40,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def read_all(folder: Path, file: Path | None) -> dict[str, Read]:
-    found = Cache(file).read_all(tool_files([folder]))
-    return {str(path.relative_to(folder)): read for path, read in found.items()}
+    found = Cache(file).read_all(map(str, tool_files([folder])))
+    return {str(Path(path).relative_to(folder)): read for path, read in found.items()}
 
 
 def anew(folder: Path) -> dict[str, Read]:

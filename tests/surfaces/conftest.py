@@ -116,13 +116,13 @@ class Shell:
             )
         return Done(done.exit_code, done.stdout, done.stderr)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
         """Start the command; it is the test's to end."""
         return subprocess.Popen(
             [COMMAND, *arguments],
             cwd=self.folder,
             env=self.environ(),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -351,6 +351,11 @@ class TestWhereFilesBelong:
         assert called.out == "Hello Ada\n"
         assert (told.code, told.out.count("\n")) == (0, 1)
 
+    def test_the_one_file_that_is_set_can_be_named(self, desk: Shell) -> None:
+        done = desk.having(TOOLKILN_TOOLS="tools/greet.py").invoke(*ADMITTED, "tools/greet.py")
+
+        assert (done.code, done.out) == (0, "admitted: tools/greet.py v1: greet\n")
+
     @pytest.mark.parametrize("name", ["nope.py", "tools/nope.py", "nope/nope", "x" * 300])
     def test_what_is_not_there_cannot_be_admitted(self, desk: Shell, name: str) -> None:
         done = desk.invoke("admit", "--yes", name)

@@ -1,8 +1,11 @@
 """What became of files: how they stand, reject, look back, switch on and off."""
 
+import signal
+import subprocess
+
 import pytest
 
-from .conftest import ADMITTED, GREET, KIT, POLITE, Shell, states, write
+from .conftest import ADMITTED, BOUND, GREET, KIT, POLITE, Shell, manifest, states, write
 
 
 class TestReject:
@@ -79,12 +82,12 @@ class TestStatus:
 
     def test_a_taken_name_is_told(self, admitted: Shell) -> None:
         write(admitted, "second.py", GREET)
-        admitted.invoke(*ADMITTED)
 
-        done = admitted.invoke("status")
+        done, told = admitted.invoke(*ADMITTED), admitted.invoke("status")
 
-        assert "tools/second.py:5: " in done.err
-        assert "greet" in done.err
+        assert done.out == "admitted: tools/second.py v1: none of its tools\n"
+        assert "note: 'greet' is a tool of greet.py already" in done.err
+        assert "tools/second.py:5: 'greet' is a tool of greet.py already" in told.err
         assert admitted.invoke("call", "greet", "name=Ada").out == "Hello Ada\n"
 
     def test_colours_are_for_terminals(self, desk: Shell) -> None:
@@ -253,6 +256,20 @@ class TestSwitches:
 
         assert done.code == 2
         assert "did you mean 'Desk'?" in done.err
+
+
+def test_ctrl_c_at_a_question_decides_nothing(desk: Shell) -> None:
+    with desk.start("admit", stdin=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        asked = ""
+        while "[y/N]" not in asked:
+            asked += process.stderr.read(1)
+
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(BOUND) == 130
+        assert process.stderr.read().strip() == ""
+    assert not manifest(desk).exists()
 
 
 def test_no_help_of_a_command_is_cut(desk: Shell) -> None:

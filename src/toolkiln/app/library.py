@@ -7,6 +7,7 @@ search loads numpy and the vectors; pages need neither.
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -25,6 +26,8 @@ Usages = Callable[[], Mapping[str, Sequence[str]]]
 
 _FEWEST_CHANGES = 200
 """How many documents have to differ from the saved index before it is saved again."""
+_PAUSE = 30.0
+"""Seconds before vectors that could not be had are asked for again."""
 _PAGES = 20
 """How many tools' pages passages are taken from, at least."""
 
@@ -45,6 +48,7 @@ class Library:
         self._index: retrieval.Index | None = None
         self._indexed: dict[str, ToolSpec] = {}
         self._unsaved = 0
+        self._retry_at = 0.0
 
     def search(self, query: str, k: int, allow: Allow | None = None) -> Answer:
         """The k tools that fit a query best, among those that are allowed."""
@@ -113,6 +117,10 @@ class Library:
             tools = self._offer.tools
             if self._index is None:
                 self._index = retrieval.Index.load(self._file, self._embedder)
+            if not self._index.is_whole and time.monotonic() >= self._retry_at:
+                has = self._index.fingerprints
+                self._indexed = {n: s for n, s in self._indexed.items() if has.get(n)}
+                self._retry_at = time.monotonic() + _PAUSE
             changed = [s for name, s in tools.items() if self._indexed.get(name) is not s]
             known = self._index.fingerprints if changed or not self._indexed else {}
             gone = (known.keys() | self._indexed.keys()) - tools.keys()

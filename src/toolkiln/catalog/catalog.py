@@ -9,13 +9,14 @@ files is in `admission`, noticing that files changed in `watch`.
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkiln.catalog import manifest as manifests
-from toolkiln.catalog.cache import Cache, Read, read_sources
+from toolkiln.catalog.cache import Cache, Read, read_sources, without_collector
 from toolkiln.catalog.disk import Disk
 from toolkiln.catalog.files import EmptyFolder, printable
 from toolkiln.catalog.ledger import Ledger
@@ -119,7 +120,7 @@ class Catalog:
 
         Returns the files that were looked at.
         """
-        with self._changing:
+        with self._changing, without_collector() if paths is None else nullcontext():
             try:
                 if paths is None or self._manifest is None:
                     keys = self._look_at_everything()

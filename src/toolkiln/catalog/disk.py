@@ -26,7 +26,10 @@ class Disk:
 
     def __init__(self, place: Path, cache: Cache) -> None:
         self.place = place
-        self.root = place.parent if place.is_file() else place
+        self._is_folder = not place.is_file()
+        self.root = place if self._is_folder else place.parent
+        self._prefix = "" if str(self.root) == "." else f"{self.root}/"
+        """What pathlib puts before a key; it takes its time with ten thousand."""
         self._cache = cache
         self.reads: dict[str, Read] = {}
         self._known: dict[str, Read] = {}
@@ -69,7 +72,7 @@ class Disk:
 
     def folders(self) -> set[Path]:
         """Where tools and their helpers may lie."""
-        if self.place == self.root:
+        if self._is_folder:
             return set(folders_below(self.root))
         beside = {path.parent for path in self._dependents}
         return {folder for folder in (self.root, *beside) if folder.is_dir()}
@@ -80,8 +83,8 @@ class Disk:
             self._known, self._dependents = self._read_all()
             self.reads = self._without_helpers(self._known, self._dependents)
         else:
-            files = {self.root / key: key for key in keys if self.is_ours(key)}
-            found = self._cache.read_all(file for file in files if file.is_file())
+            files = {self._prefix + key: key for key in keys if self.is_ours(key)}
+            found = self._cache.read_all(filter(os.path.isfile, files))
             self._known = {files[file]: read for file, read in found.items()}
             self._dependents = self._index(self._known)
             self.reads = dict(self._known)
@@ -106,8 +109,8 @@ class Disk:
         return keys
 
     def _read_all(self) -> tuple[dict[str, Read], _Dependents]:
-        found = self._cache.read_all(tool_files([self.place]))
-        reads = {file.relative_to(self.root).as_posix(): read for file, read in found.items()}
+        found = self._cache.read_all(map(str, tool_files([self.place])))
+        reads = {file.removeprefix(self._prefix): read for file, read in found.items()}
         return reads, self._index(reads)
 
     def _replace(self, key: str, read: Read | None) -> set[str]:
@@ -162,7 +165,7 @@ class Disk:
 
     def is_ours(self, key: str) -> bool:
         """Whether a file of the folder is one to read: a catalog of one file has no others."""
-        return is_tool_path(key) if self.place == self.root else self.place == self.root / key
+        return is_tool_path(key) if self._is_folder else self.place == self.root / key
 
     def _index(self, reads: Mapping[str, Read]) -> _Dependents:
         dependents: _Dependents = defaultdict(set)

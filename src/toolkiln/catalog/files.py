@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -46,8 +47,8 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def is_tool_path(path: str) -> bool:
     """Whether a file at this place below a tools' folder is read for tools."""
-    *folders, name = path.split("/")
-    return is_tool_file(name) and not any(map(_is_skipped, folders))
+    folder, _, name = path.rpartition("/")
+    return is_tool_file(name) and _is_searched(folder)
 
 
 def is_tool_file(name: str) -> bool:
@@ -121,6 +122,11 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not _is_skipped(name))
         yield from (Path(parent, name) for name in sorted(names) if is_tool_file(name))
+
+
+@lru_cache(1000)
+def _is_searched(path: str) -> bool:
+    return not any(map(_is_skipped, path.split("/")))
 
 
 def _is_skipped(folder: str) -> bool:

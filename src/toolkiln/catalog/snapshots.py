@@ -62,12 +62,14 @@ class Snapshots:
             del self._claims[name]
             self._contested.discard(name)
             return None
-        owner = min(claims, key=lambda file: (self.served[file].admission.since, file))
         if name in self._reserved:
             self._contested.add(name)
             return None
-        (self._contested.add if len(claims) > 1 else self._contested.discard)(name)
-        return owner
+        if len(claims) == 1:
+            self._contested.discard(name)
+            return next(iter(claims))
+        self._contested.add(name)
+        return min(claims, key=lambda file: (self.served[file].admission.since, file))
 
     def _taken_names(self) -> Iterator[Finding]:
         for name in sorted(self._contested):

@@ -96,6 +96,11 @@ class Index:
         return len(self._slots)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every document has its vector."""
+        return not self._unembedded
+
+    @property
     def fingerprints(self) -> Mapping[str, str]:
         """Of every document by key; empty where its vector could not be had."""
         return {entry.key: entry.fingerprint for entry in self._entries.values()}

@@ -207,8 +207,9 @@ def _place(files: list[Path], tools: Path | None) -> Path | None:
     Raises:
         InputError: no folder does; nothing is admitted to one by accident.
     """
-    usual = os.path.realpath(tools_path(tools))
-    outside = [file for file in files if not _is_below(file, usual)]
+    usual = tools_path(tools)
+    root = os.path.realpath(usual.parent if usual.is_file() else usual)
+    outside = [file for file in files if not _is_below(file, root)]
     if tools is not None or not outside:
         return tools
     if outside[0].is_dir():
@@ -217,7 +218,7 @@ def _place(files: list[Path], tools: Path | None) -> Path | None:
         if (folder / _MANIFEST).is_file():
             return folder
     raise InputError(
-        f"{outside[0]} is not in the tools' folder {tools_path(tools)}",
+        f"{outside[0]} is not in the tools' folder {usual}",
         hint="name where it lies with --tools, or copy it to the tools with `toolkiln add`",
     )
 
@@ -304,8 +305,8 @@ def _print_authored(kiln: Kiln, file: Path, authored: "Authored", *, warn: bool 
         say(f"refused: {file}: {authored.error}", err=True)
         return
     tools = ", ".join(authored.functions_registered)
-    say(f"admitted: {authored.filepath} v{authored.version}: {tools}")
-    for line in _ungranted(kiln, authored):
+    say(f"admitted: {authored.filepath} v{authored.version}: {tools or 'none of its tools'}")
+    for line in _notes(kiln, authored):
         say(f"note: {line}", err=True)
 
 
@@ -315,7 +316,11 @@ def _as_text(file: Path, severity: str, problem: "Problem | Finding") -> str:
     return f"{place} {problem.message}\n  fix: {problem.fix}"
 
 
-def _ungranted(kiln: Kiln, authored: "Authored") -> Iterator[str]:
+def _notes(kiln: Kiln, authored: "Authored") -> Iterator[str]:
+    """What keeps an admitted file from being of use: names that are taken, rights it lacks."""
+    for finding in kiln.catalog.snapshot.findings:
+        if finding.path == authored.filepath:
+            yield finding.message
     for name in authored.functions_registered:
         if missing := "; ".join(not_granted(kiln, name)):
             grant = f"`toolkiln admit --grant {authored.filepath}`"

@@ -56,9 +56,9 @@ def admit(
         bool, typer.Option("--grant", help="Grant the rights that are asked for.")
     ] = False,
     yes: YesOption = False,
-    probe: Annotated[
-        bool, typer.Option(help="Import them and run their examples in the sandbox first.")
-    ] = True,
+    no_probe: Annotated[
+        bool, typer.Option("--no-probe", help="Neither import them nor run their examples first.")
+    ] = False,
     afresh: Annotated[
         bool, typer.Option("--afresh", help="Replace a manifest that cannot be trusted.")
     ] = False,
@@ -69,7 +69,7 @@ def admit(
     from toolkiln.surfaces.cli import admitting
 
     with errors():
-        options = admitting.Options(grant, yes, probe, afresh, as_json)
+        options = admitting.Options(grant, yes, not no_probe, afresh, as_json)
         raise typer.Exit(admitting.admit(files or [], options, tools))
 
 

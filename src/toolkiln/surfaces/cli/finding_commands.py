@@ -126,7 +126,9 @@ def docs_search(
 @docs_app.command(name="build")
 def docs_build(
     folder: Annotated[Path, typer.Argument(help="Where to.")] = Path("toolkiln-docs"),
-    html: Annotated[bool, typer.Option(help="Build a site with Sphinx.")] = True,
+    no_html: Annotated[
+        bool, typer.Option("--no-html", help="Do without Sphinx, and without HTML.")
+    ] = False,
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
@@ -134,4 +136,4 @@ def docs_build(
     from toolkiln.surfaces.cli import documents, finding
 
     with errors(), finding.library(tools) as library:
-        documents.docs_build(library, folder, html=html, as_json=as_json)
+        documents.docs_build(library, folder, html=not no_html, as_json=as_json)
