@@ -196,6 +196,20 @@ class Kiln:
         """A tool as one provider wants it, with what was lost on the way."""
         return schema.compile_tool(self.tool(tool) if isinstance(tool, str) else tool, provider)
 
+    def deferring(self, provider: str, prompt: str = "", k: int = 5) -> list[dict[str, Any]]:
+        """All tools for one request: the k that fit the prompt at hand, the others deferred.
+
+        What a model sends for one of them is decoded as `compiled` does.
+
+        Raises:
+            InputError: the provider has no deferred loading.
+        """
+        chosen = {spec.name for spec in self.select(prompt, k)}
+        compiled = {name: self.compiled(spec, provider) for name, spec in self.tools.items()}
+        at_hand = [tool for name, tool in compiled.items() if name in chosen]
+        others = [tool for name, tool in compiled.items() if name not in chosen]
+        return schema.deferring_request(provider, at_hand, others)
+
     def check_arguments(self, name: str, arguments: object) -> schema.Checked | schema.Problems:
         """Whether these arguments may be passed to a tool, all problems at once."""
         return schema.check(self.tool(name), arguments)

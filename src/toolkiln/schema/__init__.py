@@ -9,7 +9,13 @@ from toolkiln.schema.agreement import RuntimeParameter, RuntimeSignature, disagr
 from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check
 from toolkiln.schema.health import health
 from toolkiln.schema.problems import Problem, unknown_tool
-from toolkiln.schema.providers import PROVIDERS, Compiled, Loss, compile_tool
+from toolkiln.schema.providers import (
+    PROVIDERS,
+    Compiled,
+    Loss,
+    compile_tool,
+    deferring_request,
+)
 from toolkiln.schema.structure import Sizes
 
 __all__ = [
@@ -25,6 +31,7 @@ __all__ = [
     "Sizes",
     "check",
     "compile_tool",
+    "deferring_request",
     "disagreements",
     "health",
     "unknown_tool",

@@ -11,12 +11,13 @@ from toolkiln.errors import InputError, nearest_hint
 from toolkiln.model import ToolSpec
 from toolkiln.schema.providers.anthropic import compile_anthropic, compile_anthropic_strict
 from toolkiln.schema.providers.compiled import Compiled, Loss
+from toolkiln.schema.providers.deferring import deferring_request
 from toolkiln.schema.providers.gemini import compile_gemini
 from toolkiln.schema.providers.mcp import compile_mcp
 from toolkiln.schema.providers.openai import compile_openai, compile_openai_strict
 from toolkiln.schema.validity import invalid_points
 
-__all__ = ["PROVIDERS", "Compiled", "Loss", "compile_tool"]
+__all__ = ["PROVIDERS", "Compiled", "Loss", "compile_tool", "deferring_request"]
 
 _COMPILERS: Mapping[str, Callable[[ToolSpec], Compiled]] = MappingProxyType(
     {
