@@ -65,7 +65,9 @@ def test_examples_show_what_a_tool_can_declare() -> None:
     assert any(spec.rights.needs_approval for spec in specs)
     assert any(spec.settings for spec in specs)
     assert any("context" in spec.injected.values() for spec in specs)
-    assert any(reading.helpers for reading in [s.reading for s in KILN.catalog.snapshot.served.values()])
+    assert any(
+        reading.helpers for reading in [s.reading for s in KILN.catalog.snapshot.served.values()]
+    )
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

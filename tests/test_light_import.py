@@ -113,8 +113,9 @@ def lone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(file)
 
 
-def test_listing_tools_loads_nothing_that_calls_need(lone: str) -> None:
-    modules = after(["list", "--tools", lone])
+@pytest.mark.parametrize("command", ["list", "status"])
+def test_looking_at_tools_loads_nothing_that_calls_need(lone: str, command: str) -> None:
+    modules = after([command, "--tools", lone])
 
     assert "toolkiln.app.kiln" in modules
     assert {

@@ -118,7 +118,7 @@ def answer(result: Result) -> Any:
     return result.value
 
 
-def stop_at(wanted: Stage, stop: Callable[[], None]) -> Callable[[Stage], None]:
+def stop_at(wanted: Stage, stop: Callable[[], object]) -> Callable[[Stage], None]:
     """An observer that does something when a stage is entered."""
 
     def observe(stage: Stage) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -195,6 +196,44 @@ async def test_requirements_are_installed_for_the_probe(forge: Forge, tmp_path: 
     assert "no-such-package" in refused["error"]
     assert reply["success"], reply
     assert (await kiln.call("tell")).value == "1.0"
+
+
+@pytest.mark.parametrize("change", ["VALUE = 2\n", None])
+async def test_helper_that_changes_while_it_is_read_is_a_refusal(
+    forge: Forge, change: str | None
+) -> None:
+    helper = forge.put("_values.py", "VALUE = 1\n")
+    code = "from _values import VALUE\n" + number("tell", "VALUE")
+
+    def edit() -> None:
+        helper.unlink() if change is None else helper.write_text(change)
+
+    told = await authoring(forge.kiln()).write(
+        Draft(code, "tell"), "ann", observe=stop_at(Stage.READ, edit)
+    )
+
+    assert "changed meanwhile" in told.error or "_values.py: No such file" in told.error
+    assert told.stages[-1].stage is Stage.READ
+    assert "tell.py" not in forge.files()
+
+
+async def test_helper_that_changes_after_it_was_vetted_is_served_as_it_was_vetted(
+    forge: Forge,
+) -> None:
+    helper = forge.put("_values.py", "VALUE = 1\n")
+    code = "from _values import VALUE\n" + number("tell", "VALUE")
+    kiln = forge.kiln()
+
+    told = await kiln.authoring.write(
+        Draft(code, "tell"),
+        "ann",
+        observe=stop_at(Stage.WRITE, partial(helper.write_text, "VALUE = 2\n")),
+    )
+
+    assert told.reload_success
+    assert (await kiln.call("tell")).value == 1
+    assert (await forge.kiln().call("tell")).value == 1
+    assert [status.state for status in forge.kiln().catalog.statuses()] == ["changed"]
 
 
 # What refuses

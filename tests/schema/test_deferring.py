@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.schema.specs import params, spec
 
 from toolkiln.errors import InputError
 from toolkiln.schema import compile_tool, deferring_request
+
+from .specs import params, spec
 
 
 def requested(provider: str) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ class _Course:
         self.outcomes.append(StageOutcome(stage=self.stage, ok=False))
         return Authored(
             success=False,
-            error=stop.error,
+            error=stop.error[: 2 * _LONGEST],
             validation_errors=_problems(stop.findings),
             warnings=_problems(self.warnings),
             stages=tuple(self.outcomes),
@@ -272,7 +272,7 @@ class Authoring:
             raise _Stopped("the file declares no tool", findings)
         course.warnings += [f for f in findings if f.severity is Severity.WARNING]
         self._refuse_findings(findings)
-        course.passed(f"{len(course.warnings)} warnings" if course.warnings else "")
+        course.passed(f"warnings: {len(course.warnings)}" if course.warnings else "")
         if probe:
             course.enter(Stage.PROBE)
             try:
@@ -322,12 +322,8 @@ class Authoring:
                 if name in snapshot.tools and snapshot.served[name].file == candidate.file
             )
             unserved = ", ".join(name for name in names if name not in served)
-            course.passed(
-                f"disabled, or its name is taken: {unserved}"
-                if unserved
-                else f"number {snapshot.number}",
-                ok=not unserved,
-            )
+            told = f"disabled, or its name is taken: {unserved}" if unserved else ""
+            course.passed(told or f"number {snapshot.number}", ok=not unserved)
             course.enter(Stage.SEARCH)
             missing = await self._unindexed()
             course.passed(missing or "")
@@ -373,7 +369,7 @@ def _as_bytes(draft: Draft, target: Path) -> bytes:
 def _stop(error: ToolkilnError | OSError) -> _Stopped:
     if isinstance(error, ToolkilnError):
         return _Stopped(f"{error.message} ({error.hint})" if error.hint else error.message)
-    return _Stopped(f"{error.filename or 'the file'} cannot be written: {error.strerror}")
+    return _Stopped(f"{error.filename or 'the disk'}: {error.strerror or error}")
 
 
 def _problems(findings: Sequence[Finding]) -> tuple[Problem, ...]:

@@ -21,6 +21,7 @@ from toolkiln.model import (
     Call,
     Caller,
     Event,
+    Grant,
     Health,
     Result,
     Status,
@@ -142,6 +143,10 @@ class Kiln:
         """
         return self._offer.spec(name)
 
+    def grant(self, name: str) -> Grant:
+        """What a tool of the catalog was granted, by the settings or with its admission."""
+        return self._offer.grant(name)
+
     def preview(self) -> dict[str, ToolSpec]:
         """What would be served if every file were admitted as it is on disk.
 
@@ -181,10 +186,11 @@ class Kiln:
     async def author(self, draft: "Draft", caller: Caller = _NOBODY) -> "Authored":
         """Write a tool on behalf of somebody, as far as the setting `authoring` lets them."""
         from toolkiln.app.authoring import Authored
+        from toolkiln.execution import authoring_refusal
 
         policy = self.settings.authoring
-        if policy == "off":
-            return Authored(success=False, error="writing tools is switched off (authoring)")
+        if refusal := authoring_refusal(caller, policy):
+            return Authored(success=False, error=f"{refusal.message}: {refusal.hint}")
         by = caller.user_id or caller.agent_id or "an agent"
         return await self.authoring.write(draft, by, propose=policy == "propose")
 

@@ -112,7 +112,7 @@ class Library:
         served = self._offer.snapshot.served.get(name)
         return served.admission if served else None
 
-    def _current(self) -> tuple[retrieval.Index, Mapping[str, ToolSpec]]:
+    def _current(self) -> "tuple[retrieval.Index, Mapping[str, ToolSpec]]":
         with self._changing:
             tools = self._offer.tools
             if self._index is None:
@@ -143,7 +143,7 @@ class Library:
             self._index.save(self._file)
 
     @cached_property
-    def _embedder(self) -> retrieval.Embedder:
+    def _embedder(self) -> "retrieval.Embedder":
         settings = self._settings
         if not settings.embeddings:
             return retrieval.Bundled()

@@ -131,6 +131,10 @@ class Offer:
             known = self._admitted[name] = served, Admitted(spec, lambda: served.sources, grant)
         return known[1]
 
+    def grant(self, name: str) -> Grant:
+        """What a tool of the catalog was granted."""
+        return self._grant(name, self.snapshot.served[name])
+
     def _grant(self, name: str, served: Served) -> Grant:
         """What an operator allows a tool: in the settings, or else with its admission."""
         given = self._grants.get(name, self._grants.get("*"))

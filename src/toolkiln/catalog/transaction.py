@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -96,7 +96,10 @@ def commit(folder: Path, manifest: bytes, install: Installation | None = None) -
             _replace(folder / _JOURNAL, json.dumps(entry._asdict()).encode())
             _write_beside(target, install.data)
         _replace(folder / FILE_NAME, manifest)
-    finally:
+    except BaseException:
+        recover(folder)
+        raise
+    with suppress(OSError):  # it has happened, and whoever comes next brings it to its end
         recover(folder)
 
 

@@ -19,6 +19,7 @@ from toolkiln.execution.gateway import Gateway, Parts
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
+from toolkiln.execution.policy import authoring_refusal
 from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
 from toolkiln.execution.tasks import Tasks
@@ -46,6 +47,7 @@ __all__ = [
     "Tasks",
     "WorkspaceInfo",
     "Workspaces",
+    "authoring_refusal",
     "normalise",
     "probe",
     "read_requirements_file",

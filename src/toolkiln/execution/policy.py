@@ -7,7 +7,7 @@ tool that runs without it would only fail later and say less.
 from toolkiln.errors import InputError
 from toolkiln.execution.executor import Admitted
 from toolkiln.execution.network import granted
-from toolkiln.model import CallError
+from toolkiln.model import Caller, CallError
 
 
 def refusal(tool: Admitted) -> CallError | None:
@@ -29,6 +29,20 @@ def refusal(tool: Admitted) -> CallError | None:
         hosts = ", ".join(f'"{host}"' for host in rights.network)
         return _denied(name, f"to reach {missing[0]}", f"network = [{hosts}]")
     return None
+
+
+def authoring_refusal(caller: Caller, authoring: str) -> CallError | None:  # noqa: ARG001
+    """Why somebody may not write tools; None if they may.
+
+    The setting holds for every caller: there are no privileges of single ones yet.
+    """
+    if authoring != "off":
+        return None
+    return CallError(
+        code="not_granted",
+        message="writing tools is switched off",
+        hint='an operator can set authoring = "propose" or "admit"',
+    )
 
 
 def _denied(name: str, right: str, line: str) -> CallError:

@@ -156,11 +156,14 @@ def status(tools: Path | None, *, as_json: bool) -> int:
     return 1 if states & {*_UNDECIDED, FileState.MISSING} else 0
 
 
-def switch(name: str, tools: Path | None, *, on: bool) -> None:
+def switch(name: str, tools: Path | None, *, on: bool, as_json: bool) -> None:
     """Offer something, or cease to."""
     with open_kiln(tools) as kiln:
         kiln.admissions.switch(name, on)
-    say(f"{'enabled' if on else 'disabled'}: {name}")
+    if as_json:
+        print_json({"name": name, "enabled": on})
+    else:
+        say(f"{'enabled' if on else 'disabled'}: {name}")
 
 
 def who() -> str:

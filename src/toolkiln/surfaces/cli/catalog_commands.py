@@ -109,13 +109,14 @@ def diff(
     tool: ToolArgument,
     old: VersionArgument,
     new: VersionArgument,
+    as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
     """Show what changed between two versions of a tool."""
     from toolkiln.surfaces.cli import versions
 
     with errors():
-        versions.diff(tool, old, new, tools)
+        versions.diff(tool, old, new, tools, as_json=as_json)
 
 
 @app.command()
@@ -134,18 +135,18 @@ def rollback(
 
 
 @app.command()
-def enable(name: SwitchArgument, tools: ToolsOption = None) -> None:
+def enable(name: SwitchArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """Offer a tool, a toolkit or one of its methods again."""
     from toolkiln.surfaces.cli import admitting
 
     with errors():
-        admitting.switch(name, tools, on=True)
+        admitting.switch(name, tools, on=True, as_json=as_json)
 
 
 @app.command()
-def disable(name: SwitchArgument, tools: ToolsOption = None) -> None:
+def disable(name: SwitchArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """Cease to offer a tool, a toolkit or one of its methods."""
     from toolkiln.surfaces.cli import admitting
 
     with errors():
-        admitting.switch(name, tools, on=False)
+        admitting.switch(name, tools, on=False, as_json=as_json)

@@ -7,16 +7,16 @@ concerns watching itself go to stderr. What is served is decided by the catalog.
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
 from toolkiln.app import Change, Kiln, Report
-from toolkiln.model import Grant, Reading
+from toolkiln.model import Reading
 from toolkiln.surfaces.cli import output
 from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import say
 
 _talk = partial(say, err=True)
@@ -62,30 +62,8 @@ def _print(kiln: Kiln, change: Change, *, is_first: bool) -> None:
     for name in change.removed:
         say(f"- {name}")
     for name in arrived:
-        if missing := ", ".join(_not_granted(kiln, change, name)):
+        if missing := ", ".join(not_granted(kiln, name)):
             say(f"  {name} is not granted {missing}")
     for path, findings in change.refused.items():
         reading = Reading(path=path, digest="", findings=findings)
         output.print_report(Report(reading=reading, health={}))
-
-
-def _not_granted(kiln: Kiln, change: Change, name: str) -> Iterator[str]:
-    """What a tool asks for and does not get."""
-    asked, served = change.snapshot.tools[name].rights, change.snapshot.served[name]
-    grants = kiln.settings.grants
-    given = grants.get(name, grants.get("*"))
-    grant = (
-        served.admission.rights.get(name, Grant())
-        if given is None
-        else Grant.model_validate(dict(given))
-    )
-    if hosts := [host for host in asked.network if not _covers(grant.network, host)]:
-        yield f"network {', '.join(hosts)}"
-    if asked.workspace and grant.workspace not in (asked.workspace, "write"):
-        yield f"workspace {asked.workspace}"
-    if not asked.sandbox and grant.sandbox:
-        yield "to run without the sandbox"
-
-
-def _covers(granted: tuple[str, ...], host: str) -> bool:
-    return any(host == g or (g.startswith("*.") and host.endswith(g[1:])) for g in granted)

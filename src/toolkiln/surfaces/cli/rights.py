@@ -3,21 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from toolkiln.app import Kiln
-from toolkiln.model import Grant
 
 
 def not_granted(kiln: Kiln, name: str) -> Iterator[str]:
     """What a tool of the catalog asks for in vain, by the settings or by its admission."""
-    snapshot = kiln.catalog.snapshot
-    if name not in snapshot.tools:
+    if name not in kiln.tools:
         return
-    asked, grants = snapshot.tools[name].rights, kiln.settings.grants
-    given = grants.get(name, grants.get("*"))
-    grant = (
-        snapshot.served[name].admission.rights.get(name, Grant())
-        if given is None
-        else Grant.model_validate(dict(given))
-    )
+    asked, grant = kiln.tool(name).rights, kiln.grant(name)
     if hosts := [host for host in asked.network if not _covers(grant.network, host)]:
         yield f"network {', '.join(hosts)}"
     if asked.workspace and grant.workspace not in (asked.workspace, "write"):

@@ -29,11 +29,13 @@ def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
         )
 
 
-def diff(tool: str, old: str, new: str, tools: Path | None) -> None:
+def diff(tool: str, old: str, new: str, tools: Path | None, *, as_json: bool) -> None:
     """Print what changed between two versions."""
     with open_kiln(tools) as kiln:
         text = kiln.admissions.diff(tool, old, new)
-    if text:
+    if as_json:
+        print_json({"tool": tool, "diff": text})
+    elif text:
         print_diff(text)
     else:
         say("the versions are the same", err=True)
