@@ -239,7 +239,7 @@ def test_without_sphinx_the_error_says_what_to_install(tmp_path: Path) -> None:
     ):
         build_site(tmp_path, tmp_path / "html")
 
-    assert caught.value.hint == "pip install 'toolkiln[docs]'"
+    assert "toolkiln[docs]" in (caught.value.hint or "")
 
 
 def test_modules_in_the_working_folder_are_not_taken_for_sphinx(

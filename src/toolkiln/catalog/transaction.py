@@ -96,7 +96,7 @@ def commit(folder: Path, manifest: bytes, install: Installation | None = None) -
             _replace(folder / _JOURNAL, json.dumps(entry._asdict()).encode())
             _write_beside(target, install.data)
         _replace(folder / FILE_NAME, manifest)
-    except BaseException:
+    except BaseException:  # whatever it was, the folder must be as it was
         recover(folder)
         raise
     with suppress(OSError):  # it has happened, and whoever comes next brings it to its end
