@@ -99,6 +99,12 @@ def use_file_tool(ctx: Context, left: int) -> int:
 
 
 @tool
+def relay(ctx: Context, depth: int) -> int:
+    """Call itself through the gateway, so many times."""
+    return 1 + ctx.call("relay", depth=depth - 1) if depth else 0
+
+
+@tool
 def run_out(kind: str) -> None:
     """Run out of something, without any limit of ours."""
     if kind == "memory":
@@ -122,7 +128,7 @@ def numbers() -> Any:
 
 
 FUNCTIONS: list[Callable[..., Any]] = [
-    double, double_later, in_thread, on_loop, use_file_tool, run_out, keep, numbers,
+    double, double_later, in_thread, on_loop, use_file_tool, relay, run_out, keep, numbers,
 ]  # fmt: skip
 
 
@@ -142,6 +148,26 @@ async def until_still(file: Path) -> None:
         seen = b"-"
         while seen != (seen := file.read_bytes()):
             await asyncio.sleep(0.3)
+
+
+async def test_functions_that_wait_for_each_other_do_not_run_out_of_threads() -> None:
+    async with Kiln(functions=FUNCTIONS) as kiln:
+        calls = [kiln.call("relay", {"depth": 3}, timeout=SOON) for _ in range(40)]
+        results = await asyncio.gather(*calls)
+
+    assert [result.value for result in results] == [3] * 40
+
+
+async def test_file_cannot_take_the_name_of_a_function(tmp_path: Path) -> None:
+    source = 'def double(number: int) -> int:\n    """Double a number."""\n    return number\n'
+    async with make(tmp_path, {"double.py": source}, functions=[double]) as kiln:
+        result = await kiln.call("double", {"number": 2})
+        draft = {"tool_code": source, "tool_name": "twice"}
+        refused = await kiln.call("write_python_tool", draft)
+
+    assert (result.value, result.sandbox) == (4, "none")
+    assert refused.error
+    assert "this program" in refused.error.message
 
 
 async def test_functions_of_this_process_run_here() -> None:

@@ -110,7 +110,7 @@ def test_name_of_our_own_is_never_taken() -> None:
 
     assert list(snapshot.tools) == ["x"]
     assert [finding.tool for finding in snapshot.findings] == ["own"]
-    assert "Toolkiln itself" in snapshot.findings[0].message
+    assert "Toolkiln or this program" in snapshot.findings[0].message
 
 
 def test_tools_and_findings_come_in_the_same_order_on_every_start() -> None:

@@ -259,7 +259,7 @@ class Authoring:
         except InputError:
             return  # nothing is served; a manifest that cannot be trusted refuses the writing
         owners = {name: s.file for name, s in served.items() if s.file != candidate.file}
-        owners |= dict.fromkeys(self._catalog.options.reserved, "Toolkiln itself")
+        owners |= dict.fromkeys(self._catalog.options.reserved, "Toolkiln or this program")
         found = report(candidate.read.reading, owners).reading.findings
         taken = [finding for finding in found if finding.rule == "duplicate-name"]
         if taken:

@@ -5,11 +5,9 @@ They are ordinary tools by their specs, read from this file like any other, and 
 on the `Kiln` they belong to.
 """
 
-from asyncio import get_running_loop, to_thread
+from asyncio import to_thread
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.authoring import Authored, Draft
@@ -110,7 +108,7 @@ class Builtin:
         return {**seen, "guide": guide}
 
     @tool(timeout=610)
-    async def call_tool(
+    def call_tool(
         self,
         name: str,
         ctx: Context,
@@ -124,15 +122,9 @@ class Builtin:
             arguments: What it takes, as `describe_tool` says.
             prompt: What the user asked for, so that the tool is found better next time.
         """
-        # Not a thread of the loop's pool: calls within calls would wait there for each other.
-        thread = ThreadPoolExecutor(1)
-        try:
-            call = partial(ctx.call, name, **(arguments or {}))
-            given = await get_running_loop().run_in_executor(thread, call)
-        finally:
-            thread.shutdown(wait=False)
+        given = ctx.call(name, **(arguments or {}))
         if prompt:
-            await to_thread(self._kiln.learn, name, prompt)
+            self._kiln.learn(name, prompt)
         return given
 
     @tool(parallel=True, read_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from toolkiln import schema
-from toolkiln.app.offer import BUILTIN_NAMES, Offer
+from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
 from toolkiln.catalog import Admissions, Catalog, Change, Options, utc_now, watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, ToolkilnError
@@ -83,10 +83,10 @@ class Kiln:
         """
         settings = settings or Settings()
         self.settings = replace(settings, dev=True) if dev else settings
-        self._functions = tuple(functions)
+        self._given = tuple(functions)
         self.path = (
             None
-            if tools is None and self._functions
+            if tools is None and self._given
             else Path(tools if tools is not None else self.settings.tools)
         )
         self._resolve_host = resolve_host
@@ -105,7 +105,7 @@ class Kiln:
             dev=self.settings.dev,
             key=self.settings.manifest_key,
             cache=self.settings.state.absolute() / "readings",
-            reserved=BUILTIN_NAMES,
+            reserved=BUILTIN_NAMES | self._functions.keys(),
         )
         return Catalog(self.path, lambda: self.store.archive, options)
 
@@ -412,7 +412,13 @@ class Kiln:
     def _usages(self) -> Mapping[str, Sequence[str]]:
         if not self.settings.learn_usages or self.path is None:
             return {}
-        return self.store.archive.usages(self.catalog.manifest.catalog)
+        with suppress(ToolkilnError):  # search is as good as it can be without the store
+            return self.store.archive.usages(self.catalog.manifest.catalog)
+        return {}
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        return functions_by_name(self._given)
 
     @cached_property
     def _offer(self) -> Offer:

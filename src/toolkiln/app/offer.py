@@ -5,10 +5,10 @@ before files, and no file takes a name of Toolkiln's own tools.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from toolkiln.catalog import Catalog, read_file
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
@@ -22,6 +22,13 @@ BUILTIN_NAMES = frozenset(
      "search_tools", "describe_tool", "call_tool", "rag_search"}
 )  # fmt: skip
 """Toolkiln's own tools, known without reading the file that declares them."""
+
+
+class Function(NamedTuple):
+    """A function of this process, as a tool."""
+
+    spec: ToolSpec
+    code: Callable[..., Any]
 
 
 class NotAdmitted(InputError):
@@ -42,13 +49,13 @@ class Offer:
     def __init__(
         self,
         catalog: Catalog | None,
-        functions: Sequence[Callable[..., Any]],
+        functions: "Mapping[str, Function]",
         grants: Mapping[str, Mapping[str, Any]],
         home: Callable[[], object],
     ) -> None:
         """`home` gives the object whose methods Toolkiln's own tools are."""
         self._catalog = catalog
-        self._functions = functions
+        self._own = functions
         self._grants = grants
         self._make_home = home
         self._admitted: dict[str, tuple[Served, Admitted]] = {}
@@ -156,19 +163,21 @@ class Offer:
         return UnknownTool(name, [*self.tools, *BUILTIN_NAMES])
 
     @cached_property
-    def _own(self) -> dict[str, tuple[ToolSpec, Callable[..., Any]]]:
-        return {
-            spec.name: (spec, function)
-            for function in self._functions
-            for spec in [_spec_of(function)]
-        }
-
-    @cached_property
     def _home(self) -> object:
         return self._make_home()
 
 
 _EMPTY = Snapshot(0)
+
+
+def functions_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Function]:
+    """Functions under the names that they have as tools.
+
+    Raises:
+        InputError: one is not a tool by its source.
+    """
+    found = (Function(_spec_of(function), function) for function in functions)
+    return {function.spec.name: function for function in found}
 
 
 def _spec_of(function: Callable[..., Any]) -> ToolSpec:

@@ -11,6 +11,8 @@ from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.switches import is_on
 from toolkiln.model import Finding, Served, Severity, Snapshot, ToolSpec
 
+_PROGRAM = "Toolkiln or this program"
+
 
 class Snapshots:
     """Makes one snapshot after another."""
@@ -79,8 +81,8 @@ class Snapshots:
                     yield Finding(
                         rule="duplicate-name",
                         severity=Severity.ERROR,
-                        message=f"{name!r} is a tool of {owner or 'Toolkiln itself'} already, "
-                        "and this one is not served",
+                        message=f"{name!r} is a tool of {owner or _PROGRAM} already, and this one "
+                        "is not served",
                         line=spec.line,
                         fix="give one of them another name",
                         tool=name,

@@ -69,7 +69,9 @@ def build_site(source: Path, output: Path) -> None:
         BackendError: it failed.
     """
     if find_spec("sphinx") is None:
-        raise InputError(_NO_SPHINX, hint="pip install 'toolkiln[docs]', or write pages only (--no-html)")
+        raise InputError(
+            _NO_SPHINX, hint="pip install 'toolkiln[docs]', or write pages only (--no-html)"
+        )
     options = ["-b", "html", "-q", "-W", "--keep-going", "-j", "auto"]
     # -P: nothing in the working folder is taken for a module.
     command = [sys.executable, "-P", "-m", "sphinx", *options, str(source), str(output)]

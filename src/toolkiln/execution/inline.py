@@ -10,6 +10,8 @@ import inspect
 import threading
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from types import CoroutineType, coroutine
@@ -24,6 +26,8 @@ from toolkiln.runtime.running import failure, streams
 from toolkiln.runtime.serialise import plain
 
 Frame = dict[str, Any]
+_MOST_THREADS = 1000
+"""Far more than calls that can wait for each other: they nest a few deep."""
 
 
 class InlineExecutor:
@@ -32,6 +36,8 @@ class InlineExecutor:
     def __init__(self, *, reveal: bool = False) -> None:
         self._reveal = reveal
         self._bound: dict[int, tuple[Binder, bool, Admitted]] = {}
+        # Not the loop's few threads: calls within calls would wait there for each other.
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, "toolkiln-inline")
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Call the function that the tool is."""
@@ -57,7 +63,8 @@ class InlineExecutor:
             if is_async:
                 work, value = _begun(function(*positional, **named))
             else:
-                work = asyncio.to_thread(_attempt, function, positional, named)
+                attempt = partial(copy_context().run, _attempt, function, positional, named)
+                work = asyncio.get_running_loop().run_in_executor(self._threads, attempt)
             if work is not None:
                 clock = asyncio.timeout(invocation.bounds.timeout)
                 async with clock:
@@ -85,7 +92,8 @@ class InlineExecutor:
         return outcome
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Let go of the threads; a function that does not come back keeps its own."""
+        self._threads.shutdown(wait=False)
 
 
 def _begun(work: Any) -> tuple[Awaitable[Any] | None, Any]:
