@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.search.analysis import clauses, squeezed, stem, words, words_or_all
+from toolkiln.search.analysis import clauses, pairs, squeezed, stem, words, words_or_all
 from toolkiln.search.request import request
 
 
@@ -49,6 +49,8 @@ def test_a_joined_name_is_spoken_in_parts_only() -> None:
         "box boxes",
         "plan planned planning",
         "search searches",
+        "rent rents renting rental rentals",
+        "education educational",
     ],
 )
 def test_the_forms_of_a_word_share_a_stem(forms: str) -> None:
@@ -58,6 +60,62 @@ def test_the_forms_of_a_word_share_a_stem(forms: str) -> None:
 @pytest.mark.parametrize("word", ["bus", "address", "analysis", "sing", "red", "gas", "天気s"])
 def test_a_word_that_only_looks_inflected_stays(word: str) -> None:
     assert stem(word) == word
+
+
+def test_an_animal_is_no_anime() -> None:
+    assert stem("animals") != stem("anime")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the time zone", ["timezone"]),
+        ("copy editing", ["copyediting"]),
+        ("the number of open issues", ["numberopen", "openissues"]),
+        ("weather", []),
+        ("", []),
+    ],
+)
+def test_neighbouring_words_are_one_word_too(text: str, expected: list[str]) -> None:
+    assert pairs(words(text)) == [stem(word) for word in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "hints"),
+    [
+        ("weather on 2024-05-01", {"date"}),
+        ("weather on 5/1/2024", {"date"}),
+        ("weather on May 3", {"date"}),
+        ("weather on the 3rd", {"date"}),
+        ("weather tomorrow", {"date"}),
+        ("weather next Friday", {"date"}),
+        ("weather in Petaluma", {"location", "city"}),
+        ("weather near San Jose on Monday", {"location", "city", "date"}),
+        ("the weather in general", set()),
+        ("the date and the city in Peru", {"location"}),
+    ],
+)
+def test_a_value_hints_at_the_parameter_that_takes_it(text: str, hints: set[str]) -> None:
+    asked = request(text).whole
+
+    assert set(asked.hints).difference(pairs(asked.words)) == set(map(stem, hints))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("open https://example.com/weather?city=rome.", "open"),
+        ("open 'www.example.com/weather', then resize it", "open resize"),
+        ("write to weather.report+news@mail.example.org.", "write email"),
+        ("@ home@ a@b", "home b"),
+    ],
+)
+def test_the_words_of_an_address_are_not_asked_for(text: str, expected: str) -> None:
+    assert request(text).whole.words.spoken == expected.split()
+
+
+def test_a_query_that_is_only_an_address_is_read_as_words() -> None:
+    assert request("https://example.com/weather").whole.words.spoken[-1] == "weather"
 
 
 def test_a_text_of_little_words_alone_keeps_them_where_asked() -> None:

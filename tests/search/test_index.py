@@ -95,6 +95,43 @@ def test_of_names_that_differ_in_spelling_the_one_written_comes_first(name: str)
     assert keys(index.query(f"Call {name}.", 1)) == [name]
 
 
+def test_a_compound_is_a_name_only_where_a_document_spells_it_so() -> None:
+    prompt = "the state of my car-rental project and its start"
+    project = tool("project_state", "The state and the start of a project.")
+    rented = Index.build([project, tool("car_rental", "Rent a car.")], Bags())
+    spelt = rented.apply([tool("car-rental", "Rent a car.")], ["car_rental"])
+
+    assert keys(rented.query(prompt, 1)) == ["project_state"]
+    assert keys(rented.query("car-rental", 1)) == ["car_rental"]
+    assert keys(rented.query(prompt.replace("car-rental", "`car-rental`"), 1)) == ["car_rental"]
+    assert keys(spelt.query(prompt, 1)) == ["car-rental"]
+
+
+@pytest.mark.parametrize("query", ["the time zone of Rome", "the timezone of Rome"])
+def test_words_that_follow_each_other_in_a_name_count_together(query: str) -> None:
+    index = Index.build([tool("get_zone_time"), tool("show_time_zone")], Bags())
+
+    assert keys(index.query(query, 1)) == ["show_time_zone"]
+
+
+def test_a_tool_that_takes_what_the_query_gives_comes_before_its_like() -> None:
+    bags = Bags()
+    plain = tool("get_weather", "The weather.", parameters="units language")
+    placed = tool("show_weather", "The weather.", parameters="city date")
+    index = Index.build([plain, placed], bags)
+    bags.broken = True  # so that words alone decide
+
+    assert keys(index.query("weather", 1)) == ["get_weather"]
+    assert keys(index.query("weather in Petaluma", 1)) == ["show_weather"]
+    assert keys(index.query("weather tomorrow", 1)) == ["show_weather"]
+
+
+def test_what_a_query_only_suggests_makes_it_no_less_certain(index: Index) -> None:
+    plain, placed = (index.query(f"rain in {place}", 1) for place in ("rome", "Rome"))
+
+    assert placed.confidence == plain.confidence > 0
+
+
 def test_a_name_of_little_words_can_be_found() -> None:
     index = Index.build([*TOOLS, tool("do_it"), tool("next")], Bags())
 

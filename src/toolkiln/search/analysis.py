@@ -99,8 +99,13 @@ def joined(several: Iterable[Words]) -> Words:
     return Words(*([*chain.from_iterable(lists)] for lists in zip(*several, strict=True)))
 
 
+def pairs(found: Words) -> list[str]:
+    """Neighbouring words as one: `time zone` is often written `timezone`, and means it."""
+    return [stem(first + second) for first, second in pairwise(found.spoken)]
+
+
 def stem(word: str) -> str:
-    """The form that an English word shares with its plural, its -ing and its -ed."""
+    """The form that an English word shares with its plural, its -ing, its -ed and its -al."""
     if len(word) <= 3 or not word.isascii():
         return word
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -116,6 +121,8 @@ def stem(word: str) -> str:
             break
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
+    if len(word) > 5 and word.endswith("al") and word[-3] != "m":  # animal is not akin to anime
+        word = word[:-2]
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 

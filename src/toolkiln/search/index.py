@@ -33,6 +33,8 @@ _MANY = 64
 """Changed documents from which it is cheaper to make all lists of words anew, at once."""
 _BY_WHOLE, _BY_CLAUSE = 50, 10
 """How many of the best by the whole query and by one clause are looked at closely."""
+_HINTED = np.float32(0.2)
+"""What a word is worth that the query only suggests."""
 _INCOMPLETE = "the embeddings of some documents are missing; these are ranked by words only"
 
 
@@ -166,17 +168,21 @@ class Index:
 
     def _by_words(self, asked: Request) -> tuple[Floats, Floats]:
         """What the words of the whole and of each clause score for each slot, and at most."""
-        clauses: dict[str, list[int]] = {term: [] for term in asked.whole.words.terms}
+        said = dict.fromkeys(asked.whole.words.terms)
+        rows_of: dict[str, list[int]] = {term: [] for term in (*said, *asked.whole.hints)}
         for row, clause in enumerate(asked.clauses, 1):
-            for term in set(clause.words.terms):
-                clauses[term].append(row)
+            for term in dict.fromkeys((*clause.words.terms, *clause.hints)):
+                rows_of.setdefault(term, []).append(row)
         scores = np.zeros((1 + len(asked.clauses), len(self._living)), np.float32)
         possible = np.full(1 + len(asked.clauses), 1e-6, np.float32)
-        for term, rows in clauses.items():
+        for term, rows in rows_of.items():
             posting = self._posting(term)
             count = len(posting.slots) if posting else 0
             rarity = np.float32(math.log(1 + (len(self) - count + 0.5) / (count + 0.5)))
-            possible[[0, *rows]] += rarity
+            if term in said:
+                possible[[0, *rows]] += rarity
+            else:
+                rarity *= _HINTED
             if posting:
                 gain = posting.weights * rarity
                 for row in rows:
@@ -209,8 +215,9 @@ class Index:
         for name in asked.names:
             posting = self._posting(literal(name))
             for slot in posting.slots.tolist() if posting else ():
-                if permitted is None or permitted(slot):
-                    spelt = self._entries[slot].key == name
+                spelt = self._entries[slot].key == name
+                meant = spelt or name not in asked.compounds
+                if meant and (permitted is None or permitted(slot)):
                     named[slot] = max(named.get(slot, 1.0), 1.0 + spelt)
         return named
 

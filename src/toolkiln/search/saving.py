@@ -24,6 +24,19 @@ from toolkiln.search.ranking import Floats
 _MADE_BY = ("analysis.py", "documents.py", "index.py", "postings.py", "saving.py", "weighing.py")
 """The modules that decide what is in the file."""
 
+_DAMAGE = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""A cache that cannot be read for whatever reason is no cache, and the index is made anew:
+numpy, zipfile and json each have their own errors for damage, up to a claim of encryption."""
+
 
 class Saved(NamedTuple):
     """What a file holds: documents in one order, words in another."""
@@ -81,9 +94,7 @@ def read(path: Path, embedder: Embedder) -> Saved | None:
             and numbers.max(initial=-1) < len(words)
             and vectors.shape == (len(keys), embedder.dimensions)
         )
-    # A cache that cannot be read for whatever reason is no cache: numpy, zipfile and json each
-    # have their own errors for damage, and the index is made anew.
-    except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error):
+    except _DAMAGE:
         return None
     terms = [Terms(numbers[start:end], weights[start:end]) for start, end in pairwise(starts)]
     return Saved(keys, fingerprints, words, terms, vectors) if fits else None

@@ -6,10 +6,11 @@ another document changing. How rare a word is comes in with the query, in `index
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import chain, islice
 from typing import NamedTuple
 
-from toolkiln.search.analysis import Words, joined, squeezed, words, words_or_all
+from toolkiln.search.analysis import Words, joined, pairs, squeezed, words, words_or_all
 from toolkiln.search.documents import Document
 
 
@@ -30,6 +31,8 @@ _FIELDS = {
     "arguments": _Field(0.5, 20),
     _SELF_EVIDENT: _Field(2.4, 12),
 }
+_NAMES = ("name", "title")
+"""Fields whose neighbouring words make up one notion."""
 _OTHER = _Field(0.4, 80)
 _USAGES = _Field(1.5, 30)
 _LENGTH_SHARE = 0.6
@@ -61,7 +64,7 @@ def weigh(document: Document) -> Weighed:
         said[_SELF_EVIDENT] = joined([said["name"], said.get("toolkit", _NO_WORDS)])
     totals: defaultdict[str, float] = defaultdict(float)
     for name, found in said.items():
-        _add(totals, found, _FIELDS.get(name, _OTHER))
+        _add(totals, found, _FIELDS.get(name, _OTHER), pairs(found) if name in _NAMES else ())
     _add(totals, joined([_NO_WORDS, *map(words, document.usages)]), _USAGES)
     weights = {term: total / (_SATURATION + total) for term, total in totals.items()}
     weights[literal(document.key)] = 1.0
@@ -79,8 +82,10 @@ def _place(name: str) -> tuple[float, str]:
     return -_FIELDS.get(name, _OTHER).weight, name
 
 
-def _add(totals: defaultdict[str, float], found: Words, field: _Field) -> None:
+def _add(
+    totals: defaultdict[str, float], found: Words, field: _Field, more: Iterable[str] = ()
+) -> None:
     length = len(found.terms) / field.length
     share = field.weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * length)
-    for term in found.terms:
+    for term in chain(found.terms, more):
         totals[term] += share
