@@ -97,7 +97,7 @@ def _found(
     return Figure(
         f"search {name}: recall@1 / recall@5 / NDCG@10 (first half; second half)",
         f"{_shown(whole)} ({_shown(parts[0])}; {_shown(parts[1])})",
-        f"≥ {_shown(bound)}",
+        f"≥ {' / '.join('–' if least == 0 else f'{least:.2f}' for least in bound)}, rounded",
         all(round(value, 2) >= least for value, least in zip(whole, bound, strict=True)),
     )
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import typer
 
+import toolkiln.app.offer
+import toolkiln.search
 import toolkiln.store
 from toolkiln import define
 from toolkiln.app import PROVIDERS, Kiln, check
@@ -238,7 +240,8 @@ def codes_of_results() -> set[str]:
 
 def codes_of_errors() -> set[str]:
     """The codes of the error tree, the root's aside, which nobody raises."""
-    assert toolkiln.store  # its error belongs to the tree as well
+    # Their errors belong to the tree as well.
+    assert all((toolkiln.store, toolkiln.app.offer, toolkiln.search.EmbeddingFailed))
     tree = [ToolkilnError]
     for kind in tree:
         tree += kind.__subclasses__()

@@ -2,9 +2,15 @@
 
     ToolkilnError
     ├── InputError         what the caller handed over cannot be used (a path, a file, a name)
-    │   └── UnknownTool    no tool of that name; the hint carries the nearest ones
+    │   ├── UnknownTool    no tool of that name; the hint carries the nearest ones
+    │   ├── NotAdmitted    the tool is on disk, but nobody has admitted it   (app.offer)
+    │   ├── Disabled       the tool is switched off                          (app.offer)
+    │   ├── ManifestError  nothing is served: no manifest can be trusted     (catalog)
+    │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
     ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
+    ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
+    ├── StoreError         the database behind the store cannot be used      (store)
     └── BackendError       the platform cannot run tools: no sandbox, or it broke down
 
 A failing tool is not here: it is an answer (`model.Result`), not an exception. Each

@@ -61,18 +61,27 @@ def test_many_clauses_do_not_keep_documents_from_being_ranked() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 50])
-def test_the_best_are_those_that_sorting_finds_and_their_equals(count: int) -> None:
+def test_the_best_are_those_that_sorting_finds_and_lots_decide_among_equals(count: int) -> None:
     scores = np.array([0.5, 0, 3, 1, 3, 0, 2, 1, 0.01, 1], np.float32)
-    least = max(sorted(scores, reverse=True)[min(count, 10) - 1], 0.001)
+    lots = np.array([5, 9, 8, 1, 2, 0, 7, 6, 4, 3], np.uint64)
+    ordered = sorted(np.flatnonzero(scores).tolist(), key=lambda at: (-scores[at], lots[at]))
 
-    assert best(scores, count, None) == np.flatnonzero(scores >= least).tolist()
+    assert sorted(best(scores, count, lots)) == sorted(ordered[:count])
+
+
+def test_ten_thousand_equals_are_not_all_looked_at() -> None:
+    lots = np.random.default_rng(1).permutation(10_000).astype(np.uint64)
+
+    found = best(np.ones(10_000, np.float32), 100, lots)
+
+    assert sorted(lots[found].tolist()) == list(range(100))
 
 
 @pytest.mark.parametrize("count", [1, 4, 1_000])
 def test_the_best_permitted_are_found_however_low_they_lie(count: int) -> None:
     scores = np.arange(1, 5_001, dtype=np.float32)
 
-    found = best(scores, count, lambda place: place < 4)
+    found = best(scores, count, np.zeros(5_000, np.uint64), lambda place: place < 4)
 
     assert found == [0, 1, 2, 3][-max(count, 4) :]
 

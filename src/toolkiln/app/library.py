@@ -46,7 +46,7 @@ class Library:
         self._file = settings.state.absolute() / "search" / f"{name}.index"
         self._changing = threading.Lock()
         self._index: retrieval.Index | None = None
-        self._indexed: dict[str, ToolSpec] = {}
+        self._indexed: Mapping[str, ToolSpec] = {}
         self._unsaved = 0
         self._retry_at = 0.0
 
@@ -106,7 +106,7 @@ class Library:
     def forget(self, name: str) -> None:
         """Index a tool anew: its usages have changed."""
         with self._changing:
-            self._indexed.pop(name, None)
+            self._indexed = {n: spec for n, spec in self._indexed.items() if n != name}
 
     def _admission(self, name: str) -> Admission | None:
         served = self._offer.snapshot.served.get(name)
@@ -115,6 +115,8 @@ class Library:
     def _current(self) -> "tuple[retrieval.Index, Mapping[str, ToolSpec]]":
         with self._changing:
             tools = self._offer.tools
+            if self._index is not None and self._index.is_whole and self._indexed is tools:
+                return self._index, tools
             if self._index is None:
                 self._index = retrieval.Index.load(self._file, self._embedder)
             if not self._index.is_whole and time.monotonic() >= self._retry_at:
@@ -129,8 +131,8 @@ class Library:
                 wanted = (retrieval.document(spec, past.get(spec.name, ())) for spec in changed)
                 added = [one for one in wanted if known.get(one.key) != one.fingerprint]
                 self._index = self._index.apply(added, gone)
-                self._indexed = dict(tools)
                 self._unsaved += len(added) + len(gone)
+            self._indexed = tools
             if self._unsaved > max(_FEWEST_CHANGES, len(tools) // 20):
                 self._save()
             return self._index, tools

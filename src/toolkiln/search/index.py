@@ -6,6 +6,7 @@ permissions or where its cache lies; `kiln` asks and filters. Words are weighed 
 scores combined in `ranking`, arrays kept in `rows` and `postings`.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -57,6 +58,7 @@ class Index:
         self._entries: dict[int, _Entry] = {}
         self._slots: dict[str, int] = {}
         self._living = np.zeros(0, np.bool_)
+        self._lots = np.zeros(0, np.uint64)
         self._unembedded = 0
 
     @classmethod
@@ -157,13 +159,13 @@ class Index:
         self, lexical: Floats, vectors: Floats | None, count: int, permitted: Permission | None
     ) -> set[int]:
         """The slots worth a closer look: the best by words, by each clause and by vectors."""
-        chosen = set(best(lexical[0], count, permitted))
+        chosen = set(best(lexical[0], count, self._lots, permitted))
         for scores in lexical[1:]:
-            chosen.update(best(scores, _BY_CLAUSE, permitted))
+            chosen.update(best(scores, _BY_CLAUSE, self._lots, permitted))
         if vectors is not None:
             nearness = self._rows.vectors[: len(self._living)] @ vectors[0]
             nearness[~self._living] = 0
-            chosen.update(best(nearness, count, permitted))
+            chosen.update(best(nearness, count, self._lots, permitted))
         return chosen
 
     def _by_words(self, asked: Request) -> tuple[Floats, Floats]:
@@ -263,6 +265,9 @@ class Index:
         other._slots.update((entry.key, slot) for slot, entry in fresh.items())
         other._living = np.zeros(max(len(self._living), max(slots, default=-1) + 1), np.bool_)
         other._living[: len(self._living)] = self._living
+        other._lots = np.zeros(len(other._living), np.uint64)
+        other._lots[: len(self._lots)] = self._lots
+        other._lots[slots] = [_lot(entry.key) for entry in entries]
         other._living[gone] = False
         other._living[slots] = True
         if len(lost) + len(fresh) < _MANY:
@@ -291,6 +296,11 @@ def _hit(asked: Request, entry: _Entry, place: Ranked, written: Mapping[int | No
         tuple(word for number, word in written.items() if number in has),
         None if place.best_clause is None else asked.clauses[place.best_clause].text,
     )
+
+
+def _lot(key: str) -> int:
+    """The same for a key in every index, so that equal documents do not depend on their slots."""
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 def _terms(entries: Mapping[int, _Entry]) -> dict[int, Terms]:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Lots = NDArray[np.uint64]
+"""One number for each place, drawn once: an order that favours nobody."""
 Permission = Callable[[int], bool]
 """Whether the document in a place may be found."""
 
@@ -113,14 +115,14 @@ def certainty(covered: Floats, semantic: Floats | None) -> float:
     return round(float(np.clip(1 - missed.min(), 0.0, 1.0)), 4)
 
 
-def best(scores: Floats, count: int, permitted: Permission | None) -> list[int]:
-    """The `count` best places among those permitted, and all that are as good as the last.
+def best(scores: Floats, count: int, lots: Lots, permitted: Permission | None = None) -> list[int]:
+    """The `count` best places among those permitted; `lots` decide among equal ones.
 
     A score of 0 is none. Asks for permission no more often than it must.
     """
     wanted = count
     while True:
-        found, exhausted = _highest(scores, wanted)
+        found, exhausted = _highest(scores, wanted, lots)
         if permitted is None:
             return found
         kept = [place for place in found if permitted(place)]
@@ -129,7 +131,7 @@ def best(scores: Floats, count: int, permitted: Permission | None) -> list[int]:
         wanted *= 4
 
 
-def _highest(scores: Floats, count: int) -> tuple[list[int], bool]:
+def _highest(scores: Floats, count: int, lots: Lots) -> tuple[list[int], bool]:
     """The places of the `count` highest scores, and whether these are all above 0."""
     top = scores.max(initial=0.0)
     for share in (0.6, 0.3, 0.0):  # most lie far below the top: it is cheaper to look there first
@@ -138,5 +140,10 @@ def _highest(scores: Floats, count: int) -> tuple[list[int], bool]:
             break
     if len(found) <= count:
         return found.tolist(), share == 0.0
-    least = np.partition(scores[found], len(found) - count)[len(found) - count]
-    return found[scores[found] >= least].tolist(), False
+    reached = scores[found]
+    least = np.partition(reached, len(found) - count)[len(found) - count]
+    above, equal = found[reached > least], found[reached == least]
+    missing = count - len(above)
+    if len(equal) > missing:
+        equal = equal[np.argpartition(lots[equal], missing - 1)[:missing]]
+    return [*above.tolist(), *equal.tolist()], False
