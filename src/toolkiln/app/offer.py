@@ -58,6 +58,8 @@ class Offer:
         self._own = functions
         self._grants = grants
         self._make_home = home
+        self._here: dict[str, Admitted] = {}
+        """What runs in this process; executors know it again by its identity."""
         self._admitted: dict[str, tuple[Served, Admitted]] = {}
         self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
 
@@ -121,13 +123,16 @@ class Offer:
         return (self._resolve(name) for name in self.tools)
 
     def _resolve(self, name: str) -> "Admitted":
+        here = self._here.get(name)
+        if here is not None:
+            return here
         from toolkiln.execution import Admitted
 
-        if name in self._own:
-            spec, function = self._own[name]
-            return Admitted(spec, dict, function=function)
-        if name in BUILTIN_NAMES:
-            return Admitted(self.builtin[name], dict, function=getattr(self._home, name))
+        if name in self._own or name in BUILTIN_NAMES:
+            own = self._own.get(name)
+            function = own.code if own else getattr(self._home, name)
+            here = self._here[name] = Admitted(self.spec(name), dict, function=function)
+            return here
         snapshot = self.snapshot
         if name not in snapshot.tools:
             raise self._why_not(name)
