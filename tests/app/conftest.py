@@ -9,9 +9,8 @@ import pytest_asyncio
 
 from toolkiln.app import Authored, Draft, Kiln, Stage
 from toolkiln.app.authoring import Authoring
-from toolkiln.catalog import Read
 from toolkiln.config import Settings
-from toolkiln.model import Finding, Result
+from toolkiln.model import Finding, Read, Result
 
 FIRST = '''
 def celsius_to_fahrenheit(celsius: float) -> float:

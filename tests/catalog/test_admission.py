@@ -13,11 +13,10 @@ from toolkiln.catalog import (
     Conflict,
     Decision,
     ManifestError,
-    Read,
 )
 from toolkiln.catalog.cache import read_sources
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import FileState, Grant
+from toolkiln.model import FileState, Grant, Read
 
 from .conftest import Workshop, text_of, tool
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from toolkiln.catalog import cache as cache_module
 from toolkiln.catalog import read_file
-from toolkiln.catalog.cache import Cache, Read, read_version
+from toolkiln.catalog.cache import Cache, read_version
 from toolkiln.catalog.files import tool_files
+from toolkiln.model import Read, Reading, Sources
 
 from .conftest import Start, tool
 
@@ -68,6 +69,35 @@ def test_unchanged_files_are_not_read_again(folder: Path, file: Path, readings: 
 
     assert first == second == anew(folder)
     assert readings == ["shared.py"]  # it declares no tool, and nothing is kept of it
+
+
+def test_what_a_file_says_is_unpacked_when_somebody_asks(
+    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_all(folder, file)
+    unpacked: list[str] = []
+    original = cache_module._unpacked
+
+    def noted(packed: bytes, sources: Sources, path: str) -> Reading:
+        unpacked.append(Path(path).name)
+        return original(packed, sources, path)
+
+    monkeypatch.setattr(cache_module, "_unpacked", noted)
+    found = read_all(folder, file)
+
+    assert found["a.py"].names == ("a",)
+    assert unpacked == []
+    assert found["a.py"].tool("a").name == "a"
+    assert found["a.py"].tool("a") is found["a.py"].tool("a")
+    assert unpacked == ["a.py"]
+
+
+def test_reading_that_is_damaged_is_taken_from_the_bytes(folder: Path, file: Path) -> None:
+    read_all(folder, file)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE readings SET reading = ?", (b'{"path": 1',))
+
+    assert read_all(folder, file) == anew(folder)
 
 
 def test_examples_are_the_same_from_the_cache(tmp_path: Path, readings: list[str]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.snapshots import Snapshots
-from toolkiln.model import Admission, Served, Severity, Snapshot
+from toolkiln.model import Admission, Read, Served, Severity, Snapshot
 from toolkiln.spec import read
 
 from .conftest import tool
@@ -32,7 +32,7 @@ def served(file: str, names: list[str], value: int = 1, since: int = 1) -> Serve
     admission = Admission(
         sha256=reading.digest, version=1, admitted_by="", admitted_at="", since=str(since)
     )
-    return Served(file, reading, admission, {file: source.encode()})
+    return Served(file, Read(reading, {file: source.encode()}), admission)
 
 
 def manifest_of(enabled: dict[str, bool]) -> Manifest:
@@ -140,7 +140,7 @@ def test_finding_about_a_taken_name_points_at_the_line_of_the_tool() -> None:
     line = "\n" * 7
     late = served("b.py", ["x"], since=2)
     moved = read(line + tool("x"), "b.py")
-    late = Served("b.py", moved, late.admission, late.sources)
+    late = Served("b.py", Read(moved, late.sources), late.admission)
 
     snapshot = publish(snapshots, served("a.py", ["x"]), late)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import Admissions, Conflict, Decision, Read
+from toolkiln.catalog import Admissions, Conflict, Decision
 from toolkiln.catalog.admission import Candidate
 from toolkiln.catalog.cache import read_version
 from toolkiln.catalog.manifest import FILE_NAME, Manifest, MissingManifest, encode, load
@@ -32,6 +32,7 @@ from toolkiln.catalog.transaction import (
     writing,
 )
 from toolkiln.errors import InputError
+from toolkiln.model import Read
 
 from .conftest import Start, Workshop, text_of, tool
 

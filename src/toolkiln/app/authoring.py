@@ -21,14 +21,13 @@ from toolkiln.catalog import (
     Candidate,
     Catalog,
     Decision,
-    Read,
     file_for,
     name_finding,
     report,
     with_docstrings,
 )
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import Finding, Severity, Value, Version
+from toolkiln.model import Finding, Read, Severity, Value, Version
 from toolkiln.spec import MAX_BYTES, decode, read, version_digest
 
 _MOST_FINDINGS = 20

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkiln.catalog import Read
 from toolkiln.config import Settings
 from toolkiln.execution import (
     MAXIMA,
@@ -30,7 +29,7 @@ from toolkiln.execution import (
     read_requirements_file,
     run_examples,
 )
-from toolkiln.model import Finding
+from toolkiln.model import Finding, Read
 
 if TYPE_CHECKING:
     from toolkiln.store import Store

@@ -5,7 +5,6 @@
 """
 
 from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
-from toolkiln.catalog.cache import Read
 from toolkiln.catalog.catalog import Catalog, Options, has_errors, utc_now
 from toolkiln.catalog.changes import RightsAsked
 from toolkiln.catalog.checking import Report, check, report
@@ -28,7 +27,6 @@ __all__ = [
     "Decision",
     "ManifestError",
     "Options",
-    "Read",
     "Report",
     "RightsAsked",
     "check",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkiln.catalog.cache import Read, read_sources
+from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
 from toolkiln.catalog.manifest import Manifest
@@ -22,6 +22,7 @@ from toolkiln.model import (
     Admission,
     Finding,
     Grant,
+    Read,
     Reading,
     Refusal,
     Sources,
@@ -154,7 +155,7 @@ class Admissions:
         Raises:
             Conflict: somebody else changed the file meanwhile.
         """
-        digest = candidate.read.reading.digest
+        digest = candidate.read.digest
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)
@@ -171,7 +172,7 @@ class Admissions:
         Returns whether a version of the file is still served.
         """
         read = self._catalog.disk.read(file)
-        digest = read.reading.digest if read else None
+        digest = read.digest if read else None
         is_served = False
 
         def edit(manifest: Manifest) -> Manifest:

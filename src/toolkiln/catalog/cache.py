@@ -7,19 +7,21 @@ or out of reach at any time, and reading goes on without it.
 
 import gc
 import hashlib
+import json
 import os
 import sqlite3
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from toolkiln.catalog.files import read_file, sources
 from toolkiln.errors import InputError
-from toolkiln.model import Reading, Sources
+from toolkiln.model import Read, ReadHead, Reading, Sources
 from toolkiln.spec import version_digest
 
 _PACKAGE = Path(__file__).parents[1]
@@ -28,16 +30,10 @@ _PATIENCE = 1.0
 _MOST_STALE = 1000
 
 
-class Read(NamedTuple):
-    """A reading with the bytes that it is of; none, if it declares no tool."""
-
-    reading: Reading
-    sources: Sources
-
-
 class _Kept(NamedTuple):
     file: str
     sha256: str
+    head: str
     reading: bytes
 
 
@@ -101,7 +97,7 @@ class Cache:
             with closing(sqlite3.connect(self._file, timeout=_PATIENCE)) as database:
                 if database.execute("PRAGMA user_version").fetchone()[0] != _code_version():
                     return {}
-                rows = database.execute("SELECT file, sha256, reading FROM readings")
+                rows = database.execute("SELECT file, sha256, head, reading FROM readings")
                 return {row[0]: _Kept._make(row) for row in rows}
         except (sqlite3.Error, OSError):
             return {}
@@ -113,6 +109,7 @@ class Cache:
             (
                 file,
                 hashlib.sha256(next(iter(read.sources.values()))).hexdigest(),
+                json.dumps(read.head),
                 read.reading.model_dump_json(exclude_defaults=True).encode(),
             )
             for file, read in fresh.items()
@@ -127,12 +124,12 @@ class Cache:
                     database.execute(f"PRAGMA user_version = {_code_version()}")
                 database.execute(
                     "CREATE TABLE IF NOT EXISTS readings "
-                    "(file TEXT PRIMARY KEY, sha256 TEXT, reading BLOB) WITHOUT ROWID"
+                    "(file TEXT PRIMARY KEY, sha256 TEXT, head TEXT, reading BLOB) WITHOUT ROWID"
                 )
                 database.executemany(
                     "DELETE FROM readings WHERE file = ?", [(file,) for file in stale]
                 )
-                database.executemany("REPLACE INTO readings VALUES (?, ?, ?)", rows)
+                database.executemany("REPLACE INTO readings VALUES (?, ?, ?, ?)", rows)
         except sqlite3.DatabaseError as error:
             if not isinstance(error, sqlite3.OperationalError):  # damaged, not just busy or full
                 with suppress(OSError):
@@ -166,16 +163,27 @@ def _still_valid(file: str, kept: _Kept, folders: _Folders) -> Read | None:
         own = _bytes(file)
         if hashlib.sha256(own).hexdigest() != kept.sha256:
             return None
-        reading = Reading.model_validate_json(kept.reading)
-        if not reading.helpers and not reading.sought:
-            return Read(reading, {own_name: own})
-        helpers = {name: _bytes(beside + name) for name in reading.helpers}
-    except (OSError, ValueError):
+        head = ReadHead._make(map(_whole, json.loads(kept.head)))
+        helpers = {name: _bytes(beside + name) for name in head.helpers}
+    except (OSError, ValueError, TypeError):
         return None
-    if any(folders.has_module(beside + stem) for stem in reading.sought):
+    if any(folders.has_module(beside + stem) for stem in head.sought):
         return None
-    is_same = version_digest(own, helpers) == reading.digest
-    return Read(reading, {own_name: own, **helpers}) if is_same else None
+    if helpers and version_digest(own, helpers) != head.digest:
+        return None
+    sources = {own_name: own, **helpers}
+    return Read.packed(head, sources, partial(_unpacked, kept.reading, sources, file))
+
+
+def _whole(part: Any) -> Any:
+    return tuple(part) if isinstance(part, list) else part
+
+
+def _unpacked(packed: bytes, sources: Sources, file: str) -> Reading:
+    try:
+        return Reading.model_validate_json(packed)
+    except ValueError:  # damaged: the bytes themselves say the same
+        return read_sources(sources, Path(file))
 
 
 def _bytes(file: str) -> bytes:

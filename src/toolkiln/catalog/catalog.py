@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkiln.catalog import manifest as manifests
-from toolkiln.catalog.cache import Cache, Read, read_sources, without_collector
+from toolkiln.catalog.cache import Cache, read_sources, without_collector
 from toolkiln.catalog.disk import Disk
 from toolkiln.catalog.files import EmptyFolder, printable
 from toolkiln.catalog.ledger import Ledger
@@ -29,6 +29,7 @@ from toolkiln.model import (
     FileState,
     FileStatus,
     Finding,
+    Read,
     Served,
     Severity,
     Snapshot,
@@ -257,13 +258,12 @@ class Catalog:
         arrived: dict[str, Admission] = {}
         for key in sorted(keys):
             read, old = self.disk.reads.get(key), manifest.files.get(key)
-            if read is None or not read.sources or has_errors(read):
+            if read is None or not read.sources or _is_decided(manifest, key, read.digest):
                 continue
-            digest = read.reading.digest
-            if _is_decided(manifest, key, digest):
+            if has_errors(read):
                 continue
             arrived[key] = Admission(
-                sha256=digest,
+                sha256=read.digest,
                 version=old.version + 1 if old else 1,
                 admitted_by="dev",
                 admitted_at=at,
@@ -318,13 +318,13 @@ class Catalog:
         read, old = self.disk.reads.get(key), self._snapshots.served.get(key)
         if admission is None or read is None:
             return None
-        if read.sources and read.reading.digest == admission.sha256:
-            return Served(key, read.reading, admission, read.sources)
+        if read.sources and read.digest == admission.sha256:
+            return Served(key, read, admission)
         if old is not None and old.admission.sha256 == admission.sha256:
             return replace(old, admission=admission)
         kept = self._kept(admission.sha256, key)
         if kept is not None:
-            return Served(key, kept.reading, admission, kept.sources)
+            return Served(key, kept, admission)
         self._troubles[key] = Finding(
             rule="version-not-kept",
             severity=Severity.ERROR,
@@ -353,7 +353,7 @@ def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
     admission = manifest.files.get(key)
     if read is None:
         return FileStatus(file=key, state=FileState.MISSING, admission=admission)
-    digest = read.reading.digest
+    digest = read.digest
     proposed, rejected = manifest.proposed.get(key), manifest.rejected.get(key)
     if admission and admission.sha256 == digest:
         state = FileState.ADMITTED
@@ -366,7 +366,7 @@ def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
     return FileStatus(
         file=printable(key),
         state=state,
-        tools=tuple(spec.name for spec in read.reading.tools),
+        tools=read.names,
         admission=admission,
         findings=read.reading.findings,
     )

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from toolkiln.catalog.cache import Cache, Read, read_version
+from toolkiln.catalog.cache import Cache, read_version
 from toolkiln.catalog.files import is_tool_path, tool_files
 from toolkiln.errors import InputError
-from toolkiln.model import Dialect
+from toolkiln.model import Dialect, Read
 
 _NEVER_IMPORTED = {"__pycache__", "node_modules", "site-packages"}
 
@@ -176,14 +176,14 @@ class Disk:
 
     def _neighbours(self, key: str, read: Read | None) -> set[Path]:
         """The helpers of a file, and the modules that it would take if they were there."""
-        if read is None or not (read.reading.helpers or read.reading.sought):
+        if read is None or not (read.helpers or read.sought):
             return set()
         folder = (self.root / key).parent
-        return {folder / name for name in (*read.reading.helpers, *read.reading.sought)}
+        return {folder / name for name in (*read.helpers, *read.sought)}
 
     def _helpers(self, key: str, read: Read | None) -> set[Path]:
         folder = (self.root / key).parent
-        return {folder / name for name in read.reading.helpers} if read else set()
+        return {folder / name for name in read.helpers} if read else set()
 
 
 def folders_below(folder: Path) -> Iterator[Path]:

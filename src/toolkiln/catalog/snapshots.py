@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.switches import is_on
-from toolkiln.model import Finding, Served, Severity, Snapshot, ToolSpec
+from toolkiln.model import Finding, Served, Severity, Snapshot, Tools
 
 _PROGRAM = "Toolkiln or this program"
 
@@ -21,8 +21,10 @@ class Snapshots:
         self._reserved = reserved
         self.served: dict[str, Served] = {}
         """By file."""
-        self._claims: dict[str, dict[str, ToolSpec]] = defaultdict(dict)
-        """Tools by name and file: several files may want one name."""
+        self._claims: dict[str, set[str]] = defaultdict(set)
+        """Files by the name of a tool: several may want one."""
+        self._offered: dict[str, Served] = {}
+        """Enabled tools by name."""
         self._contested: set[str] = set()
         self.current = Snapshot(0)
 
@@ -36,26 +38,26 @@ class Snapshots:
         names: set[str] = set()
         for file, served in changes.items():
             old = self.served.pop(file, None)
-            for spec in old.reading.tools if old else ():
-                self._claims[spec.name].pop(file, None)
-                names.add(spec.name)
+            for name in old.read.names if old else ():
+                self._claims[name].discard(file)
+                names.add(name)
             if served is not None:
                 self.served[file] = served
-                for spec in served.reading.tools:
-                    self._claims[spec.name][file] = spec
-                    names.add(spec.name)
-        tools, by_name = dict(self.current.tools), dict(self.current.served)
+                for name in served.read.names:
+                    self._claims[name].add(file)
+                    names.add(name)
+        by_name, offered = dict(self.current.served), dict(self._offered)
         for name in sorted(names):
-            tools.pop(name, None)
             by_name.pop(name, None)
+            offered.pop(name, None)
             owner = self._owner(name)
             if owner is not None:
-                spec = self._claims[name][owner]
-                by_name[name] = self.served[owner]
-                if is_on(spec, manifest):
-                    tools[name] = spec
+                served = by_name[name] = self.served[owner]
+                if not manifest.enabled or is_on(served.read.tool(name), manifest):
+                    offered[name] = served
+        self._offered = offered
         findings = (*problems, *self._taken_names())
-        self.current = Snapshot(self.current.number + 1, tools, by_name, findings)
+        self.current = Snapshot(self.current.number + 1, Tools(offered), by_name, findings)
 
     def _owner(self, name: str) -> str | None:
         """Of several files that want a name, the one that was admitted first."""
@@ -76,8 +78,9 @@ class Snapshots:
     def _taken_names(self) -> Iterator[Finding]:
         for name in sorted(self._contested):
             owner = self._owner(name)
-            for file, spec in self._claims[name].items():
+            for file in sorted(self._claims[name]):
                 if file != owner:
+                    spec = self.served[file].read.tool(name)
                     yield Finding(
                         rule="duplicate-name",
                         severity=Severity.ERROR,

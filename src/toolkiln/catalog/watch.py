@@ -19,7 +19,7 @@ from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.disk import folders_below, is_folder, may_hold_modules
 from toolkiln.catalog.manifest import FILE_NAME
 from toolkiln.errors import InputError
-from toolkiln.model import Finding, Severity, Snapshot
+from toolkiln.model import Finding, Served, Severity, Snapshot
 
 if TYPE_CHECKING:
     import asyncio
@@ -304,14 +304,14 @@ def _differences(
     """The tools that came, changed and went."""
     old, new = before.tools, after.tools
     changed = [
-        name
-        for name, spec in new.items()
-        if (known := old.get(name)) is not spec
-        and known is not None
-        and (
-            (known.digest, known.path) != (spec.digest, spec.path)
-            or before.served[name].admission.rights != after.served[name].admission.rights
-        )
+        name for name in new if name in old and _differs(before.served[name], after.served[name])
     ]
     added, removed = new.keys() - old.keys(), old.keys() - new.keys()
     return tuple(sorted(added)), tuple(sorted(changed)), tuple(sorted(removed))
+
+
+def _differs(old: Served, new: Served) -> bool:
+    return old is not new and (
+        (old.read.digest, old.file) != (new.read.digest, new.file)
+        or old.admission.rights != new.admission.rights
+    )

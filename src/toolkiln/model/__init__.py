@@ -18,10 +18,13 @@ from toolkiln.model.catalog import (
     Admission,
     FileState,
     FileStatus,
+    Read,
+    ReadHead,
     Refusal,
     Served,
     Snapshot,
     Sources,
+    Tools,
 )
 from toolkiln.model.documents import Passage, PassageHit, Site
 from toolkiln.model.search import Answer, Hit
@@ -75,6 +78,8 @@ __all__ = [
     "Passage",
     "PassageHit",
     "RaisesDoc",
+    "Read",
+    "ReadHead",
     "Reading",
     "Refusal",
     "Result",
@@ -92,6 +97,7 @@ __all__ = [
     "Timing",
     "ToolSpec",
     "Toolkit",
+    "Tools",
     "Truncation",
     "Value",
     "Version",

@@ -4,10 +4,11 @@ How a file comes to be admitted is `catalog`'s business.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -65,14 +66,104 @@ class FileStatus(Value):
     findings: tuple[Finding, ...] = ()
 
 
+class Read:
+    """A version of a file: its bytes, and what they say, which is unpacked when first asked for.
+
+    Most of ten thousand tools are never looked at between two starts.
+    """
+
+    __slots__ = ("_packed", "_reading", "digest", "helpers", "names", "sought", "sources")
+
+    def __init__(self, reading: Reading, sources: Sources) -> None:
+        """`sources` are empty if the file declares no tool."""
+        self.digest = reading.digest
+        self.names = tuple(spec.name for spec in reading.tools)
+        self.helpers = reading.helpers
+        self.sought = reading.sought
+        self.sources = sources
+        self._reading: Reading | None = reading
+        self._packed: Callable[[], Reading] | None = None
+
+    @classmethod
+    def packed(cls, head: "ReadHead", sources: Sources, reading: Callable[[], Reading]) -> "Read":
+        """One of which only the head is known so far."""
+        read = cls.__new__(cls)
+        read.digest, read.names, read.helpers, read.sought = head
+        read.sources, read._reading, read._packed = sources, None, reading
+        return read
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Read):
+            return NotImplemented
+        return self.reading == other.reading and self.sources == other.sources
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def head(self) -> "ReadHead":
+        """What is needed of a version to serve it, before anybody calls it."""
+        return ReadHead(self.digest, self.names, self.helpers, self.sought)
+
+    @property
+    def reading(self) -> Reading:
+        """What the version says."""
+        reading = self._reading
+        if reading is None:
+            assert self._packed is not None
+            reading = self._reading = self._packed()
+        return reading
+
+    def tool(self, name: str) -> ToolSpec:
+        """One of its tools."""
+        return next(spec for spec in self.reading.tools if spec.name == name)
+
+
+class ReadHead(NamedTuple):
+    """The identity of a version: which tools it has, and which files it depends on."""
+
+    digest: str
+    names: tuple[str, ...]
+    helpers: tuple[str, ...]
+    sought: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Served:
     """One version of a file that calls may run."""
 
     file: str
-    reading: Reading
+    read: Read
     admission: Admission
-    sources: Sources = field(repr=False)
+
+    @property
+    def reading(self) -> Reading:
+        """What the version says."""
+        return self.read.reading
+
+    @property
+    def sources(self) -> Sources:
+        """Its bytes."""
+        return self.read.sources
+
+
+class Tools(Mapping[str, ToolSpec]):
+    """Tools by name, each unpacked when it is first asked for."""
+
+    def __init__(self, served: Mapping[str, Served]) -> None:
+        self._served = served
+
+    def __getitem__(self, name: str) -> ToolSpec:
+        return self._served[name].read.tool(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._served
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._served)
+
+    def __len__(self) -> int:
+        return len(self._served)
 
 
 @dataclass(frozen=True)
@@ -90,5 +181,5 @@ class Snapshot:
     @cached_property
     def digest(self) -> str:
         """Names this content, whatever its number."""
-        lines = sorted(f"{name} {spec.digest}" for name, spec in self.tools.items())
+        lines = sorted(f"{name} {self.served[name].read.digest}" for name in self.tools)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()

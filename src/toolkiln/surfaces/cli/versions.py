@@ -63,6 +63,6 @@ def _unsaved(kiln: Kiln, tool: str, version: Version) -> Path | None:
     """The file, if what it holds is in no version."""
     read = kiln.catalog.disk.read(version.file)
     kept = {each.digest for each in kiln.admissions.history(tool)}
-    if read is None or read.reading.digest in kept:
+    if read is None or read.digest in kept:
         return None
     return kiln.catalog.root / version.file
