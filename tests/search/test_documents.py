@@ -51,6 +51,23 @@ def test_usages_of_the_author_and_of_the_past_count_once_each() -> None:
     assert found.usages == ("a", "b", "c")
 
 
+def test_what_examples_are_for_counts_as_usages() -> None:
+    examples = """Change ten euros into dollars:
+
+        >>> convert(10, "USD")
+        The result is a text of words
+        '11.2'
+
+        Odd:
+        A whole invoice at once:
+        >>> convert(1000)
+    """
+
+    found = document(spec(documentation=Documentation(examples=examples)))
+
+    assert found.usages == ("Change ten euros into dollars:", "A whole invoice at once:")
+
+
 def test_of_many_usages_the_first_fifty_count() -> None:
     found = document(spec(usages=("mine",)), [f"prompt {number}" for number in range(1_000)])
 

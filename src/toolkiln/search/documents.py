@@ -13,6 +13,8 @@ from typing import Any
 
 from toolkiln.model import ToolSpec
 
+_FEWEST_WORDS = 3
+"""Of a line that may be a usage."""
 _DEEPEST = 8
 """How far into a schema parameters are looked for."""
 _MOST_USAGES = 50
@@ -54,8 +56,17 @@ def document(spec: ToolSpec, usages: Sequence[str] = ()) -> Document:
         "arguments": texts,
         "documentation": " ".join([documentation.text, *sections, documentation.returns]),
     }
-    prompts = dict.fromkeys([*spec.usages, *usages])
+    prompts = dict.fromkeys([*spec.usages, *usages, *_said_of(documentation.examples)])
     return Document(spec.name, fields, tuple(islice(prompts, _MOST_USAGES)))
+
+
+def _said_of(examples: str) -> Iterator[str]:
+    """What stands in words before the code of examples: what each of them is for."""
+    is_code = False
+    for line in map(str.strip, examples.splitlines()):
+        is_code = bool(line) and (is_code or line.startswith((">>>", "```")))
+        if not is_code and len(line.split()) >= _FEWEST_WORDS:
+            yield line
 
 
 def parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
