@@ -156,6 +156,26 @@ class TestAdmit:
         assert done.returncode == 2
         assert b"nobody answers" in done.stderr
 
+    def test_who_names_a_file_where_nobody_can_be_asked_has_decided(self, desk: Shell) -> None:
+        done = desk.run("admit", "--no-probe", "tools/greet.py")
+
+        assert done.code == 0
+        assert "diff a/greet.py b/greet.py" in done.out
+        assert "[y/N]" not in done.err
+        assert states(desk)["greet.py"] == "admitted"
+
+    def test_a_named_file_is_not_admitted_against_an_answer(self, desk: Shell) -> None:
+        done = desk.invoke("admit", "--no-probe", "tools/greet.py", stdin="n\n")
+
+        assert done.code == 1
+        assert states(desk)["greet.py"] == "new"
+
+    def test_a_named_file_can_be_admitted_with_json(self, desk: Shell) -> None:
+        done = desk.invoke("admit", "--no-probe", "--json", "tools/greet.py")
+
+        assert done.code == 0
+        assert done.json()["greet.py"]["success"] is True
+
     def test_yes_asks_nothing_and_the_probe_runs(self, desk: Shell) -> None:
         done = desk.run("admit", "-y")
 

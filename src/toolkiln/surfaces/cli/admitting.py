@@ -1,14 +1,17 @@
 """Commands about what is served: what people look at and decide, and how files stand.
 
 A decision is never taken for granted: without `--yes` each file is shown and asked about.
+Only who names a file where nobody can be asked, as a script does, has thereby decided.
 What became of earlier decisions is in `versions`.
 """
 
 import json
 import os
 import pwd
+import select
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,16 +95,19 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
 
 def admit(files: list[Path], options: Options, tools: Path | None) -> int:
     """Show and admit files; the exit status is 1 if one of them is not admitted."""
-    if options.as_json and not options.yes:
-        raise InputError("with --json nobody is asked", hint="add --yes")
     for file in files:
         if not os.path.exists(file):  # noqa: PTH110  # Path's raises for names that are too long
             raise InputError(f"there is no file or folder {str(file)!r}")
+    is_named = bool(files) and not any(map(Path.is_dir, files))
+    if options.as_json and not options.yes and not is_named:
+        raise InputError("with --json nobody is asked", hint="name files, or add --yes")
     with open_kiln(_place(files, tools)) as kiln:
         if not options.afresh:
             _refuse_unusable_manifest(kiln)
         candidates = _waiting(kiln, files, afresh=options.afresh)
-        agreed = candidates if options.yes else _agreed(kiln, candidates, grant=options.grant)
+        agreed = candidates
+        if not options.yes and not options.as_json:
+            agreed = _agreed(kiln, candidates, grant=options.grant, is_named=is_named)
         told = _admitted(kiln, agreed, options)
         if options.as_json:
             print_json({key: authored.model_dump(mode="json") for key, authored in told.items()})
@@ -174,22 +180,36 @@ def who() -> str:
         return f"uid {os.getuid()}"
 
 
-def says_yes(question: str) -> bool:
+def says_yes(question: str, *, unasked: bool | None = None) -> bool:
     """Whether the person at the keyboard agrees; no is what a mere return means.
 
     Raises:
-        InputError: there is nobody to ask.
+        InputError: there is nobody to ask, and `unasked` does not say what that means.
     """
-    say(f"{question} [y/N] ", err=True, newline=False)
-    try:
-        answer = sys.stdin.readline() if sys.stdin else ""
-    except UnicodeDecodeError:
-        answer = "no"
-    if not (sys.stdin and sys.stdin.isatty()):
-        say("", err=True)  # where nobody sees what was typed
+    is_terminal = bool(sys.stdin and sys.stdin.isatty())
+    if is_terminal:
+        say(f"{question} [y/N] ", err=True, newline=False)
+    answer = _answer()
+    if not answer and unasked is not None:
+        return unasked
+    if not is_terminal:  # where nobody sees what was typed
+        say(f"{question} [y/N] {answer.strip()}", err=True)
     if not answer:
         raise InputError("nobody answers", hint="--yes goes ahead without asking")
     return answer.strip().lower() in ("y", "yes")
+
+
+def _answer() -> str:
+    """A line of the person at the keyboard, or what a pipe holds; empty if there is neither."""
+    if sys.stdin is None:
+        return ""
+    with suppress(OSError, ValueError):  # it is no real file
+        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], 0)[0]:
+            return ""
+    try:
+        return sys.stdin.readline()
+    except UnicodeDecodeError:
+        return "no"
 
 
 def print_diff(text: str) -> None:
@@ -255,7 +275,9 @@ def _waiting(kiln: Kiln, files: list[Path], *, afresh: bool) -> list[Candidate]:
     return [kiln.admissions.candidate(key) for key in dict.fromkeys(named)]
 
 
-def _agreed(kiln: Kiln, candidates: list[Candidate], *, grant: bool) -> list[Candidate]:
+def _agreed(
+    kiln: Kiln, candidates: list[Candidate], *, grant: bool, is_named: bool
+) -> list[Candidate]:
     """Those that the person at the keyboard says yes to, and those that nobody can admit."""
     agreed = []
     for candidate in candidates:
@@ -269,7 +291,7 @@ def _agreed(kiln: Kiln, candidates: list[Candidate], *, grant: bool) -> list[Can
             assessment = replace(assessment, rights=whole.rights)
         _print_assessment(file, assessment)
         granting = " and grant that" if grant and assessment.rights else ""
-        if says_yes(f"admit {file}{granting}?"):
+        if says_yes(f"admit {file}{granting}?", unasked=True if is_named else None):
             agreed.append(candidate)
         else:
             say(f"not admitted: {file}", err=True)
