@@ -161,7 +161,12 @@ class TestAdmit:
 
         assert done.code == 0
         assert "diff a/greet.py b/greet.py" in done.out
-        assert "[y/N]" not in done.err
+        assert states(desk)["greet.py"] == "admitted"
+
+    def test_a_pipe_that_says_nothing_keeps_nobody_waiting(self, desk: Shell) -> None:
+        with desk.start("admit", "--no-probe", "tools/greet.py", stdin=subprocess.PIPE) as process:
+            assert process.wait(BOUND) == 0
+
         assert states(desk)["greet.py"] == "admitted"
 
     def test_a_named_file_is_not_admitted_against_an_answer(self, desk: Shell) -> None:

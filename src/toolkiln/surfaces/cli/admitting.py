@@ -11,7 +11,6 @@ import pwd
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -186,30 +185,26 @@ def says_yes(question: str, *, unasked: bool | None = None) -> bool:
     Raises:
         InputError: there is nobody to ask, and `unasked` does not say what that means.
     """
-    is_terminal = bool(sys.stdin and sys.stdin.isatty())
-    if is_terminal:
-        say(f"{question} [y/N] ", err=True, newline=False)
-    answer = _answer()
-    if not answer and unasked is not None:
+    if unasked is not None and not _may_be_asked():
         return unasked
-    if not is_terminal:  # where nobody sees what was typed
-        say(f"{question} [y/N] {answer.strip()}", err=True)
-    if not answer:
-        raise InputError("nobody answers", hint="--yes goes ahead without asking")
-    return answer.strip().lower() in ("y", "yes")
-
-
-def _answer() -> str:
-    """A line of the person at the keyboard, or what a pipe holds; empty if there is neither."""
-    if sys.stdin is None:
-        return ""
-    with suppress(OSError, ValueError):  # it is no real file
-        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], 0)[0]:
-            return ""
+    say(f"{question} [y/N] ", err=True, newline=False)
     try:
-        return sys.stdin.readline()
+        answer = sys.stdin.readline() if sys.stdin else ""
     except UnicodeDecodeError:
-        return "no"
+        answer = "no"
+    if not (sys.stdin and sys.stdin.isatty()):
+        say(answer.strip(), err=True)  # where nobody sees what was typed
+    if not answer and unasked is None:
+        raise InputError("nobody answers", hint="--yes goes ahead without asking")
+    return bool(unasked) if not answer else answer.strip().lower() in ("y", "yes")
+
+
+def _may_be_asked() -> bool:
+    """Whether somebody sits at a terminal, or a pipe holds an answer or its end."""
+    try:
+        return sys.stdin.isatty() or bool(select.select([sys.stdin], [], [], 0)[0])
+    except (AttributeError, OSError, ValueError):  # closed, or no real file
+        return sys.stdin is not None
 
 
 def print_diff(text: str) -> None:
