@@ -158,6 +158,24 @@ async def test_functions_that_wait_for_each_other_do_not_run_out_of_threads() ->
     assert [result.value for result in results] == [3] * 40
 
 
+def test_tools_that_do_not_fit_a_prompt_are_deferred(tmp_path: Path) -> None:
+    kiln = Kiln(functions=FUNCTIONS, settings=Settings(state=tmp_path))
+
+    search, *tools = kiln.deferring("anthropic", "call a tool of a file from a function", 1)
+
+    assert search["type"].startswith("tool_search_tool_")
+    assert {tool["name"] for tool in tools} == set(kiln.tools)
+    assert [tool["name"] for tool in tools if "defer_loading" not in tool] == ["use_file_tool"]
+
+
+async def test_authoring_that_is_set_to_nonsense_is_off(tmp_path: Path) -> None:
+    async with make(tmp_path, authoring="perhaps") as kiln:
+        refused = await kiln.call("write_python_tool", {"tool_code": "", "tool_name": "x"})
+
+    assert refused.error
+    assert "switched off" in refused.error.message
+
+
 async def test_file_cannot_take_the_name_of_a_function(tmp_path: Path) -> None:
     source = 'def double(number: int) -> int:\n    """Double a number."""\n    return number\n'
     async with make(tmp_path, {"double.py": source}, functions=[double]) as kiln:

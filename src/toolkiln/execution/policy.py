@@ -36,7 +36,7 @@ def authoring_refusal(caller: Caller, authoring: str) -> CallError | None:  # no
 
     The setting holds for every caller: there are no privileges of single ones yet.
     """
-    if authoring != "off":
+    if authoring in ("admit", "propose"):
         return None
     return CallError(
         code="not_granted",
