@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkiln.model import Answer
+from toolkiln.model import Answer, Dialect, ToolSpec
 from toolkiln.search import Document, Index
 from toolkiln.search.vectors import Bundled
 
@@ -360,3 +360,25 @@ def test_of_two_documents_with_one_key_the_last_counts() -> None:
     assert len(index) == 1
     assert keys(index.query("pear", 1)) == ["a"]
     assert index.query("apple", 1).hits == ()
+
+
+def test_tools_are_documents_and_the_bundled_vectors_the_default() -> None:
+    tools = [
+        ToolSpec(
+            name=name,
+            description=text,
+            parameters={"type": "object", "properties": {}},
+            dialect=Dialect.FUNCTION,
+            entry=name,
+            display_name=name,
+            digest="0" * 64,
+            path="x.py",
+            line=1,
+        )
+        for name, text in {"fly": "Book a flight.", "sleep": "Find a hotel."}.items()
+    ]
+
+    answer = Index.build(tools).query("a place to stay the night", 2)
+
+    assert [hit.key for hit in answer] == ["sleep", "fly"]
+    assert len(answer) == 2

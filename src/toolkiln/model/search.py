@@ -1,6 +1,6 @@
 """What a search answers: hits in order, each with the reasons for its place."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -9,6 +9,7 @@ class Hit:
     """One document that was found."""
 
     key: str
+    """Of the document: the name, if it is a tool."""
     score: float
     """The sum of its parts; comparable within one answer only."""
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -28,3 +29,9 @@ class Answer:
     """From 0 to 1, how likely the best hit fits at all; a hint, not a probability."""
     note: str | None = None
     """What kept the search from being as good as it can be."""
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)

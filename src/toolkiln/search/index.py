@@ -15,15 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkiln.model import Answer, Hit
+from toolkiln.model import Answer, Hit, ToolSpec
 from toolkiln.search import postings, saving
 from toolkiln.search.analysis import words
 from toolkiln.search.documents import Document
+from toolkiln.search.documents import document as document_of
 from toolkiln.search.embedder import Embedder, EmbeddingFailed
 from toolkiln.search.postings import Lists, Posting, Terms, Vocabulary
 from toolkiln.search.ranking import Floats, Permission, Ranked, best, certainty, ranked
 from toolkiln.search.request import Request, request
 from toolkiln.search.rows import Rows
+from toolkiln.search.vectors import Bundled
 from toolkiln.search.weighing import Weighed, literal, weigh
 
 _FEWEST_USAGES = 3
@@ -49,9 +51,9 @@ class _Entry(NamedTuple):
 class Index:
     """Documents that can be searched; frozen."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        """Without a document."""
-        self._embedder = embedder
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        """Without a document; by the bundled vectors, if nothing else is given."""
+        self._embedder = embedder = embedder or Bundled()
         self._vocabulary = Vocabulary()
         self._rows = Rows.empty(embedder.dimensions)
         self._lists: Lists = []
@@ -62,8 +64,10 @@ class Index:
         self._unembedded = 0
 
     @classmethod
-    def build(cls, documents: Iterable[Document], embedder: Embedder) -> "Index":
-        """An index of these documents."""
+    def build(
+        cls, documents: Iterable[Document | ToolSpec], embedder: Embedder | None = None
+    ) -> "Index":
+        """An index of these documents; a tool is one by what it says of itself."""
         return cls(embedder).apply(documents, ())
 
     @classmethod
@@ -109,9 +113,10 @@ class Index:
         """Of every document by key; empty where its vector could not be had."""
         return {entry.key: entry.fingerprint for entry in self._entries.values()}
 
-    def apply(self, added: Iterable[Document], removed: Iterable[str]) -> "Index":
+    def apply(self, added: Iterable[Document | ToolSpec], removed: Iterable[str] = ()) -> "Index":
         """The index without some documents and with others, some in place of their earlier self."""
-        documents = {document.key: document for document in added}
+        given = (one if isinstance(one, Document) else document_of(one) for one in added)
+        documents = {one.key: one for one in given}
         weighed = [weigh(document) for document in documents.values()]
         vectors = self._vectors(list(documents.values()), weighed)
         entries = [
