@@ -56,7 +56,6 @@ def test_a_kept_version_is_found_again_with_all_that_belongs_to_it(archive: Arch
         note="looks fine",
     )
     assert archive.history("c", "greet.py") == [version]
-    assert archive.version("c", "greet.py", 1) == version
     assert archive.sources(digest, "greet.py") == {"greet.py": b"one"}
     assert archive.reading(digest, "greet.py") == given.reading
 
@@ -70,13 +69,6 @@ def test_what_was_never_kept_is_not_there(archive: Archive) -> None:
     assert archive.reading(digest, "other.py") is None
     assert archive.history("c", "other.py") == []
     assert archive.history_of_tool("c", "other") == []
-
-
-@pytest.mark.parametrize("number", [-1, 0, 2, 2**31, 2**63, 10**30])
-def test_a_number_that_no_version_has_finds_none(archive: Archive, number: int) -> None:
-    archive.keep("c", content(), ADMITTED)
-
-    assert archive.version("c", "greet.py", number) is None
 
 
 def test_numbers_count_for_each_catalog_and_file(archive: Archive) -> None:
@@ -156,7 +148,6 @@ def test_any_text_comes_back_as_it_was(archive: Archive, data: st.DataObject) ->
 
     assert version in archive.history(catalog, file)
     assert version in archive.history_of_tool(catalog, tool)
-    assert archive.version(catalog, file, version.number) == version
     assert archive.reading(digest, file) == reading
     assert (version.file, version.digest, version.tools) == (file, digest, (tool,))
 

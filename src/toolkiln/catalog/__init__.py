@@ -5,8 +5,7 @@
 """
 
 from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
-from toolkiln.catalog.catalog import Catalog, Options, has_errors, utc_now
-from toolkiln.catalog.changes import RightsAsked
+from toolkiln.catalog.catalog import Catalog, Options, utc_now
 from toolkiln.catalog.checking import Report, check, report
 from toolkiln.catalog.files import read_file, tool_files
 from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
@@ -28,10 +27,8 @@ __all__ = [
     "ManifestError",
     "Options",
     "Report",
-    "RightsAsked",
     "check",
     "file_for",
-    "has_errors",
     "name_finding",
     "read_file",
     "report",

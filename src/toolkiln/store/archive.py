@@ -17,7 +17,6 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
-    Integer,
     Select,
     String,
     Table,
@@ -48,7 +47,6 @@ USAGES_OF_A_TOOL = 50
 """How many usages of one tool are kept; the newest."""
 
 _KEYS_AT_ONCE = 500  # SQLite bounds the parameters of a statement
-_LARGEST_NUMBER = 2**31 - 1
 
 _KEY = bindparam("the_key", type_=String)
 _KEYS = bindparam("the_keys", type_=String, expanding=True)
@@ -56,9 +54,6 @@ _CATALOG = bindparam("the_catalog", type_=String)
 
 _ADD_VERSION = insert(versions)
 _HISTORY = select(versions).where(versions.c.key.in_(_KEYS)).order_by(versions.c.id.desc())
-_ONE = select(versions).where(
-    versions.c.key == _KEY, versions.c.number == bindparam("the_number", type_=Integer)
-)
 _DECLARING = select(declarations.c.key).where(declarations.c.tool == _KEY)
 _LAST = (
     select(versions.c.key, func.max(versions.c.number).label("number"))
@@ -177,15 +172,6 @@ class Archive:
             which = {"the_key": hash_of([catalog, tool])}
             found = _history(connection, connection.scalars(_DECLARING, which).all())
         return [version for version in found if tool in version.tools]
-
-    def version(self, catalog: str, file: str, number: int) -> Version | None:
-        """One version of a file; None if there is none of this number."""
-        if not 1 <= number <= _LARGEST_NUMBER:
-            return None  # the databases would fail on it
-        which = {"the_key": hash_of([catalog, file]), "the_number": number}
-        with self._database.transaction(reading=True) as connection:
-            row = connection.execute(_ONE, which).one_or_none()
-        return None if row is None else _version(row)
 
     def add_usage(self, catalog: str, tool: str, prompt: str, at: str) -> None:
         """Notes a prompt that a tool answered; the 50 newest different ones are kept.
