@@ -210,11 +210,7 @@ class Kiln:
         Raises:
             InputError: the provider has no deferred loading.
         """
-        chosen = {spec.name for spec in self.select(prompt, k)}
-        compiled = {name: self.compiled(spec, provider) for name, spec in self.tools.items()}
-        at_hand = [tool for name, tool in compiled.items() if name in chosen]
-        others = [tool for name, tool in compiled.items() if name not in chosen]
-        return schema.deferring_request(provider, at_hand, others)
+        return self.library.deferring(provider, prompt, k)
 
     def check_arguments(self, name: str, arguments: object) -> schema.Checked | schema.Problems:
         """Whether these arguments may be passed to a tool, all problems at once."""

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from toolkiln import docs
+from toolkiln import docs, schema
 from toolkiln import search as retrieval
 from toolkiln.app.offer import Offer
 from toolkiln.config import Settings
@@ -58,11 +59,24 @@ class Library:
     def select(self, prompt: str, k: int, allow: Allow | None = None) -> list[ToolSpec]:
         """The tools for a model's context: core ones always, then by relevance, k in all."""
         tools = {n: s for n, s in self._offer.tools.items() if allow is None or allow(s)}
-        core = [spec for spec in tools.values() if _is_core(spec)]
-        answer = self.search(
-            prompt, max(0, k - len(core)), lambda spec: spec.name in tools and not _is_core(spec)
-        )
-        return core + [tools[hit.key] for hit in answer.hits]
+        core = [spec for spec in tools.values() if spec.cannot_be_disabled]
+        others = tools.keys() - {spec.name for spec in core}
+        answer = self.search(prompt, max(0, k - len(core)), lambda spec: spec.name in others)
+        return core + [tools[hit.key] for hit in answer]
+
+    def deferring(self, provider: str, prompt: str, k: int) -> list[dict[str, Any]]:
+        """All tools for one request: the k that fit the prompt at hand, the others deferred.
+
+        Raises:
+            InputError: the provider has no deferred loading.
+        """
+        chosen = {spec.name for spec in self.select(prompt, k)}
+        at_hand: list[schema.Compiled] = []
+        others: list[schema.Compiled] = []
+        for name, spec in self._offer.tools.items():
+            compiled = schema.compile_tool(spec, provider)
+            (at_hand if name in chosen else others).append(compiled)
+        return schema.deferring_request(provider, at_hand, others)
 
     def search_docs(self, query: str, k: int, allow: Allow | None = None) -> list[PassageHit]:
         """The passages of tools' pages that answer a query best."""
@@ -160,7 +174,3 @@ class Library:
 
 def _by_name(allow: Allow | None, tools: Mapping[str, ToolSpec]) -> Callable[[str], bool] | None:
     return None if allow is None else lambda name: allow(tools[name])
-
-
-def _is_core(spec: ToolSpec) -> bool:
-    return spec.is_core or (spec.toolkit is not None and spec.toolkit.is_core)

@@ -223,7 +223,7 @@ class Catalog:
             manifest = theirs.model_copy(
                 update={"files": {**theirs.files, **_undecided(theirs, before, self._unkept)}}
             )
-            keys = _differences(before, manifest)
+            keys = before.differences(manifest)
             paths += [self.root / key for key in keys]  # whoever decided may have written it
             if before.enabled != manifest.enabled:
                 keys |= self._snapshots.served.keys()
@@ -353,19 +353,9 @@ def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
     admission = manifest.files.get(key)
     if read is None:
         return FileStatus(file=key, state=FileState.MISSING, admission=admission)
-    digest = read.digest
-    proposed, rejected = manifest.proposed.get(key), manifest.rejected.get(key)
-    if admission and admission.sha256 == digest:
-        state = FileState.ADMITTED
-    elif proposed and proposed.sha256 == digest:
-        state = FileState.PROPOSED
-    elif rejected and rejected.sha256 == digest:
-        state = FileState.REJECTED
-    else:
-        state = FileState.CHANGED if admission else FileState.NEW
     return FileStatus(
         file=printable(key),
-        state=state,
+        state=manifest.state_of(key, read.digest),
         tools=read.names,
         admission=admission,
         findings=read.reading.findings,
@@ -373,19 +363,7 @@ def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
 
 
 def _is_decided(manifest: Manifest, key: str, digest: str) -> bool:
-    entries = (manifest.files, manifest.proposed, manifest.rejected)
-    return any(key in known and known[key].sha256 == digest for known in entries)
-
-
-def _differences(before: Manifest, after: Manifest) -> set[str]:
-    """The files that are decided upon differently."""
-    old, new = before.files, after.files
-    # Most entries are the same object, and comparing two takes long.
-    return {
-        key
-        for key in old.keys() | new.keys()
-        if old.get(key) is not new.get(key) and old.get(key) != new.get(key)
-    }
+    return manifest.state_of(key, digest) not in (FileState.NEW, FileState.CHANGED)
 
 
 def _undecided(

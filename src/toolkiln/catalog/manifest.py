@@ -10,14 +10,14 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError
 
 from toolkiln.errors import InputError
-from toolkiln.model import Admission, Refusal, Value
+from toolkiln.model import Admission, FileState, Refusal, Value
 
 FILE_NAME = "_manifest.json"
 _FORMAT = 1
@@ -51,6 +51,28 @@ class Manifest(Value):
     rejected: dict[str, Refusal] = Field(default_factory=dict)
     enabled: dict[str, bool | Switch] = Field(default_factory=dict)
     """By tool or toolkit; what is not named is enabled."""
+
+    def state_of(self, file: str, digest: str) -> FileState:
+        """How a version of a file stands to what was decided."""
+        decided: dict[FileState, Mapping[str, Admission | Refusal]] = {
+            FileState.ADMITTED: self.files,
+            FileState.PROPOSED: self.proposed,
+            FileState.REJECTED: self.rejected,
+        }
+        for state, entries in decided.items():
+            if file in entries and entries[file].sha256 == digest:
+                return state
+        return FileState.CHANGED if file in self.files else FileState.NEW
+
+    def differences(self, other: "Manifest") -> set[str]:
+        """The files that another manifest admits differently."""
+        ours, theirs = self.files, other.files
+        # Most entries are the same object, and comparing two takes long.
+        return {
+            file
+            for file in ours.keys() | theirs.keys()
+            if ours.get(file) is not theirs.get(file) and ours.get(file) != theirs.get(file)
+        }
 
     def with_files(self, files: dict[str, Admission], decided: Container[str]) -> "Manifest":
         """The same with these files on the list; those decided upon no longer wait."""

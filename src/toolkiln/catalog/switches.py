@@ -10,7 +10,7 @@ from toolkiln.model import ToolSpec
 
 def is_on(spec: ToolSpec, manifest: Manifest) -> bool:
     """Whether a tool is offered."""
-    if _is_core(spec):
+    if spec.cannot_be_disabled:
         return True
     switch = manifest.enabled.get(spec.toolkit.name if spec.toolkit else spec.name, True)
     if isinstance(switch, bool):
@@ -80,15 +80,11 @@ def _kit_switch(members: Sequence[ToolSpec], wanted: bool | Mapping[str, Any]) -
 
 def _refuse_core(specs: Sequence[ToolSpec], wanted: Mapping[str, bool]) -> None:
     for spec in specs:
-        if _is_core(spec) and not wanted[spec.name]:
+        if spec.cannot_be_disabled and not wanted[spec.name]:
             raise InputError(
                 f"{spec.name} is a core tool and cannot be disabled",
                 hint="its author marked it with is_core=True",
             )
-
-
-def _is_core(spec: ToolSpec) -> bool:
-    return spec.is_core or (spec.toolkit is not None and spec.toolkit.is_core)
 
 
 def _method(spec: ToolSpec) -> str:

@@ -38,7 +38,7 @@ def grouped(specs: Iterable[ToolSpec]) -> list[tuple[str, list[ToolSpec]]]:
 
 def _group(spec: ToolSpec) -> tuple[int, int, str, str]:
     kit = spec.toolkit
-    if spec.is_core or (kit and kit.is_core):
+    if spec.cannot_be_disabled:
         return 0, 0, "Core", ""
     return (2, kit.weight, one_line(kit.display_name), kit.name) if kit else (1, 0, "Tools", "")
 

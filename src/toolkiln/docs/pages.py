@@ -157,7 +157,7 @@ def _behaviour(spec: ToolSpec) -> Iterator[list[Inline]]:
     said = [word if value else f"not {word}" for word, value in hints.items() if value is not None]
     if said:
         yield [Text(f"By its own account: {', '.join(said)}.")]
-    if spec.is_core:
+    if spec.cannot_be_disabled:
         yield [Text("Core: cannot be disabled.")]
     together = "together with others" if spec.parallel else "alone, not together with others"
     yield [Text(f"Calls of one batch run {together}.")]

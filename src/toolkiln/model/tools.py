@@ -202,6 +202,11 @@ class ToolSpec(Value):
     path: str
     line: int
 
+    @property
+    def cannot_be_disabled(self) -> bool:
+        """Whether it, or the toolkit it belongs to, is a core one."""
+        return self.is_core or (self.toolkit is not None and self.toolkit.is_core)
+
     def detailed_description(self) -> str:
         """The long form as Markdown, for a model that has chosen the tool."""
         return detailed_description(self.documentation, self.description)

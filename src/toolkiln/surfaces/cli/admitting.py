@@ -5,7 +5,6 @@ Only who names a file where nobody can be asked, as a script does, has thereby d
 What became of earlier decisions is in `versions`.
 """
 
-import json
 import os
 import pwd
 import select
@@ -22,7 +21,7 @@ from toolkiln.errors import InputError
 from toolkiln.model import FileState, FileStatus, Finding, Severity
 from toolkiln.surfaces.cli.opening import open_kiln, tools_path
 from toolkiln.surfaces.cli.rights import not_granted
-from toolkiln.surfaces.cli.terminal import Live, printable, say
+from toolkiln.surfaces.cli.terminal import Live, print_json, printable, say
 
 if TYPE_CHECKING:
     from toolkiln.app import Assessment, Authored, Problem
@@ -212,11 +211,6 @@ def print_diff(text: str) -> None:
     for line in text.splitlines():
         color = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
         typer.secho(line, fg=color, bold=line.startswith("diff "))
-
-
-def print_json(value: object) -> None:
-    """Data for programs."""
-    say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _place(files: list[Path], tools: Path | None) -> Path | None:

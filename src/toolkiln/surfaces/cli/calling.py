@@ -20,7 +20,7 @@ from toolkiln.errors import BackendError, InputError
 from toolkiln.model import Caller, CallError, Result, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
 from toolkiln.surfaces.cli.opening import open_kiln
-from toolkiln.surfaces.cli.terminal import Live, say
+from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
 EXIT_STATUS = {
     Status.OK: 0,
@@ -105,7 +105,7 @@ def report(result: Result, files: Path | None, *, as_json: bool) -> int:
         InputError: a file cannot be written.
     """
     if as_json:
-        say(json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        print_json(result.model_dump(mode="json"))
     else:
         print_result(result)
     keep_files(result, files, quiet=as_json)

@@ -1,6 +1,5 @@
 """Commands about what is written on tools: pages, guides, the index, the site."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, Protocol
 import typer
 
 from toolkiln.model import PassageHit, Site
-from toolkiln.surfaces.cli.terminal import say
+from toolkiln.surfaces.cli.terminal import print_json, say
 
 
 class Library(Protocol):
@@ -40,7 +39,7 @@ def docs_build(kiln: Library, folder: Path, *, html: bool, as_json: bool) -> Non
     """Write the pages of all tools, and tell what changed."""
     site = kiln.build_docs(folder, html=html)
     if as_json:
-        _print_json(site.model_dump(mode="json"))
+        print_json(site.model_dump(mode="json"))
         return
     say(site.html or site.folder)
     counts = f"{site.written:,} written, {site.unchanged:,} unchanged, {site.removed:,} removed"
@@ -51,7 +50,7 @@ def docs_show(kiln: Library, tool: str, *, as_json: bool) -> None:
     """Print the page about a tool."""
     text = kiln.page(tool)
     if as_json:
-        _print_json({"tool": tool, "page": text})
+        print_json({"tool": tool, "page": text})
     else:
         _print_markdown(text)
 
@@ -61,7 +60,7 @@ def docs_search(kiln: Library, query: str, k: int, *, as_json: bool) -> int:
     hits = kiln.search_docs(query, k)
     if as_json:
         found = [{**_plain(hit), "citation": hit.passage.citation} for hit in hits]
-        _print_json(found)
+        print_json(found)
         return 0 if hits else 1
     for number, hit in enumerate(hits):
         typer.secho(f"{chr(10) if number else ''}{hit.passage.citation}", bold=True)
@@ -83,10 +82,6 @@ def docs_index(kiln: Library) -> None:
 
 def _plain(hit: PassageHit) -> dict[str, Any]:
     return {**hit.passage.model_dump(mode="json"), "score": hit.score}
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _print_markdown(text: str) -> None:

@@ -1,6 +1,5 @@
 """Commands that find tools for a prompt, and measure how well."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from toolkiln.model import Hit, ToolSpec
 from toolkiln.surfaces.cli.evaluating import Options, evaluate_search
 from toolkiln.surfaces.cli.opening import open_kiln
-from toolkiln.surfaces.cli.terminal import printable, say
+from toolkiln.surfaces.cli.terminal import print_json, printable, say
 
 if TYPE_CHECKING:
     from toolkiln.app import Library
@@ -25,7 +24,7 @@ def search(query: str, k: int, tools: Path | None, *, why: bool, as_json: bool) 
     if as_json:
         hits = [_as_json(hit, spec) for hit, spec in found]
         told = {"hits": hits, "confidence": answer.confidence, "note": answer.note}
-        say(json.dumps(told, indent=2, ensure_ascii=False))
+        print_json(told)
     else:
         width = max((len(spec.name) for _, spec in found), default=0)
         for hit, spec in found:
@@ -56,7 +55,7 @@ def usages_list(tools: Path | None, *, as_json: bool) -> None:
     with open_kiln(tools) as kiln:
         found = kiln.store.archive.usages(kiln.catalog.manifest.catalog)
     if as_json:
-        say(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
         return
     for tool, prompts in found.items():
         for prompt in prompts:

@@ -94,7 +94,7 @@ def print_tools(specs: list[ToolSpec]) -> None:
             title = typer.style(toolkit.display_name, bold=True)
             typer.echo(f"{chr(10) if index else ''}{title}  {_first_line(toolkit.description)}")
         for spec in members:
-            core = " (core)" if spec.is_core else ""
+            core = " (core)" if spec.cannot_be_disabled else ""
             name = typer.style(f"{spec.name:<{width}}", fg="green")
             typer.echo(f"  {name}  {_first_line(spec.description)}{core}")
 

@@ -3,6 +3,7 @@
 `Live` shows a running call on stderr. What it looks like in the end is for `calling`.
 """
 
+import json
 import shutil
 import sys
 from typing import Self
@@ -17,6 +18,11 @@ _BAR = 20
 def say(text: str, *, err: bool = False, newline: bool = True) -> None:
     """Print text that others wrote."""
     typer.echo(printable(text) if _is_terminal(err=err) else text, err=err, nl=newline, color=True)
+
+
+def print_json(value: object) -> None:
+    """Print data for programs."""
+    say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,5 @@
 """Commands that look after what calls leave: tasks, outputs, environments, workspaces."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,7 +13,7 @@ from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
 from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
 from toolkiln.surfaces.cli.opening import open_kiln
-from toolkiln.surfaces.cli.terminal import Live, say
+from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
 _STOPPING = 10.0
 """Seconds within which a process hears that its task is to stop."""
@@ -26,7 +25,7 @@ def doctor(*, as_json: bool) -> int:
     with open_kiln() as kiln:
         diagnosis = kiln.run_sync(kiln.doctor())
     if as_json:
-        _print_json(diagnosis.model_dump(mode="json"))
+        print_json(diagnosis.model_dump(mode="json"))
     else:
         for line in diagnosis.lines():
             typer.echo(line.rstrip())
@@ -38,7 +37,7 @@ def task_list(*, as_json: bool) -> None:
     with open_kiln() as kiln:
         tasks = kiln.run_sync(kiln.tasks())
     if as_json:
-        _print_json([task.model_dump(mode="json") for task in tasks])
+        print_json([task.model_dump(mode="json") for task in tasks])
         return
     for task in tasks:
         say(f"{task.id}  {task.state:<8} {task.tool}  {task.progress}".rstrip())
@@ -74,7 +73,7 @@ def read_output(handle: str, offset: int, limit: int, *, as_json: bool) -> None:
     with open_kiln() as kiln:
         page = kiln.run_sync(kiln.read_output(handle, offset=offset, limit=limit))
     if as_json:
-        _print_json(page.model_dump(mode="json"))
+        print_json(page.model_dump(mode="json"))
         return
     say(page.text, newline=not page.text.endswith("\n"))
     if page.next_offset is not None:
@@ -87,7 +86,7 @@ def env_list(*, as_json: bool) -> None:
     with open_kiln() as kiln:
         entries = kiln.run_sync(kiln.engine.environments.entries())
     if as_json:
-        _print_json([entry.model_dump(mode="json") for entry in entries])
+        print_json([entry.model_dump(mode="json") for entry in entries])
         return
     for entry in entries:
         packages = ", ".join(f"{name} {version}" for name, version in entry.packages.items())
@@ -136,7 +135,7 @@ def env_prune(days: float, *, as_json: bool) -> None:
     with open_kiln() as kiln:
         removed = kiln.run_sync(kiln.engine.environments.prune(timedelta(days=days)))
     if as_json:
-        _print_json([entry.model_dump(mode="json") for entry in removed])
+        print_json([entry.model_dump(mode="json") for entry in removed])
         return
     size = sum(entry.size for entry in removed) / 1e6
     typer.echo(f"removed {_count(len(removed), 'environment')}, {size:.1f} MB")
@@ -147,7 +146,7 @@ def workspace_list(*, as_json: bool) -> None:
     with open_kiln() as kiln:
         found = kiln.engine.workspaces.list()
     if as_json:
-        _print_json([asdict(item) for item in found])
+        print_json([asdict(item) for item in found])
         return
     for item in found:
         say(f"{item.session}  {_count(item.files, 'file')}  {item.bytes:,} bytes")
@@ -158,7 +157,7 @@ def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
     with open_kiln() as kiln:
         exported = kiln.engine.workspaces.export(session, folder)
     if as_json:
-        _print_json(asdict(exported))
+        print_json(asdict(exported))
         return
     typer.echo(f"{_count(exported.files, 'file')} to {folder}")
     for name in exported.left_out:
@@ -197,7 +196,7 @@ def _for_each(
             if data.get("hint"):
                 say(f"\nhint: {data['hint']}", err=True)
     if as_json:
-        _print_json(told)
+        print_json(told)
     return 1 if any("error" in item for item in told) else 0
 
 
@@ -207,7 +206,7 @@ def _chosen(kiln: Kiln, names: list[str]) -> list[ToolSpec]:
 
 def _print_task(task: Task, files: Path | None, *, as_json: bool) -> int:
     if as_json:
-        _print_json(task.model_dump(mode="json"))
+        print_json(task.model_dump(mode="json"))
     elif task.result is not None:
         print_result(task.result)
     else:
@@ -216,10 +215,6 @@ def _print_task(task: Task, files: Path | None, *, as_json: bool) -> int:
         return 3 if task.state == "lost" else 0
     keep_files(task.result, files, quiet=as_json)
     return EXIT_STATUS[task.result.status]
-
-
-def _print_json(value: Any) -> None:
-    say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError
 from toolkiln.model import Version
-from toolkiln.surfaces.cli.admitting import print_diff, print_json, says_yes, who
+from toolkiln.surfaces.cli.admitting import print_diff, says_yes, who
 from toolkiln.surfaces.cli.opening import open_kiln
-from toolkiln.surfaces.cli.terminal import say
+from toolkiln.surfaces.cli.terminal import print_json, say
 
 
 def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
