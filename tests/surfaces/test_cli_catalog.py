@@ -161,6 +161,7 @@ class TestAdmit:
 
         assert done.code == 0
         assert "diff a/greet.py b/greet.py" in done.out
+        assert "[y/N]" not in done.err
         assert states(desk)["greet.py"] == "admitted"
 
     def test_a_pipe_that_says_nothing_keeps_nobody_waiting(self, desk: Shell) -> None:

@@ -1,5 +1,7 @@
 """What became of files: how they stand, reject, look back, switch on and off."""
 
+import os
+import pty
 import signal
 import subprocess
 
@@ -269,6 +271,21 @@ def test_ctrl_c_at_a_question_decides_nothing(desk: Shell) -> None:
 
         assert process.wait(BOUND) == 130
         assert process.stderr.read().strip() == ""
+    assert not manifest(desk).exists()
+
+
+def test_ctrl_d_at_a_question_about_a_named_file_decides_nothing(desk: Shell) -> None:
+    keyboard, terminal = pty.openpty()
+    os.write(keyboard, b"\x04")
+    try:
+        done = desk.start("admit", "--no-probe", "tools/greet.py", stdin=terminal)
+        with done as process:
+            assert process.wait(BOUND) == 2
+            assert process.stderr is not None
+            assert "nobody answers" in process.stderr.read()
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
     assert not manifest(desk).exists()
 
 

@@ -184,26 +184,30 @@ def says_yes(question: str, *, unasked: bool | None = None) -> bool:
     Raises:
         InputError: there is nobody to ask, and `unasked` does not say what that means.
     """
-    if unasked is not None and not _may_be_asked():
-        return unasked
-    say(f"{question} [y/N] ", err=True, newline=False)
+    is_terminal = bool(sys.stdin and sys.stdin.isatty())
+    waits = is_terminal or unasked is None
+    asked = f"{question} [y/N] "
+    if waits:
+        say(asked, err=True, newline=False)
     try:
-        answer = sys.stdin.readline() if sys.stdin else ""
+        answer = sys.stdin.readline() if sys.stdin and (waits or _holds_an_answer()) else ""
     except UnicodeDecodeError:
         answer = "no"
-    if not (sys.stdin and sys.stdin.isatty()):
-        say(answer.strip(), err=True)  # where nobody sees what was typed
-    if not answer and unasked is None:
+    if not answer and not waits:
+        return bool(unasked)
+    if not is_terminal:  # where nobody sees what was typed
+        say(f"{'' if waits else asked}{answer.strip()}", err=True)
+    if not answer:
         raise InputError("nobody answers", hint="--yes goes ahead without asking")
-    return bool(unasked) if not answer else answer.strip().lower() in ("y", "yes")
+    return answer.strip().lower() in ("y", "yes")
 
 
-def _may_be_asked() -> bool:
-    """Whether somebody sits at a terminal, or a pipe holds an answer or its end."""
+def _holds_an_answer() -> bool:
+    """Whether reading would not wait: a pipe holds something, or has come to its end."""
     try:
-        return sys.stdin.isatty() or bool(select.select([sys.stdin], [], [], 0)[0])
-    except (AttributeError, OSError, ValueError):  # closed, or no real file
-        return sys.stdin is not None
+        return bool(select.select([sys.stdin], [], [], 0)[0])
+    except (OSError, ValueError):  # no real file
+        return True
 
 
 def print_diff(text: str) -> None:

@@ -37,7 +37,7 @@ def new(name: str, dialect: str, tools: Path | None) -> None:
     except OSError as error:
         raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
     typer.echo(str(file))
-    typer.echo(f"next: edit it, then run `toolkiln check {file}`", err=True)
+    typer.echo(f"next: edit it, then `toolkiln check {file}` and `toolkiln admit {file}`", err=True)
 
 
 def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict: bool) -> int:
