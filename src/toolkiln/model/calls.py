@@ -25,16 +25,6 @@ class Status(StrEnum):
     UNAVAILABLE = "unavailable"  # the platform could not run it
 
 
-class Caller(Value):
-    """On whose behalf a call runs: what a tool may know of it."""
-
-    user_id: str | None = None
-    agent_id: str | None = None
-    agent_state: dict[str, Any] = Field(default_factory=dict)
-    session: str = "default"
-    """Names the workspace that calls of one conversation share."""
-
-
 class Call(Value):
     """One request to run a tool."""
 
@@ -43,11 +33,14 @@ class Call(Value):
     id: str = Field(default_factory=lambda: os.urandom(16).hex(), max_length=200)
     remember: bool = False
     """Whether the id is an idempotency key: a repeated one returns the first Result."""
-    caller: Caller = Caller()
+    session: str | None = None
+    """The token of the caller's session: all that a request says of who makes it."""
     digest: str | None = None
     """The version to run; None means the current one."""
     timeout: float | None = None
     """Seconds that the caller is ready to wait; the tool's own limit holds too."""
+    surface: str = "python"
+    """What the request came through; for the audit."""
     parent: str | None = None
     """The call that made this one."""
     depth: int = 0
@@ -61,6 +54,8 @@ class Grant(Value):
     workspace: Literal["read", "write"] | None = None
     sandbox: bool = True
     """False: a tool that declares `sandbox=False` may run without one."""
+    secrets: tuple[str, ...] = ()
+    """Names that it may be handed: those it requires, and `secret:NAME` in its arguments."""
 
 
 class CallError(Value):
@@ -76,12 +71,15 @@ class CallError(Value):
     """Where in the tool's own file."""
     hint: str | None = None
     retryable: bool = False
+    retry_after: float | None = None
+    """Seconds to wait before another try, where that is known."""
 
 
 class Event(Value):
     """What a running call tells before it ends."""
 
-    kind: Literal["progress", "log", "stdout", "stderr"]
+    kind: Literal["progress", "log", "stdout", "stderr", "pending"]
+    """`pending`: a person has to approve the call; the text is the id of the approval."""
     text: str
     done: float | None = None
     total: float | None = None
@@ -149,7 +147,7 @@ class Result(Value):
     timing: Timing = Timing()
 
 
-TaskState = Literal["running", "done", "lost"]
+TaskState = Literal["running", "pending", "done", "lost"]
 
 
 class Task(Value):
@@ -159,7 +157,8 @@ class Task(Value):
     """The id of its call."""
     tool: str
     state: TaskState
-    """`lost`: the process that ran it died before there was a result."""
+    """`pending`: it waits for a person's approval.
+    `lost`: the process that ran it died before there was a result."""
     result: Result | None = None
     progress: str = ""
     """The last thing that the tool reported."""
