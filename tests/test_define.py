@@ -182,3 +182,20 @@ def test_a_tool_error_says_whether_to_try_again() -> None:
     assert str(ToolError("No such city.")) == "No such city."
     assert ToolError("Busy.", retryable=True).retryable
     assert not ToolError("No.").retryable
+
+
+def test_a_context_shows_no_secrets_and_no_settings() -> None:
+    context = Context(secrets={"KEY": "s3cret"}, settings={"key": "s3cret"}, platform="discord")
+
+    assert "s3cret" not in repr(context)
+    assert "discord" in repr(context)
+
+
+def test_approval_may_depend_on_a_function() -> None:
+    def is_risky(args: dict[str, Any]) -> bool:
+        return bool(args)
+
+    @tool(needs_approval=is_risky)
+    def act() -> None: ...
+
+    assert act.__toolkiln_tool__["needs_approval"] is is_risky  # type: ignore[attr-defined]

@@ -1,15 +1,29 @@
 """Settings: `toolkiln.toml`, overridden by `TOOLKILN_*` variables. The only reader of either."""
 
+import os
+import re
+import reprlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkiln.errors import ConfigError, nearest_hint
 
 FILE_NAME = "toolkiln.toml"
 _PREFIX = "TOOLKILN_"
+
+
+class Stamp(NamedTuple):
+    """What changes whenever a file does."""
+
+    changed: int
+    """When anything was, permissions too: nanoseconds of Unix time."""
+    modified: int
+    size: int
+    inode: int
+    device: int
 
 
 @dataclass(frozen=True)
@@ -53,16 +67,64 @@ class Settings:
     limits: Mapping[str, float] = field(default_factory=dict)
     """The most that tools get: timeout, memory, cpu, processes, disk."""
     grants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By tool, or `*` for all: network, workspace, sandbox."""
+    """By tool, or `*` for all: network, workspace, sandbox, secrets."""
+    policy: str = "allow"
+    """What becomes of calls that no rule fits: `allow`, `deny` or `ask`."""
+    rules: tuple[Mapping[str, Any], ...] = ()
+    """Who may run what, in order: each with the fields of `model.Rule`."""
+    privileges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By user, or `group:NAME`: what they may beyond calling tools."""
+    rates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By glob of tools: `caller`, `tool`, each such as `60/minute`."""
+    approval_seconds: int = 300
+    """How long a call waits for a person; unanswered is no."""
+    session_seconds: int = 300
+    """How long a session holds, unless it is renewed."""
+    audit_key: str = ""
+    """What the audit is sealed with; without it a checksum tells damage, not forgery."""
+    audit_days: int = 0
+    """How long records are kept; 0: for ever."""
+    secrets_file: Path | None = None
+    """Holds secrets; None: `secrets.toml` in the state folder."""
+    keyring: bool = False
+    """Whether secrets are looked for in the system's keyring as well."""
+    redis: str = ""
+    """A `redis://` URL where sessions and rates are shared; empty: in the store."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """The process's variables, for package installs to find their index."""
+    source: Path | None = field(default=None, compare=False)
+    """The file that was looked for, whether it is there or not."""
+    seen: Stamp | None = field(default=None, compare=False)
+    """That file as it was when it was read."""
 
 
-_CHOICES = {"sandbox": ("auto", "A", "B", "C"), "authoring": ("admit", "propose", "off")}
+_EFFECTS = ("allow", "deny", "ask")
+_CHOICES = {
+    "sandbox": ("auto", "A", "B", "C"),
+    "authoring": ("admit", "propose", "off"),
+    "policy": _EFFECTS,
+}
+_KINDS = {"str": "a text in quotes", "int": "a whole number", "bool": "true or false"}
+_PATHS = ("tools", "state", "secrets_file")
+_REDIS = ("redis://", "rediss://", "unix://")
+_LEAST = {"approval_seconds": 1, "session_seconds": 1}
+_HIDDEN = ("manifest_key", "embeddings_key", "audit_key", "redis", "store")
+"""Values that no message repeats: they hold passwords."""
 _LIMITS = ("timeout", "memory", "cpu", "processes", "disk")
 _ENDLESS = 2**60
-_GRANTS = {"network": list, "workspace": str, "sandbox": bool}
-_NOT_SET = ("environ",)
+_GRANTS = {"network": list, "workspace": str, "sandbox": bool, "secrets": list}
+_LISTS = ("users", "groups", "privileges", "tools", "toolkits", "hints")
+_RULE = {"effect": str, **dict.fromkeys(_LISTS, tuple), "approve_own": bool, "reason": str}
+_WORDS = {
+    "effect": _EFFECTS,
+    "hints": ("read_only", "destructive", "idempotent", "open_world"),
+}
+_AS_RULES = 'write [[rules]], and below it effect = "deny" and so on'
+_GROUP = "group:"
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_RATE = re.compile(rf"([0-9]{{1,10}})/({'|'.join(_SECONDS)})")
+_MOST_CALLS = 10**9
+_NOT_SET = ("environ", "source", "seen")
 
 
 def load(folder: Path, environ: Mapping[str, str]) -> Settings:
@@ -74,18 +136,82 @@ def load(folder: Path, environ: Mapping[str, str]) -> Settings:
     file = folder / FILE_NAME
     known = {item.name: item.default for item in fields(Settings) if item.name not in _NOT_SET}
     values: dict[str, Any] = {}
-    for name, value in _table(file).items():
+    table, seen = _read(file)
+    for name, value in table.items():
         if name not in known:
-            hint = nearest_hint(name, known) or f"known settings: {', '.join(sorted(known))}"
-            raise ConfigError(f"{file}: there is no setting {name!r}", hint=hint)
-        values[name] = _checked(name, value, known[name], str(file))
+            raise ConfigError(
+                f"{file}: there is no setting {name!r}", hint=_hint(name, sorted(known))
+            )
+        values[name] = checked(name, value, str(file))
     for name, default in known.items():
         variable = _PREFIX + name.upper()
         if variable in environ and not isinstance(default, tuple) and name not in _TABLES:
-            values[name] = _checked(name, _from_text(environ[variable], default), default, variable)
-    values["tools"] = folder / values.get("tools", Settings.tools)
-    values["state"] = folder / values.get("state", _home_state(environ))
-    return Settings(**values, environ=environ)
+            values[name] = checked(name, _from_text(environ[variable], default), variable)
+    values.setdefault("tools", Settings.tools)
+    values.setdefault("state", _home_state(environ))
+    values |= {name: folder / values[name] for name in _PATHS if name in values}
+    return Settings(**values, environ=environ, source=file.absolute(), seen=seen)
+
+
+def checked(name: str, value: Any, origin: str) -> Any:
+    """The value of a setting as `Settings` holds it; tables that it holds stay as they are.
+
+    Raises:
+        ConfigError: it cannot be used; `origin` says where it stands.
+    """
+    if name in _TABLES:
+        return _TABLES[name](value, origin)
+    default = getattr(Settings, name)
+    shown = "…" if name in _HIDDEN else reprlib.repr(value)
+    if name in _PATHS:
+        if not isinstance(value, str) or not value or "\0" in value:
+            hint = f'write {name} = "{default or "secrets.toml"}"'
+            raise ConfigError(f"{origin}: {name} is {shown}, not a path", hint=hint)
+        return Path(value)
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            hint = f'write {name} = ["…"]'
+            raise ConfigError(f"{origin}: {name} is not a list of texts", hint=hint)
+        return tuple(value)
+    if type(value) is not type(default):
+        kind = type(default).__name__
+        raise ConfigError(f"{origin}: {name} is {shown}, not of type {kind}", hint=_KINDS[kind])
+    if isinstance(default, int) and not _LEAST.get(name, 0) <= value < _ENDLESS:
+        hint = f"a number from {_LEAST.get(name, 0)} on"
+        raise ConfigError(f"{origin}: {name} is {shown}", hint=hint)
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise ConfigError(f"{origin}: {name} is {shown}", hint=_hint(value, _CHOICES[name]))
+    if name == "redis" and value and not value.startswith(_REDIS):
+        raise ConfigError(f"{origin}: redis is no such URL", hint="redis://HOST:PORT/NUMBER")
+    return value
+
+
+def pace(rate: Any) -> tuple[int, int]:
+    """How many calls within how many seconds `60/minute` means.
+
+    Raises:
+        ConfigError: it means nothing.
+    """
+    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+    if not match or not 1 <= int(match[1]) <= _MOST_CALLS:
+        hint = f'such as "60/minute": from 1 to {_MOST_CALLS}, per {", ".join(_SECONDS)}'
+        raise ConfigError(f"{reprlib.repr(rate)} is no rate", hint=hint)
+    return int(match[1]), _SECONDS[match[2]]
+
+
+def stamp(file: Path) -> Stamp | None:
+    """A file as it is; None if it is not there."""
+    try:
+        return _stamp(file.stat())
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return Stamp(0, 0, 0, 0, 0)  # it is there, or its folder is no folder: reading it tells
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    times = status.st_ctime_ns, status.st_mtime_ns
+    return Stamp(*times, status.st_size, status.st_ino, status.st_dev)
 
 
 def _home_state(environ: Mapping[str, str]) -> Path:
@@ -95,34 +221,11 @@ def _home_state(environ: Mapping[str, str]) -> Path:
     return Path(base, "toolkiln") if base else Settings.state
 
 
-def _checked(name: str, value: Any, default: Any, origin: str) -> Any:
-    if name in _TABLES:
-        return _TABLES[name](value, origin)
-    if isinstance(default, Path):
-        if not isinstance(value, str) or not value or "\0" in value:
-            hint = f'write {name} = "{default}"'
-            raise ConfigError(f"{origin}: {name} is {value!r}, not a path", hint=hint)
-        return Path(value)
-    if isinstance(default, tuple):
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{origin}: {name} is not a list of texts")
-        return tuple(value)
-    if type(value) is not type(default):
-        kind = type(default).__name__
-        raise ConfigError(f"{origin}: {name} is {value!r}, not of type {kind}")
-    if isinstance(default, int) and value < 0:
-        raise ConfigError(f"{origin}: {name} is {value!r}, below zero")
-    if name in _CHOICES and value not in _CHOICES[name]:
-        hint = f"one of {', '.join(_CHOICES[name])}"
-        raise ConfigError(f"{origin}: {name} is {value!r}", hint=hint)
-    return value
-
-
 def _from_text(text: str, default: Any) -> Any:
     if isinstance(default, bool):
         return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
     if isinstance(default, int):
-        return int(text) if text.isdigit() else text
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
     return text
 
 
@@ -159,24 +262,114 @@ def _grants(value: Any, origin: str) -> dict[str, dict[str, Any]]:
                 raise ConfigError(
                     f"{origin}: grants.{tool}.{name} is {granted!r}",
                     hint='network = ["api.example.com"], workspace = "read" or "write", '
-                    "sandbox = false",
+                    'sandbox = false, secrets = ["NAME"]',
                 )
     return dict(value)
 
 
 def _as_table(name: str, value: Any, origin: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{origin}: {name} is {value!r}, not a table")
+    if not isinstance(value, Mapping):
+        hint = f"write [{name}], and its values below"
+        raise ConfigError(f"{origin}: {name} is {reprlib.repr(value)}, not a table", hint=hint)
+    return dict(value)
+
+
+def _rules(value: Any, origin: str) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{origin}: rules is {reprlib.repr(value)}, not a list", hint=_AS_RULES)
+    return tuple(_rule(rule, f"{origin}: rules[{place}]") for place, rule in enumerate(value, 1))
+
+
+def _rule(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place} is {reprlib.repr(value)}, not a table", hint=_AS_RULES)
+    rule = {name: _given(name, given, place) for name, given in value.items()}
+    if "effect" not in rule:
+        raise ConfigError(f"{place} has no effect", hint=f"one of {', '.join(_EFFECTS)}")
+    return rule
+
+
+def _given(name: str, value: Any, place: str) -> Any:
+    """What a rule gives for one of its fields."""
+    if name not in _RULE:
+        raise ConfigError(f"{place} has no {reprlib.repr(name)}", hint=_hint(name, _RULE))
+    place = f"{place}.{name}"
+    if name in _LISTS:
+        value = _texts(value, place)
+    elif not isinstance(value, _RULE[name]):
+        hint = _KINDS[_RULE[name].__name__]
+        raise ConfigError(f"{place} is {reprlib.repr(value)}", hint=hint)
+    if name in _WORDS:
+        for word in (value,) if name == "effect" else value:
+            if word not in _WORDS[name]:
+                hint = _hint(word, _WORDS[name])
+                raise ConfigError(f"{place} is {reprlib.repr(word)}", hint=hint)
     return value
 
 
-_TABLES = {"limits": _limits, "grants": _grants}
+def _texts(value: Any, place: str) -> tuple[str, ...]:
+    """One text or several; none at all would fit nothing and looks like a slip."""
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        raise ConfigError(f"{place} is {reprlib.repr(value)}", hint="a list of texts")
+    if not texts:
+        raise ConfigError(f"{place} is empty", hint="leave it out, or list some")
+    for text in texts:
+        if not isinstance(text, str) or not text or text != text.strip():
+            hint = "texts that are not empty, without blanks around them"
+            raise ConfigError(f"{place} has {reprlib.repr(text)} in it", hint=hint)
+    return tuple(texts)
 
 
-def _table(file: Path) -> dict[str, Any]:
+def _privileges(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for who, names in _as_table("privileges", value, origin).items():
+        place = f"{origin}: privileges.{reprlib.repr(who)}"
+        if who in ("*", _GROUP) or not who or who != who.strip():
+            hint = 'name a user, or a group as in "group:admins"'
+            raise ConfigError(f"{place} names nobody", hint=hint)
+        found[who] = _texts(names, place)
+    return found
+
+
+def _rates(value: Any, origin: str) -> dict[str, dict[str, str]]:
+    for glob, rates in _as_table("rates", value, origin).items():
+        place = f"rates.{reprlib.repr(glob)}"
+        _texts(glob, f"{origin}: rates")
+        for name, rate in _as_table(place, rates, origin).items():
+            if name not in ("caller", "tool"):
+                hint = _hint(name, ("caller", "tool"))
+                raise ConfigError(f"{origin}: {place} has no {reprlib.repr(name)}", hint=hint)
+            try:
+                pace(rate)
+            except ConfigError as error:
+                message = f"{origin}: {place}.{name}: {error.message}"
+                raise ConfigError(message, hint=error.hint) from None
+    return dict(value)
+
+
+def _hint(name: Any, known: Iterable[str]) -> str:
+    names = list(known)
+    return nearest_hint(str(name)[:100], names) or f"one of {', '.join(names)}"
+
+
+_TABLES: dict[str, Callable[[Any, str], Any]] = {
+    "limits": _limits,
+    "grants": _grants,
+    "rules": _rules,
+    "privileges": _privileges,
+    "rates": _rates,
+}
+
+
+def _read(file: Path) -> tuple[dict[str, Any], Stamp | None]:
+    """What a file says, and the stamp that it had when it said so."""
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        with file.open("rb") as opened:
+            seen = _stamp(os.fstat(opened.fileno()))
+            return tomllib.load(opened), seen
     except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        return {}, None
+    # A number of thousands of digits is a ValueError, as what is no TOML or no text.
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", hint="correct the file") from error

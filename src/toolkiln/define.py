@@ -58,8 +58,10 @@ class Context:
     user_id: str | None = None
     agent_id: str | None = None
     agent_state: dict[str, Any] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What `requires_secrets` names, by name."""
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The fields of the tool's settings class, with its defaults."""
     tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """What `call` reaches when the context was made by hand."""
     workdir: Path = field(default_factory=Path)
@@ -67,6 +69,10 @@ class Context:
     sent_messages: list[Any] = field(default_factory=list)
     injected_tools: list[str] = field(default_factory=list)
     progress: list[tuple[float, float | None, str]] = field(default_factory=list)
+    platform: str | None = None
+    """Where the user id means something: `discord`, `slack` …"""
+    guild_id: str | None = None
+    channel_id: str | None = None
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell the caller how far the call is."""
@@ -132,7 +138,7 @@ def tool(
     workspace: Literal["read", "write"] | None = None,
     sandbox: bool = True,
     isolation: Literal["template", "call"] = "template",
-    needs_approval: bool = False,
+    needs_approval: bool | Callable[[dict[str, Any]], bool] = False,
     requirements: Sequence[str] = (),
     settings: type | None = None,
     usages: Sequence[str] = (),
@@ -202,7 +208,11 @@ class BaseTool:
         return True, ""
 
     def needs_permission(self, args: dict[str, Any]) -> bool:
-        """Whether a person must approve this call."""
+        """Whether a person must approve this call.
+
+        Asked on an object of its own before `validate_args`, without network, files or
+        secrets; anything but False, also an error, means yes.
+        """
         return False
 
     def get_detailed_description(self) -> str:

@@ -3,14 +3,18 @@
     ToolkilnError
     ├── InputError         what the caller handed over cannot be used (a path, a file, a name)
     │   ├── UnknownTool    no tool of that name; the hint carries the nearest ones
+    │   ├── NotAllowed     somebody tried what they have no right to
     │   ├── NotAdmitted    the tool is on disk, but nobody has admitted it   (app.offer)
     │   ├── Disabled       the tool is switched off                          (app.offer)
     │   ├── ManifestError  nothing is served: no manifest can be trusted     (catalog)
     │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
+    ├── NoSession          nobody is known to have made a request         (execution)
     ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
     ├── StoreError         the database behind the store cannot be used      (store)
+    ├── SecretError        a secret is missing, or cannot be read or kept secret (execution)
+    ├── AuditFailed        what cannot be recorded must not happen           (execution)
     └── BackendError       the platform cannot run tools: no sandbox, or it broke down
 
 A failing tool is not here: it is an answer (`model.Result`), not an exception. Each
@@ -47,6 +51,12 @@ class UnknownTool(InputError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"there is no tool named {name!r}", hint=nearest_hint(name, known))
+
+
+class NotAllowed(InputError):
+    """Somebody tried what they have no right to."""
+
+    code = "not_allowed"
 
 
 class ConfigError(ToolkilnError):

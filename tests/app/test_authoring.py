@@ -106,13 +106,13 @@ async def test_description_becomes_the_docstring_of_what_has_none(forge: Forge) 
 
 async def test_version_is_improved_and_rolled_back_with_its_history(forge: Forge) -> None:
     kiln = forge.kiln()
-    caller = Caller(user_id="ann")
+    session = kiln.sessions.local(Caller(user_id="ann", privileges=frozenset({"WRITE_TOOLS"})))
     given = {"tool_name": NAME, "overwrite": True}
-    await kiln.call("write_python_tool", {"tool_code": FIRST, **given}, caller=caller)
+    await kiln.call("write_python_tool", {"tool_code": FIRST, **given}, session=session)
 
-    await kiln.call("write_python_tool", {"tool_code": SECOND, **given}, caller=caller)
+    await kiln.call("write_python_tool", {"tool_code": SECOND, **given}, session=session)
     improved = forge.files()
-    kiln.admissions.rollback(NAME, "v1", "bob")
+    kiln.admissions.rollback(NAME, "v1", Decision("bob"))
 
     assert improved == {f"{NAME}.py": SECOND.encode()}
     assert forge.files() == {f"{NAME}.py": FIRST.encode()}

@@ -87,7 +87,7 @@ async def test_search_follows_improvement_and_going_back(forge: Forge) -> None:
 
     await call_writer(kiln, improved, overwrite=True)
     after = await ask(kiln, "search_tools", query="weather reports")
-    kiln.admissions.rollback(NAME, "1", "ann")
+    kiln.admissions.rollback(NAME, "1", Decision("ann"))
     back = await ask(kiln, "search_tools", query="convert temperature")
 
     assert after["tools"][0]["description"].startswith("Translate weather reports")

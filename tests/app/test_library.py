@@ -49,7 +49,7 @@ async def test_search_follows_writing_going_back_and_switching(forge: Forge) -> 
     fresh = found(kiln, "loaf from the oven")
     await write(kiln, other, "bake_bread", overwrite=True)
     replaced = found(kiln, "repair my bicycle"), kiln.search("loaf of bread", 4)
-    kiln.admissions.rollback("bake_bread", "1", "ann")
+    kiln.admissions.rollback("bake_bread", "1", Decision("ann"))
     back = found(kiln, "loaf from the oven"), kiln.search("bicycle tyre", 4)
     kiln.admissions.switch("bake_bread", wanted=False)
     disabled = found(kiln, "loaf from the oven", 4)

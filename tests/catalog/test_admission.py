@@ -327,7 +327,7 @@ def test_history_goes_on_across_another_name_of_the_tool(shop: Workshop) -> None
     assert [v.number for v in admissions.history("young")] == [3, 2, 1]
     assert [v.tools for v in admissions.history("old")] == [("young",), ("middle",), ("old",)]
 
-    admissions.rollback("young", "1", "ann")
+    admissions.rollback("young", "1", Decision("ann"))
 
     assert shop.served() == {"old": "a.py"}
 
@@ -349,7 +349,7 @@ def test_history_of_a_withdrawn_tool_is_still_there(shop: Workshop) -> None:
 
     assert [version.number for version in admissions.history("a")] == [2, 1]
 
-    admissions.rollback("a", "v1", "ann")
+    admissions.rollback("a", "v1", Decision("ann"))
 
     assert text_of(shop.catalog(), "a") == tool("a")
 
@@ -399,7 +399,7 @@ def test_difference_between_versions_covers_file_and_helpers(shop: Workshop) -> 
 def test_rollback_serves_an_earlier_version_and_writes_its_file_back(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2))
 
-    version = admissions.rollback("a", "1", "bob")
+    version = admissions.rollback("a", "1", Decision("bob"))
 
     assert (version.number, version.action, version.by) == (3, "rollback", "bob")
     assert (shop.tools / "a.py").read_text() == tool("a")
@@ -412,7 +412,7 @@ def test_rollback_to_the_version_that_is_served_is_refused(shop: Workshop) -> No
     admissions = versions(shop, tool("a"), tool("a", 2))
 
     with pytest.raises(InputError, match="already"):
-        admissions.rollback("a", "2", "ann")
+        admissions.rollback("a", "2", Decision("ann"))
 
 
 def test_rollback_brings_a_deleted_file_back(shop: Workshop) -> None:
@@ -420,7 +420,7 @@ def test_rollback_brings_a_deleted_file_back(shop: Workshop) -> None:
     (shop.tools / "sub" / "a.py").unlink()
     (shop.tools / "sub").rmdir()
 
-    admissions.rollback("a", "1", "ann")
+    admissions.rollback("a", "1", Decision("ann"))
 
     assert shop.served() == {"a": "sub/a.py"}
 
@@ -431,7 +431,7 @@ def test_rollback_leaves_helpers_of_others_alone(shop: Workshop) -> None:
     shop.write("_help.py", "VALUE = 2\n")
     admissions = versions(shop, "import _help\n" + tool("a", 2))
 
-    admissions.rollback("a", "1", "ann")
+    admissions.rollback("a", "1", Decision("ann"))
 
     catalog = shop.catalog()
     assert (shop.tools / "_help.py").read_text() == "VALUE = 2\n"
@@ -444,7 +444,7 @@ def test_rollback_grants_nothing_more(shop: Workshop) -> None:
     shop.write("a.py", asking("example.org"))
     shop.admit("a.py", grant=True)
 
-    Admissions(shop.catalog()).rollback("fetch", "1", "ann")
+    Admissions(shop.catalog()).rollback("fetch", "1", Decision("ann"))
 
     granted = shop.catalog().snapshot.served["fetch"].admission.rights["fetch"]
     assert granted.network == ("example.org",)
@@ -457,7 +457,7 @@ def test_version_whose_source_is_lost_cannot_be_rolled_back_to(shop: Workshop) -
         database.execute("DELETE FROM toolkiln_contents")
 
     with pytest.raises(InputError, match="not in the store"):
-        admissions.rollback("a", "1", "ann")
+        admissions.rollback("a", "1", Decision("ann"))
     with pytest.raises(InputError, match="not in the store"):
         admissions.diff("a", "1", "2")
 
@@ -502,7 +502,7 @@ def test_what_a_kept_version_says_is_read_from_its_bytes(shop: Workshop) -> None
     with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
         database.execute("UPDATE toolkiln_contents SET reading = x'00'")
 
-    admissions.rollback("a", "1", "ann")
+    admissions.rollback("a", "1", Decision("ann"))
     shop.write("a.py", tool("a", 3))
 
     assert text_of(shop.catalog(), "a") == tool("a")

@@ -226,7 +226,7 @@ def test_file_of_any_name_is_admitted_changed_and_rolled_back(shop: Workshop, na
     shop.write(name, tool("a", 2))
     shop.admit(name)
 
-    Admissions(shop.catalog()).rollback("a", "1", "ann")
+    Admissions(shop.catalog()).rollback("a", "1", Decision("ann"))
 
     assert shop.served() == {"a": name}
     assert (shop.tools / name).read_text() == tool("a")

@@ -244,6 +244,12 @@ def test_all_that_a_tool_asks_for_is_on_its_page() -> None:
 """)
 
 
+def test_a_page_tells_that_the_arguments_decide_on_approval() -> None:
+    rights = Rights(needs_approval=True, approval_function="is_risky")
+
+    assert "- A person has to approve calls with some arguments." in page(spec(rights=rights))
+
+
 def test_what_was_granted_stands_beside_what_is_asked_for() -> None:
     granted = admission(rights={"convert": Grant(workspace="read", sandbox=False)})
 

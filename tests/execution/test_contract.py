@@ -264,6 +264,28 @@ def fields(
 '''
 
 
+MARKED = '''
+from dataclasses import dataclass
+from datetime import date
+
+from toolkiln import Context, tool
+
+
+@dataclass
+class Settings:
+    """Settings."""
+    retries: int
+    since: date = date(2020, 1, 1)
+
+@tool(settings=Settings)
+def look(ctx: Context) -> list:
+    """Tell what the call was handed."""
+    ctx.secrets["mine"] = "changed"
+    told = [dict(ctx.secrets), ctx.settings["retries"], ctx.settings["since"].year]
+    return [*told, "s3cret" in repr(ctx), ctx.platform, ctx.guild_id, ctx.channel_id]
+'''
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["inline", "A", "B"])
 async def executor(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -286,7 +308,12 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Admitt
     """The tools by name, read from their files, and imported for those who run inline."""
     folder = tmp_path_factory.mktemp("tools")
     found = {}
-    for name, source in {"contract_plain.py": PLAIN, "contract_typed.py": TYPED}.items():
+    sources = {
+        "contract_plain.py": PLAIN,
+        "contract_typed.py": TYPED,
+        "contract_marked.py": MARKED,
+    }
+    for name, source in sources.items():
         file = folder / name
         file.write_text(source)
         spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -299,8 +326,8 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Admitt
             function = getattr(module, tool.entry)
             found[tool.name] = Admitted(tool, _bytes_of(file), function=function)
     yield found
-    for name in ("contract_plain", "contract_typed"):
-        del sys.modules[name]
+    for name in sources:
+        del sys.modules[name.removesuffix(".py")]
 
 
 def _bytes_of(file: Path) -> Callable[[], dict[str, bytes]]:
@@ -542,6 +569,27 @@ async def test_context_reaches_the_caller(run: Run, name: str) -> None:
         ("progress", "half"),
         ("log", "a line"),
     ]
+
+
+async def test_context_holds_what_is_for_this_call(run: Run) -> None:
+    caller = Caller(user_id="u", platform="p", guild_id="g", channel_id="c")
+    secrets, settings = {"KEY": "s3cret"}, {"retries": 2, "since": "2024-02-29"}
+
+    outcome = await run("look", caller=caller, secrets=secrets, settings=settings)
+
+    told = {"KEY": "s3cret", "mine": "changed"}
+    assert outcome.value == [told, 2, 2024, False, "p", "g", "c"]
+    assert secrets == {"KEY": "s3cret"}
+
+
+async def test_settings_that_their_class_refuses_are_said_so(run: Run) -> None:
+    outcome = await run("look", settings={"retries": 2, "since": "s3cret"})
+
+    assert outcome.status is Status.FAILED
+    assert outcome.error.code == "bad_settings"
+    assert outcome.error.message == (
+        "the settings of look cannot be used: Settings refuses its values: since (BindingError)"
+    )
 
 
 @pytest.mark.parametrize("name", ["delegate", "delegate_async"])

@@ -332,7 +332,7 @@ async def test_toolkit_has_a_fresh_instance_for_each_call(kiln: Kiln) -> None:
 
 
 async def test_toolkit_method_gets_the_context(kiln: Kiln) -> None:
-    result = await kiln.call("who", {}, caller=Caller(user_id="ann"))
+    result = await kiln.call("who", {}, session=kiln.sessions.local(Caller(user_id="ann")))
 
     assert result.value == "ann"
 
@@ -349,7 +349,9 @@ async def test_instance_of_a_template_serves_all_its_calls(kiln: Kiln) -> None:
 
 
 async def test_open_webui_tool_has_valves_user_and_emitter(kiln: Kiln) -> None:
-    result = await kiln.call("weather", {"city": "Ulm"}, caller=Caller(user_id="ann"))
+    result = await kiln.call(
+        "weather", {"city": "Ulm"}, session=kiln.sessions.local(Caller(user_id="ann"))
+    )
 
     assert result.error is None
     assert result.value == "Ulm metric ann"
@@ -362,7 +364,9 @@ async def test_static_and_class_methods_run(kiln: Kiln) -> None:
 
 
 async def test_constants_dialect_runs_with_its_context(kiln: Kiln) -> None:
-    result = await kiln.call("lookup", {"key": "k"}, caller=Caller(user_id="ann"))
+    result = await kiln.call(
+        "lookup", {"key": "k"}, session=kiln.sessions.local(Caller(user_id="ann"))
+    )
 
     assert result.value == {"key": "k", "count": 1, "user": "ann"}
 

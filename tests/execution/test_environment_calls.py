@@ -204,7 +204,7 @@ async def test_upgrade_is_adopted_if_the_examples_pass(
         before = await kiln.call("tell", {})
         (tmp_path / "later.whl").rename(links / "alpha-2.0-py3-none-any.whl")
         between = await kiln.call("tell", {})
-        candidate, complaint = await kiln.upgrade_environment("tell", unreported)
+        candidate, complaint = await kiln.engine.upgrade_environment("tell", unreported)
         after = await kiln.call("tell", {})
 
     assert candidate
@@ -220,7 +220,7 @@ async def test_upgrade_is_not_adopted_if_the_examples_fail(
     async with built(source) as kiln:
         before = await kiln.call("tell", {})
         (tmp_path / "later.whl").rename(links / "alpha-2.0-py3-none-any.whl")
-        candidate, complaint = await kiln.upgrade_environment("tell", unreported)
+        candidate, complaint = await kiln.engine.upgrade_environment("tell", unreported)
         after = await kiln.call("tell", {})
 
     assert candidate
@@ -233,8 +233,8 @@ async def test_environment_is_built_ahead_and_kept_without_an_index(
     built: Built, links: Path
 ) -> None:
     async with built(TOOLS) as kiln:
-        environment = await kiln.build_environment("tell_new", unreported)
-        nothing = await kiln.build_environment("tell_none", unreported)
+        environment = await kiln.engine.build_environment("tell_new", unreported)
+        nothing = await kiln.engine.build_environment("tell_none", unreported)
     for file in links.iterdir():
         file.unlink()
     async with built(TOOLS) as kiln:

@@ -316,7 +316,9 @@ async def test_half_a_character_in_an_argument_does_no_harm(kiln: Kiln) -> None:
 
 async def test_identity_that_is_no_json_is_refused_not_raised(kiln: Kiln) -> None:
     for state in ({"x": object()}, {"x": float("nan")}, {"x": "\ud800"}):
-        result = await kiln.call("tell_caller", {}, caller=Caller(agent_state=state))
+        result = await kiln.call(
+            "tell_caller", {}, session=kiln.sessions.local(Caller(agent_state=state))
+        )
 
         assert result.status is Status.INVALID
         assert result.error
@@ -372,10 +374,10 @@ async def test_renamed_file_runs_under_the_state_of_its_old_name(
 
 
 async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
-    caller = Caller(session="rendezvous")
+    session = kiln.sessions.local(Caller(workspace="rendezvous"))
     pairs = [("a", "b"), ("b", "a")]
     calls = [
-        Call(tool="meet", arguments={"own": own, "other": other}, caller=caller)
+        Call(tool="meet", arguments={"own": own, "other": other}, session=session)
         for own, other in pairs
     ]
 
@@ -386,8 +388,8 @@ async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
 
 
 async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln) -> None:
-    caller = Caller(session="turns")
-    calls = [Call(tool="line_up", arguments={"name": name}, caller=caller) for name in "abcd"]
+    session = kiln.sessions.local(Caller(workspace="turns"))
+    calls = [Call(tool="line_up", arguments={"name": name}, session=session) for name in "abcd"]
 
     results = await kiln.call_many(calls)
 
@@ -396,11 +398,11 @@ async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln)
 
 
 async def test_a_tool_that_is_not_parallel_runs_beside_no_other_of_its_batch(kiln: Kiln) -> None:
-    caller = Caller(session="barrier")
+    session = kiln.sessions.local(Caller(workspace="barrier"))
     before, after = (
-        Call(tool="meet", arguments={"own": name, "other": name}, caller=caller) for name in "ab"
+        Call(tool="meet", arguments={"own": name, "other": name}, session=session) for name in "ab"
     )
-    alone = Call(tool="line_up", arguments={"name": "x"}, caller=caller)
+    alone = Call(tool="line_up", arguments={"name": "x"}, session=session)
 
     results = await kiln.call_many([before, alone, after])
 
@@ -429,7 +431,9 @@ async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) 
 
 async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> None:
     heart = space(kiln, "cancel") / "heart"
-    calling = asyncio.create_task(kiln.call("beat", {}, caller=Caller(session="cancel")))
+    calling = asyncio.create_task(
+        kiln.call("beat", {}, session=kiln.sessions.local(Caller(workspace="cancel")))
+    )
     await until(heart.exists)
 
     calling.cancel()
@@ -442,7 +446,11 @@ async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> Non
 async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
     sessions = ["batch1", "batch2"]
     calls = [
-        Call(tool="sleep_together", arguments={}, caller=Caller(session=session))
+        Call(
+            tool="sleep_together",
+            arguments={},
+            session=kiln.sessions.local(Caller(workspace=session)),
+        )
         for session in sessions
     ]
     hearts = [space(kiln, session) / "heart" for session in sessions]
@@ -466,9 +474,9 @@ async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
         ("progress", "first"),
         ("log", "logged"),
     ]
-    caller = Caller(session="live")
+    session = kiln.sessions.local(Caller(workspace="live"))
     calling = asyncio.create_task(
-        kiln.call("wait_for_reader", {}, caller=caller, observe=events.append)
+        kiln.call("wait_for_reader", {}, session=session, observe=events.append)
     )
 
     await until(lambda: {(event.kind, event.text.strip()) for event in events} >= set(said))
@@ -547,10 +555,10 @@ async def test_calls_of_one_call_are_two_hundred_at_most(kiln: Kiln) -> None:
 
 
 async def test_nested_call_ends_with_the_time_of_its_parent(kiln: Kiln) -> None:
-    caller = Caller(session="inherit")
+    session = kiln.sessions.local(Caller(workspace="inherit"))
     awake = space(kiln, "inherit") / "awake"
 
-    result = await kiln.call("hurry", {}, caller=caller)
+    result = await kiln.call("hurry", {}, session=session)
 
     assert result.status in (Status.TIMEOUT, Status.FAILED)
     await until_still(awake)
@@ -565,9 +573,11 @@ async def test_many_calls_that_each_call_another_all_end(kiln: Kiln) -> None:
 
 
 async def test_context_tells_the_caller_and_takes_what_is_sent(kiln: Kiln) -> None:
-    caller = Caller(user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]})
+    session = kiln.sessions.local(
+        Caller(user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]})
+    )
 
-    result = await kiln.call("tell_caller", {}, caller=caller)
+    result = await kiln.call("tell_caller", {}, session=session)
 
     assert result.value == {
         "user": "ann", "agent": "bot", "state": {"step": [1, {"a": None}]},

@@ -187,7 +187,10 @@ async def test_ids_belong_to_their_callers(counting: Kiln) -> None:
     who = [Caller(user_id="ann"), Caller(user_id="bob"), Caller(agent_id="ann"), Caller()]
 
     results = [
-        await counting.call("count", {"word": "a"}, call_id="one", caller=caller) for caller in who
+        await counting.call(
+            "count", {"word": "a"}, call_id="one", session=counting.sessions.local(caller)
+        )
+        for caller in who
     ]
 
     assert [result.value for result in results] == ["a 1", "a 2", "a 3", "a 4"]

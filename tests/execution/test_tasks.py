@@ -174,9 +174,9 @@ async def test_cancelled_task_stops_and_says_so(kiln: Kiln) -> None:
 
 
 async def test_task_is_its_callers_own(kiln: Kiln) -> None:
-    ann, bob = Caller(user_id="ann"), Caller(user_id="bob")
-    await kiln.call("work", {"gate": "own"}, call_id="own", caller=ann, background=True)
-    await kiln.call("say_much", {"lines": 1}, call_id="own", caller=bob)
+    ann, bob = (kiln.sessions.local(Caller(user_id=name)) for name in ("ann", "bob"))
+    await kiln.call("work", {"gate": "own"}, call_id="own", session=ann, background=True)
+    await kiln.call("say_much", {"lines": 1}, call_id="own", session=bob)
 
     with pytest.raises(InputError, match="there is no task"):
         await kiln.check_task("own")
@@ -248,14 +248,14 @@ async def test_task_of_another_process_can_be_stopped(
 
 
 async def test_agents_use_tasks_through_tools(kiln: Kiln) -> None:
-    caller = Caller(user_id="ann", session="default")
+    session = kiln.sessions.local(Caller(user_id="ann", workspace="default"))
     arguments = {"gate": "agent", "word": "x"}
-    await kiln.call("work", arguments, call_id="agent", caller=caller, background=True)
+    await kiln.call("work", arguments, call_id="agent", session=session, background=True)
 
-    checked = await kiln.call("check_task", {"task_id": "agent"}, caller=caller)
-    waited = await kiln.call("await_task", {"task_id": "agent", "seconds": 0.01}, caller=caller)
+    checked = await kiln.call("check_task", {"task_id": "agent"}, session=session)
+    waited = await kiln.call("await_task", {"task_id": "agent", "seconds": 0.01}, session=session)
     (space(kiln) / "agent").touch()
-    ended = await kiln.call("await_task", {"task_id": "agent"}, caller=caller)
+    ended = await kiln.call("await_task", {"task_id": "agent"}, session=session)
 
     assert (checked.value["state"], waited.value["state"]) == ("running", "running")
     assert ended.value["state"] == "done"
@@ -310,12 +310,16 @@ async def test_kind_and_author_decide_how_much_is_shown(kiln: Kiln) -> None:
 
 
 async def test_output_is_its_callers_own(kiln: Kiln) -> None:
-    result = await kiln.call("say_status", {}, caller=Caller(user_id="ann"))
+    result = await kiln.call("say_status", {}, session=kiln.sessions.local(Caller(user_id="ann")))
 
     assert result.truncation
     arguments = {"handle": result.truncation.handle}
-    other = await kiln.call("read_output", arguments, caller=Caller(user_id="bob"))
-    own = await kiln.call("read_output", arguments, caller=Caller(user_id="ann"))
+    other = await kiln.call(
+        "read_output", arguments, session=kiln.sessions.local(Caller(user_id="bob"))
+    )
+    own = await kiln.call(
+        "read_output", arguments, session=kiln.sessions.local(Caller(user_id="ann"))
+    )
 
     assert other.error
     assert "no output is kept under this handle" in other.error.message

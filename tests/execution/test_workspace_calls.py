@@ -126,10 +126,10 @@ def space(kiln: Kiln, session: str) -> Path:
 
 
 async def test_what_is_saved_can_be_loaded_in_the_next_call(kiln: Kiln) -> None:
-    caller = Caller(session="notes")
+    session = kiln.sessions.local(Caller(workspace="notes"))
 
-    saved = await kiln.call("save", {"name": "a/b.txt", "text": "é"}, caller=caller)
-    loaded = await kiln.call("load", {"name": "a/b.txt"}, caller=caller)
+    saved = await kiln.call("save", {"name": "a/b.txt", "text": "é"}, session=session)
+    loaded = await kiln.call("load", {"name": "a/b.txt"}, session=session)
 
     assert loaded.error is None
     assert (saved.value, loaded.value) == (["a"], "é")
@@ -137,9 +137,13 @@ async def test_what_is_saved_can_be_loaded_in_the_next_call(kiln: Kiln) -> None:
 
 
 async def test_session_sees_nothing_of_another(kiln: Kiln) -> None:
-    await kiln.call("save", {"name": "mine", "text": "x"}, caller=Caller(session="one"))
+    await kiln.call(
+        "save", {"name": "mine", "text": "x"}, session=kiln.sessions.local(Caller(workspace="one"))
+    )
 
-    other = await kiln.call("load", {"name": "mine"}, caller=Caller(session="two"))
+    other = await kiln.call(
+        "load", {"name": "mine"}, session=kiln.sessions.local(Caller(workspace="two"))
+    )
 
     assert other.error
     assert other.error.type == "FileNotFoundError"
@@ -175,10 +179,10 @@ async def test_own_grant_takes_the_place_of_the_one_for_all(make_kiln: Callable[
 
 
 async def test_workspace_to_read_refuses_every_change(kiln: Kiln) -> None:
-    caller = Caller(session="kept")
-    await kiln.call("save", {"name": "kept", "text": "kept"}, caller=caller)
+    session = kiln.sessions.local(Caller(workspace="kept"))
+    await kiln.call("save", {"name": "kept", "text": "kept"}, session=session)
 
-    result = await kiln.call("try_to_save", {}, caller=caller)
+    result = await kiln.call("try_to_save", {}, session=session)
 
     assert result.error is None
     assert set(result.value) <= {"Read-only file system", "Permission denied"}
@@ -194,9 +198,9 @@ async def test_tool_that_asks_for_none_has_none(kiln: Kiln) -> None:
 
 
 async def test_calls_at_once_see_each_others_files(kiln: Kiln) -> None:
-    caller = Caller(session="pings")
+    session = kiln.sessions.local(Caller(workspace="pings"))
     calls = [
-        kiln.call("ping", {"own": own, "other": other}, caller=caller)
+        kiln.call("ping", {"own": own, "other": other}, session=session)
         for own, other in (("a", "b"), ("b", "a"))
     ]
 
@@ -205,7 +209,9 @@ async def test_calls_at_once_see_each_others_files(kiln: Kiln) -> None:
 
 @pytest.mark.parametrize("kind", ["bytes", "files"])
 async def test_call_that_fills_the_workspace_is_ended(kiln: Kiln, kind: str) -> None:
-    result = await kiln.call("fill", {"kind": kind}, caller=Caller(session=f"full {kind}"))
+    result = await kiln.call(
+        "fill", {"kind": kind}, session=kiln.sessions.local(Caller(workspace=f"full {kind}"))
+    )
 
     assert result.status is Status.KILLED
     assert result.error
@@ -213,7 +219,7 @@ async def test_call_that_fills_the_workspace_is_ended(kiln: Kiln, kind: str) -> 
 
 
 async def test_links_lead_nowhere_and_are_not_exported(kiln: Kiln, tmp_path: Path) -> None:
-    result = await kiln.call("link_out", {}, caller=Caller(session="links"))
+    result = await kiln.call("link_out", {}, session=kiln.sessions.local(Caller(workspace="links")))
 
     assert result.error is None
     assert "passwd" not in str(result.value)
@@ -224,7 +230,7 @@ async def test_links_lead_nowhere_and_are_not_exported(kiln: Kiln, tmp_path: Pat
 
 
 async def test_files_of_the_workspace_can_be_sent(kiln: Kiln) -> None:
-    result = await kiln.call("send_from", {}, caller=Caller(session="send"))
+    result = await kiln.call("send_from", {}, session=kiln.sessions.local(Caller(workspace="send")))
 
     assert result.error is None
     assert [(file.name, file.data) for file in result.files] == [("sent.txt", b"sent")] * 2
@@ -232,12 +238,18 @@ async def test_files_of_the_workspace_can_be_sent(kiln: Kiln) -> None:
 
 
 async def test_workspaces_are_listed_exported_and_cleared(kiln: Kiln, tmp_path: Path) -> None:
-    await kiln.call("save", {"name": "a", "text": "abc"}, caller=Caller(session="listed"))
+    await kiln.call(
+        "save",
+        {"name": "a", "text": "abc"},
+        session=kiln.sessions.local(Caller(workspace="listed")),
+    )
 
     entry = next(e for e in kiln.engine.workspaces.list() if e.session == "listed")
     kiln.engine.workspaces.export("listed", tmp_path / "out")
     kiln.engine.workspaces.clear("listed")
-    after = await kiln.call("load", {"name": "a"}, caller=Caller(session="listed"))
+    after = await kiln.call(
+        "load", {"name": "a"}, session=kiln.sessions.local(Caller(workspace="listed"))
+    )
 
     assert (entry.files, entry.bytes >= 3) == (1, True)
     assert (tmp_path / "out" / "a").read_text() == "abc"

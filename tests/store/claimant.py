@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
 
-from toolkiln.model import Call, Result, Status
+from toolkiln.model import Call, Caller, Result, Status
 from toolkiln.store import Claimed, Store, open_store
 
 
 def run(store: Store, call_id: str, owner: str) -> bool:
     """Claims and finishes a call; says whether it was ours to run."""
     call = Call(tool="t", id=call_id)
-    claim = store.claim(call, fingerprint="f", owner=owner, lease_seconds=600)
+    claim = store.claim(call, caller=Caller(), fingerprint="f", owner=owner, lease_seconds=600)
     if isinstance(claim, Claimed):
         result = Result(call_id=call_id, tool="t", status=Status.OK, value=owner)
         assert store.finish(claim, result)
@@ -48,7 +48,9 @@ def main(place: str, task: str, *arguments: str) -> None:
         print("ready", flush=True)
     elif task == "hold":
         call = Call(tool="t", id=arguments[0])
-        claim = store.claim(call, fingerprint="f", owner="doomed", lease_seconds=60)
+        claim = store.claim(
+            call, caller=Caller(), fingerprint="f", owner="doomed", lease_seconds=60
+        )
         assert isinstance(claim, Claimed)
         print("claimed", flush=True)
         sys.stdin.readline()

@@ -20,7 +20,7 @@ same_store = settings(suppress_health_check=[HealthCheck.function_scoped_fixture
 def claim(store: Store, call_id: str = "c1", **changed: Any) -> Claim:
     asked = {"fingerprint": "f", "owner": "host:1", "lease_seconds": 30, **changed}
     caller, tool = asked.pop("caller", NOBODY), asked.pop("tool", "greet")
-    return store.claim(Call(tool=tool, id=call_id, caller=caller), **asked)
+    return store.claim(Call(tool=tool, id=call_id), caller=caller, **asked)
 
 
 def claimed(store: Store, call_id: str = "c1", **changed: Any) -> Claimed:
@@ -69,6 +69,8 @@ def test_the_same_id_with_another_fingerprint_is_a_conflict(store: Store, clock:
         Caller(agent_id="a1"),
         Caller(user_id="a1", agent_id="anna"),
         Caller(user_id="", agent_id="a1"),
+        Caller(user_id="anna", agent_id="a1", platform="slack"),
+        Caller(user_id="anna", agent_id="a1", platform=""),
     ],
 )
 def test_another_caller_never_meets_the_call(store: Store, other: Caller) -> None:

@@ -31,7 +31,7 @@ def refusal(place: str | Path) -> StoreError:
 
 def claimed(store: Store, call_id: str = "c1") -> Claimed:
     call = Call(tool="t", id=call_id)
-    claim = store.claim(call, fingerprint="f", owner="me", lease_seconds=60)
+    claim = store.claim(call, caller=NOBODY, fingerprint="f", owner="me", lease_seconds=60)
     assert isinstance(claim, Claimed)
     return claim
 
@@ -213,7 +213,7 @@ def test_a_file_that_vanished_does_not_break_the_service(tmp_path: Path, opened:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE toolkiln_schema SET version = 3",
+        "UPDATE toolkiln_schema SET version = 4",
         "DELETE FROM toolkiln_schema",
         "INSERT INTO toolkiln_schema VALUES (1)",
     ],
@@ -272,7 +272,8 @@ SCRIPT = """if True:
     from toolkiln.store import StoreError, open_store
     folder = sys.argv[1]
     def claim(store, id):
-        return store.claim(Call(tool="t", id=id), fingerprint="f", owner="o", lease_seconds=60)
+        call, lease = Call(tool="t", id=id), {"fingerprint": "f", "owner": "o", "lease_seconds": 60}
+        return store.claim(call, caller=Caller(), **lease)
     def attempt(action, *arguments):
         try:
             print(type(action(*arguments)).__name__)

@@ -1,4 +1,4 @@
-"""A database of version 1 becomes one of version 2 in place, and keeps what it held."""
+"""A database of an older version becomes one of version 3 in place, and keeps what it held."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.model import Caller, Result, Status
+from toolkiln.model import Caller, Draw, Rate, Result, Session, Status
 from toolkiln.store import Store
 
 from .archivist import ADMITTED, content
@@ -43,15 +43,45 @@ VERSION_1 = [
     "INSERT INTO toolkiln_outputs VALUES ('abc', '{scope}', 5, {later})",
     "INSERT INTO toolkiln_output_chunks VALUES ('abc', 0, {hello})",
 ]
+VERSION_2 = [
+    """CREATE TABLE toolkiln_versions (
+        id {serial} NOT NULL, key VARCHAR(64) NOT NULL, number INTEGER NOT NULL,
+        file {bytes} NOT NULL, digest {bytes} NOT NULL, action {bytes} NOT NULL,
+        "by" {bytes} NOT NULL, at {bytes} NOT NULL, tools {bytes} NOT NULL, note {bytes} NOT NULL,
+        PRIMARY KEY (id))""",
+    "CREATE UNIQUE INDEX toolkiln_versions_of_a_file ON toolkiln_versions (key, number)",
+    """CREATE TABLE toolkiln_contents (
+        key VARCHAR(64) NOT NULL, reading {bytes} NOT NULL, sources {bytes} NOT NULL,
+        PRIMARY KEY (key))""",
+    """CREATE TABLE toolkiln_declarations (
+        tool VARCHAR(64) NOT NULL, key VARCHAR(64) NOT NULL, PRIMARY KEY (tool, key))""",
+    """CREATE TABLE toolkiln_usages (
+        id {serial} NOT NULL, catalog VARCHAR(64) NOT NULL, key VARCHAR(64) NOT NULL,
+        tool {bytes} NOT NULL, prompt {bytes} NOT NULL, at {bytes} NOT NULL, PRIMARY KEY (id))""",
+    "CREATE INDEX toolkiln_usages_of_a_catalog ON toolkiln_usages (catalog)",
+    "CREATE INDEX toolkiln_usages_of_a_tool ON toolkiln_usages (key)",
+    "UPDATE toolkiln_schema SET version = 2",
+    """INSERT INTO toolkiln_usages (catalog, key, tool, prompt, at)
+        VALUES ('{catalog}', '{tool_key}', {greet}, {old}, {f})""",
+    """INSERT INTO toolkiln_versions (key, number, file, digest, action, "by", at, tools, note)
+        VALUES ('{file_key}', 1, {greet_py}, {f}, {admit}, {f}, {f}, {no_tools}, {f})""",
+]
 
 
 def sha256(parts: list[str | None]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
+@pytest.fixture(params=[1, 2])
+def old_version(request: pytest.FixtureRequest) -> int:
+    """Each that there was."""
+    version: int = request.param
+    return version
+
+
 @pytest.fixture
-def old_place(place: str) -> str:
-    """A database of version 1 that holds a result and an output."""
+def old_place(place: str, old_version: int) -> str:
+    """A database of that version that holds a result and an output, and of 2 a history."""
     postgres = "://" in place
     if not postgres:
         Path(place).parent.mkdir()
@@ -59,17 +89,20 @@ def old_place(place: str) -> str:
     told = {
         "bytes": "BYTEA" if postgres else "BLOB",
         "double": "DOUBLE PRECISION" if postgres else "DOUBLE",
+        "serial": "SERIAL" if postgres else "INTEGER",
         "key": sha256([None, None, "c1"]),
         "scope": sha256([None, None]),
+        "catalog": sha256(["old"]),
+        "tool_key": sha256(["old", "greet"]),
+        "file_key": sha256(["old", "greet.py"]),
         "now": time.time(),
         "later": time.time() + 3600,
         "result": RESULT.model_dump_json(),
-        **{
-            text: f"'\\x{text.encode().hex()}'" if postgres else f"x'{text.encode().hex()}'"
-            for text in ("c1", "greet", "f", "hello")
-        },
     }
-    for statement in VERSION_1:
+    for text in ("c1", "greet", "f", "hello", "old", "greet_py", "admit", "no_tools"):
+        data = {"greet_py": "greet.py", "no_tools": "[]"}.get(text, text).encode().hex()
+        told[text] = f"'\\x{data}'" if postgres else f"x'{data}'"
+    for statement in VERSION_1 + (VERSION_2 if old_version == 2 else []):
         execute(place, statement.format(**told))
     return place
 
@@ -84,12 +117,26 @@ def assert_complete(store: Store) -> None:
     assert store.archive.history_of_tool("c", "greet") == [version]
     store.archive.add_usage("c", "greet", "hello", "2026-01-01T00:00:00Z")
     assert store.archive.usages("c") == {"greet": ("hello",)}
+    store.sessions.put("a" * 64, Session(trace_id="t", caller=NOBODY), 60)
+    assert store.sessions.get("a" * 64)
+    assert store.keys.list() == []
+    assert store.approvals.list() == []
+    assert store.tool_settings.version() == 0
+    assert store.buckets.take([Draw("b", Rate(100, 1))]) == 0
 
 
 def test_an_old_database_is_completed_and_loses_nothing(old_place: str, opened: Opener) -> None:
     assert_complete(opened(old_place))
     assert_complete(opened(old_place))
-    assert count_rows(old_place, "toolkiln_schema WHERE version = 2") == 1
+    assert count_rows(old_place, "toolkiln_schema WHERE version = 3") == 1
+
+
+@pytest.mark.parametrize("old_version", [2], indirect=True)
+def test_the_history_of_version_2_is_kept(old_place: str, opened: Opener) -> None:
+    archive = opened(old_place).archive
+
+    assert archive.usages("old") == {"greet": ("old",)}
+    assert [version.number for version in archive.history("old", "greet.py")] == [1]
 
 
 def test_processes_that_open_an_old_database_at_once_all_succeed(
@@ -117,13 +164,13 @@ def test_whoever_opens_a_database_that_is_being_completed_waits(
 
 
 @pytest.mark.parametrize(
-    "statement", ["CREATE TABLE toolkiln_versions", "UPDATE toolkiln_schema", "COMMIT"]
+    "statement", ["CREATE TABLE toolkiln_approvals", "UPDATE toolkiln_schema", "COMMIT"]
 )
 def test_a_process_killed_on_the_way_leaves_the_old_database(
-    old_place: str, opened: Opener, statement: str
+    old_place: str, old_version: int, opened: Opener, statement: str
 ) -> None:
     with halted(old_place, "open", statement) as doomed:
         doomed.kill()
 
-    assert count_rows(old_place, "toolkiln_schema WHERE version = 1") == 1
+    assert count_rows(old_place, f"toolkiln_schema WHERE version = {old_version}") == 1
     assert_complete(opened(old_place))

@@ -20,7 +20,7 @@ NOBODY = Caller()
 
 def claim_of(store: Store, call_id: str) -> object:
     call = Call(tool="t", id=call_id)
-    return store.claim(call, fingerprint="f", owner="me", lease_seconds=60)
+    return store.claim(call, caller=NOBODY, fingerprint="f", owner="me", lease_seconds=60)
 
 
 def go(processes: list[Popen[str]]) -> list[str]:

@@ -7,7 +7,6 @@ import pytest
 
 from toolkiln.app import Draft, Kiln
 from toolkiln.config import load
-from toolkiln.model import Caller
 
 from .conftest import (
     ADMITTED,
@@ -482,7 +481,8 @@ class TestProposals:
         at = desk.having(TOOLKILN_AUTHORING="propose")
         with Kiln(desk.folder / "tools", settings=load(desk.folder, at.environ())) as kiln:
             draft = Draft(GREET.replace("greet", "salute"), "salute")
-            written = kiln.run_sync(kiln.author(draft, Caller(agent_id="an agent")))
+            agent = kiln.sessions.create("agent", privileges=["WRITE_TOOLS"]).token
+            written = kiln.run_sync(kiln.author(draft, agent))
         assert written.proposed
 
         waiting, refused = at.invoke("status"), at.invoke("call", "salute", "name=Ada")

@@ -1,9 +1,9 @@
 """Kiln: the only place that wires concrete parts together, for the surfaces and for Python.
 
 `kiln` is the front, light to import; `offer` decides what a name means; `engine` puts
-together what calls need and is loaded with the first of them; `library` holds search and
-documents, `authoring` the way of new versions, `builtin` the tools that Toolkiln brings
-along. Names load on first use.
+together what calls need and is loaded with the first of them, `guarding` what decides who
+may make them; `library` holds search and documents, `authoring` the way of new versions,
+`builtin` the tools that Toolkiln brings along. Names load on first use.
 """
 
 from importlib import import_module
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
+    from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
     from toolkiln.app.library import Library
     from toolkiln.app.offer import NotAdmitted
+    from toolkiln.app.own import OWN, SessionToken, account
     from toolkiln.catalog import (
         Assessment,
         Candidate,
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
         check,
     )
     from toolkiln.search import evaluation
+    from toolkiln.store import AuditFilter, Verification
 
 _HOMES = {
     "Assessment": "toolkiln.catalog",
+    "AuditFilter": "toolkiln.store",
     "Authored": "toolkiln.app.authoring",
     "Candidate": "toolkiln.catalog",
     "Change": "toolkiln.catalog",
@@ -34,19 +38,27 @@ _HOMES = {
     "Draft": "toolkiln.app.authoring",
     "Kiln": "toolkiln.app.kiln",
     "Library": "toolkiln.app.library",
+    "MadeKey": "toolkiln.app.keys",
     "ManifestError": "toolkiln.catalog",
     "NotAdmitted": "toolkiln.app.offer",
+    "OWN": "toolkiln.app.own",
     "PROVIDERS": "toolkiln.app.kiln",
     "Problem": "toolkiln.app.authoring",
     "Report": "toolkiln.catalog",
+    "Scope": "toolkiln.app.keys",
+    "SessionToken": "toolkiln.app.own",
     "Stage": "toolkiln.app.authoring",
+    "Verification": "toolkiln.store",
+    "account": "toolkiln.app.own",
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
 }
 
 __all__ = [
+    "OWN",
     "PROVIDERS",
     "Assessment",
+    "AuditFilter",
     "Authored",
     "Candidate",
     "Change",
@@ -54,11 +66,16 @@ __all__ = [
     "Draft",
     "Kiln",
     "Library",
+    "MadeKey",
     "ManifestError",
     "NotAdmitted",
     "Problem",
     "Report",
+    "Scope",
+    "SessionToken",
     "Stage",
+    "Verification",
+    "account",
     "check",
     "evaluation",
 ]

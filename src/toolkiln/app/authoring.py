@@ -19,7 +19,6 @@ from toolkiln.catalog import (
     MANIFEST,
     Admissions,
     Candidate,
-    Catalog,
     Decision,
     file_for,
     name_finding,
@@ -145,14 +144,14 @@ class Authoring:
 
     def __init__(
         self,
-        catalog: Catalog,
+        admissions: Admissions,
         refuse: frozenset[str],
         probe: Callable[[Read], Awaitable[list[Finding]]],
         index: Callable[[], Awaitable[str | None]],
     ) -> None:
         """`refuse` are rules that count like errors; `index` tells what search lacks."""
-        self._catalog = catalog
-        self._admissions = Admissions(catalog)
+        self._catalog = admissions.catalog
+        self._admissions = admissions
         self._refuse = refuse
         self._probe = probe
         self._index = index
@@ -160,7 +159,7 @@ class Authoring:
     async def write(
         self,
         draft: Draft,
-        by: str,
+        decision: Decision,
         *,
         propose: bool = False,
         observe: Callable[[Stage], None] = _unobserved,
@@ -171,7 +170,7 @@ class Authoring:
             candidate = await asyncio.to_thread(self._understood, draft, course)
             await self._vet(candidate, course)
             course.enter(Stage.WRITE)
-            version = await asyncio.to_thread(self._written, candidate, by, propose=propose)
+            version = await asyncio.to_thread(self._written, candidate, decision, propose=propose)
         except _Stopped as stop:
             return course.stopped(stop)
         course.passed("proposed" if version is None else f"version {version.number}")
@@ -290,12 +289,14 @@ class Authoring:
             count = "a problem" if len(bad) == 1 else f"{len(bad)} problems"
             raise _Stopped(f"the code has {count}: {bad[0].message}", bad)
 
-    def _written(self, candidate: Candidate, by: str, *, propose: bool) -> Version | None:
+    def _written(
+        self, candidate: Candidate, decision: Decision, *, propose: bool
+    ) -> Version | None:
         try:
             if propose:
-                self._admissions.propose(candidate, by)
+                self._admissions.propose(candidate, decision.by)
                 return None
-            return self._admissions.admit([candidate], Decision(by))[0]
+            return self._admissions.admit([candidate], decision)[0]
         except (ToolkilnError, OSError) as error:
             raise _stop(error) from error
 

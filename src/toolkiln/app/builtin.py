@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.authoring import Authored, Draft
+from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.define import Context, ToolError, tool, tool_metadata
-from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import Caller, Task
+from toolkiln.errors import InputError, ToolkilnError, UnknownTool
+from toolkiln.execution import acting_session
+from toolkiln.model import Task
 
 if TYPE_CHECKING:
     from toolkiln.app import Kiln
@@ -29,17 +31,17 @@ class Builtin:
         self._kiln = kiln
 
     @tool
-    async def check_task(self, task_id: str, ctx: Context) -> dict[str, Any]:
+    async def check_task(self, task_id: str) -> dict[str, Any]:
         """Tell how a task in the background stands, with its result if it has ended.
 
         Args:
             task_id: The id that the call returned.
         """
         with _in_plain_words():
-            return _told(await self._kiln.check_task(task_id, _caller(ctx)))
+            return _told(await self._kiln.check_task(task_id, acting_session()))
 
     @tool(timeout=610)
-    async def await_task(self, task_id: str, ctx: Context, seconds: float = 30.0) -> dict[str, Any]:
+    async def await_task(self, task_id: str, seconds: float = 30.0) -> dict[str, Any]:
         """Wait for a task in the background to end, and tell its result.
 
         Args:
@@ -48,21 +50,21 @@ class Builtin:
         """
         patience = max(0.0, min(seconds, _MOST_SECONDS))
         with _in_plain_words():
-            return _told(await self._kiln.await_task(task_id, _caller(ctx), timeout=patience))
+            return _told(await self._kiln.await_task(task_id, acting_session(), timeout=patience))
 
     @tool
-    async def cancel_task(self, task_id: str, ctx: Context) -> dict[str, Any]:
+    async def cancel_task(self, task_id: str) -> dict[str, Any]:
         """Stop a task in the background.
 
         Args:
             task_id: The id that the call returned.
         """
         with _in_plain_words():
-            return _told(await self._kiln.cancel_task(task_id, _caller(ctx)))
+            return _told(await self._kiln.cancel_task(task_id, acting_session()))
 
     @tool
     async def read_output(
-        self, handle: str, ctx: Context, offset: int = 0, limit: int = 20_000
+        self, handle: str, offset: int = 0, limit: int = 20_000
     ) -> dict[str, Any]:
         """Read on in an output that was cut.
 
@@ -73,7 +75,7 @@ class Builtin:
         """
         most = max(1, min(limit, 40_000))
         with _in_plain_words():
-            page = await self._kiln.read_output(handle, _caller(ctx), offset=offset, limit=most)
+            page = await self._kiln.read_output(handle, acting_session(), offset=offset, limit=most)
         return page.model_dump(mode="json")
 
     @tool(parallel=True, read_only=True)
@@ -84,9 +86,9 @@ class Builtin:
             query: What is to be done, in plain words; several things at once are fine.
             k: How many tools to name, 50 at most.
         """
-        most = max(1, min(k, 50))
+        most, session = max(1, min(k, 50)), acting_session()
         with _in_plain_words():
-            answer = await to_thread(self._kiln.search, query, most)
+            answer = await to_thread(self._kiln.search, query, most, session)
             found = [self._kiln.tool(hit.key) for hit in answer.hits]
         told: dict[str, Any] = {
             "tools": [{"name": spec.name, "description": spec.description} for spec in found],
@@ -102,6 +104,9 @@ class Builtin:
             name: The name of the tool.
         """
         with _in_plain_words():
+            visible = self._kiln.visible(acting_session())
+            if name not in visible and name not in BUILTIN_NAMES:
+                raise UnknownTool(name, visible)
             spec = self._kiln.tool(name)
             guide = self._kiln.library.guide(name)
         seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
@@ -135,9 +140,9 @@ class Builtin:
             query: What you want to know.
             k: How many passages to give, 20 at most.
         """
-        most = max(1, min(k, 20))
+        most, session = max(1, min(k, 20)), acting_session()
         with _in_plain_words():
-            hits = await to_thread(self._kiln.library.search_docs, query, most)
+            hits = await to_thread(self._kiln.search_docs, query, most, session)
         return {
             "passages": [
                 {
@@ -150,12 +155,11 @@ class Builtin:
             ]
         }
 
-    @tool(timeout=300)
+    @tool(timeout=300, destructive=True)
     async def write_python_tool(
         self,
         tool_code: str,
         tool_name: str,
-        ctx: Context,
         description: str | None = None,
         overwrite: bool = False,
     ) -> dict[str, Any]:
@@ -173,7 +177,7 @@ class Builtin:
         """
         draft = Draft(tool_code, tool_name, description or "", overwrite)
         with _in_plain_words():
-            return _reply(await self._kiln.author(draft, _caller(ctx)))
+            return _reply(await self._kiln.author(draft, acting_session()))
 
 
 @contextmanager
@@ -184,10 +188,6 @@ def _in_plain_words() -> Iterator[None]:
     except ToolkilnError as error:
         said = f"{error.message} ({error.hint})" if error.hint else error.message
         raise ToolError(said, retryable=not isinstance(error, InputError)) from error
-
-
-def _caller(ctx: Context) -> Caller:
-    return Caller(user_id=ctx.user_id, agent_id=ctx.agent_id)
 
 
 def _reply(authored: Authored) -> dict[str, Any]:

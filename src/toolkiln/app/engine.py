@@ -4,17 +4,21 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from toolkiln.app.offer import Offer
 from toolkiln.config import Settings
+from toolkiln.errors import ToolkilnError
 from toolkiln.execution import (
     MAXIMA,
     SANDBOX_USER,
     Admitted,
     Bounds,
     Candidate,
+    Environment,
     Environments,
     Gateway,
+    Guard,
     InlineExecutor,
     Memory,
     Networks,
@@ -29,7 +33,7 @@ from toolkiln.execution import (
     read_requirements_file,
     run_examples,
 )
-from toolkiln.model import Finding, Read
+from toolkiln.model import Call, Event, Finding, Read, Result, Task
 
 if TYPE_CHECKING:
     from toolkiln.store import Store
@@ -48,14 +52,15 @@ class Engine:
 
     def __init__(
         self,
-        resolve: Callable[[str, str | None], Admitted],
-        everything: Callable[[], Iterable[Admitted]],
+        offer: Offer,
         settings: Settings,
         tools: Path | None,
         resolve_host: Resolve | None,
+        guard: Guard,
         store: "Callable[[], Store]",
     ) -> None:
-        self._everything = everything
+        self._offer = offer
+        self._guard = guard
         self._tools = tools
         self._maxima = _maxima(settings)
         state = settings.state.absolute()
@@ -78,7 +83,7 @@ class Engine:
         )
         self.gateway = Gateway(
             Parts(
-                resolve=resolve,
+                resolve=offer.resolve,
                 inline=InlineExecutor(reveal=settings.show_exceptions),
                 sandbox=self.sandboxes,
                 environments=self.environments,
@@ -86,9 +91,21 @@ class Engine:
                 memory=self.memory,
                 maxima=self._maxima,
                 requirements=self.requirements,
+                guard=guard,
+                names=offer.names,
             )
         )
         self.tasks = Tasks(self.gateway, self.memory)
+
+    async def in_background(
+        self, call: Call, observe: Callable[[Event], None], background: Literal["auto", True]
+    ) -> Result | Task:
+        """Run a call as a task; one that nobody may make ends at once."""
+        try:
+            caller = await self._guard.caller(call.session)
+        except ToolkilnError:
+            return await self.gateway.call(call, observe)  # which says why, and records it
+        return await self.tasks.call(call, caller, observe, background)
 
     def requirements(self, tool: Admitted) -> Iterable[str]:
         """What a tool's environment holds: its own wishes and the folder's.
@@ -113,7 +130,18 @@ class Engine:
             site = environment.site if environment else None
             return await probe(self.sandboxes, tools, site, maxima=self._maxima)
 
-    async def upgrade(self, tool: Admitted, report: Report) -> tuple[Candidate | None, str | None]:
+    async def build_environment(self, name: str, report: Report) -> Environment | None:
+        """Install what a tool requires ahead of its first call; None if that is nothing.
+
+        Raises:
+            InputError, EnvironmentFailed: it cannot be resolved or installed.
+        """
+        wanted = self.requirements(self._offer.resolve(name, None))
+        return await self.environments.build(wanted, report)
+
+    async def upgrade_environment(
+        self, name: str, report: Report
+    ) -> tuple[Candidate | None, str | None]:
         """Newer packages for a tool, adopted if examples pass on them, else why not.
 
         A lock belongs to a set of requirements, so that the examples of every tool with
@@ -122,12 +150,13 @@ class Engine:
         Raises:
             InputError, EnvironmentFailed: they cannot be resolved or installed.
         """
+        tool = self._offer.resolve(name, None)
         candidate = await self.environments.upgrade(self.requirements(tool), report)
         if candidate is None or not candidate.changes:
             return candidate, None
         wanted = normalise(self.requirements(tool))
         async with self.environments.trial(candidate) as environment:
-            for other in self._everything():
+            for other in self._offer.everything():
                 if normalise(self.requirements(other)) != wanted or other.function is not None:
                     continue
                 complaint = await run_examples(self.sandboxes, other, environment.site)

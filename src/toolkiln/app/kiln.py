@@ -5,17 +5,19 @@ sandbox, unless the tool is a function that was handed over as one.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
-from toolkiln.catalog import Admissions, Catalog, Change, Options, utc_now, watch
+from toolkiln.app.options import CallOptions
+from toolkiln.app.own import OWN, SessionToken
+from toolkiln.app.usages import Usages
+from toolkiln.catalog import Admissions, Catalog, Change, Decision, Options, watch
 from toolkiln.config import Settings
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import InputError
 from toolkiln.model import (
     Answer,
     Call,
@@ -23,6 +25,8 @@ from toolkiln.model import (
     Event,
     Grant,
     Health,
+    PassageHit,
+    Privilege,
     Result,
     Status,
     Task,
@@ -34,13 +38,12 @@ if TYPE_CHECKING:
 
     from toolkiln.app.authoring import Authored, Authoring, Draft
     from toolkiln.app.engine import Engine
+    from toolkiln.app.guarding import Guarding
     from toolkiln.app.library import Allow, Library
     from toolkiln.execution import (
-        Candidate,
         Diagnosis,
-        Environment,
-        Report,
         Resolve,
+        Sessions,
     )
     from toolkiln.store import OutputPage, Store
 
@@ -48,9 +51,7 @@ PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
 
 T = TypeVar("T")
-_NOBODY = Caller()
 _LONGEST_ID = 200
-_LONGEST_PROMPT = 2000
 
 
 def _unobserved(event: Event) -> None:
@@ -73,12 +74,14 @@ class Kiln:
         functions: Iterable[Callable[..., Any]] = (),
         settings: Settings | None = None,
         dev: bool = False,
+        surface: str = "python",
         resolve_host: "Resolve | None" = None,
     ) -> None:
         """Nothing is read or started yet.
 
         With `dev` the files on disk are served without anybody admitting them.
         `functions` run in this process, without a sandbox: hand over only what you trust.
+        `surface` is what the audit says that calls came through.
         `resolve_host` replaces the look-up of hosts that tools were granted.
         """
         settings = settings or Settings()
@@ -89,6 +92,7 @@ class Kiln:
             if tools is None and self._given
             else Path(tools if tools is not None else self.settings.tools)
         )
+        self._surface = surface
         self._resolve_host = resolve_host
         self._runner: asyncio.Runner | None = None
 
@@ -112,7 +116,7 @@ class Kiln:
     @cached_property
     def admissions(self) -> Admissions:
         """What people decide about files, and what became of it."""
-        return Admissions(self.catalog)
+        return Admissions(self.catalog, self.guarding.act)
 
     def watch(self, say: Callable[[str], None] = lambda _: None) -> AsyncGenerator[Change, None]:
         """What changes in the catalog while its files are edited, as long as somebody asks.
@@ -143,6 +147,15 @@ class Kiln:
         """
         return self._offer.spec(name)
 
+    def visible(self, session: SessionToken = OWN) -> dict[str, ToolSpec]:
+        """The tools that the holder of a session may run, as `tools`.
+
+        Raises:
+            NoSession: nobody holds it.
+        """
+        may_see = self._may_see(session)
+        return {name: spec for name, spec in self.tools.items() if may_see is None or may_see(spec)}
+
     def grant(self, name: str) -> Grant:
         """What a tool of the catalog was granted, by the settings or with its admission."""
         return self._offer.grant(name)
@@ -156,20 +169,25 @@ class Kiln:
         reads = self.catalog.disk.everything().values()
         return {spec.name: spec for read in reads for spec in read.reading.tools}
 
-    def search(self, query: str, k: int = 5, allow: "Allow | None" = None) -> Answer:
-        """The k tools that fit a query best, among those that `allow` says yes to."""
-        return self.library.search(query, k, allow)
+    def search(self, query: str, k: int = 5, session: SessionToken = OWN) -> Answer:
+        """The k tools that fit a query best, among those that the session's holder may run."""
+        return self.library.search(query, k, self._may_see(session))
 
-    def select(self, prompt: str, k: int = 10, allow: "Allow | None" = None) -> list[ToolSpec]:
+    def search_docs(self, query: str, k: int = 5, session: SessionToken = OWN) -> list[PassageHit]:
+        """The passages of tools' pages that answer a query best, as `search`."""
+        return self.library.search_docs(query, k, self._may_see(session))
+
+    def select(self, prompt: str, k: int = 10, session: SessionToken = OWN) -> list[ToolSpec]:
         """The tools for a model's context: core ones always, then by relevance, k in all."""
-        return self.library.select(prompt, k, allow)
+        return self.library.select(prompt, k, self._may_see(session))
 
     @cached_property
     def library(self) -> "Library":
         """Search, and what is written about tools."""
         from toolkiln.app.library import Library
 
-        return Library(self._offer, self.settings, self.path, self._usages)
+        past = self._usages.by_tool if self._usages else dict
+        return Library(self._offer, self.settings, self.path, past)
 
     @cached_property
     def authoring(self) -> "Authoring":
@@ -181,17 +199,27 @@ class Kiln:
 
             return await to_thread(self.library.refresh)
 
-        return Authoring(self.catalog, frozenset(self.settings.refuse), self.engine.probe, index)
+        refuse = frozenset(self.settings.refuse)
+        return Authoring(self.admissions, refuse, self.engine.probe, index)
 
-    async def author(self, draft: "Draft", caller: Caller = _NOBODY) -> "Authored":
-        """Write a tool on behalf of somebody, as far as the setting `authoring` lets them."""
+    async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
+        """Write a tool on behalf of somebody, as far as their privileges and settings let them.
+
+        Raises:
+            NoSession: nobody holds the session.
+        """
         from toolkiln.app.authoring import Authored
         from toolkiln.execution import authoring_refusal
 
-        policy = self.settings.authoring
+        guarding = self.guarding
+        caller = await guarding.guard.caller(guarding.token(session), running=True)
+        policy = guarding.live.current().authoring
         if refusal := authoring_refusal(caller, policy):
             return Authored(success=False, error=f"{refusal.message}: {refusal.hint}")
-        by = caller.user_id or caller.agent_id or "an agent"
+        by = Decision(
+            by=caller.agent_id or caller.who,
+            unsandboxed=Privilege.UNSANDBOXED_EXEC in caller.privileges,
+        )
         return await self.authoring.write(draft, by, propose=policy == "propose")
 
     def health(self, name: str) -> Health:
@@ -202,7 +230,9 @@ class Kiln:
         """A tool as one provider wants it, with what was lost on the way."""
         return schema.compile_tool(self.tool(tool) if isinstance(tool, str) else tool, provider)
 
-    def deferring(self, provider: str, prompt: str = "", k: int = 5) -> list[dict[str, Any]]:
+    def deferring(
+        self, provider: str, prompt: str = "", k: int = 5, session: SessionToken = OWN
+    ) -> list[dict[str, Any]]:
         """All tools for one request: the k that fit the prompt at hand, the others deferred.
 
         What a model sends for one of them is decoded as `compiled` does.
@@ -210,7 +240,7 @@ class Kiln:
         Raises:
             InputError: the provider has no deferred loading.
         """
-        return self.library.deferring(provider, prompt, k)
+        return self.library.deferring(provider, prompt, k, self._may_see(session))
 
     def check_arguments(self, name: str, arguments: object) -> schema.Checked | schema.Problems:
         """Whether these arguments may be passed to a tool, all problems at once."""
@@ -222,13 +252,8 @@ class Kiln:
         name: str,
         arguments: object = None,
         *,
-        call_id: str | None = None,
-        caller: Caller = _NOBODY,
-        digest: str | None = None,
-        timeout: float | None = None,
-        prompt: str | None = None,
         background: Literal[False] = False,
-        observe: Callable[[Event], None] = _unobserved,
+        **options: Unpack[CallOptions],
     ) -> Result: ...
     @overload
     async def call(
@@ -236,47 +261,40 @@ class Kiln:
         name: str,
         arguments: object = None,
         *,
-        call_id: str | None = None,
-        caller: Caller = _NOBODY,
-        digest: str | None = None,
-        timeout: float | None = None,
-        prompt: str | None = None,
         background: Literal["auto", True],
-        observe: Callable[[Event], None] = _unobserved,
+        **options: Unpack[CallOptions],
     ) -> Result | Task: ...
     async def call(
         self,
         name: str,
         arguments: object = None,
         *,
-        call_id: str | None = None,
-        caller: Caller = _NOBODY,
-        digest: str | None = None,
-        timeout: float | None = None,
-        prompt: str | None = None,
         background: Literal["auto"] | bool = False,
-        observe: Callable[[Event], None] = _unobserved,
+        **options: Unpack[CallOptions],
     ) -> Result | Task:
         """Run a tool: in the sandbox, unless it is a function of this process.
 
         Never raises for what the tool does. To stop a call, cancel the task that awaits it.
-
-        Args:
-            call_id: Makes the call run once: repeating it gives the first Result.
-            digest: The version that must run; another one is refused.
-            timeout: Seconds to wait at most; the tool's own limit holds too.
-            prompt: What the tool is to answer; search learns from it, if the operator agreed.
-            background: With "auto" a call that takes longer than ten seconds goes on as a
-                Task; with True it is one from the start.
-            observe: Gets progress, log lines and output while the call runs.
+        `CallOptions` says what else can be given. With `background="auto"` a call that takes
+        longer than ten seconds, or waits for a person, goes on as a Task; with True it is
+        one from the start.
         """
-        call = Call(tool=name, arguments=arguments, caller=caller, digest=digest, timeout=timeout)
+        call_id = options.get("call_id")
+        if call_id is not None and len(call_id) > _LONGEST_ID:
+            raise InputError(f"the id of a call has at most {_LONGEST_ID} characters")
+        call = Call(
+            tool=name,
+            arguments=arguments,
+            session=self.guarding.token(options.get("session", OWN)),
+            surface=self._surface,
+            digest=options.get("digest"),
+            timeout=options.get("timeout"),
+        )
         if call_id is not None:
-            if len(call_id) > _LONGEST_ID:
-                raise InputError(f"the id of a call has at most {_LONGEST_ID} characters")
             call = call.model_copy(update={"id": call_id, "remember": True})
+        observe, prompt = options.get("observe", _unobserved), options.get("prompt")
         if background:
-            return await self.engine.tasks.call(call, observe, background)
+            return await self.engine.in_background(call, observe, background)
         result = await self.engine.gateway.call(call, observe)
         if prompt and result.status is Status.OK:
             from asyncio import to_thread
@@ -286,67 +304,55 @@ class Kiln:
 
     def learn(self, tool: str, prompt: str) -> None:
         """Remember that a tool answered a prompt; does nothing unless `learn_usages` is set."""
-        if not self.settings.learn_usages or tool not in self._offer.snapshot.tools:
-            return
-        with suppress(ToolkilnError):  # the tool has answered, and that counts for more
-            catalog, said = self.catalog.manifest.catalog, prompt[:_LONGEST_PROMPT]
-            self.store.archive.add_usage(catalog, tool, said, utc_now())
+        if self._usages is not None and tool in self._offer.snapshot.tools:
+            self._usages.add(tool, prompt)
             self.library.forget(tool)
 
-    async def call_many(self, calls: Sequence[Call]) -> list[Result]:
-        """Run calls in order, neighbours that are parallel-safe together, the others alone."""
-        return await self.engine.gateway.call_many(calls)
+    async def call_many(self, calls: Sequence[Call], session: SessionToken = OWN) -> list[Result]:
+        """Run calls in order, neighbours that are parallel-safe together, the others alone.
+
+        Those that name no session run for the holder of this one.
+        """
+        known = {"session": self.guarding.token(session), "surface": self._surface}
+        made = [c if c.session is not None else c.model_copy(update=known) for c in calls]
+        return await self.engine.gateway.call_many(made)
 
     def call_sync(self, name: str, arguments: object = None, **options: Any) -> Any:
         """As `call`, for programs without an event loop; the same options."""
         return self.run_sync(self.call(name, arguments, **options))
 
-    async def check_task(self, task_id: str, caller: Caller = _NOBODY) -> Task:
+    async def check_task(self, task_id: str, session: SessionToken = OWN) -> Task:
         """How a call in the background stands.
 
         Raises:
             InputError: there is none of this id.
         """
-        return await self.engine.memory.task(caller, task_id)
+        return await self.engine.memory.task(await self._caller(session), task_id)
 
     async def await_task(
-        self, task_id: str, caller: Caller = _NOBODY, *, timeout: float | None = None
+        self, task_id: str, session: SessionToken = OWN, *, timeout: float | None = None
     ) -> Task:
         """The task when it has ended, or as it is when the time is up."""
-        return await self.engine.memory.finished(caller, task_id, timeout)
+        return await self.engine.memory.finished(await self._caller(session), task_id, timeout)
 
-    async def cancel_task(self, task_id: str, caller: Caller = _NOBODY) -> Task:
+    async def cancel_task(self, task_id: str, session: SessionToken = OWN) -> Task:
         """Stop a call in the background."""
-        return await self.engine.tasks.cancel(caller, task_id)
+        return await self.engine.tasks.cancel(await self._caller(session), task_id)
 
-    async def tasks(self, caller: Caller = _NOBODY) -> list[Task]:
+    async def tasks(self, session: SessionToken = OWN) -> list[Task]:
         """The calls that are remembered for a caller, newest first."""
-        return await self.engine.memory.tasks(caller)
+        return await self.engine.memory.tasks(await self._caller(session))
 
     async def read_output(
-        self, handle: str, caller: Caller = _NOBODY, *, offset: int = 0, limit: int = 20_000
+        self, handle: str, session: SessionToken = OWN, *, offset: int = 0, limit: int = 20_000
     ) -> "OutputPage":
         """A page of an output that was cut.
 
         Raises:
             InputError: there is none under this handle.
         """
+        caller = await self._caller(session)
         return await self.engine.memory.read_output(caller, handle, offset, limit)
-
-    async def build_environment(self, name: str, report: "Report") -> "Environment | None":
-        """Install what a tool requires ahead of its first call; None if that is nothing.
-
-        Raises:
-            InputError, EnvironmentFailed: it cannot be resolved or installed.
-        """
-        wanted = self.engine.requirements(self._offer.resolve(name, None))
-        return await self.engine.environments.build(wanted, report)
-
-    async def upgrade_environment(
-        self, name: str, report: "Report"
-    ) -> "tuple[Candidate | None, str | None]":
-        """Newer packages for a tool, adopted if its examples pass on them, else why not."""
-        return await self.engine.upgrade(self._offer.resolve(name, None), report)
 
     async def doctor(self) -> "Diagnosis":
         """Every mode of the sandbox, tried out on this machine."""
@@ -358,13 +364,25 @@ class Kiln:
         from toolkiln.app.engine import Engine
 
         return Engine(
-            self._offer.resolve,
-            self._offer.everything,
+            self._offer,
             self.settings,
             self.path,
             self._resolve_host,
+            self.guarding.guard,
             lambda: self.store,
         )
+
+    @cached_property
+    def guarding(self) -> "Guarding":
+        """Who may run what: sessions, keys, approvals, secrets, settings of tools, the audit."""
+        from toolkiln.app.guarding import Guarding
+
+        return Guarding(self.settings, lambda: self.store, self._surface)
+
+    @property
+    def sessions(self) -> "Sessions":
+        """On whose behalf calls run; for the trusted side, which has authenticated them."""
+        return self.guarding.sessions
 
     @cached_property
     def store(self) -> "Store":
@@ -378,6 +396,9 @@ class Kiln:
         if "engine" in self.__dict__:
             await self.engine.close()
             del self.__dict__["engine"]
+        if "guarding" in self.__dict__:
+            self.guarding.close()
+            del self.__dict__["guarding"]
         if "store" in self.__dict__:
             self.store.close()
             del self.__dict__["store"]
@@ -400,17 +421,25 @@ class Kiln:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._runner is not None:
-            self._runner.run(self.close())
-            self._runner.close()
-            self._runner = None
+        self.run_sync(self.close())
+        assert self._runner is not None
+        self._runner.close()
+        self._runner = None
 
-    def _usages(self) -> Mapping[str, Sequence[str]]:
+    async def _caller(self, session: SessionToken) -> Caller:
+        return await self.guarding.guard.caller(self.guarding.token(session))
+
+    def _may_see(self, session: SessionToken) -> "Allow | None":
+        """What the holder of a session is shown; None if that is everything."""
+        if session is OWN and self.settings.policy == "allow" and not self.settings.rules:
+            return None
+        return self.guarding.may_see(session)
+
+    @cached_property
+    def _usages(self) -> Usages | None:
         if not self.settings.learn_usages or self.path is None:
-            return {}
-        with suppress(ToolkilnError):  # search is as good as it can be without the store
-            return self.store.archive.usages(self.catalog.manifest.catalog)
-        return {}
+            return None
+        return Usages(self.catalog, lambda: self.store)
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
@@ -424,4 +453,9 @@ class Kiln:
             return Builtin(self)
 
         catalog = None if self.path is None else self.catalog
-        return Offer(catalog, self._functions, self.settings.grants, home)
+        return Offer(catalog, self._functions, self._grants, home)
+
+    def _grants(self) -> Mapping[str, Mapping[str, Any]]:
+        """As they are at this moment, where something already looks after that."""
+        known: Guarding | None = self.__dict__.get("guarding")
+        return known.live.current().grants if known else self.settings.grants

@@ -64,16 +64,20 @@ class Library:
         answer = self.search(prompt, max(0, k - len(core)), lambda spec: spec.name in others)
         return core + [tools[hit.key] for hit in answer]
 
-    def deferring(self, provider: str, prompt: str, k: int) -> list[dict[str, Any]]:
+    def deferring(
+        self, provider: str, prompt: str, k: int, allow: Allow | None = None
+    ) -> list[dict[str, Any]]:
         """All tools for one request: the k that fit the prompt at hand, the others deferred.
 
         Raises:
             InputError: the provider has no deferred loading.
         """
-        chosen = {spec.name for spec in self.select(prompt, k)}
+        chosen = {spec.name for spec in self.select(prompt, k, allow)}
         at_hand: list[schema.Compiled] = []
         others: list[schema.Compiled] = []
         for name, spec in self._offer.tools.items():
+            if allow is not None and not allow(spec):
+                continue
             compiled = schema.compile_tool(spec, provider)
             (at_hand if name in chosen else others).append(compiled)
         return schema.deferring_request(provider, at_hand, others)
@@ -98,9 +102,10 @@ class Library:
         """How to use a tool, as Markdown for a model."""
         return docs.guide(self._offer.spec(name))
 
-    def prompt_index(self) -> str:
+    def prompt_index(self, allow: Allow | None = None) -> str:
         """All tools in one line each, for a prompt."""
-        return docs.prompt_index(self._offer.tools.values())
+        tools = self._offer.tools.values()
+        return docs.prompt_index(spec for spec in tools if allow is None or allow(spec))
 
     def build_docs(self, folder: Path, *, html: bool) -> Site:
         """Bring a folder of pages up to date, with a site of HTML if wanted."""

@@ -50,17 +50,18 @@ class Offer:
         self,
         catalog: Catalog | None,
         functions: "Mapping[str, Function]",
-        grants: Mapping[str, Mapping[str, Any]],
+        grants: Callable[[], Mapping[str, Mapping[str, Any]]],
         home: Callable[[], object],
     ) -> None:
-        """`home` gives the object whose methods Toolkiln's own tools are."""
+        """`grants` are the settings' at the moment; Toolkiln's own tools are methods of `home`."""
         self._catalog = catalog
         self._own = functions
         self._grants = grants
         self._make_home = home
         self._here: dict[str, Admitted] = {}
         """What runs in this process; executors know it again by its identity."""
-        self._admitted: dict[str, tuple[Served, Admitted]] = {}
+        self._admitted: dict[str, tuple[Served, object, Admitted]] = {}
+        """With the version and the grants that they were made for."""
         self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
 
     @property
@@ -131,28 +132,36 @@ class Offer:
         if name in self._own or name in BUILTIN_NAMES:
             own = self._own.get(name)
             function = own.code if own else getattr(self._home, name)
-            here = self._here[name] = Admitted(self.spec(name), dict, function=function)
+            here = Admitted(self.spec(name), dict, self._grant(name, None), function)
+            self._here[name] = here
             return here
         snapshot = self.snapshot
         if name not in snapshot.tools:
             raise self._why_not(name)
         spec, served = snapshot.tools[name], snapshot.served[name]
-        known = self._admitted.get(name)
-        if known is None or known[0] is not served:
-            grant = self._grant(name, served)
-            known = self._admitted[name] = served, Admitted(spec, lambda: served.sources, grant)
-        return known[1]
+        known, grants = self._admitted.get(name), self._grants()
+        if known is None or known[0] is not served or known[1] is not grants:
+            tool = Admitted(spec, lambda: served.sources, self._grant(name, served))
+            known = self._admitted[name] = served, grants, tool
+        return known[2]
+
+    def names(self, may_see: Callable[[ToolSpec], bool]) -> list[str]:
+        """The names of the tools that somebody may know of."""
+        return [
+            spec.name for spec in (*self.tools.values(), *self.builtin.values()) if may_see(spec)
+        ]
 
     def grant(self, name: str) -> Grant:
         """What a tool of the catalog was granted."""
         return self._grant(name, self.snapshot.served[name])
 
-    def _grant(self, name: str, served: Served) -> Grant:
+    def _grant(self, name: str, served: Served | None) -> Grant:
         """What an operator allows a tool: in the settings, or else with its admission."""
-        given = self._grants.get(name, self._grants.get("*"))
+        grants = self._grants()
+        given = grants.get(name, grants.get("*"))
         if given is not None:
             return Grant.model_validate(dict(given))
-        return served.admission.rights.get(name, Grant())
+        return served.admission.rights.get(name, Grant()) if served else Grant()
 
     def _why_not(self, name: str) -> ToolkilnError:
         snapshot = self.snapshot

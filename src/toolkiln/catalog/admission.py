@@ -5,10 +5,12 @@ it import, do its examples pass) is found out before, by `app.authoring`; here d
 are written down, in the manifest and in the history, all of one or nothing.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
@@ -16,7 +18,7 @@ from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, un
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.switches import switched
 from toolkiln.catalog.transaction import Conflict, Installation
-from toolkiln.errors import InputError, UnknownTool
+from toolkiln.errors import InputError, NotAllowed, UnknownTool
 from toolkiln.model import (
     Action,
     Admission,
@@ -26,6 +28,7 @@ from toolkiln.model import (
     Reading,
     Refusal,
     Sources,
+    ToolSpec,
     Version,
 )
 
@@ -55,6 +58,8 @@ class Decision:
     """Whether the rights that it asks for are granted."""
     note: str = ""
     action: Action = "admit"
+    unsandboxed: bool = False
+    """Whether who decides may let in what runs outside the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,25 @@ class Assessment:
     """What it asks for beyond the admitted version."""
 
 
+class Act(Protocol):
+    """Records a decision while it is carried out: what, by whom, about what."""
+
+    def __call__(self, what: str, by: str, /, **about: str) -> AbstractContextManager[None]:
+        """Raises ToolkilnError if it cannot be recorded; then it is not carried out."""
+        ...
+
+
+def _unrecorded(_what: str, _by: str, /, **_about: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class Admissions:
     """The decisions about one catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, act: Act = _unrecorded) -> None:
+        """`act` is wrapped around every decision, to record it."""
+        self.catalog = self._catalog = catalog
+        self._act = act
 
     def candidate(self, file: str) -> Candidate:
         """A file as it is on disk.
@@ -146,7 +165,14 @@ class Admissions:
                 )
             return manifest.with_files({**manifest.files, **admitted}, decided=admitted)
 
-        self._catalog.update(edit, _installation(candidates), afresh=afresh)
+        with ExitStack() as acts:
+            for candidate in candidates:
+                about = _about(candidate, decision.note)
+                acts.enter_context(self._act(decision.action, decision.by, **about))
+                _refuse_unsandboxed(candidate, decision)
+                if decision.grant and any(_asked(s) for s in candidate.read.reading.tools):
+                    acts.enter_context(self._act("grant", decision.by, **_granted(candidate)))
+            self._catalog.update(edit, _installation(candidates), afresh=afresh)
         return kept
 
     def propose(self, candidate: Candidate, by: str) -> None:
@@ -164,7 +190,8 @@ class Admissions:
                 update={"proposed": {**manifest.proposed, candidate.file: entry}}
             )
 
-        self._catalog.update(edit, _installation([candidate]))
+        with self._act("propose", by, **_about(candidate, "")):
+            self._catalog.update(edit, _installation([candidate]))
 
     def reject(self, file: str, by: str) -> bool:
         """Decide that what is on disk is not to be served; an earlier version stays.
@@ -188,7 +215,8 @@ class Admissions:
             refusal = Refusal(sha256=digest, by=by, at=utc_now())
             return manifest.model_copy(update={"rejected": {**manifest.rejected, file: refusal}})
 
-        self._catalog.update(edit)
+        with self._act("reject", by, detail=file, digest=digest or ""):
+            self._catalog.update(edit)
         return is_served
 
     def history(self, tool: str) -> list[Version]:
@@ -228,7 +256,7 @@ class Admissions:
         before, after = self.version(tool, old), self.version(tool, new)
         return unified(self._sources(before), self._sources(after))
 
-    def rollback(self, tool: str, wanted: str, by: str) -> Version:
+    def rollback(self, tool: str, wanted: str, decision: Decision) -> Version:
         """Serve an earlier version again, and write its file back.
 
         Helpers on disk are left alone, since other tools may use them.
@@ -244,9 +272,10 @@ class Admissions:
         if candidate.base == version.digest:
             raise InputError(f"{tool} is at version {version.number} already")
         note = f"back to version {version.number}"
-        return self.admit([candidate], Decision(by, note=note, action="rollback"))[0]
+        decision = replace(decision, grant=False, note=note, action="rollback")
+        return self.admit([candidate], decision)[0]
 
-    def switch(self, name: str, wanted: bool | Mapping[str, Any]) -> None:
+    def switch(self, name: str, wanted: bool | Mapping[str, Any], by: str = "operator") -> None:
         """Offer a tool, a toolkit or some of its methods, or cease to.
 
         `wanted` is true or false, or `{"enabled": …, "methods": {name: …}}` for a toolkit.
@@ -260,7 +289,8 @@ class Admissions:
             for spec in served.reading.tools
             if spec.name == owner
         ]
-        self._catalog.update(lambda manifest: switched(manifest, specs, name, wanted))
+        with self._act("switch", by, tool=name, detail=f"enabled: {wanted}"):
+            self._catalog.update(lambda manifest: switched(manifest, specs, name, wanted))
 
     def _admitted_digest(self, file: str) -> str | None:
         try:
@@ -307,14 +337,45 @@ def _installation(candidates: Iterable[Candidate]) -> Installation | None:
     return None
 
 
+def _refuse_unsandboxed(candidate: Candidate, decision: Decision) -> None:
+    loose = [spec.name for spec in candidate.read.reading.tools if not spec.rights.sandbox]
+    if loose and not decision.unsandboxed:
+        raise NotAllowed(
+            f"{loose[0]} runs outside the sandbox, and {decision.by} may not admit that",
+            hint="it takes the privilege UNSANDBOXED_EXEC",
+        )
+
+
+def _about(candidate: Candidate, note: str) -> dict[str, str]:
+    names = ", ".join(candidate.read.names)
+    detail = f"{candidate.file}: {note}" if note else candidate.file
+    return {"tool": names, "digest": candidate.read.digest, "detail": detail}
+
+
+def _granted(candidate: Candidate) -> dict[str, str]:
+    given = {
+        s.name: _asked(s).model_dump(exclude_defaults=True) for s in candidate.read.reading.tools
+    }
+    return {**_about(candidate, ""), "detail": json.dumps(given, sort_keys=True)}
+
+
+def _asked(spec: ToolSpec) -> Grant:
+    """All that a tool asks for, as a grant."""
+    asked = spec.rights
+    return Grant(
+        network=asked.network,
+        workspace=asked.workspace,
+        sandbox=asked.sandbox,
+        secrets=asked.secrets,
+    )
+
+
 def _rights(reading: Reading, entry: Admission | None, decision: Decision) -> dict[str, Grant]:
     """What goes with an admission: all that is asked for, or what was granted before."""
     before = entry.rights if entry else {}
     rights: dict[str, Grant] = {}
     for spec in reading.tools:
-        asked = spec.rights
-        wanted = Grant(network=asked.network, workspace=asked.workspace, sandbox=asked.sandbox)
-        given = wanted if decision.grant else before.get(spec.name, Grant())
+        given = _asked(spec) if decision.grant else before.get(spec.name, Grant())
         if given != Grant():
             rights[spec.name] = given
     return rights

@@ -194,7 +194,8 @@ def _asked(spec: ToolSpec) -> Iterator[list[Inline]]:
         found.append([Text("Asks to run without the sandbox.")])
     yield from found or [[Text("Asks for nothing beyond its arguments.")]]
     if rights.needs_approval:
-        yield [Text("A person has to approve calls.")]
+        some = " with some arguments" if rights.approval_function else ""
+        yield [Text(f"A person has to approve calls{some}.")]
     if spec.uses:
         yield _codes("Its source was seen to touch: ", spec.uses)
 

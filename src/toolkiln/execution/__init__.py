@@ -4,6 +4,9 @@
 `app` puts the parts together.
 """
 
+from toolkiln.execution.acting import acting_session
+from toolkiln.execution.approvals import Approvals
+from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
 from toolkiln.execution.environments import (
     Candidate,
@@ -16,20 +19,29 @@ from toolkiln.execution.environments import (
 )
 from toolkiln.execution.executor import Admitted, Bounds, Executor
 from toolkiln.execution.gateway import Gateway, Parts
+from toolkiln.execution.guard import BucketBook, Guard
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
 from toolkiln.execution.policy import authoring_refusal
 from toolkiln.execution.probe import probe, run_examples
+from toolkiln.execution.rates import Rates
+from toolkiln.execution.rules import Rules
 from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
+from toolkiln.execution.secrets import SecretError, Secrets
+from toolkiln.execution.sessions import NoSession, SessionBook, Sessions
 from toolkiln.execution.tasks import Tasks
+from toolkiln.execution.tool_settings import ToolSettings
 from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
 
 __all__ = [
     "MAXIMA",
     "SANDBOX_USER",
     "Admitted",
+    "Approvals",
+    "AuditFailed",
     "Bounds",
+    "BucketBook",
     "Candidate",
     "Diagnosis",
     "Entry",
@@ -37,17 +49,30 @@ __all__ = [
     "Environments",
     "Executor",
     "Gateway",
+    "Guard",
     "InlineExecutor",
     "Memory",
     "Networks",
+    "NoSession",
     "Parts",
+    "Rates",
+    "Recorder",
     "Report",
     "Resolve",
+    "Rules",
     "Sandboxes",
+    "SecretError",
+    "Secrets",
+    "SessionBook",
+    "Sessions",
     "Tasks",
+    "ToolSettings",
     "WorkspaceInfo",
     "Workspaces",
+    "acting_session",
+    "audit_key",
     "authoring_refusal",
+    "clean",
     "normalise",
     "probe",
     "read_requirements_file",

@@ -72,7 +72,10 @@ class Invocation:
     network: HostRules = _NO_NETWORK
     """Hosts that are declared and granted."""
     workspace: Workspace | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the tool requires, by name; for this call alone."""
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    user_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     nested: Callable[[str, Any], Awaitable[Result]] | None = None
     is_nested: bool = False
     """Whether another call waits for this one."""
@@ -97,6 +100,22 @@ class Outcome:
     cpu: float | None = None
     memory: int | None = None
     sandbox: str = ""
+
+
+def told(invocation: Invocation) -> dict[str, Any]:
+    """What a call learns of its caller, and with it the values that are for this call alone."""
+    caller = invocation.caller
+    return {
+        "user_id": caller.user_id,
+        "platform": caller.platform,
+        "guild_id": caller.guild_id,
+        "channel_id": caller.channel_id,
+        "agent_id": caller.agent_id,
+        "agent_state": caller.agent_state,
+        "secrets": dict(invocation.secrets),
+        "settings": dict(invocation.settings),
+        "user_settings": dict(invocation.user_settings),
+    }
 
 
 class Executor(Protocol):

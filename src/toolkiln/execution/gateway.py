@@ -1,8 +1,9 @@
-"""The one door to execution: every surface, nested call and worker goes through it.
+"""The one door to execution: every surface, nested call, background task and worker.
 
-`Gateway.call` is the whole way of a call, in order: resolve, check, allow, execute,
-classify, limit, record. It never raises for what a caller or a tool does; each call ends
-in exactly one Result. What runs a call is an executor's business.
+`Gateway.call` is the whole way of a call, in order: session, tool, rules, arguments,
+rights, rate, approval, record, secrets, run, mask, limit, record. It never raises for what
+a caller or a tool does; each call ends in exactly one Result and leaves a record. Who may
+do what is the `guard`'s business, what runs a call an executor's.
 """
 
 import asyncio
@@ -14,22 +15,35 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from toolkiln.errors import InputError, ToolkilnError, UnknownTool
+from toolkiln.errors import InputError, ToolkilnError, UnknownTool, nearest_hint
+from toolkiln.execution.acting import acting_as
+from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
+from toolkiln.execution.clearance import Clearance, Passage, Refused, cleared
+from toolkiln.execution.concealing import ConcealedEvents, conceal
 from toolkiln.execution.environments import Environments
-from toolkiln.execution.executor import (
-    Admitted,
-    Bounds,
-    Executor,
-    Invocation,
-    Outcome,
-)
+from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, Outcome
+from toolkiln.execution.guard import NO_MASK, Guard, Trail
+from toolkiln.execution.masking import Mask
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import granted
 from toolkiln.execution.output import limited
-from toolkiln.execution.policy import refusal
+from toolkiln.execution.results import as_call_error, invalid, refused
+from toolkiln.execution.secrets import resolved
+from toolkiln.execution.sessions import NoSession
 from toolkiln.execution.workspaces import Workspaces
-from toolkiln.model import Call, Caller, CallError, Event, Result, Status, Timing, Truncation
+from toolkiln.model import (
+    Call,
+    Caller,
+    CallError,
+    Decision,
+    Event,
+    Result,
+    Status,
+    Timing,
+    ToolSpec,
+    Truncation,
+)
 from toolkiln.schema import Problems, check
 
 _log = logging.getLogger(__name__)
@@ -38,6 +52,8 @@ _DEEPEST = 8
 _REMEMBERED = 1024
 _MOST_NESTED = 200
 """Calls that one call may make."""
+
+Observe = Callable[[Event], None]
 
 
 def _unobserved(event: Event) -> None:
@@ -59,6 +75,9 @@ class Parts:
     maxima: Bounds
     requirements: Callable[[Admitted], Iterable[str]]
     """What a tool's environment holds. Raises InputError."""
+    guard: Guard
+    names: Callable[[Callable[[ToolSpec], bool]], list[str]]
+    """The tools that a predicate on specs lets through, for hints."""
 
 
 class Gateway:
@@ -66,55 +85,15 @@ class Gateway:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._guard = parts.guard
         self._usual: dict[int, tuple[Admitted, Bounds]] = {}
 
-    async def call(self, call: Call, observe: Callable[[Event], None] = _unobserved) -> Result:
-        """Run one call to its one Result."""
-        started = time.time()
-        try:
-            tool = self._parts.resolve(call.tool, call.digest)
-        except InputError as error:
-            return _refused(call, started, Status.INVALID, _as_call_error(error))
-        checked = check(tool.spec, {} if call.arguments is None else call.arguments)
-        if isinstance(checked, Problems):
-            return _refused(call, started, Status.INVALID, _invalid(checked), tool)
-        if tool.function is None and (unsendable := _unsendable(call.caller)):
-            return _refused(call, started, Status.INVALID, unsendable, tool)
-        denied = refusal(tool)
-        if denied is not None:
-            return _refused(call, started, Status.DENIED, denied, tool)
-
-        latest = ""
-
-        def watch(event: Event) -> None:
-            nonlocal latest
-            if event.kind == "progress":
-                latest = event.described
-            try:
-                observe(event)
-            except Exception:  # noqa: BLE001 - the observer's own fault; the call goes on
-                _log.exception("an event of %s could not be observed", tool.spec.name)
-
-        async def run() -> Result:
-            try:
-                outcome = await self._execute(call, tool, checked.arguments, watch)
-            except ToolkilnError as error:
-                return _refused(call, started, Status.UNAVAILABLE, _as_call_error(error), tool)
-            except OSError as error:  # no descriptors, no memory: this process's, not the tool's
-                failed = CallError(
-                    code="backend_failed", message=f"the platform failed: {error}", retryable=True
-                )
-                return _refused(call, started, Status.UNAVAILABLE, failed, tool)
-            return await self._result(call, tool, checked.notes, outcome, started)
-
-        if not call.remember:
-            return await run()
-        return await self._parts.memory.once(
-            call, tool.spec, checked.arguments, run, lambda: latest
-        )
+    async def call(self, call: Call, observe: Observe = _unobserved) -> Result:
+        """Run one call to its one Result, for whoever its session says."""
+        return await self._recorded(call, observe, NO_MASK)
 
     async def call_many(
-        self, calls: Sequence[Call], observe: Callable[[Event], None] = _unobserved
+        self, calls: Sequence[Call], observe: Observe = _unobserved
     ) -> list[Result]:
         """Run calls in order, neighbours that are parallel-safe together, the others alone."""
         results: list[Result] = []
@@ -131,47 +110,157 @@ class Gateway:
         except InputError:
             return True  # it ends at once
 
-    async def _execute(
-        self,
-        call: Call,
-        tool: Admitted,
-        arguments: dict[str, Any],
-        observe: Callable[[Event], None],
-    ) -> Outcome:
-        parts, spec = self._parts, tool.spec
+    async def _recorded(self, call: Call, observe: Observe, outer_mask: Mask) -> Result:
+        """Pass a call through, and record what came of it, whatever that is."""
+        trail, recorder = Trail(call), self._guard.recorder
+        result: Result | None = None
+        try:
+            await recorder.opened()
+            recorder.begin(trail, trail.started)
+        except AuditFailed as error:  # what cannot be recorded does not happen
+            return refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
+        try:
+            result = await self._passed(call, observe, trail, outer_mask)
+            return result
+        except Refused as end:
+            result = refused(call, trail.at, end.status, end.error, end.tool)
+            return result
+        finally:
+            recorder.end(trail, trail.ended(result))
+
+    async def _passed(self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask) -> Result:
+        caller = trail.caller = await self._caller(call)
+        tool = self._resolve(call, caller)
+        trail.spec = tool.spec
+        decision = self._guard.decide(caller, tool.spec)
+        if decision.effect == "deny":
+            raise Refused(Status.DENIED, _not_allowed(call.tool, decision), tool)
+        checked = check(tool.spec, {} if call.arguments is None else call.arguments)
+        if isinstance(checked, Problems):
+            raise Refused(Status.INVALID, invalid(checked), tool)
+        if tool.function is None and (unsendable := _unsendable(caller)):
+            raise Refused(Status.INVALID, unsendable, tool)
+        passage = Passage(
+            call, observe, trail, outer_mask, caller, tool, decision,
+            checked.arguments, checked.notes,
+        )  # fmt: skip
+        if observe is not _unobserved:
+            passage.observe = _careful(observe, call.tool)
+        if not call.remember:
+            return await self._run(passage)
+        return await self._once(passage)
+
+    async def _once(self, passage: Passage) -> Result:
+        """Run a call under an id that its caller may use again."""
+        latest = ""
+        observe = passage.observe
+
+        def watch(event: Event) -> None:
+            nonlocal latest
+            if event.kind == "progress":
+                latest = event.described
+            observe(event)
+
+        async def run() -> Result:
+            try:
+                return await self._run(passage)
+            except Refused as end:
+                return refused(passage.call, passage.trail.at, end.status, end.error, end.tool)
+
+        passage.observe = watch
+        return await self._parts.memory.once(
+            passage.call, passage.caller, (passage.tool.spec, passage.arguments), run,
+            lambda: latest,
+        )  # fmt: skip
+
+    async def _caller(self, call: Call) -> Caller:
+        try:
+            return await self._guard.caller(call.session, running=call.depth > 0)
+        except NoSession as error:
+            raise Refused(Status.DENIED, as_call_error(error)) from None
+        except ToolkilnError as error:
+            raise Refused(Status.UNAVAILABLE, as_call_error(error)) from None
+
+    def _resolve(self, call: Call, caller: Caller) -> Admitted:
+        try:
+            return self._parts.resolve(call.tool, call.digest)
+        except UnknownTool as error:
+            # The nearest names are those that this caller may know of.
+            known = self._parts.names(lambda spec: self.may_see(caller, spec))
+            hidden = CallError(
+                code=error.code, message=error.message, hint=nearest_hint(call.tool, known)
+            )
+            raise Refused(Status.INVALID, hidden) from None
+        except InputError as error:
+            raise Refused(Status.INVALID, as_call_error(error)) from None
+
+    def may_see(self, caller: Caller, spec: ToolSpec) -> bool:
+        """Whether a tool is listed and found for somebody."""
+        return self._guard.decide(caller, spec).effect != "deny"
+
+    async def _run(self, passage: Passage) -> Result:
+        tool = passage.tool
+        executor = self._parts.sandbox if tool.function is None else self._parts.inline
+        try:
+            clearance = await cleared(self._guard, passage, executor)
+            outcome = await self._execute(passage, clearance)
+        except ToolkilnError as error:
+            raise Refused(Status.UNAVAILABLE, as_call_error(error), tool) from None
+        except OSError as error:  # no descriptors, no memory: this process's, not the tool's
+            failed = CallError(
+                code="backend_failed", message=f"the platform failed: {error}", retryable=True
+            )
+            raise Refused(Status.UNAVAILABLE, failed, tool) from None
+        return await self._result(passage, outcome)
+
+    async def _execute(self, passage: Passage, clearance: Clearance) -> Outcome:
+        tool, call, secrets = passage.tool, passage.call, clearance.secrets
         bounds = self._bounds(tool, call.timeout)
+        invocation = Invocation(
+            tool, passage.arguments, passage.caller, bounds, observe=passage.observe
+        )
+        mask, events = NO_MASK, None
+        if secrets:
+            mask = Mask(secrets)
+            events = ConcealedEvents(mask, passage.observe)
+            invocation.observe = events.observe
+            invocation.arguments = resolved(passage.arguments, secrets)
+            invocation.secrets = {name: secrets[name] for name in tool.spec.rights.secrets}
+        if tool.spec.settings:
+            invocation.settings = resolved(dict(clearance.settled.operator), secrets)
+            invocation.user_settings = resolved(dict(clearance.settled.user), secrets)
+        if tool.function is None or tool.spec.injected:
+            known = passage.outer_mask.joined(mask) if mask else passage.outer_mask
+            invocation.nested = self._nested(call, bounds, known)
         if tool.function is not None:
-            invocation = Invocation(
-                tool, arguments, call.caller, bounds,
-                nested=self._nested(call, bounds) if spec.injected else None, observe=observe,
-            )  # fmt: skip
-            return await parts.inline.run(invocation)
-        rights = spec.rights
-        workspace = None
+            with acting_as(call.session):
+                outcome = await self._parts.inline.run(invocation)
+        else:
+            outcome = await self._sandboxed(passage, invocation)
+        if events is not None:
+            events.end()
+            conceal(outcome, mask)
+        return outcome
+
+    async def _sandboxed(self, passage: Passage, invocation: Invocation) -> Outcome:
+        parts, tool, rights = self._parts, passage.tool, passage.tool.spec.rights
         if rights.workspace:
-            workspace = await asyncio.to_thread(
-                parts.workspaces.open, call.caller.session, writable=rights.workspace == "write"
+            invocation.workspace = await asyncio.to_thread(
+                parts.workspaces.open,
+                passage.caller.workspace,
+                writable=rights.workspace == "write",
             )
 
         def report(stage: str, done: int | None, total: int | None) -> None:
-            observe(Event(kind="progress", text=f"environment: {stage}", done=done, total=total))
+            told = Event(kind="progress", text=f"environment: {stage}", done=done, total=total)
+            invocation.observe(told)
 
         needed = parts.requirements(tool)
         async with parts.environments.use(needed, report) as environment:
-            return await parts.sandbox.run(
-                Invocation(
-                    tool,
-                    arguments,
-                    call.caller,
-                    bounds,
-                    site=environment.site if environment else None,
-                    network=granted(rights.network, tool.grant.network),
-                    workspace=workspace,
-                    nested=self._nested(call, bounds),
-                    is_nested=call.depth > 0,
-                    observe=observe,
-                )
-            )
+            invocation.site = environment.site if environment else None
+            invocation.network = granted(rights.network, tool.grant.network)
+            invocation.is_nested = passage.call.depth > 0
+            return await parts.sandbox.run(invocation)
 
     def _bounds(self, tool: Admitted, patience: float | None) -> Bounds:
         if patience is not None:
@@ -184,7 +273,9 @@ class Gateway:
             self._usual[id(tool)] = known  # with the tool, so that no other gets its id
         return known[1]
 
-    def _nested(self, call: Call, bounds: Bounds) -> Callable[[str, Any], Awaitable[Result]]:
+    def _nested(
+        self, call: Call, bounds: Bounds, mask: Mask
+    ) -> Callable[[str, Any], Awaitable[Result]]:
         """A door for the tool itself, with the caller's rights and what is left of the time."""
         deadline = time.monotonic() + bounds.timeout
         made = 0
@@ -195,7 +286,8 @@ class Gateway:
             inner = Call(
                 tool=tool,
                 arguments=arguments,
-                caller=call.caller,
+                session=call.session,
+                surface=call.surface,
                 parent=call.id,
                 depth=call.depth + 1,
                 timeout=max(0.01, deadline - time.monotonic()),
@@ -203,30 +295,24 @@ class Gateway:
             if inner.depth > _DEEPEST or made > _MOST_NESTED:
                 bound = f"{_DEEPEST} deep" if inner.depth > _DEEPEST else f"{_MOST_NESTED} in all"
                 error = CallError(code="nesting_limit", message=f"calls within calls: {bound}")
-                return _refused(inner, time.time(), Status.DENIED, error)
-            return await self.call(inner)
+                return refused(inner, time.time(), Status.DENIED, error)
+            return await self._recorded(inner, _unobserved, mask)
 
         return nested
 
-    async def _result(
-        self,
-        call: Call,
-        tool: Admitted,
-        notes: tuple[str, ...],
-        outcome: Outcome,
-        started: float,
-    ) -> Result:
-        shown = limited(outcome, tool.spec)
+    async def _result(self, passage: Passage, outcome: Outcome) -> Result:
+        call, spec, started = passage.call, passage.tool.spec, passage.trail.at
+        shown = limited(outcome, spec)
         truncation = None
-        all_notes = (*notes, *outcome.notes)
+        all_notes = (*passage.notes, *outcome.notes)
         if shown.full is not None:
-            handle, trouble = await self._parts.memory.keep(call.caller, shown.full)
+            handle, trouble = await self._parts.memory.keep(passage.caller, shown.full)
             all_notes += trouble
             truncation = Truncation(shown=shown.shown, total=shown.total, handle=handle)
         return Result(
             call_id=call.id,
-            tool=tool.spec.name,
-            digest=tool.spec.digest,
+            tool=spec.name,
+            digest=spec.digest,
             status=outcome.status,
             value=outcome.value,
             text=shown.text,
@@ -248,43 +334,34 @@ class Gateway:
         )
 
 
-def _refused(
-    call: Call, started: float, status: Status, error: CallError, tool: Admitted | None = None
-) -> Result:
-    """A result of a call that did not run."""
-    text = f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
-    return Result(
-        call_id=call.id,
-        tool=call.tool,
-        digest=tool.spec.digest if tool else call.digest,
-        status=status,
-        error=error,
-        text=text,
-        timing=Timing(started=started, duration=time.time() - started),
-    )
+def _careful(observe: Observe, tool: str) -> Observe:
+    """An observer whose own faults do not end the call."""
+
+    def careful(event: Event) -> None:
+        try:
+            observe(event)
+        except Exception:  # noqa: BLE001 - the observer's own fault; the call goes on
+            _log.exception("an event of %s could not be observed", tool)
+
+    return careful
 
 
-def _as_call_error(error: ToolkilnError) -> CallError:
+def _not_allowed(tool: str, decision: Decision) -> CallError:
     return CallError(
-        code=error.code,
-        message=error.message,
-        hint=error.hint,
-        retryable=not isinstance(error, InputError | UnknownTool),
+        code="not_allowed",
+        message=f"you may not run {tool}: {decision.why}",
+        hint="`toolkiln policy explain USER TOOL` shows an operator which rule decides",
     )
 
 
 def _unsendable(caller: Caller) -> CallError | None:
     """Why what a tool may know of its caller cannot be told to a sandbox."""
-    told = [caller.user_id, caller.agent_id, caller.agent_state]
+    told = [
+        caller.user_id, caller.agent_id, caller.agent_state,
+        caller.platform, caller.guild_id, caller.channel_id,
+    ]  # fmt: skip
     try:
         json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         return CallError(code="invalid_caller", message=f"the caller is not plain JSON: {error}")
     return None
-
-
-def _invalid(problems: Problems) -> CallError:
-    found = problems.problems
-    lines = [problem.message for problem in found]
-    hint = next((problem.hint for problem in found if getattr(problem, "hint", None)), None)
-    return CallError(code="invalid_arguments", message="\n".join(lines), hint=hint)

@@ -17,15 +17,17 @@ from functools import partial
 from types import CoroutineType, coroutine
 from typing import Any
 
-from toolkiln.execution.executor import Admitted, Invocation, Outcome
+from toolkiln.execution.executor import Admitted, Invocation, Outcome, told
 from toolkiln.execution.outcomes import apply_frame, limit_hit, reply
 from toolkiln.model import Event, Result, SentFile
 from toolkiln.runtime.binding import Binder
 from toolkiln.runtime.context import injections
 from toolkiln.runtime.running import failure, streams
 from toolkiln.runtime.serialise import plain
+from toolkiln.runtime.settings import typed
 
 Frame = dict[str, Any]
+Bind = Callable[[dict[str, Any], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 _MOST_THREADS = 1000
 """Far more than calls that can wait for each other: they nest a few deep."""
 
@@ -35,7 +37,7 @@ class InlineExecutor:
 
     def __init__(self, *, reveal: bool = False) -> None:
         self._reveal = reveal
-        self._bound: dict[int, tuple[Binder, bool, Admitted]] = {}
+        self._bound: dict[int, tuple[Bind, bool, Admitted]] = {}
         # Not the loop's few threads: calls within calls would wait there for each other.
         self._threads = ThreadPoolExecutor(_MOST_THREADS, "toolkiln-inline")
 
@@ -44,21 +46,16 @@ class InlineExecutor:
         tool = invocation.tool
         function = tool.function
         assert function is not None
-        known = self._bound.get(id(tool))
-        if known is None:
-            binder = Binder(function, injected=tool.spec.injected)
-            known = (binder, inspect.iscoroutinefunction(function), tool)
-            self._bound[id(tool)] = known
-        binder, is_async, _ = known
+        bind, is_async = self._binding(tool)
         outcome = Outcome(sandbox="none")
         given: dict[str, Any] = {}
-        if tool.spec.injected:
-            given = _injections(invocation, outcome)
         clock: asyncio.Timeout | None = None
         value: Any = None
         error: BaseException | None = None
         try:
-            positional, named = binder.bind(invocation.arguments, given)
+            if tool.spec.injected:
+                given = _injections(invocation, outcome)
+            positional, named = bind(invocation.arguments, given)
             work: Any
             if is_async:
                 work, value = _begun(function(*positional, **named))
@@ -91,9 +88,27 @@ class InlineExecutor:
         apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
         return outcome
 
+    def _binding(self, tool: Admitted) -> tuple[Bind, bool]:
+        """How arguments reach the function, and whether it is a coroutine's."""
+        known = self._bound.get(id(tool))
+        if known is not None:
+            return known[:2]
+        function = tool.function
+        assert function is not None
+        is_async = inspect.iscoroutinefunction(function)
+        if tool.spec.whole_arguments is not None:
+            return _as_one, is_async  # made for one call, and not to be kept
+        bind = Binder(function, injected=tool.spec.injected).bind
+        self._bound[id(tool)] = bind, is_async, tool
+        return bind, is_async
+
     async def close(self) -> None:
         """Let go of the threads; a function that does not come back keeps its own."""
         self._threads.shutdown(wait=False)
+
+
+def _as_one(arguments: dict[str, Any], _: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (arguments,), {}
 
 
 def _begun(work: Any) -> tuple[Awaitable[Any] | None, Any]:
@@ -145,7 +160,6 @@ def _is_cancelled() -> bool:
 def _injections(invocation: Invocation, outcome: Outcome) -> dict[str, Any]:
     """What the signature asks for, connected to this outcome instead of a socket."""
     loop = asyncio.get_running_loop()
-    caller = invocation.caller
 
     def send(frame: Frame) -> None:
         if _is_on(loop):
@@ -156,14 +170,9 @@ def _injections(invocation: Invocation, outcome: Outcome) -> dict[str, Any]:
     def ask(frame: Frame) -> Frame:
         return _nested(frame, invocation, loop)
 
-    told = {
-        "user_id": caller.user_id,
-        "agent_id": caller.agent_id,
-        "agent_state": deepcopy(caller.agent_state),
-        "settings": dict(invocation.settings),
-        "workdir": ".",
-    }
-    return injections(invocation.tool.spec.injected, told, send, ask)
+    caller = deepcopy(told(invocation)) | {"workdir": "."}
+    caller["settings"] = typed(invocation.tool.function, caller["settings"])
+    return injections(invocation.tool.spec.injected, caller, send, ask)
 
 
 def _take(frame: Frame, invocation: Invocation, outcome: Outcome) -> None:

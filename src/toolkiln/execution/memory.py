@@ -41,25 +41,25 @@ class Memory:
     async def once(
         self,
         call: Call,
-        spec: ToolSpec,
-        arguments: dict[str, Any],
+        caller: Caller,
+        what: tuple[ToolSpec, dict[str, Any]],
         run: Callable[[], Awaitable[Result]],
         progress: Callable[[], str],
     ) -> Result:
         """The first result of this id, or the one that `run` gives now.
 
-        `progress` tells what the tool reported last, for those who ask meanwhile.
+        `what` runs, and with which arguments, makes two calls the same. `progress` tells
+        what the tool reported last, for those who ask meanwhile.
         """
         from toolkiln.store import Claimed, Conflict, Done
 
-        fingerprint = _fingerprint(spec, arguments)
+        fingerprint = _fingerprint(*what)
+        asked = {"caller": caller, "fingerprint": fingerprint, "owner": self._owner}
         deadline = time.monotonic() + (inf if call.timeout is None else call.timeout)
         poll = _FIRST_POLL
         try:
             while True:
-                claim = await self._ask(
-                    "claim", call, fingerprint=fingerprint, owner=self._owner, lease_seconds=_LEASE
-                )
+                claim = await self._ask("claim", call, **asked, lease_seconds=_LEASE)
                 if isinstance(claim, Claimed):
                     return await self._run_claimed(call, claim, run, progress)
                 if isinstance(claim, Done):
@@ -97,7 +97,7 @@ class Memory:
             note = "an earlier run of this call was cut off; the tool may have run in part"
             result = result.model_copy(update={"notes": (*result.notes, note)})
         try:
-            if result.status is Status.UNAVAILABLE:
+            if _nothing_ran(result):
                 await self._ask("release", claim)  # nothing ran: the id is free for another try
                 return result
             recorded = await self._ask("finish", claim, result)
@@ -193,7 +193,7 @@ class Memory:
         poll = _FIRST_POLL
         while True:
             task = await self.task(caller, task_id)
-            if task.state != "running":
+            if task.state not in ("running", "pending"):
                 return task
             left = _LONGEST_POLL if deadline is None else deadline - time.monotonic()
             if left <= 0:
@@ -233,6 +233,12 @@ _STILL_RUNNING = (
     ),
 )
 _CANCELLED = (Status.CANCELLED, CallError(code="cancelled", message="the call was cancelled"))
+
+
+def _nothing_ran(result: Result) -> bool:
+    """Whether the same call may well end otherwise when it is made again."""
+    again = result.error is not None and result.error.retryable and not result.sandbox
+    return result.status is Status.UNAVAILABLE or again
 
 
 def _fingerprint(spec: ToolSpec, arguments: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from toolkiln.execution.classification import failure_in, failure_of, is_refusal
 from toolkiln.execution.executor import Bounds, Outcome
 from toolkiln.model import CallError, Result, Status, ToolSpec
 
@@ -84,18 +85,19 @@ def reply(tool: str, result: Result) -> dict[str, Any]:
 
 
 def _classify_value(outcome: Outcome) -> None:
-    """What dialects say in their own way about failing."""
+    """What dialects say in their own way about failing; a returned refusal is no success."""
     value = outcome.value
-    if not isinstance(value, dict):
-        return
     if outcome.is_tool_result:
-        if not value["ok"]:
-            told = value["stderr"] or value["stdout"] or "the tool says that it failed"
-            outcome.status = Status.FAILED
-            outcome.error = CallError(code="tool_error", message=str(told))
-    elif value.get("success") is False and isinstance(value.get("error"), str):
-        outcome.status = Status.FAILED
-        outcome.error = CallError(code="tool_error", message=value["error"])
+        failure = None if value["ok"] else failure_of(value["stderr"], value["stdout"])
+    else:
+        failure = failure_in(value)
+    if failure is not None:
+        status, code = _said(refused=failure.refused)
+        outcome.status, outcome.error = status, CallError(code=code, message=failure.text)
+
+
+def _said(*, refused: bool) -> tuple[Status, str]:
+    return (Status.DENIED, "refused") if refused else (Status.FAILED, "tool_error")
 
 
 def _limit_of(frame: Mapping[str, Any]) -> str | None:
@@ -120,11 +122,18 @@ def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple
     line = frame.get("line") if isinstance(frame.get("line"), int) else None
     text = str(frame.get("message"))
     if kind == "tool_error":
+        status, code = _said(refused=is_refusal(text))
         error = CallError(
-            code="tool_error", message=text, type=name, line=line,
+            code=code, message=text, type=name, line=line,
             retryable=frame.get("retryable") is True,
         )  # fmt: skip
-        return Status.FAILED, error
+        return status, error
+    if kind == "bad_settings":
+        return Status.FAILED, CallError(
+            code="bad_settings",
+            message=f"the settings of {spec.name} cannot be used: {text}",
+            hint=f"see `toolkiln settings {spec.name}`",
+        )
     if kind == "refused":
         return Status.INVALID, CallError(code="invalid_arguments", message=text)
     if kind == "exited":

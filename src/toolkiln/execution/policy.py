@@ -1,20 +1,28 @@
-"""Whether a call may run: what the source asks for, held against what was granted.
+"""Whether a tool may run as it asks to: its rights, held against what was granted.
 
 Deny by default: a right that is asked for and not granted refuses the call, because a
-tool that runs without it would only fail later and say less.
+tool that runs without it would only fail later and say less. Whether a caller may run the
+tool at all is for `rules`.
 """
+
+from collections.abc import Collection
 
 from toolkiln.errors import InputError
 from toolkiln.execution.executor import Admitted
 from toolkiln.execution.network import granted
-from toolkiln.model import Caller, CallError
+from toolkiln.model import Caller, CallError, Privilege
 
 
-def refusal(tool: Admitted) -> CallError | None:
-    """Why a call is denied; None if it is not."""
+def refusal(tool: Admitted, caller: Caller, secrets: Collection[str]) -> CallError | None:
+    """Why a call is denied that is to be handed these secrets; None if it is not."""
     rights, grant, name = tool.spec.rights, tool.grant, tool.spec.name
+    if not rights.sandbox and Privilege.UNSANDBOXED_EXEC not in caller.privileges:
+        return lacks(caller, Privilege.UNSANDBOXED_EXEC, f"run {name} outside the sandbox")
+    if missing := sorted(set(secrets) - set(grant.secrets)):
+        listed = ", ".join(f'"{one}"' for one in sorted({*grant.secrets, *secrets}))
+        return _denied(name, f"for the secret {missing[0]}", f"secrets = [{listed}]")
     if tool.function is not None:
-        return None  # code of this process asks nobody
+        return None  # code of this process asks nobody for files and hosts
     if not rights.sandbox and grant.sandbox:
         return _denied(name, "to run without a sandbox", "sandbox = false")
     if rights.workspace == "write" and grant.workspace != "write":
@@ -22,26 +30,35 @@ def refusal(tool: Admitted) -> CallError | None:
     if rights.workspace == "read" and grant.workspace is None:
         return _denied(name, "to read the workspace", 'workspace = "read"')
     try:
-        missing = [host for host in rights.network if not granted([host], grant.network).rules]
+        out_of_reach = [h for h in rights.network if not granted([h], grant.network).rules]
     except InputError as error:
         return CallError(code="not_granted", message=error.message, hint=error.hint)
-    if missing:
+    if out_of_reach:
         hosts = ", ".join(f'"{host}"' for host in rights.network)
-        return _denied(name, f"to reach {missing[0]}", f"network = [{hosts}]")
+        return _denied(name, f"to reach {out_of_reach[0]}", f"network = [{hosts}]")
     return None
 
 
-def authoring_refusal(caller: Caller, authoring: str) -> CallError | None:  # noqa: ARG001
-    """Why somebody may not write tools; None if they may.
+def authoring_refusal(caller: Caller, authoring: str) -> CallError | None:
+    """Why somebody may not write tools; None if they may."""
+    if authoring not in ("admit", "propose"):
+        return CallError(
+            code="not_granted",
+            message="writing tools is switched off",
+            hint='an operator can set authoring = "propose" or "admit"',
+        )
+    if Privilege.WRITE_TOOLS not in caller.privileges:
+        return lacks(caller, Privilege.WRITE_TOOLS, "write tools")
+    return None
 
-    The setting holds for every caller: there are no privileges of single ones yet.
-    """
-    if authoring in ("admit", "propose"):
-        return None
+
+def lacks(caller: Caller, privilege: Privilege, what: str) -> CallError:
+    """That somebody has no privilege to do something."""
+    who = caller.who or "this caller"
     return CallError(
-        code="not_granted",
-        message="writing tools is switched off",
-        hint='an operator can set authoring = "propose" or "admit"',
+        code="not_allowed",
+        message=f"{who} may not {what}: that takes the privilege {privilege}",
+        hint=f'an operator can write in toolkiln.toml: [privileges] "{who}" = ["{privilege}"]',
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.memory import Memory
-from toolkiln.model import Call, Caller, Event, Result, Task
+from toolkiln.model import Call, Caller, Event, Result, Task, TaskState
 
 SOFT_LIMIT = 10.0
 """Seconds after which a call may go to the background."""
@@ -31,26 +31,42 @@ class Tasks:
     async def call(
         self,
         call: Call,
+        caller: Caller,
         observe: Callable[[Event], None],
         background: Literal["auto", True],
     ) -> Result | Task:
-        """The result, if it comes in time, else a task that goes on."""
+        """The result, if it comes in time, else a task that goes on.
+
+        A call that waits for a person is not waited for.
+        """
+        pending = asyncio.Event()
+
+        def watch(event: Event) -> None:
+            if event.kind == "pending":
+                pending.set()
+            observe(event)
+
         running = asyncio.create_task(
-            self._gateway.call(call.model_copy(update={"remember": True}), observe)
+            self._gateway.call(call.model_copy(update={"remember": True}), watch)
         )
-        self._running[running] = _key(call.caller, call.id)
+        self._running[running] = _key(caller, call.id)
         running.add_done_callback(self._running.pop)
         patience = self._soft_limit if background == "auto" else 0
         try:
-            done, _ = await asyncio.wait([running], timeout=patience)
-            while not done and not await self._is_known(call):
-                done, _ = await asyncio.wait([running], timeout=_POLL)
+            asked = asyncio.ensure_future(pending.wait())
+            await asyncio.wait(
+                [running, asked], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            asked.cancel()
+            while not running.done() and not await self._is_known(caller, call.id):
+                await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
             running.cancel()
             raise
-        if done:
+        if running.done():
             return running.result()
-        return Task(id=call.id, tool=call.tool, state="running")
+        state: TaskState = "pending" if pending.is_set() else "running"
+        return Task(id=call.id, tool=call.tool, state=state)
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:
         """Stop a task, here at once, elsewhere within a second or two.
@@ -74,14 +90,14 @@ class Tasks:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _is_known(self, call: Call) -> bool:
+    async def _is_known(self, caller: Caller, call_id: str) -> bool:
         """Whether others can ask for a call by its id."""
         try:
-            await self._memory.task(call.caller, call.id)
+            await self._memory.task(caller, call_id)
         except ToolkilnError:
             return False
         return True
 
 
 def _key(caller: Caller, call_id: str) -> tuple[str | None, ...]:
-    return caller.user_id, caller.agent_id, call_id
+    return caller.platform, caller.user_id, caller.agent_id, call_id

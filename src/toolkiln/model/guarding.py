@@ -4,6 +4,7 @@ Where these come from is decided elsewhere: callers by `execution.sessions`, dec
 `execution.rules`, verdicts by people. No request carries any of them.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -37,8 +38,8 @@ class Caller(Value):
     agent_state: dict[str, Any] = Field(default_factory=dict)
     session: str = ""
     """The public id of the session, as the audit names it."""
-    workspace: str = "default"
-    """Names the folder that calls of one conversation share."""
+    workspace: str = ""
+    """Names the folder that calls of one conversation share; a session makes up its own."""
 
     @property
     def who(self) -> str:
@@ -158,7 +159,8 @@ class Verdict(Value):
     remember: Remember | None = None
 
 
-class Rate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rate:
     """How often something may happen: a bucket of `count` that fills up within `seconds`."""
 
     count: int

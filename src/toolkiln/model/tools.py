@@ -113,7 +113,10 @@ class Rights(Value):
     workspace: Literal["read", "write"] | None = None
     sandbox: bool = True
     needs_approval: bool = False
-    """Always, or, where the source has `needs_permission`, decided on the arguments."""
+    """Always, or, with `approval_function`, for some arguments."""
+    approval_function: str | None = None
+    """What tells by the arguments whether a person is asked: `is_risky`, `Shell.needs_permission`;
+    a function or method of the same file, as in `ToolSpec.entry`."""
 
 
 class Section(Value):
@@ -167,7 +170,8 @@ class ToolSpec(Value):
     injected: dict[str, str] = Field(default_factory=dict)
     """Parameters that the runtime fills in and no model sees, with what they get."""
     whole_arguments: str | None = None
-    """The parameter that takes all arguments as one dict: `args`, or `**kwargs`."""
+    """The parameter that takes all arguments as one dict: `args`, or `**kwargs`; `*` is the
+    first, whatever its name."""
     is_async: bool = False
     parallel: bool = False
     """May run beside other calls of the same batch."""

@@ -27,8 +27,12 @@ class CallContext(Context):
     ) -> None:
         super().__init__(
             user_id=caller.get("user_id"),
+            platform=caller.get("platform"),
+            guild_id=caller.get("guild_id"),
+            channel_id=caller.get("channel_id"),
             agent_id=caller.get("agent_id"),
             agent_state=caller.get("agent_state") or {},
+            secrets=caller.get("secrets") or {},
             settings=caller.get("settings") or {},
             workdir=Path(caller.get("workdir") or Path.cwd()),
         )
@@ -79,7 +83,7 @@ def injections(
     ask: Callable[[Frame], Frame],
 ) -> dict[str, Any]:
     """What a call's signature asks the runtime for, by what it gets."""
-    given: dict[str, Any] = {"settings": caller.get("settings")}
+    given: dict[str, Any] = {}
     for what in wanted.values():
         if what == "context":
             given[what] = CallContext(caller, send, ask)

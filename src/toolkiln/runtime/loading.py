@@ -13,6 +13,8 @@ import types
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import SourceFileLoader  # `importlib` takes longer to import
 
+from toolkiln.runtime.settings import made, typed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,20 +70,34 @@ class Entry:
         """Whether `validate_args` is to be asked first."""
         return self._dialect == "base_tool"
 
+    def typed_settings(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What an operator set, as the class that the tool declares for it has it.
+
+        Raises:
+            BadSettings: the class refuses the values.
+        """
+        owner = self._module if self._owner is None else self._owner
+        return typed(getattr(owner, self._name), values)
+
     def prepared(
-        self, arguments: dict[str, Any], injections: Mapping[str, Any]
+        self,
+        arguments: dict[str, Any],
+        injections: Mapping[str, Any],
+        caller: Mapping[str, Any],
     ) -> Callable[[], Any]:
         """The call, ready to be made: on a fresh instance, where there is one.
 
         Raises:
             BindingError: an argument cannot become what the signature asks for.
             Refused: `validate_args` says no.
+            BadSettings: `Valves` or `UserValves` refuse the values.
         """
         if self._owner is None:
             function = getattr(self._module, self._name)
         else:
             instance = self._instance() if self._kept is None else self._kept
-            self._set_up(instance, injections)
+            if self._dialect == "open_webui":
+                _set_up(instance, injections.get("__user__"), caller)
             if self.is_base_tool:
                 _validated(instance, arguments)
             function = getattr(instance, self._name)
@@ -114,14 +130,20 @@ class Entry:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         assert self._whole is not None
         named = {name: injections.get(what) for name, what in self.injected.items()}
+        if self._whole == "*":
+            return (arguments,), {}
         if self._whole.startswith("**"):
             return (), {**arguments, **named}
         return (), {self._whole: arguments, **named}
 
-    def _set_up(self, instance: Any, injections: Mapping[str, Any]) -> None:
-        """Give an instance of Open WebUI's `Tools` what an operator set."""
-        if self._dialect == "open_webui" and (values := injections.get("settings")):
-            instance.valves = type(instance).Valves(**values)
+
+def _set_up(instance: Any, user: dict[str, Any] | None, caller: Mapping[str, Any]) -> None:
+    """Give an instance of Open WebUI's `Tools` what an operator set, and what its user did."""
+    tools = type(instance)
+    if caller["settings"] and hasattr(tools, "Valves"):
+        instance.valves = made(tools.Valves, caller["settings"])
+    if user is not None and hasattr(tools, "UserValves"):
+        user["valves"] = made(tools.UserValves, caller["user_settings"])
 
 
 def awaited(value: Any) -> Any:

@@ -10,6 +10,7 @@ import os
 import sys
 
 from toolkiln.runtime.loading import Entry, Refused, awaited, import_file
+from toolkiln.runtime.settings import BadSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,12 +66,14 @@ def _result(entry: Entry, call: Mapping[str, Any], channel: Channel) -> Frame:
     from toolkiln.runtime.serialise import plain
 
     given: dict[str, Any] = {}
-    if entry.injected or call["caller"].get("settings"):
+    caller = call["caller"]
+    if entry.injected:
         from toolkiln.runtime.context import injections
 
-        caller = {**call["caller"], "workdir": entry.workdir}
+        settings = entry.typed_settings(caller["settings"])
+        caller = {**caller, "settings": settings, "workdir": entry.workdir}
         given = injections(entry.injected, caller, channel.send, channel.ask)
-    value = entry.prepared(call["arguments"], given)()
+    value = entry.prepared(call["arguments"], given, caller)()
     if hasattr(value, "__await__"):
         value = awaited(value)
     tool_result = streams(value)
@@ -113,6 +116,8 @@ def _described(error: BaseException, file: str) -> Frame:
         frame["retryable"] = getattr(error, "retryable", False) is True
     elif isinstance(error, Refused) or (binding and isinstance(error, binding.BindingError)):
         kind = "refused"
+    elif isinstance(error, BadSettings):
+        kind = "bad_settings"
     elif isinstance(error, SystemExit):
         kind = "exited"
     elif isinstance(error, MemoryError):

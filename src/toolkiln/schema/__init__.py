@@ -1,8 +1,8 @@
 """What is done with a tool's schema: judging it, compiling it for providers, checking calls.
 
 `health` judges, `compile_tool` translates for a provider and back, `check` holds
-arguments against it, `disagreements` the function that was imported. How a schema comes
-about is `spec`'s business.
+arguments against it, `disagreements` the function that was imported, `secret_fields` tells
+what of a settings schema nobody is shown. How a schema comes about is `spec`'s business.
 """
 
 from toolkiln.schema.agreement import RuntimeParameter, RuntimeSignature, disagreements
@@ -16,6 +16,7 @@ from toolkiln.schema.providers import (
     compile_tool,
     deferring_request,
 )
+from toolkiln.schema.secret_fields import secret_fields
 from toolkiln.schema.structure import Sizes
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "deferring_request",
     "disagreements",
     "health",
+    "secret_fields",
     "unknown_tool",
 ]

@@ -127,13 +127,15 @@ def _limits(options: Options) -> Limits:
 def _rights(options: Options) -> Rights:
     if not options.has(*Rights.model_fields, "requires_secrets"):
         return _NO_RIGHTS
+    needs_approval, approval_function = options.approval("needs_approval")
     return Rights(
         network=options.texts("network"),
         secrets=options.texts("requires_secrets"),
         capabilities=options.capabilities("capabilities"),
         workspace=options.choice("workspace", ("read", "write")),
         sandbox=options.flag("sandbox", otherwise=True),
-        needs_approval=options.flag("needs_approval"),
+        needs_approval=needs_approval,
+        approval_function=approval_function,
     )
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from toolkiln.model import Capability
 from toolkiln.spec import naming
@@ -15,6 +15,12 @@ _KINDS = ("knowledge", "file", "file_view", "execution_result", "error", "status
 OutputKind = Literal["knowledge", "file", "file_view", "execution_result", "error", "status"]
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.I)
+
+
+class FunctionName(NamedTuple):
+    """The value of an option that is a function of the file, by its entry."""
+
+    entry: str
 
 
 class Options:
@@ -68,6 +74,13 @@ class Options:
             return value
         self.refuse(name, value, "True or False")
         return None
+
+    def approval(self, name: str) -> tuple[bool, str | None]:
+        """True or False, and what function decides on the arguments; if in doubt, True."""
+        value = self._given.get(name)
+        if isinstance(value, FunctionName):
+            return True, value.entry
+        return self.flag(name, otherwise=value is not None), None
 
     @overload
     def number(

@@ -32,7 +32,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.model import Reading, Version
 from toolkiln.store.database import Database
-from toolkiln.store.faults import StoreError
+from toolkiln.store.errors import StoreError
 from toolkiln.store.records import (
     hash_of,
     read_reading,

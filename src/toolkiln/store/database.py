@@ -6,23 +6,22 @@ killed process loses nothing, a power failure may lose the last moments but no m
 """
 
 import os
-import re
 import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 
-from toolkiln.store.faults import StoreError, as_store_error
+from toolkiln.store.errors import StoreError
+from toolkiln.store.faults import as_store_error
+from toolkiln.store.files import database_file, file_path
 from toolkiln.store.schema import prepare
 
 _READING = "toolkiln_reading"  # execution option of transactions that only read
 _BUSY_SECONDS = 15.0
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
 # A server that is gone must not hang a call: libpq's own defaults wait for minutes.
 _POSTGRES_DEFAULTS = {
     "connect_timeout": "10",
@@ -65,16 +64,14 @@ def open_database(url_or_path: str | os.PathLike[str]) -> Database:
         StoreError: it cannot be reached, created, written or understood.
     """
     text = os.fspath(url_or_path)
-    scheme = _URL.match(text)
-    if scheme is None:
-        database = _sqlite(text)
-    elif scheme[1] == "sqlite":
-        database = _sqlite(text.removeprefix("sqlite://").removeprefix("/"))
-    elif scheme[1] in {"postgresql", "postgres", "postgresql+psycopg"}:
+    path, scheme = file_path(text), text.partition("://")[0]
+    if path is not None:
+        database = _sqlite(path)
+    elif scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
         database = _postgres(text)
     else:
         hint = "give a file path or a postgresql:// URL"
-        raise StoreError(f"a store cannot be opened at {scheme[1]}://", hint=hint)
+        raise StoreError(f"a store cannot be opened at {scheme}://", hint=hint)
     try:
         with database.transaction() as connection:
             prepare(connection)
@@ -85,44 +82,17 @@ def open_database(url_or_path: str | os.PathLike[str]) -> Database:
 
 
 def _sqlite(text: str) -> Database:
-    try:
-        # Absolute: no name (":memory:", "file:…") shall mean anything else to SQLite.
-        file = Path(text).expanduser().resolve()
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not text or (file.exists() and not file.is_file()):
-            hint = "give the path of a file"
-            raise StoreError(f"a store cannot be opened at {text!r}: not a file", hint=hint)
-        if not file.exists():
-            _create(file)
-        if not os.access(file, os.W_OK):  # SQLite would open it for reading, and say nothing
-            hint = "make the file writable for this user"
-            raise StoreError(f"the store {text!r} may not be written", hint=hint)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        hint = "choose a file in a folder that this user may write"
-        raise StoreError(f"the store {text!r} cannot be created: {reason}", hint=hint) from None
+    file = database_file(text, _fill)
     return Database(_sqlite_engine(file), str(file))
 
 
-def _create(file: Path) -> None:
-    """A complete database, 0600, appears under its name at once or not at all.
-
-    Made in place it could be seen half-made: two processes that both switch a new file to
-    its write-ahead log get "database is locked" whatever their timeout.
-    """
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name[:100]}.", dir=file.parent)
-    os.close(descriptor)
-    engine = _sqlite_engine(Path(name))
+def _fill(file: Path) -> None:
+    engine = _sqlite_engine(file)
     try:
         with as_store_error(str(file)), engine.begin() as connection:
             prepare(connection)
-        engine.dispose()
-        with suppress(FileExistsError):  # another process was faster: its file serves as well
-            os.link(name, file)
     finally:
         engine.dispose()
-        for suffix in ("", "-wal", "-shm"):
-            Path(name + suffix).unlink(missing_ok=True)
 
 
 def _sqlite_engine(file: Path) -> Engine:

@@ -3,27 +3,28 @@
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
 from pydantic import BaseModel
 
 from toolkiln.model import Caller, Reading, Result
-from toolkiln.store.faults import StoreError
+from toolkiln.store.errors import StoreError
 
 
 def scope_of(caller: Caller) -> str:
-    """Who may see a call: its user and its agent together.
+    """Who may see a call: its user, where the user id means something, and its agent.
 
     The session and the agent's state do not count: they change between the tries of one call.
     """
-    return hash_of([caller.user_id, caller.agent_id])
+    return hash_of(_identity(caller))
 
 
 def key_of(caller: Caller, call_id: str) -> str:
     """The id as the caller's own: another caller's same id is another call."""
-    return hash_of([caller.user_id, caller.agent_id, call_id])
+    return hash_of([*_identity(caller), call_id])
 
 
 def write_result(result: Result) -> str:
@@ -99,9 +100,46 @@ def read_sources(data: bytes) -> dict[str, bytes]:
         ) from error
 
 
+def write_json(what: str, value: Any) -> str:
+    """JSON that keeps order and any text; sets become sorted lists.
+
+    Raises:
+        StoreError: the value is not plain JSON.
+    """
+    try:
+        # Not ASCII: an escaped pair of surrogates would come back as one character.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"{what} cannot be kept: {error}"
+        raise StoreError(text, hint="its values must be plain JSON") from error
+
+
+@contextmanager
+def intact(what: str) -> Iterator[None]:
+    """Around what reads a row: whatever is wrong with it, the store is damaged.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(
+            f"{what} cannot be read",
+            hint="another version of Toolkiln wrote it, or the store is damaged; "
+            "restore it from a backup",
+        ) from error
+
+
 def hash_of(parts: list[str | None]) -> str:
     """A key of fixed length, safe in any index, for a list of any texts."""
     return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _identity(caller: Caller) -> list[str | None]:
+    # Without a platform as ever, so that what older versions kept is found.
+    platform = [] if caller.platform is None else [caller.platform]
+    return [*platform, caller.user_id, caller.agent_id]
 
 
 def _pack(value: Any) -> bytes:
@@ -119,4 +157,6 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, bytes):
         return b64encode(value).decode()
+    if isinstance(value, frozenset):
+        return sorted(value)
     raise TypeError(f"a {type(value).__name__} is not JSON")

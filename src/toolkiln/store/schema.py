@@ -1,5 +1,7 @@
 """The tables, and their version. What is written to them is `store`'s business."""
 
+from typing import Any
+
 from sqlalchemy import (
     Boolean,
     Column,
@@ -21,9 +23,10 @@ from sqlalchemy import (
     update,
 )
 
-from toolkiln.store.faults import StoreError
+from toolkiln.store.errors import StoreError
 
-VERSION = 2
+VERSION = 3
+_OLDER = [[1], [2]]
 
 
 class AnyText(TypeDecorator[str]):
@@ -36,8 +39,10 @@ class AnyText(TypeDecorator[str]):
         """To UTF-8 that tolerates surrogates."""
         return None if value is None else value.encode("utf-8", "surrogatepass")
 
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002
         """And back."""
+        if not isinstance(value, bytes | None):  # SQLite keeps anything in any column
+            raise UnicodeError("not the bytes of a text")
         return None if value is None else value.decode("utf-8", "surrogatepass")
 
 
@@ -130,17 +135,114 @@ usages = Table(
     Index("toolkiln_usages_of_a_tool", "key"),
 )
 
+sessions = Table(
+    "toolkiln_sessions",
+    _TABLES,
+    Column("token", String(64), primary_key=True),  # hash
+    Column("trace_id", AnyText, nullable=False),
+    Column("key_id", AnyText),
+    Column("caller", AnyText, nullable=False),  # JSON
+    Column("created", Double, nullable=False),
+    Column("granted", Double, nullable=False),  # seconds, when it was made or last renewed
+    Column("expires", Double, nullable=False),
+    Column("kept_until", Double, nullable=False),
+    Index("toolkiln_sessions_of_a_key", "key_id"),
+    Index("toolkiln_sessions_by_age", "created"),
+    Index("toolkiln_sessions_to_forget", "kept_until"),
+)
+
+keys = Table(
+    "toolkiln_keys",
+    _TABLES,
+    Column("id", AnyText, primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("name_key", String(64), nullable=False),  # hash of the name
+    Column("name", AnyText, nullable=False),
+    Column("caller", AnyText, nullable=False),  # JSON
+    Column("created", Double, nullable=False),
+    Column("created_by", AnyText, nullable=False),
+    Column("expires", Double),
+    Column("revoked", Double),
+    Column("last_used", Double),
+)
+Index(
+    "toolkiln_keys_by_name",
+    keys.c.name_key,
+    unique=True,
+    sqlite_where=keys.c.revoked.is_(None),
+    postgresql_where=keys.c.revoked.is_(None),
+)
+
+buckets = Table(
+    "toolkiln_buckets",
+    _TABLES,
+    Column("key", String(64), primary_key=True),  # hash of the name
+    Column("level", Double, nullable=False),  # tokens at that time
+    Column("at", Double, nullable=False),
+    Column("kept_until", Double, nullable=False),  # then it is full, as one that is not here
+    Index("toolkiln_buckets_to_forget", "kept_until"),
+)
+
+settings = Table(
+    "toolkiln_settings",
+    _TABLES,
+    Column("key", String(64), primary_key=True),  # hash of tool and user
+    Column("tool", AnyText, nullable=False),
+    Column("user", AnyText, nullable=False),
+    Column("content", AnyText, nullable=False),  # JSON
+)
+
+settings_version = Table(
+    "toolkiln_settings_version",
+    _TABLES,
+    Column("id", Integer, primary_key=True),  # 1: there is one row, once something was set
+    Column("number", Integer, nullable=False),
+)
+
+approvals = Table(
+    "toolkiln_approvals",
+    _TABLES,
+    Column("id", String(12), primary_key=True),
+    Column("call_key", String(64), nullable=False),  # as `calls.key`
+    Column("fingerprint", AnyText, nullable=False),
+    Column("session_key", String(64)),  # hashes of what an answer may be remembered by
+    Column("arguments_key", String(64)),
+    Column("remember_key", String(64)),  # the one of the two that the answer named
+    Column("remembered_until", Double),
+    Column("kept_until", Double, nullable=False),
+    Column("tool", AnyText, nullable=False),
+    Column("digest", AnyText, nullable=False),
+    Column("user", AnyText, nullable=False),
+    Column("session", AnyText, nullable=False),
+    Column("call_id", AnyText, nullable=False),
+    Column("why", AnyText, nullable=False),
+    Column("approve_own", Boolean, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+    Column("state", String(16), nullable=False),  # what expired is still `pending` here
+    Column("decided_by", AnyText, nullable=False),
+    Column("decided", Double),
+    Column("reason", AnyText, nullable=False),
+    Column("remember", String(16)),
+    Column("arguments", AnyText, nullable=False),  # JSON
+    Column("edited", AnyText),  # JSON
+    Index("toolkiln_approvals_of_a_call", "call_key"),
+    Index("toolkiln_approvals_remembered", "remember_key"),
+    Index("toolkiln_approvals_by_age", "created"),
+    Index("toolkiln_approvals_to_forget", "kept_until"),
+)
+
 
 def prepare(connection: Connection) -> None:
     """Creates the tables that are missing; several processes may do so at once.
 
-    Version 2 only added tables to version 1, so one step makes either of them complete.
+    Each version only added tables to the one before, so one step completes any of them.
 
     Raises:
         StoreError: the tables are of a version that this code does not know.
     """
     known = inspect(connection).has_table(schema.name)
-    if not known or _found(connection) == [1]:
+    if not known or _found(connection) in _OLDER:
         if connection.dialect.name == "postgresql":
             # CREATE TABLE IF NOT EXISTS can still fail when two run it at once.
             lock = int.from_bytes(b"toolkiln")
@@ -148,7 +250,7 @@ def prepare(connection: Connection) -> None:
         _TABLES.create_all(connection)
         if not _found(connection):
             connection.execute(insert(schema).values(version=VERSION))
-        connection.execute(update(schema).where(schema.c.version == 1).values(version=VERSION))
+        connection.execute(update(schema).where(schema.c.version < VERSION).values(version=VERSION))
     found = _found(connection)
     if found != [VERSION]:
         shown = ", ".join(map(str, found)) or "none"

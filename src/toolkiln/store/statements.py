@@ -4,19 +4,16 @@ Values come in by name when a statement is run (`:the_key`, `:seconds` …). `no
 parameter on SQLite and the server's clock on PostgreSQL.
 """
 
-from typing import Any
-
 from sqlalchemy import (
     ColumnElement,
     Double,
     Integer,
-    Select,
     String,
-    Table,
     and_,
     bindparam,
     case,
     delete,
+    exists,
     insert,
     or_,
     select,
@@ -24,23 +21,25 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from toolkiln.store.schema import AnyText, calls, chunks, outputs
+from toolkiln.store.schema import AnyText, approvals, calls, chunks, outputs
 
 CHUNK = 65_536
 """Characters of a kept text in one row."""
-
-# So much at once that pruning keeps up, so little that nobody waits for it.
-_PRUNED_CALLS = 500
-_PRUNED_OUTPUTS = 20
 
 _KEY = bindparam("the_key", type_=String)
 _TOKEN = bindparam("the_token", type_=String)
 _SCOPE = bindparam("the_scope", type_=String)
 _HANDLE = bindparam("the_handle", type_=String)
-_HANDLES = bindparam("the_handles", type_=String, expanding=True)
 _SECONDS = bindparam("seconds", type_=Double)
 _LOST_SECONDS = bindparam("lost_seconds", type_=Double)
 """How long a call is remembered whose lease ran out."""
+
+
+def is_pending(now: ColumnElement[float]) -> ColumnElement[bool]:
+    """Whether an approval waits. One from the future does not: the clock was set back."""
+    return and_(
+        approvals.c.state == "pending", approvals.c.created <= now, approvals.c.expires > now
+    )
 
 
 class Statements:
@@ -81,8 +80,10 @@ class Statements:
         self.release = delete(calls).where(held)
         self.cancel = update(calls).where(running).values(cancel=True)
 
+        waits = exists().where(approvals.c.call_key == calls.c.key, is_pending(now))
         state = case(
             (calls.c.result.is_not(None), "done"),
+            (and_(calls.c.leased_until > now, waits), "pending"),
             (calls.c.leased_until > now, "running"),
             else_="lost",
         ).label("state")
@@ -110,16 +111,3 @@ class Statements:
             )
             .order_by(chunks.c.number)
         )
-
-        old_calls = _expired(calls, now, _PRUNED_CALLS)
-        self.prune_calls = delete(calls).where(calls.c.key.in_(old_calls))
-        self.old_outputs = _expired(outputs, now, _PRUNED_OUTPUTS)
-        self.prune_chunks = delete(chunks).where(chunks.c.handle.in_(_HANDLES))
-        self.prune_outputs = delete(outputs).where(outputs.c.handle.in_(_HANDLES))
-
-
-def _expired(table: Table, now: ColumnElement[float], at_most: int) -> Select[Any]:
-    (key,) = table.primary_key
-    # Skipping what another process is pruning: two of them must not wait for each other.
-    chosen = select(key).where(table.c.kept_until <= now).limit(at_most)
-    return chosen.with_for_update(skip_locked=True)

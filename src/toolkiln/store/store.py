@@ -6,24 +6,27 @@ claimant take over: a late owner that nobody replaced may still finish. The call
 identity is part of every key. Methods block and are thread-safe; all raise StoreError
 when the database fails. Who waits for what, and when, is `execution`'s business.
 
-Time is the database's on PostgreSQL, where several hosts meet, and the host's on SQLite.
+`archive`, `sessions`, `keys`, `buckets`, `tool_settings` and `approvals` keep the rest in
+the same database.
 """
 
 import os
 import secrets
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Double, bindparam, cast, extract, func
-
 from toolkiln.errors import InputError
 from toolkiln.model import Call, Caller, Result, Task
+from toolkiln.store.approvals import Approvals
 from toolkiln.store.archive import Archive
+from toolkiln.store.buckets import Buckets
+from toolkiln.store.clock import StoreClock
 from toolkiln.store.database import Database, open_database
+from toolkiln.store.guarding import Keys, Sessions
+from toolkiln.store.pruning import Pruner
 from toolkiln.store.records import key_of, read_result, scope_of, write_result
+from toolkiln.store.settings import ToolSettings
 from toolkiln.store.statements import CHUNK, Statements
 from toolkiln.store.values import Busy, Claim, Claimed, Conflict, Done, Lease, OutputPage
 
@@ -32,7 +35,6 @@ KEEP_SECONDS = 3600.0
 
 _PROGRESS_CHARACTERS = 2_000
 _MOST_TASKS = 1_000
-_PRUNE_SECONDS = 60.0
 
 
 def open_store(
@@ -49,32 +51,40 @@ def open_store(
 
 
 class Store:
-    """Durable state of the gateway; `archive` is that of catalogs."""
+    """Durable state of the gateway, and in `archive` of catalogs."""
 
     def __init__(self, database: Database, clock: Callable[[], float] | None) -> None:
         self._database = database
         self.archive = Archive(database)
         """What catalogs keep in the same database."""
-        self._clock = clock or (None if database.postgres else time.time)
-        now: ColumnElement[float] = bindparam("now", type_=Double)
-        if self._clock is None:
-            # Not clock_timestamp(): being volatile it would keep prune from its index.
-            now = cast(extract("epoch", func.statement_timestamp()), Double)
-        self._statements = Statements(now, postgres=database.postgres)
-        self._next_prune = 0.0
-        self._pruning = threading.Lock()
+        self._clock = StoreClock(database, clock)
+        self._pruner = Pruner(database, self._clock)
+        self._statements = Statements(self._clock.now, postgres=database.postgres)
+        common = database, self._clock, self._pruner
+        self.sessions = Sessions(*common)
+        """Who may make calls for a while."""
+        self.keys = Keys(database, self._clock)
+        """What makes sessions over a network."""
+        self.buckets = Buckets(*common)
+        """How often things may still happen."""
+        self.tool_settings = ToolSettings(database)
+        """What operators and users set for tools."""
+        self.approvals = Approvals(*common)
+        """Calls that wait for a person, and what was said."""
 
-    def claim(self, call: Call, *, fingerprint: str, owner: str, lease_seconds: float) -> Claim:
+    def claim(
+        self, call: Call, *, caller: Caller, fingerprint: str, owner: str, lease_seconds: float
+    ) -> Claim:
         """Asks to run a call: of all who ask for one id at once, one is told `Claimed`.
 
         `fingerprint` stands for all that makes two calls the same; `owner` is shown to those
         who have to wait.
         """
-        self._prune_when_due()
-        key, token = key_of(call.caller, call.id), uuid4().hex
+        self._pruner.when_due()
+        key, token = key_of(caller, call.id), uuid4().hex
         new = {
             "key": key,
-            "scope": scope_of(call.caller),
+            "scope": scope_of(caller),
             "call_id": call.id,
             "tool": call.tool,
             "fingerprint": fingerprint,
@@ -82,14 +92,14 @@ class Store:
             "token": token,
             "seconds": lease_seconds,
             "lost_seconds": KEEP_SECONDS,
-            **self._now(),
+            **self._clock.values(),
         }
         with self._database.transaction() as connection:
             attempt = connection.scalar(self._statements.claim, new)
             if attempt is not None:
                 return Claimed(key=key, token=token, attempt=attempt)
             # The refused insert has locked the row, on PostgreSQL too: it is still there.
-            known = {"the_key": key, **self._now()}
+            known = {"the_key": key, **self._clock.values()}
             row = connection.execute(self._statements.claimed, known).one()
         if row.fingerprint != fingerprint:
             return Conflict()
@@ -99,7 +109,7 @@ class Store:
 
     def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
         """Extends the lease from now on; says whether to go on, to stop, or that it is lost."""
-        lease = {"seconds": lease_seconds, "lost_seconds": KEEP_SECONDS, **self._now()}
+        lease = {"seconds": lease_seconds, "lost_seconds": KEEP_SECONDS, **self._clock.values()}
         with self._database.transaction() as connection:
             cancel = connection.scalar(self._statements.renew, {**_held(claim), **lease})
         if cancel is None:
@@ -111,7 +121,11 @@ class Store:
 
         False: it ended before, was released, or another took over; `task` and `claim` tell.
         """
-        ended = {"the_result": write_result(result), "seconds": keep_seconds, **self._now()}
+        ended = {
+            "the_result": write_result(result),
+            "seconds": keep_seconds,
+            **self._clock.values(),
+        }
         return self._changed(self._statements.finish, {**_held(claim), **ended})
 
     def release(self, claim: Claimed) -> bool:
@@ -125,12 +139,12 @@ class Store:
 
     def request_cancel(self, caller: Caller, call_id: str) -> bool:
         """Asks the owner of a running call to stop it; False if it is not running."""
-        which = {"the_key": key_of(caller, call_id), **self._now()}
+        which = {"the_key": key_of(caller, call_id), **self._clock.values()}
         return self._changed(self._statements.cancel, which)
 
     def task(self, caller: Caller, call_id: str) -> Task | None:
         """What became of a call of this caller; None if there is none, or none any more."""
-        which = {"the_key": key_of(caller, call_id), **self._now()}
+        which = {"the_key": key_of(caller, call_id), **self._clock.values()}
         with self._database.transaction(reading=True) as connection:
             row = connection.execute(self._statements.task, which).one_or_none()
         if row is None:
@@ -140,7 +154,7 @@ class Store:
     def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
         """The caller's calls, the newest first, without their results; at most 1,000."""
         at_most = max(0, min(limit, _MOST_TASKS))
-        which = {"the_scope": scope_of(caller), "at_most": at_most, **self._now()}
+        which = {"the_scope": scope_of(caller), "at_most": at_most, **self._clock.values()}
         with self._database.transaction(reading=True) as connection:
             return [_task(row, None) for row in connection.execute(self._statements.tasks, which)]
 
@@ -153,7 +167,7 @@ class Store:
             for start in range(0, len(text), CHUNK)
         ]
         with self._database.transaction() as connection:
-            kept = {**head, "seconds": keep_seconds, **self._now()}
+            kept = {**head, "seconds": keep_seconds, **self._clock.values()}
             connection.execute(self._statements.keep_output, kept)
             if parts:
                 connection.execute(self._statements.keep_chunks, parts)
@@ -175,7 +189,7 @@ class Store:
         )
         # A handle is hexadecimal; PostgreSQL would fail on a NUL in what a model sends.
         known = {"the_handle": handle if handle.isalnum() and handle.isascii() else ""}
-        mine = {**known, "the_scope": scope_of(caller), **self._now()}
+        mine = {**known, "the_scope": scope_of(caller), **self._clock.values()}
         with self._database.transaction(reading=True) as connection:
             total = connection.scalar(self._statements.output, mine)
             if total is None:
@@ -192,32 +206,15 @@ class Store:
         return OutputPage(text=text, offset=start, total=total, next_offset=next_offset)
 
     def prune(self) -> None:
-        """Removes some of what is no longer kept; a claim does so once a minute.
+        """Removes some of what is no longer kept; whoever adds something does so once a minute.
 
         It is bounded, so a long backlog takes several goes.
         """
-        now = self._now()
-        with self._database.transaction() as connection:
-            connection.execute(self._statements.prune_calls, now)
-            handles = connection.scalars(self._statements.old_outputs, now).all()
-            connection.execute(self._statements.prune_chunks, {"the_handles": handles})
-            connection.execute(self._statements.prune_outputs, {"the_handles": handles})
+        self._pruner.prune()
 
     def close(self) -> None:
         """Closes the connections."""
         self._database.engine.dispose()
-
-    def _prune_when_due(self) -> None:
-        # Before a claim rather than after a finish: if it fails, nothing has run yet.
-        with self._pruning:
-            due = time.monotonic() >= self._next_prune
-            if due:
-                self._next_prune = time.monotonic() + _PRUNE_SECONDS
-        if due:
-            self.prune()
-
-    def _now(self) -> dict[str, float]:
-        return {} if self._clock is None else {"now": self._clock()}
 
     def _changed(self, statement: Any, values: dict[str, Any]) -> bool:
         with self._database.transaction() as connection:

@@ -71,3 +71,31 @@ class Arrival(Value):
     at: str
     """UTC, ISO 8601, ending in Z."""
     note: str = ""
+
+
+class AuditFilter(Value):
+    """Which records of the audit are wanted; what is None fits any."""
+
+    user: str | None = None
+    tool: str | None = None
+    """A name or a glob."""
+    outcome: str | None = None
+    act: str | None = None
+    session: str | None = None
+    since: float | None = None
+    until: float | None = None
+    """The first moment that is too late."""
+
+
+class Verification(Value):
+    """What a walk along the whole chain of the audit found."""
+
+    ok: bool
+    count: int
+    first: int
+    """The first row that is there; 0: none."""
+    last: int
+    head: str
+    """The hash of the last row: note `last:head` elsewhere to find older copies put back."""
+    problems: tuple[str, ...] = ()
+    """One sentence each, of the first that were found."""

@@ -30,7 +30,7 @@ BOUND = 10.0
 CONCURRENT = 6
 """Attacks side by side."""
 SECRET = "the host's secret"
-_NOBODY = Caller()
+_NOBODY = Caller(workspace="default")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,17 @@ class Service:
     secret: Path
     """A file of the host that everybody there can read."""
 
+    _sessions: dict[str, str] = field(default_factory=dict)
+
+    def _session(self, caller: Caller) -> str:
+        known = caller.model_dump_json()
+        if known not in self._sessions:
+            self._sessions[known] = self.kiln.sessions.local(caller)
+        return self._sessions[known]
+
     async def attack(self, tool: str, /, caller: Caller = _NOBODY, **arguments: Any) -> Result:
         """Call a tool; whatever it does, there is one plain result, and the next call works."""
-        result = await self.kiln.call(tool, arguments, caller=caller)
+        result = await self.kiln.call(tool, arguments, session=self._session(caller))
 
         assert result.status not in (Status.UNAVAILABLE, Status.INVALID), result.error
         whole = result.model_dump(mode="json")

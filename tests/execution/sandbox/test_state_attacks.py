@@ -58,7 +58,7 @@ async def test_chance_is_not_the_same_twice(service: Service, kind: str) -> None
 async def test_callers_do_not_share_a_template(service: Service) -> None:
     callers = [
         Caller(user_id="one"), Caller(user_id="two"), Caller(agent_id="one"),
-        Caller(user_id="one", session="other"),
+        Caller(user_id="one", workspace="other"),
     ]  # fmt: skip
 
     tokens = [{(await warmed(service, "heavy", c))["token"] for _ in range(3)} for c in callers]

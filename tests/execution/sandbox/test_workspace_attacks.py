@@ -10,7 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def attack(service: Service, tool: str, session: str, **arguments: object) -> Result:
-    result = await service.attack(tool, caller=Caller(session=session), **arguments)
+    result = await service.attack(tool, caller=Caller(workspace=session), **arguments)
     assert result.error is None or result.error.code == "workspace_limit", result.error
     return result
 

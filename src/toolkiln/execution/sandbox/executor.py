@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from toolkiln.errors import BackendError
-from toolkiln.execution.executor import Invocation, Outcome
+from toolkiln.execution.executor import Invocation, Outcome, told
 from toolkiln.execution.network import ConnectionRecord
 from toolkiln.execution.outcomes import apply_frame, died, limit_hit
 from toolkiln.execution.sandbox.conversation import Conversation, Frame, encode_frame
@@ -224,10 +224,13 @@ class SandboxExecutor:
         spec, caller, bounds = invocation.tool.spec, invocation.caller, invocation.bounds
         is_template = spec.isolation == "template"
         # A template has seen its callers; a spare has seen nobody.
-        identity = (caller.user_id, caller.agent_id, caller.session) if is_template else None
+        person = (caller.platform, caller.user_id, caller.agent_id, caller.session)
+        identity = person if is_template else None
         limits = (bounds.memory, bounds.cpu, bounds.processes, bounds.disk)
         granted = (invocation.site, invocation.workspace, invocation.network)
-        key = (spec.digest, spec.entry, is_template, identity, limits, granted)
+        # A function that decides on approvals may be a tool as well, and is given other things.
+        runs = (spec.digest, spec.entry, spec.whole_arguments)
+        key = (runs, is_template, identity, limits, granted)
         recipe = self._recipes.get(key)
         if recipe is None:
             if len(self._recipes) >= _REMEMBERED:
@@ -288,17 +291,7 @@ def _on_quota(conversation: Conversation, watch: asyncio.Task[str]) -> None:
 
 
 def _call_frame(invocation: Invocation) -> Frame:
-    caller = invocation.caller
-    return {
-        "op": "call",
-        "arguments": invocation.arguments,
-        "caller": {
-            "user_id": caller.user_id,
-            "agent_id": caller.agent_id,
-            "agent_state": caller.agent_state,
-            "settings": dict(invocation.settings),
-        },
-    }
+    return {"op": "call", "arguments": invocation.arguments, "caller": told(invocation)}
 
 
 async def _bounded(ended: Awaitable[Ended], process: Process) -> Ended:

@@ -11,6 +11,7 @@ from toolkiln.spec.argument_lists import argument_schema
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import base_names, docstring, methods, report_unknown
 from toolkiln.spec.modules import ClassRef, Function, Module, Scope, resolve
+from toolkiln.spec.options import FunctionName
 from toolkiln.spec.report import Findings
 
 _DICT_NAMES = ("args", "arguments", "params", "input", "kwargs")
@@ -73,7 +74,11 @@ def _declaration(lineage: list[ClassRef], execute: Function, findings: Findings)
         "output_kind": given.value("output_semantic_type"),
         "stdout_kind": given.value("stdout_semantic_type"),
         "stderr_kind": given.value("stderr_semantic_type"),
-        "needs_approval": _method(lineage, "needs_permission") is not None,
+        "needs_approval": (
+            FunctionName(f"{node.name}.needs_permission")
+            if _defines(own, "needs_permission")
+            else None
+        ),
         "display_name": given.value("display_name"),
     }
     return Declaration(
@@ -160,6 +165,20 @@ def _is_self(node: ast.expr) -> bool:
 
 def _method(lineage: list[ClassRef], name: str) -> Function | None:
     return next((m for ref in lineage for m in methods(ref.node) if m.name == name), None)
+
+
+def _defines(reference: ClassRef, name: str) -> bool:
+    """Whether the class or any ancestor whose source we have, mixins too, has this member."""
+    pending, seen = [reference], set[ast.ClassDef]()
+    while pending:
+        node, scope = pending.pop()
+        if name in scope.module.class_bindings(node):
+            return True
+        if node not in seen:
+            seen.add(node)
+            above = (resolve(base, scope) for base in node.bases)
+            pending += [target for target in above if isinstance(target, ClassRef)]
+    return False
 
 
 def _whole_arguments(execute: Function) -> str | None:

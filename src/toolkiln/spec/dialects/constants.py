@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 from toolkiln.model import Dialect, JsonSchema
 from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import docstring, report_unknown
+from toolkiln.spec.dialects.marks import approval_function, docstring, report_unknown
 from toolkiln.spec.modules import Assigned, Function, Module, Scope
 from toolkiln.spec.report import Findings
 
 T = TypeVar("T", str, dict[str, Any])
 
+_ASKED = "needs_permission"
 _CONSTANTS = ("TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS")
 
 
@@ -50,8 +51,16 @@ def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
         named_after=name,
         parameters=_whole(parameters, run) if parameters else parameters,
         parameters_line=bound["TOOL_PARAMETERS"].value.lineno if parameters else run.lineno,
+        options=_approval(module, name, run.lineno, findings),
         is_async=isinstance(run, ast.AsyncFunctionDef),
     )
+
+
+def _approval(module: Module, tool: str, line: int, findings: Findings) -> dict[str, Any]:
+    if _ASKED not in module.bindings:
+        return {}
+    entry = approval_function(_ASKED, line, Scope(module), tool, findings)
+    return {"needs_approval": entry or True}
 
 
 def _value(

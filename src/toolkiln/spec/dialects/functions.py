@@ -7,7 +7,7 @@ from toolkiln.errors import nearest_hint
 from toolkiln.model import Dialect
 from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks
+from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, settings_of
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
@@ -78,9 +78,7 @@ def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings)
     )
     options.texts("requirements")
     declaration.requirements = _requirements(call, scope)
-    for keyword in call.keywords if call else ():
-        if keyword.arg == "settings":
-            declaration.settings["operator"] = (keyword.value, scope)
+    declaration.settings = settings_of(call, scope)
     return declaration
 
 

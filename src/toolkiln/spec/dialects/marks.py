@@ -2,10 +2,11 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from toolkiln.spec.annotations.values import Unknown, evaluate
 from toolkiln.spec.modules import External, Function, Scope, resolve
+from toolkiln.spec.options import FunctionName
 from toolkiln.spec.report import Findings
 
 
@@ -69,9 +70,57 @@ def keywords(
         except (Unknown, TypeError):
             if name == "output_kind" and isinstance(node, ast.Attribute):
                 values[name] = node.attr.lower()  # OutputKind.FILE
+            elif name == "needs_approval":
+                values[name] = _approval(node, scope, tool, findings)
             else:
                 report_unknown(name or "**", node, tool, findings)
     return values
+
+
+def _approval(
+    node: ast.expr, scope: Scope, tool: str, findings: Findings
+) -> FunctionName | Literal[True]:
+    """The function that an approval depends on; if there is none, people are always asked."""
+    if isinstance(node, ast.Name):
+        entry = approval_function(node.id, node.lineno, scope, tool, findings)
+        return entry or True
+    if isinstance(node, ast.Lambda):
+        findings.error(
+            "bad-option",
+            "needs_approval is a lambda, which cannot be found by its name",
+            node.lineno,
+            "write a function at the top level of this file, and give its name",
+            tool=tool,
+        )
+    else:
+        report_unknown("needs_approval", node, tool, findings)
+    return True
+
+
+def approval_function(
+    name: str, line: int, scope: Scope, tool: str, findings: Findings
+) -> FunctionName | None:
+    """The function of the file's top level that has this name."""
+    found = scope.module.bindings.get(name)
+    if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
+        return FunctionName(name)
+    findings.warn(
+        "unknown-value",
+        f"{name!r} is no function of this file, so that people are asked before every call",
+        line,
+        "define it at the top level of this file: it takes the arguments as one dict and "
+        "returns whether to ask",
+        tool=tool,
+    )
+    return None
+
+
+def settings_of(call: ast.Call | None, scope: Scope) -> dict[str, tuple[ast.expr, Scope]]:
+    """The class that `@tool(settings=…)` names."""
+    for keyword in call.keywords if call else ():
+        if keyword.arg == "settings":
+            return {"operator": (keyword.value, scope)}
+    return {}
 
 
 def report_unknown(what: str, node: ast.expr, tool: str, findings: Findings) -> None:

@@ -17,10 +17,11 @@ from toolkiln.spec.dialects.marks import (
     marks,
     methods,
     report_unknown,
+    settings_of,
 )
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.naming import display_name
-from toolkiln.spec.options import Options
+from toolkiln.spec.options import FunctionName, Options
 from toolkiln.spec.report import Findings
 
 _TOOLKIT_FIELDS = (
@@ -28,6 +29,7 @@ _TOOLKIT_FIELDS = (
     "instance",
 )  # fmt: skip
 _METHOD_FIELDS = ("display_name", "description", "is_core", "visible")
+_ASKED = "needs_permission"
 _METHOD_MARKS = {"method_metadata", "openapi_schema", "tool"}
 
 
@@ -43,13 +45,26 @@ def declared(module: Module, findings: Findings) -> Iterator[Declaration]:
             for method in methods(node)
         ]
         chosen = [(method, found) for method, found in marked if _METHOD_MARKS & found.keys()]
+        others = [(method, found) for method, found in marked if not _METHOD_MARKS & found.keys()]
+        asked = any(method.name == _ASKED and (chosen or _asks(method)) for method, _ in others)
         if on_class and not chosen:
-            chosen = [(m, found) for m, found in marked if not m.name.startswith("_")]
+            chosen = [(m, found) for m, found in others if not m.name.startswith("_")]
+        chosen = [(m, found) for m, found in chosen if not (asked and m.name == _ASKED)]
         if not chosen:
             continue
         toolkit = _toolkit(node, on_class, scope, findings)
+        common = {"needs_approval": FunctionName(f"{node.name}.{_ASKED}")} if asked else {}
         for method, found in chosen:
-            yield _method(node, method, found, toolkit, scope, findings)
+            declaration = _method(node, method, found, toolkit, scope, findings)
+            declaration.options = common | declaration.options
+            yield declaration
+
+
+def _asks(method: Function) -> bool:
+    """Whether a method takes all arguments as one dict, as no tool does."""
+    given = method.args
+    names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return names[not is_static(method) :] in (["args"], ["arguments"])
 
 
 def _toolkit(node: ast.ClassDef, mark: Mark | None, scope: Scope, findings: Findings) -> Toolkit:
@@ -101,6 +116,7 @@ def _method(
         is_method=not is_static(method),
         is_async=isinstance(method, ast.AsyncFunctionDef),
         toolkit=toolkit,
+        settings=settings_of(call if order == () else None, scope),
     )
 
 

@@ -6,7 +6,6 @@ What became of earlier decisions is in `versions`.
 """
 
 import os
-import pwd
 import select
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkiln.app import Candidate, Decision, Kiln, ManifestError
+from toolkiln.app import Candidate, Kiln, ManifestError, account
 from toolkiln.errors import InputError
 from toolkiln.model import FileState, FileStatus, Finding, Severity
 from toolkiln.surfaces.cli.opening import open_kiln, tools_path
@@ -79,7 +78,9 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
         _refuse_unusable_manifest(kiln)
         authored = kiln.run_sync(
             kiln.authoring.write(
-                draft, who(), observe=lambda stage: live.report(stage.value, None, None)
+                draft,
+                kiln.guarding.decision(),
+                observe=lambda stage: live.report(stage.value, None, None),
             )
         )
         if as_json:
@@ -123,7 +124,7 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"{str(file)!r} is no file")
     with open_kiln(_place([file], tools)) as kiln:
-        is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), who())
+        is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), account())
     if as_json:
         print_json({"file": str(file), "served": is_served})
         return
@@ -163,19 +164,11 @@ def status(tools: Path | None, *, as_json: bool) -> int:
 def switch(name: str, tools: Path | None, *, on: bool, as_json: bool) -> None:
     """Offer something, or cease to."""
     with open_kiln(tools) as kiln:
-        kiln.admissions.switch(name, on)
+        kiln.admissions.switch(name, on, account())
     if as_json:
         print_json({"name": name, "enabled": on})
     else:
         say(f"{'enabled' if on else 'disabled'}: {name}")
-
-
-def who() -> str:
-    """The person at the keyboard, by the name of the account."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # an account without a name, as in containers
-        return f"uid {os.getuid()}"
 
 
 def says_yes(question: str, *, unasked: bool | None = None) -> bool:
@@ -297,7 +290,7 @@ def _admitted(kiln: Kiln, candidates: list[Candidate], options: Options) -> "dic
         return kiln.run_sync(
             kiln.authoring.admit(
                 candidates,
-                Decision(who(), grant=options.grant),
+                kiln.guarding.decision(grant=options.grant),
                 probe=options.probe,
                 afresh=options.afresh,
                 observe=lambda file: live.report(file, next(places), len(candidates)),

@@ -15,9 +15,9 @@ from typing import IO
 
 import typer
 
-from toolkiln.app import Kiln
+from toolkiln.app import OWN, Kiln
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import Caller, CallError, Result, Status, Task
+from toolkiln.model import CallError, Result, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
 from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
@@ -32,6 +32,7 @@ EXIT_STATUS = {
     Status.DENIED: 2,
     Status.UNAVAILABLE: 3,
 }
+TOKEN_VARIABLE = "TOOLKILN_TOKEN"  # noqa: S105
 _POLL = 0.02
 
 
@@ -40,7 +41,8 @@ class Options:
     """What the command line says beside the tool and its arguments."""
 
     as_json: bool
-    session: str
+    workspace: str
+    token: str | None
     call_id: str | None
     timeout: float | None
     prompt: str | None
@@ -58,7 +60,7 @@ def call(name: str, given: list[str], options: Options) -> int:
                 name,
                 arguments,
                 call_id=options.call_id,
-                caller=Caller(session=options.session),
+                session=options.token or kiln.guarding.operator_in(options.workspace),
                 timeout=options.timeout,
                 prompt=options.prompt,
                 observe=live.observe,
@@ -78,17 +80,18 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
     with open_kiln(options.tools) as kiln, TemporaryFile() as arguments:
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
-        if known := _known(kiln, task_id):
+        if known := _known(kiln, task_id, options):
             return _earlier(known, name, given, options)
         with TemporaryFile() as out, TemporaryFile() as err:
             child = subprocess.Popen(  # noqa: S603
                 _command(name, task_id, options),
                 stdin=arguments, stdout=out, stderr=err, start_new_session=True,
+                env=_environment(options),
             )  # fmt: skip
             # Nobody is told an id that cannot be asked for: the child claims it first, or ends.
-            while (started := _known(kiln, task_id)) is None and child.poll() is None:
+            while (started := _known(kiln, task_id, options)) is None and child.poll() is None:
                 time.sleep(_POLL)
-            if started is None and (started := _known(kiln, task_id)) is None:
+            if started is None and (started := _known(kiln, task_id, options)) is None:
                 return report(_last_words(out, err), None, as_json=options.as_json)
     if options.as_json:
         say(started.model_dump_json(indent=2))
@@ -159,9 +162,9 @@ def _check(options: Options) -> None:
         raise InputError("--timeout is not above zero")
 
 
-def _known(kiln: Kiln, task_id: str) -> Task | None:
+def _known(kiln: Kiln, task_id: str, options: Options) -> Task | None:
     try:
-        return kiln.run_sync(kiln.check_task(task_id))
+        return kiln.run_sync(kiln.check_task(task_id, options.token or OWN))
     except InputError:
         return None
 
@@ -178,7 +181,7 @@ def _earlier(known: Task, name: str, given: list[str], options: Options) -> int:
 def _command(name: str, task_id: str, options: Options) -> list[str]:
     # -P: nothing of the current folder is imported.
     command = [sys.executable, "-P", "-m", "toolkiln.surfaces.cli", "call", "--json"]
-    command += [f"--id={task_id}", f"--session={options.session}"]
+    command += [f"--id={task_id}", f"--session={options.workspace}"]
     if options.tools is not None:
         command.append(f"--tools={options.tools}")
     if options.timeout is not None:
@@ -186,6 +189,11 @@ def _command(name: str, task_id: str, options: Options) -> list[str]:
     if options.prompt is not None:
         command.append(f"--prompt={options.prompt}")
     return [*command, "--", name, "-"]
+
+
+def _environment(options: Options) -> dict[str, str]:
+    """The token travels where other users do not see it."""
+    return {**os.environ, **({TOKEN_VARIABLE: options.token} if options.token else {})}
 
 
 def _last_words(out: IO[bytes], err: IO[bytes]) -> Result:

@@ -22,4 +22,4 @@ def tools_path(given: Path | None) -> Path:
 
 def open_kiln(tools: Path | None = None, *, dev: bool = False) -> Kiln:
     """The Kiln of some tools; nothing is read yet."""
-    return Kiln(tools_path(tools), settings=settings(), dev=dev)
+    return Kiln(tools_path(tools), settings=settings(), dev=dev, surface="cli")

@@ -32,24 +32,34 @@ ToolsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TOOLKILN_TOKEN",
+        help="Act for the holder of a session instead of yourself.",
+        show_default=False,
+    ),
+]
 FilesOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER", help="Where to put files that the tool hands over.", show_default=False
     ),
 ]
+_OURS_TO_MEND = ("bad_config", "no_session", "bad_secret")
+"""Errors that a person at the keyboard can do something about, besides bad input."""
 
 
 @contextmanager
 def errors() -> Iterator[None]:
     """Errors as two lines on stderr, never a traceback; 3 if it is the platform's, else 2."""
-    from toolkiln.errors import ConfigError, InputError, ToolkilnError
+    from toolkiln.errors import InputError, ToolkilnError
 
     try:
         yield
     except ToolkilnError as error:
         _complain(error.message, error.hint)
-        status = 2 if isinstance(error, InputError | ConfigError) else 3
+        status = 2 if isinstance(error, InputError) or error.code in _OURS_TO_MEND else 3
         raise typer.Exit(status) from error
     except BrokenPipeError:
         raise

@@ -94,6 +94,14 @@ def call(
     session: Annotated[
         str, typer.Option(help="Whose workspace the call uses.", metavar="NAME")
     ] = "default",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TOOLKILN_TOKEN",
+            help="Run for the holder of a session instead of yourself.",
+            show_default=False,
+        ),
+    ] = None,
     call_id: Annotated[
         str | None,
         typer.Option("--id", help="Run once: the same id again gives the first result."),
@@ -116,7 +124,7 @@ def call(
     """Run a tool in the sandbox and print what it gives."""
     from toolkiln.surfaces.cli import calling
 
-    options = calling.Options(as_json, session, call_id, timeout, prompt, files, tools)
+    options = calling.Options(as_json, session, token, call_id, timeout, prompt, files, tools)
     with errors():
         run = calling.start_in_background if background else calling.call
         raise typer.Exit(run(tool, arguments or [], options))

@@ -98,7 +98,7 @@ def env_build(names: list[str], tools: Path | None, *, as_json: bool) -> int:
     """Build what tools need; the exit status is 1 if that fails for one of them."""
 
     def build(kiln: Kiln, name: str, live: Live) -> tuple[str, dict[str, Any]]:
-        built = kiln.run_sync(kiln.build_environment(name, live.report))
+        built = kiln.run_sync(kiln.engine.build_environment(name, live.report))
         if built is None:
             return "needs no packages", {"key": None, "packages": {}}
         packages = ", ".join(f"{package} {version}" for package, version in built.packages.items())
@@ -111,7 +111,7 @@ def env_upgrade(names: list[str], tools: Path | None, *, as_json: bool) -> int:
     """Lock newer packages for tools whose examples pass on them; 1 if those of one do not."""
 
     def upgrade(kiln: Kiln, name: str, live: Live) -> tuple[str, dict[str, Any]]:
-        candidate, complaint = kiln.run_sync(kiln.upgrade_environment(name, live.report))
+        candidate, complaint = kiln.run_sync(kiln.engine.upgrade_environment(name, live.report))
         if candidate is None:
             return "needs no packages", {"changes": {}}
         if not candidate.changes:

@@ -5,7 +5,7 @@ from pathlib import Path
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError
 from toolkiln.model import Version
-from toolkiln.surfaces.cli.admitting import print_diff, says_yes, who
+from toolkiln.surfaces.cli.admitting import print_diff, says_yes
 from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -51,7 +51,7 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
                 raise InputError(question, hint="add --yes")
             if not says_yes(question):
                 return 1
-        version = kiln.admissions.rollback(tool, wanted, who())
+        version = kiln.admissions.rollback(tool, wanted, kiln.guarding.decision())
     if as_json:
         print_json(version.model_dump(mode="json"))
     else:

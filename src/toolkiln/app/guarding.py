@@ -1,0 +1,299 @@
+"""What guards the calls of a Kiln, put together; and what people do about it.
+
+`Guarding` wires sessions, rules, approvals, secrets, settings of tools and the audit to
+the store or to Redis. Administrative acts go through here, so that each leaves its record:
+one when it starts, which must be written or nothing happens, and one for how it ended.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from toolkiln.app.audit import Audit
+from toolkiln.app.keys import Keys
+from toolkiln.app.live import Live
+from toolkiln.app.own import OWN, SessionToken, account
+from toolkiln.catalog import Decision
+from toolkiln.config import Settings
+from toolkiln.errors import ConfigError, InputError, NotAllowed
+from toolkiln.execution import (
+    Approvals,
+    Guard,
+    Recorder,
+    Secrets,
+    Sessions,
+    ToolSettings,
+    audit_key,
+)
+from toolkiln.model import (
+    Approval,
+    AuditRecord,
+    Caller,
+    OpenSession,
+    Privilege,
+    Remember,
+    ToolSpec,
+    Verdict,
+)
+from toolkiln.schema import Problems, check
+from toolkiln.store import open_ledger
+
+if TYPE_CHECKING:
+    from toolkiln.execution import BucketBook, SessionBook
+    from toolkiln.store import Ledger, Store
+
+
+class Guarding:
+    """The guard of one Kiln."""
+
+    def __init__(self, settings: Settings, store: "Callable[[], Store]", surface: str) -> None:
+        self._settings = settings
+        self._store = store
+        self._surface = surface
+        self.live = Live(settings, self._on_change)
+        state = settings.state.absolute()
+        file = settings.secrets_file or state / "secrets.toml"
+        self.secrets = Secrets(settings.environ, file, keyring=settings.keyring)
+        self.sessions = Sessions(self._session_book, lambda: self.live.current().session_seconds)
+        self.approvals = Approvals(
+            lambda: store().approvals, lambda: self.live.current().approval_seconds
+        )
+        self.tool_settings = ToolSettings(lambda: store().tool_settings, self.secrets)
+        self.recorder = Recorder(self._open_ledger)
+        self.guard = Guard(
+            sessions=self.sessions,
+            rules=self.live.rules,
+            rates=self.live.rates,
+            buckets=self._bucket_book,
+            approvals=self.approvals,
+            secrets=self.secrets,
+            settings=self.tool_settings,
+            recorder=self.recorder,
+        )
+
+    @cached_property
+    def operator(self) -> str:
+        """The session of whoever runs this process, with every privilege of Toolkiln's."""
+        return self.operator_in("default")
+
+    def operator_in(self, workspace: str) -> str:
+        """The operator's session with another workspace."""
+        caller = Caller(user_id=account(), privileges=frozenset(Privilege), workspace=workspace)
+        return self.sessions.local(caller)
+
+    def token(self, session: SessionToken) -> str | None:
+        """What a request carries."""
+        return self.operator if session is OWN else session
+
+    def caller(self, session: SessionToken) -> Caller:
+        """Who holds a session.
+
+        Raises:
+            NoSession: nobody.
+        """
+        return self.guard.caller_of(self.token(session))
+
+    def may_see(self, session: SessionToken) -> Callable[[ToolSpec], bool]:
+        """Whether tools are listed and found for the holder of a session.
+
+        Raises:
+            NoSession: nobody holds it.
+        """
+        caller = self.caller(session)
+        return lambda spec: self.guard.decide(caller, spec).effect != "deny"
+
+    def require(self, session: SessionToken, privilege: Privilege, what: str) -> Caller:
+        """Who holds a session, if they have a privilege.
+
+        Raises:
+            NotAllowed: they have not; this is recorded.
+        """
+        caller = self.caller(session)
+        if privilege not in caller.privileges:
+            self._record(what, "denied", caller, {"detail": f"lacks {privilege}"})
+            raise NotAllowed(
+                f"{caller.who} may not do this: it takes the privilege {privilege}",
+                hint=f'an operator can write in toolkiln.toml: [privileges] "{caller.who}" = '
+                f'["{privilege}"]',
+            )
+        return caller
+
+    @contextmanager
+    def act(self, what: str, caller: Caller | str, /, **fields: Any) -> Iterator[None]:
+        """Record an administrative act around doing it.
+
+        Raises:
+            AuditFailed: it cannot be recorded, and is not done.
+        """
+        started = time.perf_counter()
+        self._record(what, "started", caller, fields)
+        try:
+            yield
+        except BaseException as error:
+            denied = isinstance(error, NotAllowed)
+            detail = f"{fields.get('detail', '')} {error}".strip()
+            told = {**fields, "detail": detail, "duration": time.perf_counter() - started}
+            self._record(what, "denied" if denied else "failed", caller, told)
+            raise
+        self._record(what, "ok", caller, {**fields, "duration": time.perf_counter() - started})
+
+    def decision(self, *, grant: bool = False) -> Decision:
+        """A decision of the operator's about versions."""
+        caller = self.caller(OWN)
+        unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
+        return Decision(caller.who, grant=grant, unsandboxed=unsandboxed)
+
+    def create_session(
+        self, user_id: str, *, session: SessionToken = OWN, **identity: Any
+    ) -> OpenSession:
+        """As `sessions.create`, by somebody with ADMIN, and recorded."""
+        admin = self.require(session, Privilege.ADMIN, "session.create")
+        with self.act("session.create", admin, detail=f"for {user_id}"):
+            return self.sessions.create(user_id, **identity)
+
+    def approve(
+        self,
+        approval_id: str,
+        *,
+        session: SessionToken = OWN,
+        arguments: dict[str, Any] | None = None,
+        reason: str = "",
+        remember: Remember | None = None,
+        spec: Callable[[str], ToolSpec] | None = None,
+    ) -> Approval:
+        """Let a call run that waits, with its own arguments or with others.
+
+        `spec` finds the tool, so that other arguments are checked before they are taken.
+
+        Raises:
+            NotAllowed: whoever holds the session may not.
+            InputError: there is no such request, it was answered, or the arguments are wrong.
+        """
+        verdict = Verdict(
+            approve=True, by="", reason=reason, arguments=arguments, remember=remember
+        )
+
+        def fits(request: Approval) -> None:
+            if spec is None or arguments is None:
+                return
+            checked = check(spec(request.tool), arguments)
+            if isinstance(checked, Problems):
+                lines = "\n".join(problem.message for problem in checked.problems)
+                raise InputError(f"{request.tool}: {lines}")
+
+        return self._decide("approve", approval_id, verdict, session, fits)
+
+    def reject(
+        self, approval_id: str, *, session: SessionToken = OWN, reason: str = ""
+    ) -> Approval:
+        """Keep a call from running.
+
+        Raises:
+            NotAllowed: whoever holds the session may not.
+            InputError: there is no such request, or it was answered.
+        """
+        verdict = Verdict(approve=False, by="", reason=reason)
+        return self._decide("reject", approval_id, verdict, session, lambda _: None)
+
+    def forget_approval(self, approval_id: str, session: SessionToken = OWN) -> bool:
+        """Ask people again about what an approval was remembered for."""
+        caller = self.require(session, Privilege.APPROVE, "approval.forget")
+        with self.act("approval.forget", caller, detail=approval_id):
+            return self.approvals.forget(approval_id)
+
+    def set_tool(
+        self,
+        spec: ToolSpec,
+        changes: Mapping[str, Any],
+        *,
+        removed: frozenset[str] = frozenset(),
+        user: str = "",
+        session: SessionToken = OWN,
+    ) -> None:
+        """Set what a tool is handed with its calls: by an operator, or by a user for themselves.
+
+        Raises:
+            NotAllowed: whoever holds the session may not.
+            InputError: a name is unknown, or a value does not fit.
+        """
+        caller = self.caller(session)
+        if not user or caller.who != user:
+            caller = self.require(session, Privilege.ADMIN, "settings")
+        names = ", ".join(sorted({*changes, *removed}))
+        whose = f" of {user}" if user else ""
+        with self.act(
+            "settings", caller, tool=spec.name, digest=spec.digest, detail=f"{names}{whose}"
+        ):
+            self.tool_settings.change(spec, changes, removed, user)
+
+    def set_secret(self, name: str, value: str | None, session: SessionToken = OWN) -> None:
+        """Keep a secret in the secrets file, or with None remove it."""
+        caller = self.require(session, Privilege.ADMIN, "secret")
+        with self.act("secret.set" if value is not None else "secret.remove", caller, detail=name):
+            if value is None:
+                self.secrets.remove(name)
+            else:
+                self.secrets.set(name, value)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """API keys, which make sessions."""
+        return Keys(lambda: self._store().keys, self)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """What was recorded."""
+        return Audit(self._open_ledger, self)
+
+    def close(self) -> None:
+        """Write down what is not written yet."""
+        self.recorder.close()
+
+    def _decide(
+        self,
+        act: str,
+        approval_id: str,
+        verdict: Verdict,
+        session: SessionToken,
+        fits: Callable[[Approval], None],
+    ) -> Approval:
+        caller = self.caller(session)
+        known = self.approvals.get(approval_id)
+        about = known.model_dump(include={"tool", "digest", "call_id"}) if known else {}
+        detail = " ".join(part for part in (approval_id, verdict.reason) if part)
+        with self.act(act, caller, detail=detail, **about):
+            return self.approvals.decide(approval_id, verdict, caller, caller.privileges, fits)
+
+    def _record(
+        self, what: str, outcome: str, caller: Caller | str, fields: Mapping[str, Any]
+    ) -> None:
+        who = caller if isinstance(caller, str) else caller.who
+        session = "" if isinstance(caller, str) else caller.session
+        agent = "" if isinstance(caller, str) else caller.agent_id or ""
+        known = {"user": who, "session": session, "agent": agent, "surface": self._surface}
+        record = AuditRecord(time.time(), what, outcome, **{**known, **fields})
+        self.recorder.commit(record)
+
+    def _on_change(self, summary: str, error: ConfigError | None) -> None:
+        outcome = "failed" if error else "ok"
+        record = AuditRecord(time.time(), "config", outcome, detail=summary, surface=self._surface)
+        self.recorder.add(record)
+
+    def _open_ledger(self) -> "Ledger":
+        state = self._settings.state.absolute()
+        key = audit_key(self._settings.audit_key, state)
+        return open_ledger(self._settings.store or state / "audit.db", key)
+
+    def _session_book(self) -> "SessionBook":
+        return self._redis.sessions if self._settings.redis else self._store().sessions
+
+    def _bucket_book(self) -> "BucketBook":
+        return self._redis.buckets if self._settings.redis else self._store().buckets
+
+    @cached_property
+    def _redis(self) -> Any:
+        from toolkiln.fleet import open_guarding
+
+        return open_guarding(self._settings.redis)

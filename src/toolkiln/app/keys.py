@@ -1,0 +1,121 @@
+"""API keys: what programs show to get a session, over HTTP and MCP.
+
+A key acts for one user, with the groups, privileges and tools that it was made with and
+no others; `[privileges]` in the settings adds nothing to it. Only its hash is kept.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolkiln.app.own import SessionToken
+from toolkiln.errors import InputError
+from toolkiln.execution import NoSession
+from toolkiln.model import ApiKey, Caller, OpenSession, Privilege
+
+if TYPE_CHECKING:
+    from toolkiln.app.guarding import Guarding
+    from toolkiln.store import Keys as KeyBook
+
+_PREFIX = "tk_"
+_DAY = 86_400.0
+_LONGEST_NAME = 100
+_MOST_DAYS = 3_650
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whom a key acts for, and how far."""
+
+    user_id: str
+    groups: Sequence[str] = ()
+    privileges: Sequence[str] = ()
+    tools: Sequence[str] = ("*",)
+    days: float | None = 90
+    """How long it holds; None: until it is revoked."""
+
+
+class MadeKey(NamedTuple):
+    """A key that was just made: the only time that it can be seen."""
+
+    text: str
+    key: ApiKey
+
+
+class Keys:
+    """The keys of one store."""
+
+    def __init__(self, book: "Callable[[], KeyBook]", guarding: "Guarding") -> None:
+        self._open = book
+        self._guarding = guarding
+
+    def create(self, name: str, scope: Scope, session: SessionToken) -> MadeKey:
+        """Make a key.
+
+        Raises:
+            NotAllowed: whoever holds the session has no ADMIN, or lacks a privilege themselves.
+            InputError: the name is taken or unusable.
+        """
+        admin = self._guarding.require(session, Privilege.ADMIN, "key.create")
+        if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+            raise InputError(f"a key's name has 1 to {_LONGEST_NAME} printable characters")
+        if not scope.user_id or not scope.tools:
+            raise InputError("a key acts for a user, with at least one tool")
+        if scope.days is not None and not 0 < scope.days <= _MOST_DAYS:
+            raise InputError(f"a key holds for more than 0 and at most {_MOST_DAYS} days")
+        if unheld := sorted({*scope.privileges} & {*Privilege} - admin.privileges):
+            raise InputError(f"{admin.who} has no {unheld[0]} to give away")
+        text = _PREFIX + secrets.token_urlsafe(32)
+        now = time.time()
+        key = ApiKey(
+            id=secrets.token_hex(6),
+            name=name,
+            caller=Caller(
+                user_id=scope.user_id,
+                groups=frozenset(scope.groups),
+                privileges=frozenset(scope.privileges),
+                tools=tuple(scope.tools),
+            ),
+            created=now,
+            created_by=admin.who,
+            expires=None if scope.days is None else now + scope.days * _DAY,
+        )
+        with self._guarding.act("key.create", admin, detail=f"{key.id} {name}"):
+            self._open().add(key, _hash(text))
+        return MadeKey(text, key)
+
+    def list(self) -> list[ApiKey]:
+        """All keys, those that do not hold any more too."""
+        return self._open().list()
+
+    def revoke(self, which: str, session: SessionToken) -> ApiKey:
+        """Let a key and all its sessions hold no longer; by its id or name.
+
+        Raises:
+            NotAllowed: whoever holds the session has no ADMIN.
+            InputError: there is no such key.
+        """
+        admin = self._guarding.require(session, Privilege.ADMIN, "key.revoke")
+        with self._guarding.act("key.revoke", admin, detail=which):
+            return self._open().revoke(which)
+
+    def session(self, text: str, seconds: float | None = None) -> OpenSession:
+        """A session for whoever shows a key.
+
+        Raises:
+            NoSession: it is no key, or does not hold any more.
+        """
+        key = self._open().find(_hash(text)) if text.startswith(_PREFIX) else None
+        if key is None:
+            raise NoSession(
+                "this API key is unknown, revoked or expired",
+                hint="an operator makes one with `toolkiln keys create`",
+            )
+        return self._guarding.sessions.open(key.caller, seconds=seconds, key_id=key.id)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,25 @@
+"""What can be said about a call beside the tool and its arguments."""
+
+from collections.abc import Callable
+from typing import TypedDict
+
+from toolkiln.app.own import SessionToken
+from toolkiln.model import Event
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of `Kiln.call`."""
+
+    call_id: str | None
+    """Makes the call run once: repeating it gives the first Result."""
+    session: SessionToken
+    """The token of a session, on whose holder's behalf it runs; by default this process's
+    own. None is nobody, and denied."""
+    digest: str | None
+    """The version that must run; another one is refused."""
+    timeout: float | None
+    """Seconds to wait at most; the tool's own limit holds too."""
+    prompt: str | None
+    """What the tool is to answer; search learns from it, if the operator agreed."""
+    observe: Callable[[Event], None]
+    """Gets progress, log lines, output and requests for approval while the call runs."""

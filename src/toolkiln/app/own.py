@@ -1,0 +1,28 @@
+"""The process's own operator: who that is, and a name for their session.
+
+Light to import: whatever makes the session is loaded with the first use of it.
+"""
+
+import os
+import pwd
+from enum import Enum
+from typing import Literal
+
+
+class Own(Enum):
+    """Stands for the session of whoever runs this process."""
+
+    SESSION = "own"
+
+
+OWN = Own.SESSION
+SessionToken = str | None | Literal[Own.SESSION]
+"""A token, None for a request that has none, or `OWN`."""
+
+
+def account() -> str:
+    """Whoever runs this process, by the name of the account."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # an account without a name, as in containers
+        return f"uid {os.getuid()}"

@@ -1,0 +1,271 @@
+"""Approvals: a call waits until a person says yes, and runs with exactly what they saw.
+
+A request is bound to a version of the tool, to its arguments and to its caller; an answer
+to anything else is no answer. It is used once, unless the person said to remember it.
+Nobody answers their own, unless a rule lets them; no answer in time is a no. Any surface
+can ask a person: it hears of the request by a `pending` event or `waiting`, and answers
+with `decide`. Who may run a tool at all is decided before, by `rules`.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from toolkiln.errors import InputError, NotAllowed
+from toolkiln.model import (
+    Approval,
+    Call,
+    Caller,
+    CallError,
+    Event,
+    Privilege,
+    Remember,
+    Verdict,
+)
+
+_FIRST_POLL, _LONGEST_POLL = 0.05, 1.0
+
+
+class ApprovalBook(Protocol):
+    """Where requests and answers are kept."""
+
+    def ask(
+        self,
+        request: Approval,
+        fingerprint: str,
+        call_key: str,
+        remember_keys: Mapping[Remember, str],
+    ) -> Approval:
+        """A request that waits: this one, or the one that the same call made before."""
+        ...
+
+    def get(self, approval_id: str) -> Approval | None:
+        """A request as it stands."""
+        ...
+
+    def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
+        """Requests, newest first."""
+        ...
+
+    def decide(self, approval_id: str, verdict: Verdict) -> Approval:
+        """The first answer counts. Raises InputError."""
+        ...
+
+    def use(self, approval_id: str, fingerprint: str) -> Approval | None:
+        """Take what was approved, once."""
+        ...
+
+    def withdraw(self, approval_id: str) -> bool:
+        """Nobody waits for it any more."""
+        ...
+
+    def remembered(self, keys: Sequence[str]) -> Approval | None:
+        """What was approved for later calls, too."""
+        ...
+
+    def forget(self, approval_id: str) -> bool:
+        """Remember it no longer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call that a person has to approve."""
+
+    call: Call
+    caller: Caller
+    digest: str
+    arguments: dict[str, Any]
+    """As they were checked."""
+    why: str
+    approve_own: bool
+
+
+class Obtained(NamedTuple):
+    """What a person said: arguments to run with, or why not to."""
+
+    arguments: dict[str, Any] | None
+    detail: str
+    """Who approved it, for the audit."""
+    error: CallError | None = None
+
+
+class Approvals:
+    """The requests of one store."""
+
+    def __init__(self, book: Callable[[], ApprovalBook], seconds: Callable[[], float]) -> None:
+        """`seconds` is how long a person may take."""
+        self._open = book
+        self._seconds = seconds
+        self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
+        """Calls of this process, so that an answer given here wakes them at once."""
+
+    async def obtain(self, wanted: Wanted, observe: Callable[[Event], None]) -> Obtained:
+        """Wait for a person's answer, as long as they may take and the caller waits.
+
+        Raises:
+            StoreError: nobody can be asked.
+        """
+        text = canonical(wanted.arguments)
+        fingerprint = _hash(_identity(wanted.caller), wanted.call.tool, wanted.digest, text)
+        keys = _remember_keys(wanted, text)
+        book = await asyncio.to_thread(self._open)
+        known = await asyncio.to_thread(book.remembered, list(keys.values()))
+        if known is not None:
+            said = f"approved by {known.decided_by}, remembered for {known.remember}"
+            return Obtained(json.loads(text), said)
+        now = time.time()
+        patience = self._seconds()
+        if wanted.call.timeout is not None:
+            patience = min(patience, wanted.call.timeout)
+        request = Approval(
+            id="",
+            tool=wanted.call.tool,
+            digest=wanted.digest,
+            arguments=json.loads(text),
+            user=wanted.caller.who,
+            session=wanted.caller.session,
+            call_id=wanted.call.id,
+            why=wanted.why,
+            approve_own=wanted.approve_own,
+            created=now,
+            expires=now + patience,
+        )
+        from toolkiln.store import key_of
+
+        call_key = key_of(wanted.caller, wanted.call.id)
+        asked = await asyncio.to_thread(book.ask, request, fingerprint, call_key, keys)
+        if asked.state == "pending":
+            observe(Event(kind="pending", text=asked.id))
+        answer = await self._answered(book, asked, patience)
+        if answer.state == "approved":
+            used = await asyncio.to_thread(book.use, answer.id, fingerprint)
+            if used is not None:
+                arguments = used.edited if used.edited is not None else used.arguments
+                edited = ", with other arguments" if used.edited is not None else ""
+                return Obtained(arguments, f"approved by {used.decided_by}{edited}")
+        return Obtained(None, "", _refusal(answer))
+
+    def decide(
+        self,
+        approval_id: str,
+        verdict: Verdict,
+        by: Caller,
+        privileges: frozenset[str],
+        check: Callable[[Approval], None] = lambda _: None,
+    ) -> Approval:
+        """Answer a request on behalf of somebody; `check` may refuse arguments of theirs.
+
+        Raises:
+            NotAllowed: they may not answer this one.
+            InputError: there is none, it was answered before, or the arguments are refused.
+        """
+        book = self._open()
+        request = book.get(approval_id)
+        if request is None:
+            raise InputError(
+                f"there is no approval {approval_id!r}", hint="see `toolkiln approvals list`"
+            )
+        if by.who == request.user and not request.approve_own:
+            raise NotAllowed(
+                f"{request.user} made this call, and nobody approves their own",
+                hint="somebody else with APPROVE can; or let a rule say approve_own = true",
+            )
+        if by.who != request.user and Privilege.APPROVE not in privileges:
+            raise NotAllowed(
+                f"{by.who} has no privilege to answer calls of others",
+                hint="an operator grants APPROVE, in [privileges] of toolkiln.toml",
+            )
+        if verdict.arguments is not None:
+            check(request)
+        decided = book.decide(request.id, verdict.model_copy(update={"by": by.who}))
+        if woken := self._waiting.get(request.id):
+            loop, event = woken
+            loop.call_soon_threadsafe(event.set)
+        return decided
+
+    def waiting(self) -> list[Approval]:
+        """The calls that wait for a person, newest first."""
+        return self._open().list()
+
+    def history(self, limit: int = 100) -> list[Approval]:
+        """All requests that are still kept, newest first."""
+        states = ("pending", "approved", "rejected", "expired", "withdrawn", "used")
+        return self._open().list(states, limit)
+
+    def get(self, approval_id: str) -> Approval | None:
+        """One request as it stands."""
+        return self._open().get(approval_id)
+
+    def forget(self, approval_id: str) -> bool:
+        """Ask again next time."""
+        return self._open().forget(approval_id)
+
+    async def _answered(self, book: ApprovalBook, asked: Approval, patience: float) -> Approval:
+        """The request once it waits no longer. Cancelled, or out of patience, it is withdrawn."""
+        event = asyncio.Event()
+        self._waiting[asked.id] = asyncio.get_running_loop(), event
+        # Not by the store's clock alone: one that is set back would let a call wait for ever.
+        deadline = time.monotonic() + patience
+        poll, current = _FIRST_POLL, asked
+        try:
+            while current.state == "pending":
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    await asyncio.to_thread(book.withdraw, asked.id)
+                    return current.model_copy(update={"state": "expired"})
+                try:
+                    await asyncio.wait_for(event.wait(), min(poll, left))
+                except TimeoutError:
+                    poll = min(poll * 1.5, _LONGEST_POLL)
+                found = await asyncio.to_thread(book.get, asked.id)
+                current = found or current
+            return current
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.to_thread(book.withdraw, asked.id))
+            raise
+        finally:
+            self._waiting.pop(asked.id, None)
+
+
+def canonical(value: Any) -> str:
+    """The one way to write a JSON value down."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _refusal(answer: Approval) -> CallError:
+    if answer.state == "rejected":
+        said = f": {answer.reason}" if answer.reason else ""
+        return CallError(code="rejected", message=f"{answer.decided_by} rejected this call{said}")
+    if answer.state == "used":
+        return CallError(
+            code="approval_used",
+            message="the approval of this call was used before",
+            hint="make the call again under another id",
+        )
+    return CallError(
+        code="approval_expired",
+        message="nobody approved this call in time",
+        hint="ask a person to look at `toolkiln approvals list`, then call again",
+        retryable=True,
+    )
+
+
+def _identity(caller: Caller) -> str:
+    return canonical([caller.platform, caller.user_id, caller.agent_id])
+
+
+def _remember_keys(wanted: Wanted, text: str) -> dict[Remember, str]:
+    tool, caller = wanted.call.tool, wanted.caller
+    return {
+        "session": _hash("session", caller.session, tool, wanted.digest),
+        "arguments": _hash("arguments", _identity(caller), tool, wanted.digest, text),
+    }
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

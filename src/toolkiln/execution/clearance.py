@@ -1,0 +1,156 @@
+"""Clearance: all that has to be settled between valid arguments and a run.
+
+Rights, settings, secrets, rates, then a person where one is asked for, then the record
+that must be there before a privileged call starts. Whatever is in the way is raised as
+`Refused`. The order matters: a person is asked last, about a call that could run, and
+secrets are resolved only once that and the record are done.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from toolkiln.execution.approval_function import wants_approval
+from toolkiln.execution.approvals import Wanted
+from toolkiln.execution.executor import Admitted, Executor
+from toolkiln.execution.guard import Guard, Trail
+from toolkiln.execution.masking import Mask
+from toolkiln.execution.policy import refusal
+from toolkiln.execution.results import invalid
+from toolkiln.execution.secrets import SecretError, references
+from toolkiln.execution.tool_settings import Settled
+from toolkiln.model import Call, Caller, CallError, Decision, Event, Status
+from toolkiln.schema import Problems, check
+
+
+class Refused(Exception):
+    """A call goes no further, and how it ends."""
+
+    def __init__(self, status: Status, error: CallError, tool: Admitted | None = None) -> None:
+        super().__init__(error.message)
+        self.status, self.error, self.tool = status, error, tool
+
+
+@dataclass(slots=True)
+class Passage:
+    """A call on its way, and what was found out about it."""
+
+    call: Call
+    observe: Callable[[Event], None]
+    trail: Trail
+    outer_mask: Mask
+    """Secrets of the calls that this one was made from."""
+    caller: Caller
+    tool: Admitted
+    decision: Decision
+    arguments: dict[str, Any]
+    """Checked; a person may put others in their place."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Clearance:
+    """What a call may run with."""
+
+    settled: Settled
+    secrets: dict[str, str]
+    """By name; here and in the run, and nowhere else."""
+
+
+_PLAIN = Clearance(Settled(), {})
+
+
+async def cleared(guard: Guard, passage: Passage, executor: Executor) -> Clearance:
+    """Settle everything; `executor` runs the tool's own question whether to ask a person.
+
+    Raises:
+        Refused: the call does not run.
+        ToolkilnError: the platform failed.
+    """
+    tool, caller, spec = passage.tool, passage.caller, passage.tool.spec
+    settled = await guard.settings.settled(spec, caller)
+    if isinstance(settled, CallError):
+        raise Refused(Status.UNAVAILABLE, settled, tool)
+    names = _rightful_secrets(passage, settled)
+    _values(guard, names)
+    if early := await guard.rate_refusal(caller, spec):
+        raise Refused(Status.DENIED, early, tool)
+    why = await _why_ask(passage, executor)
+    if why is not None:
+        await _approved(guard, passage, why)
+        names = _rightful_secrets(passage, settled)
+    if names or why or not spec.rights.sandbox or spec.hints.destructive:
+        record = passage.trail.privileged(passage.arguments, passage.outer_mask)
+        await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
+    if not names:
+        return _PLAIN if not spec.settings else Clearance(settled, {})
+    return Clearance(settled, _values(guard, names))
+
+
+def _rightful_secrets(passage: Passage, settled: Settled) -> set[str]:
+    """The names of all secrets that the call is to be handed.
+
+    Raises:
+        Refused: one is not granted, or another right is missing.
+    """
+    tool = passage.tool
+    asked = references(passage.arguments)
+    asked.update(tool.spec.rights.secrets)
+    if denied := refusal(tool, passage.caller, asked):
+        raise Refused(Status.DENIED, denied, tool)
+    if tool.spec.settings:
+        asked |= references([dict(settled.operator), dict(settled.user)])
+    return asked
+
+
+def _values(guard: Guard, names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        value = guard.secrets.get(name)
+        if value is None:
+            raise SecretError(
+                f"the secret {name} is not set", hint=f"`toolkiln secrets set {name}` sets it"
+            )
+        found[name] = value
+    return found
+
+
+async def _why_ask(passage: Passage, executor: Executor) -> str | None:
+    """What asks for a person; None if nothing does."""
+    name, rights = passage.call.tool, passage.tool.spec.rights
+    if passage.decision.effect == "ask":
+        return passage.decision.why
+    if not rights.needs_approval:
+        return None
+    if rights.approval_function is None:
+        return f"{name} asks for it before every call"
+    if await wants_approval(executor, passage.tool, passage.arguments):
+        return f"{name} asks for it with these arguments"
+    return None
+
+
+async def _approved(guard: Guard, passage: Passage, why: str) -> None:
+    """Wait for a person, and go on with what they approved."""
+    tool, call, trail = passage.tool, passage.call, passage.trail
+    text = json.dumps(passage.arguments)
+    if passage.outer_mask.text(text) != text:
+        leaking = CallError(
+            code="secret_in_arguments",
+            message=f"the arguments of {call.tool} hold the value of a secret",
+            hint="pass `secret:NAME` instead, so that people can look at the arguments",
+        )
+        raise Refused(Status.DENIED, leaking, tool)
+    own = passage.decision.approve_own
+    wanted = Wanted(call, passage.caller, tool.spec.digest, passage.arguments, why, own)
+    trail.detail = "waits for approval"
+    obtained = await guard.approvals.obtain(wanted, passage.observe)
+    trail.detail = obtained.detail
+    if obtained.arguments is None:
+        assert obtained.error is not None
+        raise Refused(Status.DENIED, obtained.error, tool)
+    checked = check(tool.spec, obtained.arguments)
+    if isinstance(checked, Problems):
+        raise Refused(Status.INVALID, invalid(checked), tool)
+    passage.arguments = checked.arguments

@@ -1,0 +1,187 @@
+"""The guard: everything that is asked about a call before it may run, and recorded of it.
+
+It puts sessions, rules, rates, approvals, secrets, settings and the audit together for
+the gateway, which decides in which order they are asked. Each of them is a module of its
+own; what is put together here holds no opinion.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from toolkiln.execution.approvals import Approvals
+from toolkiln.execution.audit import Recorder
+from toolkiln.execution.masking import Mask
+from toolkiln.execution.rates import Rates
+from toolkiln.execution.redaction import described_arguments
+from toolkiln.execution.rules import Rules, decide
+from toolkiln.execution.secrets import Secrets
+from toolkiln.execution.sessions import Sessions
+from toolkiln.execution.tool_settings import ToolSettings
+from toolkiln.model import (
+    AuditRecord,
+    Call,
+    Caller,
+    CallError,
+    Decision,
+    Draw,
+    Result,
+    Session,
+    Status,
+    ToolSpec,
+)
+
+NO_MASK = Mask({})
+_MOST_REMEMBERED = 10_000
+_EXCEPTIONS = frozenset({"exception", "import_failed", "crashed", "exited", "signalled"})
+
+
+class BucketBook(Protocol):
+    """Where token buckets are kept."""
+
+    def take(self, draws: Sequence[Draw]) -> float:
+        """Take one token from each, or say how many seconds that is too early."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the gateway asks."""
+
+    sessions: Sessions
+    rules: Callable[[], Rules]
+    rates: Callable[[], Rates]
+    buckets: Callable[[], BucketBook]
+    approvals: Approvals
+    secrets: Secrets
+    settings: ToolSettings
+    recorder: Recorder
+    _callers: dict[str, tuple[Session, Rules, Caller]] = field(default_factory=dict)
+    _decisions: dict[tuple[str, str, str], tuple[Rules, Decision]] = field(default_factory=dict)
+
+    async def caller(self, token: str | None, *, running: bool = False) -> Caller:
+        """Who holds a session, with the privileges that they have at this moment.
+
+        Raises:
+            NoSession: nobody does.
+            StoreError: it cannot be looked up.
+        """
+        session = await self.sessions.found(token, running=running)
+        return self._with_privileges(session)
+
+    def caller_of(self, token: str | None) -> Caller:
+        """As `caller`, for code without an event loop."""
+        return self._with_privileges(self.sessions.find(token))
+
+    def decide(self, caller: Caller, spec: ToolSpec) -> Decision:
+        """Whether somebody may run a tool, by the rules of this moment."""
+        rules = self.rules()
+        key = caller.session, spec.name, spec.digest
+        known = self._decisions.get(key)
+        if known is not None and known[0] is rules:
+            return known[1]
+        decision = decide(caller, spec, rules)
+        _remember(self._decisions, key, (rules, decision))
+        return decision
+
+    async def rate_refusal(self, caller: Caller, spec: ToolSpec) -> CallError | None:
+        """Why a call comes too early; None if it does not.
+
+        Raises:
+            StoreError: it cannot be looked up.
+        """
+        draws = self.rates().draws(caller, spec)
+        if not draws:
+            return None
+        wait = await asyncio.to_thread(lambda: self.buckets().take(draws))
+        if wait <= 0:
+            return None
+        return CallError(
+            code="rate_limited",
+            message=f"too many calls of {spec.name}: wait {wait:.3g} s",
+            hint="make fewer calls, or ask the operator for another rate",
+            retryable=True,
+            retry_after=wait,
+        )
+
+    def _with_privileges(self, session: Session) -> Caller:
+        rules = self.rules()
+        known = self._callers.get(session.trace_id)
+        if known is not None and known[0] is session and known[1] is rules:
+            return known[2]
+        held = rules.privileges_of(session.caller, from_key=session.key_id is not None)
+        caller = session.caller.model_copy(update={"privileges": held})
+        _remember(self._callers, session.trace_id, (session, rules, caller))
+        return caller
+
+
+class Trail:
+    """What the audit will say of one call; it grows on the way through the gateway."""
+
+    __slots__ = ("_arguments", "_call", "_clock", "at", "caller", "detail", "is_recorded", "spec")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._clock = time.perf_counter()
+        self.at = time.time()
+        self.caller: Caller | None = None
+        self.spec: ToolSpec | None = None
+        self.detail = ""
+        self.is_recorded = False
+        """Whether a record was committed ahead of the call."""
+        self._arguments = ""
+
+    def privileged(self, arguments: object, mask: Mask) -> AuditRecord:
+        """The record that is committed before a privileged call starts."""
+        self._arguments = mask.text(described_arguments(arguments))
+        self.is_recorded = True
+        return self.started()
+
+    def started(self) -> AuditRecord:
+        """The record of a call that has not ended."""
+        return self._record("started", self.detail, None)
+
+    def ended(self, result: Result | None) -> AuditRecord:
+        """The record of a call that has; None: it was cancelled."""
+        duration = time.perf_counter() - self._clock
+        if result is None:
+            return self._record("cancelled", self.detail, duration)
+        error = result.error
+        detail = self.detail
+        if error is not None:
+            said = f"{error.code}: {error.message}"
+            detail = f"{detail}; {said}" if detail else said
+        return self._record(_outcome(result), detail, duration)
+
+    def _record(self, outcome: str, detail: str, duration: float | None) -> AuditRecord:
+        call, caller, spec = self._call, self.caller, self.spec
+        return AuditRecord(
+            self.at,
+            "call",
+            outcome,
+            caller.who if caller else "",
+            (caller.agent_id or "") if caller else "",
+            caller.session if caller else "",
+            call.surface,
+            call.tool,
+            spec.digest if spec else "",
+            call.id,
+            call.parent or "",
+            detail,
+            duration,
+            self._arguments,
+        )
+
+
+def _outcome(result: Result) -> str:
+    if result.status is Status.FAILED and result.error and result.error.code in _EXCEPTIONS:
+        return "exception"
+    return result.status.value
+
+
+def _remember(table: dict, key: object, value: object) -> None:  # type: ignore[type-arg]
+    if len(table) >= _MOST_REMEMBERED:
+        table.clear()
+    table[key] = value

@@ -1,0 +1,203 @@
+"""Sessions: who makes a call, found by a token that the trusted side gave out.
+
+A request carries the token and nothing else about its caller. Only a hash of the token is
+kept, in the store or in Redis. What was found is believed for a second, so that a session
+that another process ended is refused within that time, and one that this process ended at
+once. The process's own people (the operator at a terminal, the program that opened a Kiln)
+have sessions that live in its memory and nowhere else.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Protocol
+
+from pydantic import ValidationError
+
+from toolkiln.errors import InputError, ToolkilnError, nearest_hint
+from toolkiln.model import Caller, OpenSession, Session
+
+_BELIEVED = 1.0
+"""Seconds for which another process's word is not asked for again."""
+_MOST_KNOWN = 10_000
+_LONGEST = 200
+_MOST_SECONDS = 30 * 86_400.0
+
+
+class NoSession(ToolkilnError):
+    """There is no such session, or none any more."""
+
+    code: ClassVar[str] = "no_session"
+
+
+class SessionBook(Protocol):
+    """Where sessions are kept, by the hash of their token."""
+
+    def put(self, token_hash: str, session: Session, seconds: float) -> None:
+        """Keep a session for so long."""
+        ...
+
+    def get(self, token_hash: str, *, running: bool = False) -> tuple[Session, float] | None:
+        """One that holds, and for how long still; for a running call also one that expired."""
+        ...
+
+    def renew(self, token_hash: str, seconds: float) -> bool:
+        """Let one that holds hold for so long from now."""
+        ...
+
+    def end(self, token_hash: str) -> bool:
+        """Let one hold no longer."""
+        ...
+
+    def alive(self, limit: int = 100) -> list[tuple[Session, float]]:
+        """Those that hold, newest first."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    session: Session
+    until: float
+    """When it expires, on the monotonic clock."""
+    believed_until: float
+
+
+class Sessions:
+    """The sessions of one store, and those of this process."""
+
+    def __init__(self, book: Callable[[], SessionBook], seconds: Callable[[], float]) -> None:
+        """`seconds` is how long a session holds unless its maker says otherwise."""
+        self._open = book
+        self._seconds = seconds
+        self._known: dict[str, _Known] = {}
+
+    def create(self, user_id: str, *, seconds: float | None = None, **identity: Any) -> OpenSession:
+        """Write a session down, for somebody whom the trusted side has authenticated.
+
+        `identity` holds further fields of `Caller`: platform, guild_id, channel_id, groups,
+        privileges, tools, agent_id, agent_state, workspace.
+
+        Raises:
+            InputError: a field is unknown or unusable.
+            StoreError: it cannot be kept.
+        """
+        return self.open(_caller(user_id, identity), seconds=seconds)
+
+    def open(
+        self, caller: Caller, *, seconds: float | None = None, key_id: str | None = None
+    ) -> OpenSession:
+        """As `create`, for a caller that is complete but for its session."""
+        held = self._seconds() if seconds is None else seconds
+        if not 0 < held <= _MOST_SECONDS:
+            raise InputError(f"a session holds for more than 0 s and at most {_MOST_SECONDS:.0f} s")
+        token, session = _made(caller, key_id)
+        self._open().put(_hash(token), session, held)
+        return OpenSession(token, session.trace_id, held)
+
+    def renew(self, token: str, seconds: float | None = None) -> None:
+        """Let a session hold for longer.
+
+        Raises:
+            NoSession: it does not hold any more.
+        """
+        held = self._seconds() if seconds is None else seconds
+        if not self._open().renew(_hash(token), held):
+            raise _NONE
+        self._known.pop(token, None)
+
+    def end(self, token: str) -> bool:
+        """Let a session hold no longer, also for calls that run."""
+        self._known.pop(token, None)
+        return self._open().end(_hash(token))
+
+    def alive(self, limit: int = 100) -> list[tuple[Session, float]]:
+        """The sessions that hold, newest first, with the seconds that they have left."""
+        return self._open().alive(limit)
+
+    def local(self, caller: Caller) -> str:
+        """A session of this process's own: it holds until the process ends."""
+        token, session = _made(caller, None)
+        self._known[token] = _Known(session, inf, inf)
+        return token
+
+    def known(self, token: str | None, *, running: bool = False) -> Session | None:
+        """A session that was looked up a moment ago; None says nothing."""
+        found = self._known.get(token) if token else None
+        if found is None:
+            return None
+        now = time.monotonic()
+        if now >= found.believed_until or (now >= found.until and not running):
+            return None
+        return found.session
+
+    def find(self, token: str | None, *, running: bool = False) -> Session:
+        """The session of a token; `running` lets calls go on that began before it expired.
+
+        Raises:
+            NoSession: there is none, or it does not hold any more.
+            StoreError: it cannot be looked up.
+        """
+        if not token:
+            raise _MISSING
+        if found := self.known(token, running=running):
+            return found
+        now = time.monotonic()
+        kept = self._open().get(_hash(token), running=running)
+        if kept is None:
+            self._known.pop(token, None)
+            raise _NONE
+        session, left = kept
+        if len(self._known) >= _MOST_KNOWN:
+            self._known = {t: k for t, k in self._known.items() if k.until == inf}
+        self._known[token] = _Known(session, now + left, now + _BELIEVED)
+        return session
+
+    async def found(self, token: str | None, *, running: bool = False) -> Session:
+        """As `find`, without keeping the event loop from other work."""
+        if found := self.known(token, running=running):
+            return found
+        return await asyncio.to_thread(self.find, token, running=running)
+
+
+_MISSING = NoSession(
+    "this call has no session, so nobody is known to have made it",
+    hint="the trusted side makes one with sessions.create(…) and hands its token over",
+)
+_NONE = NoSession(
+    "this session is unknown, has ended or has expired",
+    hint="ask whoever made it for another; sessions have to be renewed in time",
+)
+
+
+def _made(caller: Caller, key_id: str | None) -> tuple[str, Session]:
+    token, trace_id = secrets.token_urlsafe(32), secrets.token_hex(8)
+    workspace = caller.workspace or f"session-{trace_id}"
+    named = caller.model_copy(update={"session": trace_id, "workspace": workspace})
+    return token, Session(trace_id=trace_id, caller=named, key_id=key_id)
+
+
+def _caller(user_id: str, identity: dict[str, Any]) -> Caller:
+    known = Caller.model_fields.keys() - {"user_id", "session"}
+    if unknown := sorted(identity.keys() - known):
+        hint = nearest_hint(unknown[0], known) or f"known: {', '.join(sorted(known))}"
+        raise InputError(f"a caller has no {unknown[0]!r}", hint=hint)
+    try:
+        caller = Caller(user_id=user_id, **identity)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise InputError(
+            f"a session cannot be made: {wrong['loc'][0]}: {wrong['msg']}",
+            hint="ids are texts, groups and privileges lists of texts",
+        ) from None
+    texts = [user_id, caller.platform, caller.guild_id, caller.channel_id, caller.agent_id]
+    if not user_id or any(text is not None and len(text) > _LONGEST for text in texts):
+        raise InputError(f"user_id is empty, or an id is longer than {_LONGEST} characters")
+    return caller
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

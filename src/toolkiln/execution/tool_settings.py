@@ -1,0 +1,155 @@
+"""Settings of tools: values that an operator or a user sets once, and calls are handed.
+
+A tool declares them as a class (`Valves`, `UserValves`, `@tool(settings=Model)`); here
+they are checked against the schema that was read from it, before they are kept and before
+they are used. A field that is a secret by its schema is kept with the secrets, and what
+is kept here is a reference to it. What the tool sees is built in the sandbox.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from toolkiln.errors import InputError, nearest_hint
+from toolkiln.execution.secrets import Secrets
+from toolkiln.model import Caller, CallError, JsonSchema, ToolSpec
+from toolkiln.schema import ArgumentChecker, Problems
+
+Scope = Literal["operator", "user"]
+MASKED = "(secret, set)"
+_REFERENCE = "secret:"
+
+
+class SettingsBook(Protocol):
+    """Where values are kept, by tool and user; the operator's have none."""
+
+    def read(self, tool: str, user: str = "") -> dict[str, Any]:
+        """What is set."""
+        ...
+
+    def write(self, tool: str, values: Mapping[str, Any], user: str = "") -> None:
+        """Set these in the place of all others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The values for one call, secrets as references."""
+
+    operator: Mapping[str, Any] = field(default_factory=dict)
+    user: Mapping[str, Any] = field(default_factory=dict)
+
+
+NOTHING = Settled()
+
+
+class ToolSettings:
+    """What tools are set to."""
+
+    def __init__(self, book: Callable[[], SettingsBook], secrets: Secrets) -> None:
+        self._open = book
+        self._secrets = secrets
+
+    async def settled(self, spec: ToolSpec, caller: Caller) -> Settled | CallError:
+        """What a call of this caller gets, or what has to be set before.
+
+        Raises:
+            StoreError: it cannot be looked up.
+        """
+        if not spec.settings:
+            return NOTHING
+        found: dict[Scope, dict[str, Any]] = {"operator": {}, "user": {}}
+        for scope, user in (("operator", ""), ("user", caller.who)):
+            if (schema := spec.settings.get(scope)) is None:
+                continue
+            values = await asyncio.to_thread(self._open().read, spec.name, user)
+            wrong = _problem(schema, values)
+            if wrong is not None:
+                option = "" if scope == "operator" else f" --user {caller.who}"
+                return CallError(
+                    code="missing_settings",
+                    message=f"{spec.name} is not set up: {wrong}",
+                    hint=f"see `toolkiln settings {spec.name}{option}`",
+                )
+            found[scope] = values  # type: ignore[index]
+        return Settled(found["operator"], found["user"])
+
+    def shown(self, spec: ToolSpec, user: str = "") -> dict[str, Any]:
+        """What is set, secrets masked."""
+        schema = _schema(spec, user)
+        values = self._open().read(spec.name, user)
+        hidden = secret_fields(schema)
+        return {name: MASKED if name in hidden else value for name, value in values.items()}
+
+    def missing(self, spec: ToolSpec, user: str = "") -> str | None:
+        """What keeps the tool from running, in words; None if nothing does."""
+        return _problem(_schema(spec, user), self._open().read(spec.name, user))
+
+    def change(
+        self, spec: ToolSpec, changes: Mapping[str, Any], removed: frozenset[str], user: str = ""
+    ) -> None:
+        """Set some values, and forget others.
+
+        Raises:
+            InputError: a name is unknown, or a value does not fit; nothing is changed.
+        """
+        schema = _schema(spec, user)
+        known = schema.get("properties", {})
+        for name in (*changes, *removed):
+            if name not in known:
+                hint = nearest_hint(name, known) or f"known: {', '.join(known)}"
+                raise InputError(f"{spec.name} has no setting {name!r}", hint=hint)
+        # A field at a time: what is required and not there yet is no reason to refuse others.
+        alone = {**schema, "required": []}
+        checked = ArgumentChecker(alone).check(dict(changes))
+        if isinstance(checked, Problems):
+            lines = "\n".join(problem.message for problem in checked.problems)
+            raise InputError(f"{spec.name}: {lines}")
+        hidden = secret_fields(schema)
+        book = self._open()
+        values = book.read(spec.name, user)
+        for name, value in checked.arguments.items():
+            if name in hidden:
+                self._secrets.set(_secret_name(spec.name, name, user), str(value))
+                value = _REFERENCE + _secret_name(spec.name, name, user)  # noqa: PLW2901
+            values[name] = value
+        kept = {name: value for name, value in values.items() if name not in removed}
+        book.write(spec.name, kept, user)
+        for name in removed & hidden:
+            self._secrets.remove(_secret_name(spec.name, name, user))
+
+
+def secret_fields(schema: JsonSchema) -> frozenset[str]:
+    """The fields whose values nobody is shown."""
+    return frozenset(
+        name
+        for name, told in schema.get("properties", {}).items()
+        if isinstance(told, dict) and (told.get("format") == "password" or told.get("writeOnly"))
+    )
+
+
+def _schema(spec: ToolSpec, user: str) -> JsonSchema:
+    scope: Scope = "user" if user else "operator"
+    schema = spec.settings.get(scope)
+    if schema is None:
+        other = "users have none" if user else "an operator sets nothing"
+        raise InputError(f"{spec.name} declares no such settings: {other}")
+    return schema
+
+
+def _problem(schema: JsonSchema, values: Mapping[str, Any]) -> str | None:
+    missing = [name for name in schema.get("required", ()) if name not in values]
+    if missing:
+        return f"{', '.join(missing)} must be set"
+    checked = ArgumentChecker(schema).check(dict(values))
+    if isinstance(checked, Problems):
+        return "; ".join(problem.message for problem in checked.problems)
+    return None
+
+
+def _secret_name(tool: str, name: str, user: str) -> str:
+    if not user:
+        return f"{tool}.{name}"
+    return f"{tool}.{name}@{hashlib.sha256(user.encode()).hexdigest()[:16]}"

@@ -1,0 +1,102 @@
+-- Sessions. KEYS[1]: the index of those that hold. ARGV[1]: what to do, see below.
+-- A record outlives its session, for calls that are under way when it expires.
+local KEPT = 24 * 3600 * 1000
+local BATCH = 1000
+
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local holding = KEYS[1]
+
+-- Puts a record into an index that goes with the last of what is in it.
+local function enter(index, record, expires, kept)
+  redis.call("ZREMRANGEBYSCORE", index, "-inf", now - kept)
+  redis.call("ZADD", index, expires, record)
+  local last = redis.call("ZRANGE", index, -1, -1, "WITHSCORES")
+  redis.call("PEXPIREAT", index, last[2] + kept)
+end
+
+local function hold(record, milliseconds)
+  local expires = now + milliseconds
+  redis.call("HSET", record, "expires", expires)
+  redis.call("PEXPIREAT", record, expires + KEPT)
+  enter(holding, record, expires, 0)
+  local made_with = redis.call("HGET", record, "made_with")
+  if made_with ~= "" then enter(made_with, record, expires, KEPT) end
+end
+
+local function forget(record)
+  local made_with = redis.call("HGET", record, "made_with")
+  if made_with and made_with ~= "" then redis.call("ZREM", made_with, record) end
+  redis.call("ZREM", holding, record)
+  return redis.call("DEL", record)
+end
+
+-- The milliseconds that a session has left, at least 0; nil if there is none, or half of one.
+local function left(record)
+  local kept = redis.call("HMGET", record, "made", "expires")
+  local made, expires = tonumber(kept[1]), tonumber(kept[2])
+  -- One from the future does not hold: the clock was set back, by who knows how much.
+  if not made or not expires or made / 1000 >= now + 1 then return nil end
+  if expires > now then return expires - now end
+  -- For good: a clock that is set back later must not revive it.
+  redis.call("HSET", record, "expires", 0)
+  redis.call("ZREM", holding, record)
+  return 0
+end
+
+local acts = {}
+
+-- ARGV: the session, its milliseconds, the index of the key that made it or "".
+function acts.put()
+  forget(KEYS[2])
+  local made = time[1] * 1000000 + time[2]
+  redis.call("HSET", KEYS[2], "session", ARGV[2], "made", made, "made_with", ARGV[4])
+  hold(KEYS[2], tonumber(ARGV[3]))
+end
+
+-- Returns the session and the milliseconds that it has left.
+function acts.get()
+  local milliseconds = left(KEYS[2])
+  return milliseconds and {redis.call("HGET", KEYS[2], "session"), milliseconds}
+end
+
+-- ARGV: milliseconds.
+function acts.renew()
+  if (left(KEYS[2]) or 0) == 0 then return 0 end
+  hold(KEYS[2], tonumber(ARGV[2]))
+  return 1
+end
+
+acts["end"] = function() return forget(KEYS[2]) end
+
+-- KEYS[2]: the index of the key. Returns how many it forgot, and how many of them held: in
+-- batches, so that nobody else has to wait for long.
+function acts.end_of_key()
+  local records, held = redis.call("ZRANGE", KEYS[2], 0, BATCH - 1), 0
+  for _, record in ipairs(records) do
+    if (left(record) or 0) > 0 then held = held + 1 end
+    forget(record)
+    redis.call("ZREM", KEYS[2], record)  -- also where the record is gone already
+  end
+  return {#records, held}
+end
+
+-- ARGV: how many at most. Returns sessions, newest first, and what they have left, in turn.
+function acts.alive()
+  local found, answer = {}, {}
+  for _, record in ipairs(redis.call("ZRANGE", holding, 0, -1)) do
+    local milliseconds = left(record) or 0
+    if milliseconds > 0 then
+      local made = tonumber(redis.call("HGET", record, "made"))
+      found[#found + 1] = {record = record, made = made, left = milliseconds}
+    end
+  end
+  table.sort(found, function(one, other) return one.made > other.made end)
+  for i = 1, math.min(#found, tonumber(ARGV[2])) do
+    answer[#answer + 1] = redis.call("HGET", found[i].record, "session")
+    answer[#answer + 1] = found[i].left
+  end
+  return answer
+end
+
+return acts[ARGV[1]]()

@@ -1,0 +1,266 @@
+"""Calls that wait for a person, and what the person said, as it is written down.
+
+A request is bound to a fingerprint, which stands for the tool, its version, the arguments
+and the caller. The first answer counts, and what was approved is used once. Who may answer
+is `execution`'s business. Methods block and are thread-safe; all raise StoreError when the
+database fails or a row is damaged.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Double,
+    Integer,
+    String,
+    Update,
+    and_,
+    bindparam,
+    case,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from toolkiln.errors import InputError
+from toolkiln.model import Approval, Remember, Verdict
+from toolkiln.store.clock import StoreClock
+from toolkiln.store.database import Database
+from toolkiln.store.pruning import Pruner
+from toolkiln.store.records import hash_of, intact, write_json
+from toolkiln.store.schema import AnyText, approvals
+from toolkiln.store.statements import is_pending
+
+REMEMBER_SECONDS: Mapping[Remember, float] = {"session": 86_400.0, "arguments": 30 * 86_400.0}
+"""How long an answer is remembered."""
+USE_SECONDS = 86_400.0
+"""How long what was approved can be used, and any request is kept after its end."""
+
+_ID = bindparam("the_id", type_=String)
+_FINGERPRINT = bindparam("the_fingerprint", type_=AnyText)
+_CALL_KEY = bindparam("the_call_key", type_=String)
+_AT_MOST = bindparam("at_most", type_=Integer)
+_MOST = 10_000
+_ID_OR_PREFIX = re.compile(r"[0-9a-f]{6,12}")
+
+
+class Approvals:
+    """Requests by their ids, of which the first six characters or more serve as well."""
+
+    def __init__(self, database: Database, clock: StoreClock, pruner: Pruner) -> None:
+        self._database = database
+        self._clock = clock
+        self._pruner = pruner
+        now, row = clock.now, approvals.c
+        pending = is_pending(now)
+        usable = and_(row.state == "approved", row.decided > now - USE_SECONDS)
+        expired = and_(row.state == "pending", ~pending)
+        state = case((expired, "expired"), else_=row.state)
+        fields = [row[name] for name in Approval.model_fields if name != "state"]
+        shown = select(*fields, row.session_key, row.arguments_key, state.label("state"))
+        newest = shown.order_by(row.created.desc(), row.id).limit(_AT_MOST)
+
+        seconds = bindparam("seconds", type_=Double)
+        self._add = insert(approvals).values(
+            created=now, expires=now + seconds, kept_until=now + seconds + USE_SECONDS
+        )
+        self._same = newest.where(
+            row.call_key == _CALL_KEY, row.fingerprint == _FINGERPRINT, or_(pending, usable)
+        )
+        self._get = newest.where(row.id.between(_ID, _ID + "g"))  # by index, as LIKE is not
+        self._list = newest.where(state.in_(bindparam("states", type_=String, expanding=True)))
+        self._pending_for = select(row.id).where(row.call_key == _CALL_KEY, pending).limit(1)
+
+        one = update(approvals).where(row.id == _ID)
+        self._decide = one.where(pending).values(
+            decided=now,
+            kept_until=now + bindparam("kept_seconds", type_=Double),
+            remembered_until=now + bindparam("remember_seconds", type_=Double),
+        )
+        self._use = one.where(usable, row.fingerprint == _FINGERPRINT).values(state="used")
+        # For good: a clock that is set back later must not let it wait again.
+        ended = case((expired, "expired"), else_="withdrawn")
+        self._withdraw = one.where(row.state == "pending").values(state=ended)
+        # One from the future counts for nothing: the clock was set back.
+        kept = and_(row.remembered_until > now, row.decided <= now)
+        known = bindparam("the_keys", type_=String, expanding=True)
+        self._remembered = newest.where(row.remember_key.in_(known), kept)
+        self._forget = one.where(row.remember_key.is_not(None), kept).values(remember_key=None)
+
+    def ask(
+        self,
+        request: Approval,
+        fingerprint: str,
+        call_key: str,
+        remember_keys: Mapping[Remember, str] | None = None,
+    ) -> Approval:
+        """Keeps a request, whose id, times and state are the store's.
+
+        If the same call asked before, and that request waits or was approved but not used,
+        that one is given back. `remember_keys` says by what an answer could be remembered.
+        """
+        self._pruner.when_due()
+        remember_keys = remember_keys or {}
+        row = {
+            **request.model_dump(exclude={"created", "expires", "arguments", "edited"}),
+            "id": secrets.token_hex(6),
+            "state": "pending",
+            "arguments": write_json("the arguments of a call", request.arguments),
+            "call_key": call_key,
+            "fingerprint": fingerprint,
+            "seconds": request.expires - request.created,
+            **{
+                f"{what}_key": hash_of([remember_keys[what]]) if what in remember_keys else None
+                for what in REMEMBER_SECONDS
+            },
+        }
+        same = {"the_call_key": call_key, "the_fingerprint": fingerprint, "at_most": 1}
+        with self._database.transaction() as connection:
+            if self._database.postgres:  # others may read, but nobody else may ask
+                connection.exec_driver_sql(
+                    f"LOCK TABLE {approvals.name} IN SHARE ROW EXCLUSIVE MODE"
+                )
+            now = self._clock.values()
+            found = connection.execute(self._same, {**same, **now}).one_or_none()
+            if found is None:
+                connection.execute(self._add, {**row, **now})
+                found = self._found(connection, row["id"])
+        return _approval(found)
+
+    def get(self, approval_id: str) -> Approval | None:
+        """A request as it stands.
+
+        Raises:
+            InputError: several begin like this.
+        """
+        with self._database.transaction(reading=True) as connection:
+            row = self._found(connection, approval_id)
+        return None if row is None else _approval(row)
+
+    def pending_for(self, call_key: str) -> str | None:
+        """The id of the request for which a call waits."""
+        with self._database.transaction(reading=True) as connection:
+            which = {"the_call_key": call_key, **self._clock.values()}
+            found: str | None = connection.scalar(self._pending_for, which)
+        return found
+
+    def decide(self, approval_id: str, verdict: Verdict) -> Approval:
+        """Answers a request that waits; of several answers the first one counts.
+
+        Raises:
+            InputError: there is none, it waits no longer, or the answer cannot be remembered.
+        """
+        _check(verdict)
+        edited = verdict.arguments
+        answer = {
+            "state": "approved" if verdict.approve else "rejected",
+            "decided_by": verdict.by,
+            "reason": verdict.reason,
+            "edited": None if edited is None else write_json("the arguments", edited),
+            "remember": verdict.remember,
+        }
+        with self._database.transaction() as connection:
+            row = self._found(connection, approval_id)
+            if row is None:
+                hint = "see `toolkiln approvals list`"
+                raise InputError(f"there is no approval {approval_id[:100]!r}", hint=hint)
+            changes = {"the_id": row.id, **answer, **_memory(row, verdict.remember)}
+            won = connection.execute(self._decide, {**changes, **self._clock.values()}).rowcount
+            decided = _approval(self._found(connection, row.id))
+        if not won:
+            raise _refusal(decided)
+        return decided
+
+    def use(self, approval_id: str, fingerprint: str) -> Approval | None:
+        """What was approved, once and for this fingerprint only; None if there is no such."""
+        return self._changed(self._use, approval_id, the_fingerprint=fingerprint)
+
+    def withdraw(self, approval_id: str) -> bool:
+        """Nobody waits for it any more; False if it was answered before."""
+        return self._changed(self._withdraw, approval_id) is not None
+
+    def remembered(self, keys: Sequence[str]) -> Approval | None:
+        """The newest approval that was to be remembered by one of these keys, and still is."""
+        which = {"the_keys": [hash_of([key]) for key in keys], "at_most": 1}
+        with self._database.transaction(reading=True) as connection:
+            row = connection.execute(
+                self._remembered, {**which, **self._clock.values()}
+            ).one_or_none()
+        return None if row is None else _approval(row)
+
+    def forget(self, approval_id: str) -> bool:
+        """Remembers an answer no longer; False if it was not remembered."""
+        return self._changed(self._forget, approval_id) is not None
+
+    def _changed(self, statement: Update, approval_id: str, **told: Any) -> Approval | None:
+        with self._database.transaction() as connection:
+            row = self._found(connection, approval_id)
+            if row is None:
+                return None
+            which = {"the_id": row.id, **told, **self._clock.values()}
+            won = connection.execute(statement, which).rowcount
+            return _approval(self._found(connection, row.id)) if won else None
+
+    def _found(self, connection: Connection, approval_id: str) -> Any:
+        if not _ID_OR_PREFIX.fullmatch(approval_id):
+            return None
+        which = {"the_id": approval_id, "at_most": 2, **self._clock.values()}
+        rows = connection.execute(self._get, which).all()
+        if len(rows) > 1:
+            hint = f"choose one of {', '.join(row.id for row in rows)} …"
+            raise InputError(f"several approvals begin with {approval_id}", hint=hint)
+        return rows[0] if rows else None
+
+    def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
+        """Requests in these states, newest first."""
+        which = {"states": list(states), "at_most": max(0, min(limit, _MOST))}
+        with self._database.transaction(reading=True) as connection:
+            rows = connection.execute(self._list, {**which, **self._clock.values()}).all()
+        return [_approval(row) for row in rows]
+
+
+def _check(verdict: Verdict) -> None:
+    if verdict.remember is None and verdict.arguments is None:
+        return
+    if not verdict.approve:
+        hint = "leave out the arguments, and what to remember"
+        raise InputError("a rejection has no arguments and is not remembered", hint=hint)
+    if verdict.remember == "arguments" and verdict.arguments is not None:
+        hint = "approve the call as it is, or remember it for the session"
+        raise InputError("an approval of other arguments is not remembered for them", hint=hint)
+
+
+def _memory(row: Any, remember: Remember | None) -> dict[str, Any]:
+    """By what an answer is remembered, and until when."""
+    if remember is None:
+        return {"remember_key": None, "remember_seconds": None, "kept_seconds": USE_SECONDS}
+    key = {"session": row.session_key, "arguments": row.arguments_key}[remember]
+    if key is None:
+        raise InputError(f"an approval of this call is not remembered for its {remember}")
+    seconds = REMEMBER_SECONDS[remember]
+    return {"remember_key": key, "remember_seconds": seconds, "kept_seconds": seconds}
+
+
+def _approval(row: Any) -> Approval:
+    with intact("an approval"):
+        fields = {name: getattr(row, name) for name in Approval.model_fields}
+        edited = None if row.edited is None else json.loads(row.edited)
+        given = {"arguments": json.loads(row.arguments), "edited": edited}
+        return Approval.model_validate({**fields, **given})
+
+
+def _refusal(approval: Approval) -> InputError:
+    if approval.decided is None:
+        ended = {"withdrawn": "was withdrawn: nobody waits for it any more"}
+        said = ended.get(approval.state, "has expired")
+    else:
+        verb = "rejected" if approval.state == "rejected" else "approved"
+        at = datetime.fromtimestamp(approval.decided, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        said = f"was {verb} by {approval.decided_by[:100]!r} at {at}"
+    return InputError(f"{approval.id} {said}", hint="an answer counts once, and in time")

@@ -1,0 +1,517 @@
+"""Who may run what: the first rule that fits decides, and nothing else does."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, get_args
+from unicodedata import normalize
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolkiln.execution import rules as module
+from toolkiln.execution.rules import Rules, decide
+from toolkiln.model import Caller, Dialect, Effect, Hints, Rule, Toolkit, ToolSpec
+
+ANN = Caller(user_id="ann", groups=frozenset({"staff"}))
+
+
+def spec(name: str = "delete_file", toolkit: str | None = None, **hints: bool | None) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        description="Do it.",
+        parameters={"type": "object"},
+        dialect=Dialect.FUNCTION,
+        entry="run",
+        display_name="Run",
+        toolkit=toolkit
+        if toolkit is None
+        else Toolkit(name=toolkit, display_name="Kit", description="Tools."),
+        hints=Hints(**hints),
+        digest="0" * 64,
+        path="run.py",
+        line=1,
+    )
+
+
+def effect(
+    *rules: Rule, caller: Caller = ANN, tool: ToolSpec | None = None, default: Effect = "allow"
+) -> Effect:
+    return decide(caller, tool or spec(), Rules(rules, default)).effect
+
+
+# What decides
+
+
+@pytest.mark.parametrize("default", get_args(Effect))
+def test_without_a_rule_that_fits_the_default_decides(default: Effect) -> None:
+    rules = Rules([Rule(effect="deny", users=("bob",))], default)
+
+    decision = decide(ANN, spec(), rules)
+
+    assert decision == (default, f'no rule fits, and policy = "{default}" decides', None, False)
+
+
+def test_the_first_rule_that_fits_decides_and_says_which_it_is() -> None:
+    rules = Rules(
+        [
+            Rule(effect="allow", users=("bob",)),
+            Rule(effect="allow", groups=("staff",), hints=("read_only",)),
+            Rule(
+                effect="deny",
+                groups=("guests", "staff"),
+                hints=("destructive",),
+                reason="guests change nothing",
+            ),
+            Rule(effect="allow"),
+        ]
+    )
+
+    decision = decide(ANN, spec(destructive=True), rules)
+
+    assert (decision.effect, decision.rule) == ("deny", 3)
+    assert decision.why == (
+        'rule 3 denies: guests change nothing (groups = ["guests", "staff"], '
+        'hints = ["destructive"])'
+    )
+
+
+def test_a_rule_that_asks_for_nothing_fits_any_call() -> None:
+    decision = decide(Caller(), spec(), Rules([Rule(effect="ask")]))
+
+    assert decision == ("ask", "rule 1 asks for approval (any call)", 1, False)
+
+
+def test_who_may_approve_their_own_calls_comes_with_the_decision() -> None:
+    rules = Rules([Rule(effect="ask", users=("ann",), approve_own=True), Rule(effect="ask")])
+
+    assert decide(ANN, spec(), rules).approve_own
+    assert not decide(Caller(user_id="bob"), spec(), rules).approve_own
+
+
+def test_places_count_rules_that_never_decide() -> None:
+    rules = Rules([Rule(effect="deny", users=("bob",))] * 3 + [Rule(effect="deny")])
+
+    assert decide(ANN, spec(), rules).rule == 4
+
+
+# The session's own limits
+
+
+def test_outside_the_limits_of_a_session_everything_is_denied() -> None:
+    caller = Caller(user_id="ann", tools=("read_*", "list"))
+    rules = Rules([Rule(effect="allow")])
+
+    assert decide(caller, spec("read_file"), rules).effect == "allow"
+    assert decide(caller, spec("list"), rules).effect == "allow"
+    assert decide(caller, spec("delete_file"), rules) == (
+        "deny",
+        'the session is limited to tools = ["read_*", "list"], and "delete_file" is not among them',
+        None,
+        False,
+    )
+
+
+def test_within_its_limits_a_session_is_still_held_to_the_rules() -> None:
+    caller = Caller(user_id="ann", tools=("delete_*",))
+
+    assert effect(Rule(effect="deny"), caller=caller) == "deny"
+
+
+@pytest.mark.parametrize("name", ["Read_file", "read-file", "ｒead_file"])
+def test_limits_fit_exactly(name: str) -> None:
+    assert effect(caller=Caller(tools=("read_*",)), tool=spec(name)) == "deny"
+
+
+def test_a_session_without_tools_runs_none() -> None:
+    assert effect(caller=Caller(tools=())) == "deny"
+
+
+# Callers
+
+
+def test_users_are_named_with_their_platform() -> None:
+    rule = Rule(effect="deny", users=("discord:42",))
+
+    assert effect(rule, caller=Caller(user_id="42", platform="discord")) == "deny"
+    assert effect(rule, caller=Caller(user_id="42")) == "allow"
+    assert effect(rule, caller=Caller(user_id="42", platform="slack")) == "allow"
+
+
+@pytest.mark.parametrize("caller", [Caller(), Caller(platform="discord"), Caller(user_id="")])
+def test_nobody_fits_no_user_but_the_star(caller: Caller) -> None:
+    assert effect(Rule(effect="deny", users=("", "discord:", "None")), caller=caller) == "allow"
+    assert effect(Rule(effect="deny", users=("*",)), caller=caller) == "deny"
+
+
+@pytest.mark.parametrize("field", ["users", "groups", "privileges"])
+def test_callers_are_matched_exactly(field: str) -> None:
+    caller = Caller(user_id="ann", groups=frozenset({"ann"}), privileges=frozenset({"ann"}))
+
+    for value in ("Ann", "an", "ann ", "a*", "an?", "[a]nn"):
+        assert effect(Rule(effect="deny", **{field: (value,)}), caller=caller) == "allow"
+    assert effect(Rule(effect="deny", **{field: ("bob", "ann")}), caller=caller) == "deny"
+    assert effect(Rule(effect="deny", **{field: ("*",)}), caller=Caller()) == "deny"
+
+
+# Tools
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "does_fit"),
+    [
+        ("delete_file", "delete_file", True),
+        ("delete_file", "delete_files", False),
+        ("delete_*", "delete_file", True),
+        ("*_file", "delete_file", True),
+        ("de*le", "delete_file", True),
+        ("*let*", "delete_file", True),
+        ("*e*e*e*e", "delete_file", True),
+        ("*e*e*e*e*e", "delete_file", False),
+        ("d[aeiou]lete_?ile", "delete_file", True),
+        ("d[!e]lete_file", "delete_file", False),
+        ("delete*delete", "delete", False),
+        ("a*a", "a", False),
+        ("x[z-a]", "xz", False),
+        ("[", "[", True),
+        ("[]]", "]", True),
+        ("[a-]", "-", True),
+        ("[[&&[a]", "&", True),
+        ("a?b", "a\nb", True),
+        ("a*b", "a\n\nb", True),
+        ("\ud800*", "\ud800x", True),
+    ],
+)
+def test_globs_fit_whole_names(glob: str, name: str, does_fit: bool) -> None:
+    rule = Rule.model_construct(effect="allow", tools=(glob,))
+
+    found = effect(rule, tool=spec().model_copy(update={"name": name}), default="deny")
+
+    assert found == ("allow" if does_fit else "deny")
+
+
+def test_a_long_name_and_a_glob_of_many_stars_are_no_trouble() -> None:
+    rule = Rule(effect="deny", tools=("*a" * 50 + "*b",))
+
+    assert effect(rule, tool=spec("a" * 200_000)) == "allow"
+    assert effect(rule, tool=spec("a" * 200_000 + "b")) == "deny"
+
+
+LOOK_ALIKES = ["Delete-File", "DELETE_FILE", "delete-file", "ｄelete_file", "delete_ﬁle"]
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+@pytest.mark.parametrize(
+    "glob", ["delete_file", "Delete-File", "delete_*", "*_FILE", "[d]elete?f*"]
+)
+@pytest.mark.parametrize("says", ["deny", "ask"])
+def test_what_is_forbidden_is_forbidden_under_a_name_that_looks_the_same(
+    name: str, glob: str, says: Effect
+) -> None:
+    assert effect(Rule(effect=says, tools=(glob,)), tool=spec(name)) == says
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+@pytest.mark.parametrize("glob", ["delete_file", "delete_*", "*_file"])
+def test_what_is_allowed_is_allowed_under_its_own_name_only(name: str, glob: str) -> None:
+    tool = spec(name)
+
+    is_same = fnmatchcase(name, glob)
+    assert effect(Rule(effect="allow", tools=(glob,)), tool=tool, default="deny") == (
+        "allow" if is_same else "deny"
+    )
+
+
+def test_look_alikes_of_a_choice_are_forbidden_too() -> None:
+    rule = Rule(effect="deny", tools=("[A-D]elete[-+]file",))
+
+    assert effect(rule, tool=spec("Delete-file")) == "deny"
+    assert effect(rule, tool=spec("delete_file")) == "deny"
+    assert effect(rule, tool=spec("eelete_file")) == "allow"
+
+
+def test_a_name_that_looks_different_when_composed_fits_as_it_is_written() -> None:
+    rule = Rule(effect="deny", tools=("cafe*",))
+
+    assert effect(rule, tool=spec("cafe\u0301")) == "deny"
+
+
+def test_toolkits_fit_tools_that_belong_to_one() -> None:
+    rule = Rule(effect="deny", toolkits=("files*", "shell"))
+
+    assert effect(rule, tool=spec(toolkit="files_admin")) == "deny"
+    assert effect(rule, tool=spec(toolkit="Shell")) == "deny"
+    assert effect(rule, tool=spec(toolkit="mail")) == "allow"
+    assert effect(rule, tool=spec("files_admin")) == "allow"
+
+
+def test_a_tool_of_no_toolkit_fits_no_toolkit() -> None:
+    assert effect(Rule(effect="deny", toolkits=("*",))) == "allow"
+    assert effect(Rule(effect="deny", toolkits=("*",)), tool=spec(toolkit="x")) == "deny"
+
+
+def test_a_hint_counts_only_if_the_tool_gives_it() -> None:
+    rule = Rule(effect="deny", hints=("destructive", "open_world"))
+
+    assert effect(rule, tool=spec(destructive=True)) == "deny"
+    assert effect(rule, tool=spec(open_world=True, destructive=False)) == "deny"
+    assert effect(rule, tool=spec(destructive=False)) == "allow"
+    assert effect(rule, tool=spec(read_only=True)) == "allow"
+
+
+# What is said
+
+
+def test_hostile_names_and_reasons_stay_on_one_line() -> None:
+    evil = "x\n\x1b[31m\u202e\x7f\0"
+    rules = Rules([Rule(effect="deny", users=(evil,), reason=evil)])
+
+    said = [
+        decide(Caller(user_id=evil), spec(), rules).why,
+        decide(Caller(tools=(evil,)), spec(evil), rules).why,
+    ]
+
+    assert all(text.isprintable() for text in said)
+
+
+def test_lone_surrogates_in_a_reason_can_be_written_down() -> None:
+    rule = Rule.model_construct(effect="deny", reason="\ud800", users=("\udfff",))
+
+    why = decide(Caller.model_construct(user_id="\udfff"), spec(), Rules([rule])).why
+
+    assert why.encode("utf-8")
+
+
+def test_long_lists_and_names_are_cut_in_what_is_said() -> None:
+    users = ("ann", *(str(number) * 1000 for number in range(10_000)))
+    rules = Rules([Rule(effect="deny", users=users, reason="r" * 10_000)])
+
+    why = decide(ANN, spec(), rules).why
+
+    assert len(why) < 1000
+    assert "… 9,996 more]" in why
+
+
+# Privileges
+
+
+GIVEN = Rules(
+    [], privileges={"ann": ["APPROVE"], "group:staff": ("ADMIN", "X"), "discord:7": ["Y"]}
+)
+
+
+def test_the_operator_adds_privileges_to_those_of_the_session() -> None:
+    caller = ANN.model_copy(update={"privileges": frozenset({"OWN"})})
+
+    assert GIVEN.privileges_of(caller) == {"OWN", "APPROVE", "ADMIN", "X"}
+
+
+def test_a_session_from_a_key_has_what_the_key_has() -> None:
+    caller = ANN.model_copy(update={"privileges": frozenset({"OWN"})})
+
+    assert GIVEN.privileges_of(caller, from_key=True) == {"OWN"}
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        Caller(),
+        Caller(user_id="group:staff"),
+        Caller(user_id="staff", platform="group"),
+        Caller(user_id="ann", platform="discord"),
+        Caller(user_id="7"),
+        Caller(groups=frozenset({"ann", "group:staff"})),
+    ],
+)
+def test_nobody_gets_the_privileges_of_others_by_their_name(caller: Caller) -> None:
+    assert GIVEN.privileges_of(caller) == set()
+
+
+# However many there are
+
+SHAPES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "user": lambda n: {"users": (f"user{n}",)},
+    "group": lambda n: {"groups": (f"group{n}",)},
+    "privilege": lambda n: {"privileges": (f"P{n}",), "tools": ("*",)},
+    "tool": lambda n: {"tools": (f"tool{n}",)},
+    "beginning": lambda n: {"tools": (f"team{n}_*",), "groups": ("staff",)},
+    "end": lambda n: {"tools": (f"*_of{n}",), "users": ("*",)},
+    "both ends": lambda n: {"tools": (f"team_*_of{n}",)},
+    "toolkit": lambda n: {"toolkits": (f"kit{n}",), "users": ("ann",)},
+    "toolkits": lambda n: {"toolkits": (f"kit{n}_*", f"*_kit{n}")},
+    "grid": lambda n: {"groups": (f"group{n % 100}",), "tools": (f"team{n // 100}_*",)},
+    "hint": lambda n: {"hints": ("destructive", "open_world")[: n % 2 + 1]},
+    "many users": lambda n: {"users": tuple(f"u{n}_{m}" for m in range(80)), "tools": (f"t{n}",)},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_of_very_many_rules_only_a_few_are_looked_at(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 2000
+    rules = Rules([Rule(effect="deny", **SHAPES[shape](number)) for number in range(count)])
+    looked_at = 0
+    fits = module._Row.fits
+
+    def counting(self: module._Row, asked: Any) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        return fits(self, asked)
+
+    monkeypatch.setattr(module._Row, "fits", counting)
+    caller = Caller(
+        user_id="ann",
+        groups=frozenset({"staff", "group5", "group1999"}),
+        privileges=frozenset({"P7", "P1999"}),
+    )
+    for tool in (spec("team7_list_of8", toolkit="kit9_x"), spec("tool1999"), spec("Other-Tool")):
+        decide(caller, tool, rules)
+
+    assert looked_at <= 3 * 4
+
+
+NAMES = st.text("aAbB_-éａ", min_size=1, max_size=4)
+LITERAL = st.sampled_from(["a", "B", "_", "-", "ab", "é", "ａ"])
+WILD = st.sampled_from(["*", "*", "?", "[ab]", "[!a]", "[A-B]"])
+GLOBS = st.lists(st.one_of(LITERAL, WILD), min_size=1, max_size=4).map(tuple)
+"""As parts, for the oracle to tell letters from signs."""
+USERS = st.sampled_from(["ann", "bob", "7", "discord:7", "*"])
+GROUPS = st.sampled_from(["a", "b", "c", "*"])
+HINTS = st.sampled_from(["read_only", "destructive"])
+
+
+@st.composite
+def rule_parts(draw: st.DrawFn) -> dict[str, Any]:
+    fields = {
+        "users": st.lists(USERS, min_size=1, max_size=3),
+        "groups": st.lists(GROUPS, min_size=1, max_size=2),
+        "privileges": st.lists(GROUPS, min_size=1, max_size=2),
+        "tools": st.lists(GLOBS, min_size=1, max_size=3),
+        "toolkits": st.lists(GLOBS, min_size=1, max_size=2),
+        "hints": st.lists(HINTS, min_size=1, max_size=2),
+    }
+    chosen = draw(st.sets(st.sampled_from(sorted(fields)), max_size=3))
+    parts = {name: tuple(draw(fields[name])) for name in sorted(chosen)}
+    return {"effect": draw(st.sampled_from(get_args(Effect))), **parts}
+
+
+CALLERS = st.builds(
+    Caller,
+    user_id=st.sampled_from([None, "ann", "bob", "7"]),
+    platform=st.sampled_from([None, None, "discord"]),
+    groups=st.frozensets(st.sampled_from("abc")),
+    privileges=st.frozensets(st.sampled_from("abc")),
+    tools=st.sampled_from([("*",), ("*",), ("a*", "B"), ()]),
+)
+SPECS = st.builds(
+    spec,
+    NAMES,
+    st.one_of(st.none(), NAMES),
+    read_only=st.sampled_from([None, True, False]),
+    destructive=st.sampled_from([None, True, False]),
+)
+RULES = st.lists(rule_parts(), max_size=12)
+DEFAULTS = st.sampled_from(get_args(Effect))
+
+
+def rule_of(parts: dict[str, Any]) -> Rule:
+    globs = {
+        name: tuple("".join(glob) for glob in parts[name])
+        for name in ("tools", "toolkits")
+        if name in parts
+    }
+    return Rule(**{**parts, **globs})
+
+
+def looks(text: str) -> str:
+    return normalize("NFKC", normalize("NFKC", text).casefold()).replace("-", "_")
+
+
+def glob_fits(parts: tuple[str, ...], name: str, says: Effect) -> bool:
+    if fnmatchcase(name, "".join(parts)):
+        return True
+    alike = "".join(part.lower() if part[0] == "[" else looks(part) for part in parts)
+    return says != "allow" and fnmatchcase(looks(name), alike)
+
+
+def expected(
+    caller: Caller, tool: ToolSpec, rules: list[dict[str, Any]], default: Effect
+) -> tuple[Effect, int | None]:
+    """One rule after the other."""
+    if not any(fnmatchcase(tool.name, glob) for glob in caller.tools):
+        return "deny", None
+    for place, rule in enumerate(rules, 1):
+        says = rule["effect"]
+        who = {caller.who} if caller.user_id else set()
+        kit = tool.toolkit
+        fits = {
+            "users": lambda value, who=who: value == "*" or value in who,
+            "groups": lambda value: value == "*" or value in caller.groups,
+            "privileges": lambda value: value == "*" or value in caller.privileges,
+            "tools": lambda value, says=says: glob_fits(value, tool.name, says),
+            "toolkits": lambda value, says=says, kit=kit: (
+                kit is not None and glob_fits(value, kit.name, says)
+            ),
+            "hints": lambda value: getattr(tool.hints, value) is True,
+        }
+        if all(any(fits[name](v) for v in rule[name]) for name in rule if name != "effect"):
+            return says, place
+    return default, None
+
+
+@given(CALLERS, SPECS, RULES, DEFAULTS)
+@settings(max_examples=1000)
+def test_deciding_by_index_is_deciding_one_by_one(
+    caller: Caller, tool: ToolSpec, rules: list[dict[str, Any]], default: Effect
+) -> None:
+    decision = decide(caller, tool, Rules([rule_of(parts) for parts in rules], default))
+
+    assert (decision.effect, decision.rule) == expected(caller, tool, rules, default)
+    assert decision.why.isprintable()
+
+
+@given(CALLERS, SPECS, RULES, rule_parts(), st.data())
+def test_a_rule_behind_the_one_that_decides_changes_nothing(
+    caller: Caller,
+    tool: ToolSpec,
+    parts: list[dict[str, Any]],
+    more: dict[str, Any],
+    data: st.DataObject,
+) -> None:
+    rules = [rule_of(some) for some in parts]
+    before = decide(caller, tool, Rules(rules))
+    if before.rule is None:
+        return
+
+    at = data.draw(st.integers(before.rule, len(rules)))
+    after = decide(caller, tool, Rules([*rules[:at], rule_of(more), *rules[at:]]))
+
+    assert after == before
+
+
+@given(CALLERS, SPECS, RULES, st.randoms(use_true_random=False))
+def test_the_order_within_a_rule_does_not_matter(
+    caller: Caller, tool: ToolSpec, parts: list[dict[str, Any]], random: Any
+) -> None:
+    def shuffled(values: Any) -> Any:
+        return values if isinstance(values, str) else tuple(random.sample(values, len(values)))
+
+    others = [
+        {name: shuffled(some[name]) for name in random.sample(sorted(some), len(some))}
+        for some in parts
+    ]
+
+    one = decide(caller, tool, Rules([rule_of(some) for some in parts]))
+    other = decide(caller, tool, Rules([rule_of(some) for some in others]))
+
+    assert (one.effect, one.rule) == (other.effect, other.rule)
+
+
+@given(CALLERS, SPECS, RULES)
+def test_denying_everything_first_denies_everything(
+    caller: Caller, tool: ToolSpec, parts: list[dict[str, Any]]
+) -> None:
+    rules = [Rule(effect="deny", tools=("*",)), *map(rule_of, parts)]
+
+    assert decide(caller, tool, Rules(rules)).effect == "deny"

@@ -1,0 +1,184 @@
+"""Secrets and settings reach the one call that they are for, and nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.execution.executor import Admitted, Executor, Invocation, Outcome
+from toolkiln.execution.sandbox import Networks
+from toolkiln.execution.sandbox.executor import SandboxExecutor
+from toolkiln.execution.sandbox.selection import attempt, make_launcher
+from toolkiln.model import Caller, Status
+from toolkiln.spec import read
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OPEN_WEBUI = """
+from pydantic import BaseModel, Field, SecretStr, field_validator
+
+class Tools:
+    class Valves(BaseModel):
+        greeting: str = "Hello"
+        key: SecretStr = SecretStr("")
+
+        @field_validator("key")
+        @classmethod
+        def check(cls, key):
+            if "bad" in key.get_secret_value():
+                raise ValueError(f"bad key {key.get_secret_value()}")
+            return key
+
+    class UserValves(BaseModel):
+        units: str = "metric"
+        days: int = Field(3, ge=1)
+
+    def __init__(self):
+        self.valves = self.Valves()
+
+    def greet(self, __user__: dict = {}) -> list:
+        \"\"\"Tell what was set.\"\"\"
+        mine = __user__["valves"]
+        assert isinstance(mine, self.UserValves)
+        key = self.valves.key
+        return [
+            self.valves.greeting, str(key), key.get_secret_value(), mine.units, mine.days,
+            __user__["id"], __user__["name"],
+        ]
+
+    def alone(self) -> str:
+        \"\"\"Tell what was set, without a user.\"\"\"
+        return self.valves.greeting
+"""
+
+FUNCTIONS = """
+import os, sys, time
+from dataclasses import dataclass
+from toolkiln import Context, tool
+
+time.sleep(0.15)  # worth being kept warm
+seen = []
+
+@dataclass
+class Settings:
+    retries: int = 3
+    unit: str = "m"
+
+@tool(settings=Settings)
+def settings(ctx: Context) -> dict:
+    "Tell what was set."
+    return dict(ctx.settings)
+
+@tool(requires_secrets=["KEY"])
+def secrets(ctx: Context) -> list:
+    "Tell what is known of secrets, here and in other calls."
+    seen.append(dict(ctx.secrets))
+    return [dict(ctx.secrets), len(seen), repr(ctx), dict(os.environ), sys.argv]
+
+@tool
+def caller(ctx: Context) -> list:
+    "Tell on whose behalf this runs."
+    return [ctx.platform, ctx.guild_id, ctx.channel_id, ctx.user_id]
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["A", "B"])
+async def executor(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Executor]:
+    """Every full sandbox in turn."""
+    state = tmp_path_factory.mktemp("state")
+    trial = await attempt(request.param, state)
+    if not trial.works:
+        pytest.skip(trial.reason)
+    executor = SandboxExecutor(make_launcher(request.param, state), state, Networks())
+    yield executor
+    await executor.close()
+
+
+async def run(executor: Executor, name: str, source: str = OPEN_WEBUI, **how: Any) -> Outcome:
+    spec = next(tool for tool in read(source, "given.py").tools if tool.name == name)
+    async with asyncio.timeout(30):
+        tool = Admitted(spec, lambda: {"given.py": source.encode()})
+        return await executor.run(Invocation(tool, {}, **how))
+
+
+async def test_valves_and_user_valves_are_instances_with_defaults(executor: Executor) -> None:
+    outcome = await run(executor, "greet", caller=Caller(user_id="ann"))
+
+    assert outcome.value == ["Hello", "", "", "metric", 3, "ann", "ann"]
+
+
+async def test_valves_and_user_valves_hold_what_was_set(executor: Executor) -> None:
+    outcome = await run(
+        executor,
+        "greet",
+        settings={"greeting": "Hi", "key": "s3cret"},
+        user_settings={"units": "imperial", "days": 1},
+    )
+
+    assert outcome.value == ["Hi", "**********", "s3cret", "imperial", 1, None, None]
+
+
+async def test_valves_need_no_user(executor: Executor) -> None:
+    outcome = await run(executor, "alone", settings={"greeting": "Hi"}, user_settings={"days": 0})
+
+    assert outcome.value == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"settings": {"key": "bad s3cret"}}, "Valves refuses its values: key (value error)"),
+        ({"user_settings": {"days": 0}}, "UserValves refuses its values: days (greater than equal"),
+    ],
+)
+async def test_settings_that_the_class_refuses_end_the_call(
+    executor: Executor, how: dict[str, Any], told: str
+) -> None:
+    outcome = await run(executor, "greet", **how)
+
+    assert outcome.status is Status.FAILED
+    assert outcome.error
+    assert outcome.error.code == "bad_settings"
+    assert outcome.error.message.startswith("the settings of greet cannot be used: ")
+    assert told in outcome.error.message
+    assert "s3cret" not in repr(outcome)
+
+
+async def test_a_function_gets_its_settings_with_defaults(executor: Executor) -> None:
+    outcome = await run(executor, "settings", FUNCTIONS, settings={"retries": 5})
+
+    assert outcome.value == {"retries": 5, "unit": "m"}
+
+
+async def test_a_context_tells_where_a_call_comes_from(executor: Executor) -> None:
+    caller = Caller(user_id="1", platform="discord", guild_id="2", channel_id="3")
+
+    outcome = await run(executor, "caller", FUNCTIONS, caller=caller)
+
+    assert outcome.value == ["discord", "2", "3", "1"]
+
+
+async def test_a_secret_is_in_the_context_of_its_call_alone(executor: Executor) -> None:
+    for number in range(4):  # the later ones by a warm worker
+        secret = {"KEY": f"s3cret-{number}"}
+        mine = await run(executor, "secrets", FUNCTIONS, secrets=secret)
+        other = await run(executor, "secrets", FUNCTIONS)
+
+        assert mine.value[:2] == [secret, 1]
+        assert "s3cret" not in repr(mine.value[2:])
+        assert other.value[:2] == [{}, 1]
+        assert "s3cret" not in repr(other.value)
+
+
+async def test_what_is_kept_of_a_call_shows_no_secret() -> None:
+    spec = read(FUNCTIONS, "given.py").tools[0]
+    values = {"KEY": "s3cret"}
+    invocation = Invocation(
+        Admitted(spec, dict), {}, secrets=values, settings=values, user_settings=values
+    )
+
+    assert "s3cret" not in repr(invocation)

@@ -1,0 +1,119 @@
+"""Sessions and buckets of each kind, Redis and the store, and time that passes when told to."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+import redis
+
+from toolkiln.fleet import RedisBuckets, RedisSessions, open_redis
+from toolkiln.model import Draw, Session
+from toolkiln.store import open_store
+
+from . import servers
+from .servers import Server
+
+
+class SessionsLike(Protocol):
+    def put(self, token_hash: str, session: Session, seconds: float) -> None: ...
+    def get(self, token_hash: str, *, running: bool = False) -> tuple[Session, float] | None: ...
+    def renew(self, token_hash: str, seconds: float) -> bool: ...
+    def end(self, token_hash: str) -> bool: ...
+    def end_of_key(self, key_id: str) -> int: ...
+    def alive(self, limit: int = 100) -> list[tuple[Session, float]]: ...
+
+
+class BucketsLike(Protocol):
+    def take(self, draws: Sequence[Draw]) -> float: ...
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What is tested, and how to let time pass for it; less than none sets the clock back."""
+
+    place: str
+    sessions: SessionsLike
+    buckets: BucketsLike
+    wait: Callable[[float], None]
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[Server]:
+    """A server that lives as long as the session."""
+    # Not pytest's own folder, whose path may be too long for a socket.
+    folders = tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp")
+    with folders as folder, servers.running(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Server:
+    """A server with nothing on it."""
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    return shared_server
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for a server of the test's own, short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def redis_guards(server: Server) -> Iterator[Guards]:
+    with closing(open_redis(server.url)) as connection, closing(server.client()) as behind:
+        yield Guards(
+            server.url,
+            RedisSessions(connection),
+            RedisBuckets(connection),
+            lambda seconds: age(behind, seconds),
+        )
+
+
+@pytest.fixture
+def store_guards(tmp_path: Path) -> Iterator[Guards]:
+    now = [1_000_000.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    place = str(tmp_path / "store.db")
+    with closing(open_store(place, clock=lambda: now[0])) as store:
+        yield Guards(place, store.sessions, store.buckets, wait)
+
+
+@pytest.fixture(params=["redis", "store"])
+def guards(request: pytest.FixtureRequest) -> Guards:
+    """Each kind in turn."""
+    found: Guards = request.getfixturevalue(f"{request.param}_guards")
+    return found
+
+
+@pytest.fixture
+def sessions(guards: Guards) -> SessionsLike:
+    return guards.sessions
+
+
+@pytest.fixture
+def buckets(guards: Guards) -> BucketsLike:
+    return guards.buckets
+
+
+def age(client: "redis.Redis", seconds: float) -> None:
+    """Makes all there is older, which is the same to it as a clock that went on."""
+    milliseconds = round(seconds * 1000)
+    for key in client.scan_iter(count=1000):
+        if client.type(key) == b"zset":
+            for member, score in client.zscan_iter(key):
+                client.zadd(key, {member: score - milliseconds})
+        else:
+            for field, unit in ((b"expires", 1), (b"made", 1000), (b"at", 1000)):
+                if int(client.hget(key, field) or 0):
+                    client.hincrby(key, field, -milliseconds * unit)
+        client.pexpire(key, client.pttl(key) - milliseconds)

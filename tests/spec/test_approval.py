@@ -1,0 +1,258 @@
+"""Approval as a flag or as a function of the arguments, in every dialect that has a way to say so."""
+
+import pytest
+from reading import findings, one, reading
+
+from toolkiln.model import Rights, Severity, ToolSpec
+
+DECORATED = """
+    from toolkiln import tool
+    from os.path import exists as imported
+    ALWAYS = True
+    NOT_CALLED = is_risky_later = lambda args: True
+    class Policy:
+        def ask(args): return True
+    def is_risky(args): return "rm" in args["command"]
+    async def is_risky_async(args): return False
+    @tool(needs_approval={given})
+    def shell(command: str):
+        "Run a command in the shell and tell what it printed."
+"""
+
+
+def asks(tool: ToolSpec) -> tuple[bool, str | None]:
+    return tool.rights.needs_approval, tool.rights.approval_function
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("True", (True, None)),
+        ("False", (False, None)),
+        ("None", (False, None)),
+        ("ALWAYS", (True, None)),
+        ("is_risky", (True, "is_risky")),
+        ("is_risky_async", (True, "is_risky_async")),
+    ],
+)
+def test_a_decorator_says_always_never_or_names_a_function(
+    given: str, told: tuple[bool, str | None]
+) -> None:
+    source = DECORATED.format(given=given)
+
+    assert asks(one(source)) == told
+    assert not [f for f in reading(source).findings if "approval" in f.message]
+
+
+def test_a_lambda_is_refused_and_people_are_asked() -> None:
+    source = DECORATED.format(given="lambda args: False")
+
+    (finding,) = findings(source, "bad-option")
+
+    assert finding.severity is Severity.ERROR
+    assert finding.tool == "shell"
+    assert "top level" in finding.fix
+    assert asks(one(source)) == (True, None)
+
+
+@pytest.mark.parametrize("given", ["missing", "imported", "NOT_CALLED", "Policy", "len"])
+def test_a_name_that_is_no_function_of_the_file_means_always(given: str) -> None:
+    source = DECORATED.format(given=given)
+
+    (finding,) = findings(source, "unknown-value")
+
+    assert repr(given) in finding.message
+    assert asks(one(source)) == (True, None)
+
+
+@pytest.mark.parametrize("given", ["Policy.ask", "print('x') or is_risky", "not is_risky"])
+def test_a_value_that_is_not_known_means_always(given: str) -> None:
+    source = DECORATED.format(given=given)
+
+    assert findings(source, "unknown-value")
+    assert asks(one(source)) == (True, None)
+
+
+def test_a_value_of_the_wrong_kind_means_always() -> None:
+    source = DECORATED.format(given="'no'")
+
+    assert findings(source, "bad-option")
+    assert asks(one(source)) == (True, None)
+
+
+def test_the_function_itself_is_no_tool() -> None:
+    assert [tool.name for tool in reading(DECORATED.format(given="is_risky")).tools] == ["shell"]
+
+
+CONSTANTS = """
+    TOOL_NAME = "shell"
+    {given}
+    def run(command: str):
+        "Run a command in the shell and tell what it printed."
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("", (False, None)),
+        ("def needs_permission(args): return True", (True, "needs_permission")),
+        ("async def needs_permission(args): return True", (True, "needs_permission")),
+        ("needs_permission = True", (True, None)),
+        ("from policy import needs_permission", (True, None)),
+    ],
+)
+def test_a_file_of_constants_may_have_a_function(given: str, told: tuple[bool, str | None]) -> None:
+    source = CONSTANTS.format(given=given)
+
+    assert asks(one(source)) == told
+    assert bool(findings(source, "unknown-value")) == (told == (True, None))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        "def needs_permission(self, args): return False",
+        "async def needs_permission(self, args): return False",
+        "needs_permission = lambda self, args: False",
+        "needs_permission = None",
+        "if True:\n            def needs_permission(self, args): return False",
+    ],
+)
+def test_a_base_tool_has_a_method(members: str) -> None:
+    source = f"""
+    class Shell(BaseTool):
+        name = "shell"
+        {members}
+        def execute(self, args): ...
+    """
+
+    assert asks(one(source)) == (True, "Shell.needs_permission")
+
+
+@pytest.mark.parametrize("bases", ["Asking, BaseTool", "BaseTool, Asking", "Between"])
+def test_a_base_tool_inherits_the_method_also_from_a_mixin(bases: str) -> None:
+    source = f"""
+    class Asking:
+        def needs_permission(self, args): return True
+    class Between(Asking, BaseTool): ...
+    class Shell({bases}):
+        name = "shell"
+        def execute(self, args): ...
+    """
+    found = {tool.name: tool for tool in reading(source).tools}
+
+    assert asks(found["shell"]) == (True, "Shell.needs_permission")
+
+
+def test_ancestors_in_a_circle_end() -> None:
+    source = """
+    class Other(Shell): ...
+    class Shell(Other, BaseTool):
+        name = "shell"
+        def execute(self, args): ...
+    """
+    found = {tool.name: tool for tool in reading(source).tools}
+
+    assert found["shell"].rights == Rights()
+
+
+TOOLKIT = """
+    @tool_metadata(visible=True)
+    class Files:
+        {asked}
+        {mark}
+        def remove(self, path: str): "Remove a file of the work folder for good."
+        {mark}
+        def show(self, path: str): "Show a file of the work folder to the caller."
+"""
+
+
+@pytest.mark.parametrize("mark", ["", "@method_metadata()", "@tool"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "def needs_permission(self, args): return True",
+        "def needs_permission(self, arguments: dict) -> bool: return True",
+        "async def needs_permission(self, args): return True",
+        "@staticmethod\n        def needs_permission(args): return True",
+    ],
+)
+def test_the_method_of_a_toolkit_counts_for_all_its_tools_and_is_none(
+    asked: str, mark: str
+) -> None:
+    tools = reading(TOOLKIT.format(asked=asked, mark=mark)).tools
+
+    assert [tool.name for tool in tools] == ["remove", "show"]
+    assert {asks(tool) for tool in tools} == {(True, "Files.needs_permission")}
+
+
+def test_a_method_that_takes_single_arguments_is_a_tool_like_the_others() -> None:
+    asked = 'def needs_permission(self, path: str): "Tell whether a path is protected."'
+    tools = reading(TOOLKIT.format(asked=asked, mark="")).tools
+
+    assert [tool.name for tool in tools] == ["needs_permission", "remove", "show"]
+    assert {asks(tool) for tool in tools} == {(False, None)}
+
+
+def test_a_marked_method_is_a_tool_whatever_its_name() -> None:
+    asked = '@method_metadata()\n        def needs_permission(self, args: dict): "Tell."'
+    tools = reading(TOOLKIT.format(asked=asked, mark="@method_metadata()")).tools
+
+    assert [tool.name for tool in tools] == ["needs_permission", "remove", "show"]
+    assert {asks(tool) for tool in tools} == {(False, None)}
+
+
+def test_beside_marked_methods_any_signature_counts_and_errors_mean_yes() -> None:
+    asked = "def needs_permission(self, path, mode): return False"
+    tools = reading(TOOLKIT.format(asked=asked, mark="@method_metadata()")).tools
+
+    assert {asks(tool) for tool in tools} == {(True, "Files.needs_permission")}
+
+
+def test_what_a_method_says_itself_comes_first() -> None:
+    tools = reading("""
+    def is_risky(args): return False
+    class Files:
+        def needs_permission(self, args): return True
+        @tool(needs_approval=True)
+        def remove(self, path: str): ...
+        @tool(needs_approval=False)
+        def show(self, path: str): ...
+        @tool(needs_approval=is_risky)
+        def write(self, path: str): ...
+        @tool
+        def move(self, path: str): ...
+    """).tools
+
+    assert {tool.name: asks(tool) for tool in tools} == {
+        "remove": (True, None),
+        "show": (False, None),
+        "write": (True, "is_risky"),
+        "move": (True, "Files.needs_permission"),
+    }
+
+
+def test_a_table_asks_for_all_tools_of_a_file() -> None:
+    source = """
+    # /// script
+    # [tool.toolkiln]
+    # needs_approval = true
+    # ///
+    def f(): "Do something that people should look at before."
+    """
+
+    assert asks(one(source)) == (True, None)
+
+
+def test_settings_of_a_toolkit_method_are_read() -> None:
+    source = """
+    from pydantic import BaseModel
+    class Settings(BaseModel):
+        retries: int = 3
+    class Files:
+        @tool(settings=Settings)
+        def remove(self, path: str): ...
+    """
+
+    assert one(source).settings["operator"]["properties"]["retries"]["default"] == 3

@@ -1,0 +1,54 @@
+"""A process that uses a ledger, for the tests to race and to kill. Not a test itself.
+
+auditor.py PLACE append N      says `waiting`, waits for a line, appends N batches of 5 records
+auditor.py PLACE stream        appends batch after batch, saying the number of each once it is in
+auditor.py PLACE fill BYTES    appends until files may not grow beyond BYTES; says the error
+"""
+
+import resource
+import sys
+from itertools import count
+
+from toolkiln.model import AuditRecord
+from toolkiln.store import Ledger, StoreError, open_ledger
+
+KEY = b"0123456789abcdef"
+
+
+def batch(number: int) -> list[AuditRecord]:
+    """Five records that tell which batch they are of."""
+    return [AuditRecord(float(number), "call", "ok", detail=f"{number} of 5")] * 5
+
+
+def fill(ledger: Ledger, most: int) -> None:
+    """Appends until the disk is full, as it were."""
+    ledger.append(batch(0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    for number in count(1):
+        try:
+            ledger.append(batch(number))
+        except StoreError as error:
+            print(number, error.message, error.hint, sep="\n", flush=True)
+            return
+
+
+def main(place: str, task: str, *arguments: str) -> None:
+    """Does one of the things above."""
+    if task == "append":
+        print("waiting", flush=True)
+        sys.stdin.readline()
+    ledger = open_ledger(place, KEY)
+    if task == "append":
+        for number in range(int(arguments[0])):
+            ledger.append(batch(number))
+    elif task == "stream":
+        for number in count():
+            ledger.append(batch(number))
+            print(number, flush=True)
+    elif task == "fill":
+        fill(ledger, int(arguments[0]))
+    ledger.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
