@@ -34,11 +34,11 @@ class Settings:
     """The file or folder that holds the tools."""
     state: Path = Path(".toolkiln")
     """Where versions, environments, workspaces and results are kept."""
-    store: str = ""
+    store: str = field(default="", repr=False)
     """A `postgresql://` URL; empty: an SQLite file in the state folder."""
     dev: bool = False
     """Whether what is on disk is served without anybody admitting it."""
-    manifest_key: str = ""
+    manifest_key: str = field(default="", repr=False)
     """What manifests are sealed with; without it a checksum tells damage, not forgery."""
     authoring: str = "admit"
     """What becomes of tools that agents write: `admit`, `propose` (a person decides), `off`."""
@@ -49,7 +49,7 @@ class Settings:
     embeddings_model: str = ""
     embeddings_dimensions: int = 1536
     """How many numbers that model's vectors have."""
-    embeddings_key: str = ""
+    embeddings_key: str = field(default="", repr=False)
     learn_usages: bool = False
     """Whether the prompts of successful calls are kept, for search to learn from."""
     sandbox: str = "auto"
@@ -80,7 +80,7 @@ class Settings:
     """How long a call waits for a person; unanswered is no."""
     session_seconds: int = 300
     """How long a session holds, unless it is renewed."""
-    audit_key: str = ""
+    audit_key: str = field(default="", repr=False)
     """What the audit is sealed with; without it a checksum tells damage, not forgery."""
     audit_days: int = 0
     """How long records are kept; 0: for ever."""
@@ -88,9 +88,9 @@ class Settings:
     """Holds secrets; None: `secrets.toml` in the state folder."""
     keyring: bool = False
     """Whether secrets are looked for in the system's keyring as well."""
-    redis: str = ""
+    redis: str = field(default="", repr=False)
     """A `redis://` URL where sessions and rates are shared; empty: in the store."""
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The process's variables, for package installs to find their index."""
     source: Path | None = field(default=None, compare=False)
     """The file that was looked for, whether it is there or not."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from toolkiln.app import Authored, Draft, Kiln, Stage
+from toolkiln.app import Authored, Decision, Draft, Kiln, Stage
 from toolkiln.app.authoring import Authoring
 from toolkiln.config import Settings
 from toolkiln.model import Finding, Read, Result
@@ -91,7 +91,7 @@ async def write(
     kiln: Kiln, code: str | bytes, name: str = NAME, *, overwrite: bool = False
 ) -> Authored:
     """Write a tool without trying it out."""
-    return await authoring(kiln).write(Draft(code, name, overwrite=overwrite), "ann")
+    return await authoring(kiln).write(Draft(code, name, overwrite=overwrite), Decision("ann"))
 
 
 def authoring(
@@ -102,7 +102,7 @@ def authoring(
     async def index() -> None:
         return None
 
-    return Authoring(kiln.catalog, frozenset(kiln.settings.refuse), probe, index)
+    return Authoring(kiln.admissions, frozenset(kiln.settings.refuse), probe, index)
 
 
 async def call_writer(kiln: Kiln, code: str, name: str = NAME, **more: Any) -> Any:

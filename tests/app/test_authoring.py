@@ -209,7 +209,7 @@ async def test_helper_that_changes_while_it_is_read_is_a_refusal(
         helper.unlink() if change is None else helper.write_text(change)
 
     told = await authoring(forge.kiln()).write(
-        Draft(code, "tell"), "ann", observe=stop_at(Stage.READ, edit)
+        Draft(code, "tell"), Decision("ann"), observe=stop_at(Stage.READ, edit)
     )
 
     assert "changed meanwhile" in told.error or "_values.py: No such file" in told.error
@@ -226,7 +226,7 @@ async def test_helper_that_changes_after_it_was_vetted_is_served_as_it_was_vette
 
     told = await kiln.authoring.write(
         Draft(code, "tell"),
-        "ann",
+        Decision("ann"),
         observe=stop_at(Stage.WRITE, partial(helper.write_text, "VALUE = 2\n")),
     )
 
@@ -369,7 +369,7 @@ async def test_probe_that_the_platform_fails_refuses(forge: Forge) -> None:
     async def fail(_: object) -> list[Any]:
         raise ToolkilnError("no sandbox here", hint="run `toolkiln doctor`")
 
-    told = await authoring(kiln, fail).write(Draft(FIRST, NAME), "ann")
+    told = await authoring(kiln, fail).write(Draft(FIRST, NAME), Decision("ann"))
 
     assert told.error == "no sandbox here (run `toolkiln doctor`)"
     assert told.stages[-1].stage is Stage.PROBE
@@ -529,8 +529,8 @@ async def test_failing_search_does_not_undo_what_is_admitted(forge: Forge) -> No
     async def index() -> None:
         raise RuntimeError("no memory for vectors")
 
-    way = Authoring(kiln.catalog, frozenset(), unprobed, index)
-    told = await way.write(Draft(FIRST, NAME), "ann")
+    way = Authoring(kiln.admissions, frozenset(), unprobed, index)
+    told = await way.write(Draft(FIRST, NAME), Decision("ann"))
 
     assert told.reload_success
     assert not told.embedding_success
@@ -568,7 +568,10 @@ async def test_of_two_tasks_that_write_one_name_one_wins(forge: Forge, overwrite
         await write(kiln, number(NAME), overwrite=True)
     async with asyncio.timeout(SOON):
         told = await asyncio.gather(
-            *(way.write(Draft(code, NAME, "", overwrite), "ann") for code in (FIRST, SECOND))
+            *(
+                way.write(Draft(code, NAME, "", overwrite), Decision("ann"))
+                for code in (FIRST, SECOND)
+            )
         )
 
     won = [one for one in told if one.success]
@@ -588,7 +591,7 @@ async def test_file_that_came_while_the_code_was_read_is_not_replaced(forge: For
         told.append(asyncio.run(write(kiln, FIRST)))
 
     late = await authoring(kiln).write(
-        Draft(SECOND, NAME), "bob", observe=stop_at(Stage.READ, write_the_same)
+        Draft(SECOND, NAME), Decision("bob"), observe=stop_at(Stage.READ, write_the_same)
     )
 
     assert told[0].success
@@ -621,7 +624,7 @@ async def test_name_that_two_files_took_at_once_is_not_claimed_by_both(forge: Fo
         return []
 
     way = authoring(one, then)
-    told = await way.write(Draft(number("same", 2), "mine"), "ann")
+    told = await way.write(Draft(number("same", 2), "mine"), Decision("ann"))
 
     assert not told.reload_success
     assert told.functions_registered == ()

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Draft, Kiln, Stage
+from toolkiln.app import Decision, Draft, Kiln, Stage
 from toolkiln.catalog import manifest, transaction
 from toolkiln.catalog.disk import Disk
 from toolkiln.store import Archive, StoreError
@@ -82,12 +82,12 @@ async def test_fault_at_any_stage_leaves_the_earlier_version_or_the_whole_next_o
 
     for stage in BEFORE_WRITING:
         with pytest.raises(type(fault)):
-            await authoring(kiln).write(draft, "ann", observe=stop_at(stage, fail))
+            await authoring(kiln).write(draft, Decision("ann"), observe=stop_at(stage, fail))
 
         assert look(forge, kiln) == before, stage
     for stage in AFTER_WRITING:
         with pytest.raises(type(fault)):
-            await authoring(kiln).write(draft, "ann", observe=stop_at(stage, fail))
+            await authoring(kiln).write(draft, Decision("ann"), observe=stop_at(stage, fail))
 
         assert look(forge, kiln) == after, stage
         draft = Draft(SECOND, NAME, "", overwrite=True)
@@ -217,7 +217,9 @@ async def test_probe_that_is_cancelled_leaves_nothing(forge: Forge) -> None:
 
     task = asyncio.create_task(
         kiln.authoring.write(
-            Draft(endless, NAME, overwrite=True), "ann", observe=stop_at(Stage.PROBE, probing.set)
+            Draft(endless, NAME, overwrite=True),
+            Decision("ann"),
+            observe=stop_at(Stage.PROBE, probing.set),
         )
     )
     async with asyncio.timeout(SOON):
@@ -236,7 +238,7 @@ PROGRAM = """
     import asyncio, os, signal, sys
     from pathlib import Path
     from app.conftest import NAME, SECOND, Forge, stop_at
-    from toolkiln.app import Draft, Stage
+    from toolkiln.app import Decision, Draft, Stage
 
     def die():
         os.kill(os.getpid(), signal.SIGKILL)
@@ -245,7 +247,7 @@ PROGRAM = """
         folder, stage, overwrite = sys.argv[1:]
         draft = Draft(SECOND, NAME, "", overwrite == "True")
         kiln = Forge(Path(folder)).kiln()
-        await kiln.authoring.write(draft, "ann", observe=stop_at(Stage(stage), die))
+        await kiln.authoring.write(draft, Decision("ann"), observe=stop_at(Stage(stage), die))
 
     asyncio.run(main())
 """
@@ -375,7 +377,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 128 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=192k", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("only root may mount")
     yield place

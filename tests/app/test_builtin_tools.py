@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolkiln import tool
-from toolkiln.app import Kiln
+from toolkiln.app import Decision, Kiln
 from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.config import Settings
 from toolkiln.model import Status

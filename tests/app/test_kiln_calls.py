@@ -18,7 +18,7 @@ from toolkiln import Context, tool
 from toolkiln.app import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
-from toolkiln.model import Caller, Event, Status
+from toolkiln.model import Event, Status
 
 SOON = 60.0
 SANDBOXED = '''
@@ -293,7 +293,8 @@ async def test_unsandboxed_tool_runs_with_a_grant_and_says_so(tmp_path: Path) ->
     (tmp_path / "host.txt").write_text("of the host")
     async with make(tmp_path, grants={"*": {"sandbox": False}}) as kiln:
         result = await kiln.call("see_host", {"path": str(tmp_path / "host.txt")})
-        told = await kiln.call("tell_where", {}, session=kiln.sessions.local(Caller(user_id="ann")))
+        ann = kiln.sessions.create("ann", privileges=["UNSANDBOXED_EXEC"]).token
+        told = await kiln.call("tell_where", {}, session=ann)
         walled = await kiln.call("add", {"left": 1})
 
     assert (result.value, result.sandbox) == ("of the host", "none")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from toolkiln.app import Draft, Kiln, library
+from toolkiln.app import Decision, Draft, Kiln, library
 from toolkiln.model import ToolSpec
 from toolkiln.search import EmbeddingFailed, Endpoint
 
@@ -80,11 +80,11 @@ async def test_refused_version_is_not_searched(forge: Forge) -> None:
 async def test_permission_is_asked_before_the_cut(forge: Forge) -> None:
     kiln = await filled(forge)
 
-    answer = kiln.search("bake bread", 1, lambda spec: spec.name != "bake_bread")
+    answer = kiln.library.search("bake bread", 1, lambda spec: spec.name != "bake_bread")
 
     assert len(answer.hits) == 1
     assert answer.hits[0].key != "bake_bread"
-    assert kiln.search("bake bread", 4, lambda _: False).hits == ()
+    assert kiln.library.search("bake bread", 4, lambda _: False).hits == ()
 
 
 async def test_selection_has_core_tools_and_the_most_relevant_of_the_others(forge: Forge) -> None:
@@ -94,7 +94,7 @@ async def test_selection_has_core_tools_and_the_most_relevant_of_the_others(forg
         def allow(spec: ToolSpec) -> bool:
             return spec.name not in denied
 
-        return [spec.name for spec in kiln.select("bake bread", k, allow)]
+        return [spec.name for spec in kiln.library.select("bake bread", k, allow)]
 
     assert names(2) == ["send_mail", "bake_bread"]
     assert names(2, "bake_bread")[0] == "send_mail"
@@ -220,12 +220,14 @@ async def test_searches_while_tools_change_find_what_is_served(forge: Forge) -> 
     async def change() -> None:
         for n in range(10):
             code = tool("bake_bread", f"Bake a loaf of bread, recipe {n}.")
-            assert (await way.write(Draft(code, "bake_bread", overwrite=True), "ann")).success
+            assert (
+                await way.write(Draft(code, "bake_bread", overwrite=True), Decision("ann"))
+            ).success
             kiln.admissions.switch("bake_bread", wanted=n % 2 == 0)
 
     def search() -> None:
         for _ in range(40):
-            kiln.search("loaf of bread", 4, lambda spec: bool(spec.description))
+            kiln.library.search("loaf of bread", 4, lambda spec: bool(spec.description))
             kiln.library.search_docs("loaf of bread", 4)
             kiln.select("loaf of bread", 2)
 

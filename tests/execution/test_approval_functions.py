@@ -4,7 +4,6 @@ import asyncio
 import importlib.util
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 

@@ -256,8 +256,9 @@ def outcome_of(function: Any) -> Outcome:
 
 
 def ends(outcome: Outcome) -> tuple[Status, str | None, str | None]:
-    error = outcome.error
-    return outcome.status, error and error.code, error and error.message
+    if outcome.error is None:
+        return outcome.status, None, None
+    return outcome.status, outcome.error.code, outcome.error.message
 
 
 @pytest.mark.parametrize(

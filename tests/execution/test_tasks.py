@@ -103,9 +103,11 @@ async def test_call_that_is_quick_enough_gives_its_result(kiln: Kiln) -> None:
 
 async def test_call_that_outlasts_the_soft_limit_goes_on_as_a_task(kiln: Kiln) -> None:
     impatient = Tasks(kiln.engine.gateway, kiln.engine.memory, soft_limit=0.2)
-    call = Call(tool="work", arguments={"gate": "soft", "word": "x"})
+    arguments = {"gate": "soft", "word": "x"}
+    call = Call(tool="work", arguments=arguments, session=kiln.guarding.operator)
 
-    task = await impatient.call(call, lambda _: None, "auto")
+    caller = kiln.guarding.caller(call.session)
+    task = await impatient.call(call, caller, lambda _: None, "auto")
     assert isinstance(task, Task)
     assert (task.id, task.tool, task.state) == (call.id, "work", "running")
     assert (await kiln.check_task(task.id)).state == "running"

@@ -96,10 +96,10 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, log: Path)
 
 
 class Proxy:
-    """Stands between a client and a server: it can speak TLS, and lose or hold back answers."""
+    """Stands between a client and a server: it can speak TLS, lose an answer, or be late."""
 
     def __init__(self, server: Server, tls: ssl.SSLContext | None = None) -> None:
-        self.lossy = False
+        self.lose_one = False
         self.prompt = Event()
         self.prompt.set()
         self._server = server
@@ -134,8 +134,11 @@ class Proxy:
             while True:
                 for ready in select.select([client, upstream], [], [])[0]:
                     data = ready.recv(65536)
-                    if not data or (ready is upstream and self.lossy):
-                        return
                     if ready is upstream:
                         self.prompt.wait(timeout=60)
+                        if self.lose_one:
+                            self.lose_one = False
+                            return
+                    if not data:
+                        return
                     (client if ready is upstream else upstream).sendall(data)

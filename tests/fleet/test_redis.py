@@ -115,6 +115,15 @@ def test_a_bucket_is_kept_until_it_is_full_again(
     assert 33_000_000 < client.pttl(keys.bucket("b")) <= 34_000_000
 
 
+def test_less_than_a_millisecond_to_wait_is_a_refusal_too(
+    redis_guards: Guards, client: "redis.Redis"
+) -> None:
+    ahead = (client.time()[0] + 3600) * 1_000_000
+    client.hset(keys.bucket("a"), mapping={"tokens": 0.5, "at": ahead})
+
+    assert redis_guards.buckets.take([Draw("a", Rate(1, 0.0009))]) == 0.001
+
+
 @pytest.mark.parametrize(
     "text",
     [b"", b"{", b"\xff", b"[]", b'{"trace_id": 1}', b"[" * 100_000, b'{"trace_id":"t","x":1}'],

@@ -29,7 +29,7 @@ class Model(BaseModel):
         if key.get_secret_value().startswith("short"):
             raise ValueError(f"{key.get_secret_value()} is too short")
         if key.get_secret_value().startswith("odd"):
-            raise PydanticCustomError("odd_key", f"{key.get_secret_value()} is odd")  # noqa: EM102
+            raise PydanticCustomError("odd_key", f"{key.get_secret_value()} is odd")
         return key
 
 

@@ -1,4 +1,4 @@
-"""Approval as a flag or as a function of the arguments, in every dialect that has a way to say so."""
+"""Approval as a flag or as a function of the arguments, in every dialect that can say so."""
 
 import pytest
 from reading import findings, one, reading

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ KEY = b"0123456789abcdef"
 ALL = AuditFilter()
 
 
-def record(at: float = 1.0, **fields: object) -> AuditRecord:
+def record(at: float = 1.0, **fields: Any) -> AuditRecord:
     return AuditRecord(at, "call", "ok")._replace(**fields)
 
 

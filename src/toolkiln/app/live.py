@@ -114,7 +114,7 @@ class Live:
 
     def _refuse(self, error: ConfigError) -> None:
         self._is_refused = True
-        said = f"{error.message}; what it said before stays in force"
+        said = f"{error.message}; the rules and settings read before stay in force"
         _log.error("%s (%s)", said, error.hint)
         self._on_change(said, error)
 

@@ -110,8 +110,15 @@ def _beyond(old: Rights | None, tool: str, new: Rights) -> RightsAsked:
         capabilities=tuple(item for item in new.capabilities if item not in had.capabilities),
         workspace=new.workspace if wider else None,
         without_sandbox=had.sandbox and not new.sandbox,
-        without_approval=had.needs_approval and not new.needs_approval,
+        without_approval=_caution(new) < _caution(had),
     )
+
+
+def _caution(rights: Rights) -> int:
+    """How often people are asked: never, with some arguments, always."""
+    if not rights.needs_approval:
+        return 0
+    return 1 if rights.approval_function else 2
 
 
 def _identity(finding: Finding) -> tuple[str, str | None, str]:

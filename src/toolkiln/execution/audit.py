@@ -11,7 +11,6 @@ import asyncio
 import atexit
 import logging
 import os
-import secrets
 import stat
 import threading
 import time
@@ -100,11 +99,11 @@ def _key_in(file: Path) -> bytes:
 def _make_key(file: Path) -> None:
     """It appears complete, and only where there is none: processes may start at once."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    unfinished = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w") as opened:
-            opened.write(secrets.token_hex(32) + "\n")
+            opened.write(os.urandom(32).hex() + "\n")
             opened.flush()
             os.fsync(descriptor)
         os.link(unfinished, file)
@@ -292,7 +291,7 @@ class Recorder:
                     self._ledger.append([clean(record) for record in (*waiting, *last)])
                     self._has_opened = True
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost
-                self._reason = str(error) or type(error).__name__
+                self._reason = line(str(error) or type(error).__name__, _LONGEST_TEXT)
                 _log.error("the audit cannot be written: %s", self._reason)
                 self._drop_ledger()
                 return False

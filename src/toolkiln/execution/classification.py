@@ -108,7 +108,7 @@ _BETWEEN_SENTENCES = re.compile(r"[.!?…]+\s+(?=\S)|\n\s*(?=\S)")
 _STOP = r"(?=\s*(?:\Z|\n|[.:;!,()\[\]*_`—–|-]))"
 _OR_WHY = r"(?=[\s_]*(?:\Z|\n|[^\w\s])|\s+(?:to|for|by|on|because|as|since|without|unless|due)\b)"
 _NOT_LET = r"not\s+(?:allowed|permitted|authori[sz]ed)\b"
-_DO = r"(?:access|call|change|create|delete|do|execute|make|modify|perform|read|run|see|use|view|write)"
+_DO = r"(?:access|call|change|create|delete|do|execute|modify|perform|read|run|use|view|write)"
 _REFUSAL = re.compile(
     rf"""
     (?:\x1b\[[0-9;]*m|<\w{{1,10}}>|[\W_])*(?=[^\W_])

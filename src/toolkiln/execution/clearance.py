@@ -8,13 +8,12 @@ secrets are resolved only once that and the record are done.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.approvals import Wanted
-from toolkiln.execution.executor import Admitted, Executor
+from toolkiln.execution.executor import Admitted
 from toolkiln.execution.guard import Guard, Trail
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.policy import refusal
@@ -50,6 +49,10 @@ class Passage:
     notes: tuple[str, ...]
 
 
+Asks = Callable[[Passage], Awaitable[bool]]
+"""Whether a tool wants a person to be asked about these arguments."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clearance:
     """What a call may run with."""
@@ -62,8 +65,8 @@ class Clearance:
 _PLAIN = Clearance(Settled(), {})
 
 
-async def cleared(guard: Guard, passage: Passage, executor: Executor) -> Clearance:
-    """Settle everything; `executor` runs the tool's own question whether to ask a person.
+async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
+    """Settle everything; `asks` puts the question to the tool's own function.
 
     Raises:
         Refused: the call does not run.
@@ -77,7 +80,7 @@ async def cleared(guard: Guard, passage: Passage, executor: Executor) -> Clearan
     _values(guard, names)
     if early := await guard.rate_refusal(caller, spec):
         raise Refused(Status.DENIED, early, tool)
-    why = await _why_ask(passage, executor)
+    why = await _why_ask(passage, asks)
     if why is not None:
         await _approved(guard, passage, why)
         names = _rightful_secrets(passage, settled)
@@ -117,7 +120,7 @@ def _values(guard: Guard, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-async def _why_ask(passage: Passage, executor: Executor) -> str | None:
+async def _why_ask(passage: Passage, asks: Asks) -> str | None:
     """What asks for a person; None if nothing does."""
     name, rights = passage.call.tool, passage.tool.spec.rights
     if passage.decision.effect == "ask":
@@ -126,7 +129,7 @@ async def _why_ask(passage: Passage, executor: Executor) -> str | None:
         return None
     if rights.approval_function is None:
         return f"{name} asks for it before every call"
-    if await wants_approval(executor, passage.tool, passage.arguments):
+    if await asks(passage):
         return f"{name} asks for it with these arguments"
     return None
 

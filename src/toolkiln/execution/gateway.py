@@ -17,6 +17,7 @@ from typing import Any
 
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool, nearest_hint
 from toolkiln.execution.acting import acting_as
+from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
 from toolkiln.execution.clearance import Clearance, Passage, Refused, cleared
@@ -200,9 +201,8 @@ class Gateway:
 
     async def _run(self, passage: Passage) -> Result:
         tool = passage.tool
-        executor = self._parts.sandbox if tool.function is None else self._parts.inline
         try:
-            clearance = await cleared(self._guard, passage, executor)
+            clearance = await cleared(self._guard, passage, self._asks)
             outcome = await self._execute(passage, clearance)
         except ToolkilnError as error:
             raise Refused(Status.UNAVAILABLE, as_call_error(error), tool) from None
@@ -212,6 +212,16 @@ class Gateway:
             )
             raise Refused(Status.UNAVAILABLE, failed, tool) from None
         return await self._result(passage, outcome)
+
+    async def _asks(self, passage: Passage) -> bool:
+        """Whether the tool's own function wants a person to be asked."""
+        parts, tool, arguments = self._parts, passage.tool, passage.arguments
+        if tool.function is not None:
+            return await wants_approval(parts.inline, tool, arguments)
+        async with parts.environments.use(parts.requirements(tool)) as environment:
+            site = environment.site if environment else None
+            nested = passage.call.depth > 0
+            return await wants_approval(parts.sandbox, tool, arguments, site=site, is_nested=nested)
 
     async def _execute(self, passage: Passage, clearance: Clearance) -> Outcome:
         tool, call, secrets = passage.tool, passage.call, clearance.secrets

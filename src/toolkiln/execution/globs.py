@@ -85,12 +85,12 @@ class Globs:
 
     def fits(self, name: str, looks: str) -> bool:
         """Whether one of them fits a name, which looks like this when folded."""
-        return (
-            name in self._names
-            or looks in self._loose_names
-            or any(glob.fits(name) for glob in self._globs)
-            or any(glob.fits(looks) for glob in self._loose)
-        )
+        if name in self._names or looks in self._loose_names:
+            return True
+        for glob in self._globs:
+            if glob.fits(name):
+                return True
+        return any(glob.fits(looks) for glob in self._loose) if self._loose else False
 
 
 class _Piece(NamedTuple):

@@ -80,9 +80,11 @@ class _Secret:
         forms = [raw, raw.hex().encode(), raw.hex().upper().encode()]
         if len(seen) >= SHORTEST:
             forms.append(seen)
-        else:  # nothing but escapes: each rendering is a form of its own
-            once = _rendered(self.value)
-            forms += [_utf8(twice) for form in once for twice in _rendered(form)]
+        else:  # little but escapes: each way to render it is a form of its own
+            ways = {self.value}
+            for _ in range(3):
+                ways.update(*(_rendered(way) for way in tuple(ways)))
+            forms += map(_utf8, ways)
         return tuple(dict.fromkeys(_spaced(form) for form in forms))
 
     @cached_property
@@ -94,6 +96,11 @@ class _Secret:
                 coded = b64encode(bytes(before) + raw + bytes(3))
                 cores.append(coded[(8 * before + 5) // 6 : 8 * (before + len(raw)) // 6])
         return tuple(dict.fromkeys(cores))
+
+    @cached_property
+    def shortest(self) -> int:
+        """The length of its shortest form, which no rendering makes shorter."""
+        return min(map(len, self.forms + self.cores))
 
 
 class Mask:
@@ -135,7 +142,7 @@ class Mask:
 
     def data(self, data: bytes, *, cut: bool = False) -> bytes:
         """The same of bytes, which may be text in UTF-8."""
-        if not self._secrets:
+        if not cut and all(len(data) < secret.shortest for secret in self._secrets):
             return data
         found = self._find(data, SHORTEST if cut else 0)
         spans = _merged(found.whole + found.begun)
@@ -259,9 +266,13 @@ def _rendered(value: str) -> tuple[str, ...]:
         value,
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
+        quote(value, errors="surrogatepass"),
         quote(value, safe="", errors="surrogatepass"),
         quote_plus(value, errors="surrogatepass"),
         html.escape(value),
+        repr(value)[1:-1],
+        ascii(value)[1:-1],
+        repr(_utf8(value))[2:-1],
     )
     return tuple(dict.fromkeys(forms))
 

@@ -92,12 +92,14 @@ def _classify_value(outcome: Outcome) -> None:
     else:
         failure = failure_in(value)
     if failure is not None:
-        status, code = _said(refused=failure.refused)
-        outcome.status, outcome.error = status, CallError(code=code, message=failure.text)
+        outcome.status, outcome.error = _said(failure.text, refused=failure.refused)
 
 
-def _said(*, refused: bool) -> tuple[Status, str]:
-    return (Status.DENIED, "refused") if refused else (Status.FAILED, "tool_error")
+def _said(text: str, *, refused: bool, **more: Any) -> tuple[Status, CallError]:
+    """A failure or a refusal in the tool's own words."""
+    if refused:
+        return Status.DENIED, CallError(code="refused", message=text, **more)
+    return Status.FAILED, CallError(code="tool_error", message=text, **more)
 
 
 def _limit_of(frame: Mapping[str, Any]) -> str | None:
@@ -122,12 +124,8 @@ def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple
     line = frame.get("line") if isinstance(frame.get("line"), int) else None
     text = str(frame.get("message"))
     if kind == "tool_error":
-        status, code = _said(refused=is_refusal(text))
-        error = CallError(
-            code=code, message=text, type=name, line=line,
-            retryable=frame.get("retryable") is True,
-        )  # fmt: skip
-        return status, error
+        retryable = frame.get("retryable") is True
+        return _said(text, refused=is_refusal(text), type=name, line=line, retryable=retryable)
     if kind == "bad_settings":
         return Status.FAILED, CallError(
             code="bad_settings",

@@ -37,7 +37,7 @@ _ASSIGNED = re.compile(
     rf"""({_QUOTED}|(?:(?:bearer|basic|digest)\s)?[^\s"'&,;}}\]]+)""",
     re.IGNORECASE,
 )
-_SCHEME = re.compile(r"\b(bearer|basic)\s{1,4}[\w.~+/=-]{6,}", re.IGNORECASE)
+_SCHEME = re.compile(r"\b(bearer|basic)\s{1,4}(?!secret:)[\w.~+/=-]{6,}", re.IGNORECASE)
 _USERINFO = re.compile(r"(://[^\s/:@]{0,200}:)[^\s/@]{1,500}@")
 
 
@@ -155,7 +155,7 @@ def _names_a_secret(value: Any) -> bool:
 
 def _inner_json(text: str, limit: int, depth: int) -> str | None:
     """A text that is JSON itself, without its secrets; None: it is another."""
-    if not text[:50].lstrip().startswith(("{", "[")):
+    if not text[:50].lstrip().startswith(("{", "[", '"')):
         return None
     if len(text) > _LONGEST_TEXT_TO_PARSE:
         return f"[a text of {len(text)} characters that begins like JSON]"

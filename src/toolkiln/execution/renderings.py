@@ -202,14 +202,17 @@ def views(data: bytes, heads: tuple[Heads, ...] = (), *, growing: bool = False) 
         return
     decoded = raw.undone(PERCENT, growing=growing)
     plain = decoded.undone(ENTITY, growing=growing)
-    yield plain.undone(ESCAPE, growing=growing)
-    if _HIGH_BYTE.search(plain.data):
-        yield plain.undone(ESCAPE_OF_BYTES, growing=growing)
     before = ((PERCENT, raw), (ENTITY, decoded), (ESCAPE, plain))
-    for own in dict.fromkeys(heads):
-        if any(s.reaches_into(h, v.data) for (s, v), h in zip(before, own, strict=True)):
+    swallowed = [
+        own
+        for own in dict.fromkeys(heads)
+        if any(s.reaches_into(h, v.data) for (s, v), h in zip(before, own, strict=True))
+    ]
+    for escape in (ESCAPE, ESCAPE_OF_BYTES) if _HIGH_BYTE.search(plain.data) else (ESCAPE,):
+        yield plain.undone(escape, growing=growing)
+        for own in swallowed:
             view = raw
-            for (step, _), head in zip(before, own, strict=True):
+            for step, head in zip((PERCENT, ENTITY, escape), own, strict=True):
                 view = view.undone(step.guarding(head) if head else step, growing=growing)
             yield view
 

@@ -8,7 +8,7 @@ ends, a toolkit). What is found is only worth a look: whether a rule fits is for
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from toolkiln.execution.globs import Globs
 
@@ -36,7 +36,8 @@ class Key(NamedTuple):
 
     field: str
     """Of `model.Rule`."""
-    how: Literal["is", "begins", "ends"]
+    how: str
+    """`is`, `begins` or `ends`: what the text is to the name."""
     text: str
 
 
@@ -61,13 +62,14 @@ def field_of_globs(field: str, globs: Globs) -> Field:
         if plain.literal is not None:
             found.append([frozenset({Key(field, "is", both[1].literal or "")})])
             continue
-        starts, ends = ({glob.start for glob in both}, {glob.end for glob in both})
-        ways = (
-            [frozenset(Key(field, "begins", text) for text in starts)] if "" not in starts else []
+        ways = {"begins": {glob.start for glob in both}, "ends": {glob.end for glob in both}}
+        found.append(
+            [
+                frozenset(Key(field, how, text) for text in texts)
+                for how, texts in ways.items()
+                if "" not in texts
+            ]
         )
-        if "" not in ends:
-            ways.append(frozenset(Key(field, "ends", text) for text in ends))
-        found.append(ways)
     return found
 
 

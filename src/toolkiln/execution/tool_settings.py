@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.execution.secrets import Secrets
 from toolkiln.model import Caller, CallError, JsonSchema, ToolSpec
-from toolkiln.schema import ArgumentChecker, Problems
+from toolkiln.schema import ArgumentChecker, Problems, secret_fields
 
 Scope = Literal["operator", "user"]
 MASKED = "(secret, set)"
@@ -111,23 +111,19 @@ class ToolSettings:
         book = self._open()
         values = book.read(spec.name, user)
         for name, value in checked.arguments.items():
-            if name in hidden:
-                self._secrets.set(_secret_name(spec.name, name, user), str(value))
-                value = _REFERENCE + _secret_name(spec.name, name, user)  # noqa: PLW2901
             values[name] = value
+            if name in hidden:
+                values[name] = self._hide(_secret_name(spec.name, name, user), value)
         kept = {name: value for name, value in values.items() if name not in removed}
         book.write(spec.name, kept, user)
         for name in removed & hidden:
             self._secrets.remove(_secret_name(spec.name, name, user))
 
-
-def secret_fields(schema: JsonSchema) -> frozenset[str]:
-    """The fields whose values nobody is shown."""
-    return frozenset(
-        name
-        for name, told in schema.get("properties", {}).items()
-        if isinstance(told, dict) and (told.get("format") == "password" or told.get("writeOnly"))
-    )
+    def _hide(self, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise InputError(f"{name} cannot be kept: a secret is a text")
+        self._secrets.set(name, value)
+        return _REFERENCE + name
 
 
 def _schema(spec: ToolSpec, user: str) -> JsonSchema:

@@ -18,7 +18,7 @@ class Status(StrEnum):
     OK = "ok"
     FAILED = "failed"  # the tool said no, raised, or died
     INVALID = "invalid"  # the arguments or the tool's name were wrong; nothing ran
-    DENIED = "denied"  # we said no
+    DENIED = "denied"  # we said no, or the tool itself refused
     TIMEOUT = "timeout"  # the wall clock ran out
     KILLED = "killed"  # it hit another limit
     CANCELLED = "cancelled"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -51,12 +50,16 @@ def _create(file: Path, fill: Callable[[Path], None]) -> None:
     Made in place it could be seen half-made: two processes that both switch a new file to
     its write-ahead log get "database is locked" whatever their timeout.
     """
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name[:100]}.", dir=file.parent)
-    os.close(descriptor)
+    log = Path(f"{file}-wal")
+    if log.exists() and not file.exists():  # SQLite would replay it onto a file it is not of
+        hint = f"put the file back, or move {log.name} away as well"
+        raise StoreError(f"{str(file)!r} is gone, but its write-ahead log is not", hint=hint)
+    unfinished = file.with_name(f".{file.name[:100]}.{os.urandom(8).hex()}")
+    os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        fill(Path(name))
+        fill(unfinished)
         with suppress(FileExistsError):  # another process was faster: its file serves as well
-            os.link(name, file)
+            os.link(unfinished, file)
     finally:
         for suffix in ("", "-wal", "-shm"):
-            Path(name + suffix).unlink(missing_ok=True)
+            Path(f"{unfinished}{suffix}").unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 

@@ -15,12 +15,18 @@ from toolkiln.surfaces.cli import finding_commands  # isort: split
 
 from toolkiln.surfaces.cli import upkeep_commands  # isort: split
 
+from toolkiln.surfaces.cli import guard_commands  # isort: split
+
+from toolkiln.surfaces.cli import audit_commands  # isort: split
+
 from toolkiln.surfaces.cli.shell import app
 
 __all__ = [
     "app",
+    "audit_commands",
     "catalog_commands",
     "finding_commands",
+    "guard_commands",
     "main",
     "tool_commands",
     "upkeep_commands",

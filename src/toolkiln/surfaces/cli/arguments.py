@@ -22,13 +22,9 @@ def parse_arguments(kiln: Kiln, tool: str, given: list[str]) -> dict[str, Any]:
         InputError: they cannot be read, or there is no such tool.
     """
     properties = kiln.tool(tool).parameters.get("properties")
-    if given == ["-"]:
-        return _object(_stdin(), "stdin")
-    if len(given) == 1 and given[0].startswith("@"):
-        return _object(_file(given[0][1:]), given[0][1:])
-    if len(given) == 1 and given[0].lstrip().startswith(("{", "[")):
-        return _object(given[0], "the arguments")
-    texts = _unique(map(_pair, given))
+    if len(given) == 1 and (whole := parse_object(given[0])) is not None:
+        return whole
+    texts = parse_pairs(given)
     known = properties if isinstance(properties, dict) else {}
     arguments = {name: _value(text, known.get(name)) for name, text in texts.items()}
     answer = kiln.check_arguments(tool, arguments)
@@ -38,6 +34,30 @@ def parse_arguments(kiln: Kiln, tool: str, given: list[str]) -> dict[str, Any]:
         if name in texts:  # it does not fit as JSON
             arguments[name] = texts[name]
     return arguments
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """A JSON object: as it stands, in `@FILE`, or on stdin as `-`; None: it is none of these.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if text == "-":
+        return _object(_stdin(), "stdin")
+    if text.startswith("@"):
+        return _object(_file(text[1:]), text[1:])
+    if text.lstrip().startswith(("{", "[")):
+        return _object(text, "the arguments")
+    return None
+
+
+def parse_pairs(given: list[str]) -> dict[str, str]:
+    """The texts of `key=value` and `key=@FILE`.
+
+    Raises:
+        InputError: one is no pair, cannot be read, or is given twice.
+    """
+    return _unique(map(_pair, given))
 
 
 def _pair(text: str) -> tuple[str, str]:

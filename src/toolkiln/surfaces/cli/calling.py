@@ -15,11 +15,12 @@ from typing import IO
 
 import typer
 
-from toolkiln.app import OWN, Kiln
+from toolkiln.app import Kiln
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import CallError, Result, Status, Task
+from toolkiln.model import CallError, Event, Result, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import acting, open_kiln
+from toolkiln.surfaces.cli.pending import Pending
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
 EXIT_STATUS = {
@@ -55,15 +56,25 @@ def call(name: str, given: list[str], options: Options) -> int:
     _check(options)
     with open_kiln(options.tools) as kiln:
         arguments = parse_arguments(kiln, name, given)
-        with Live(quiet=options.as_json) as live:
+        session = options.token
+        if session is None:
+            session = kiln.guarding.operator_in(options.workspace)
+        with Live(quiet=options.as_json) as live, Pending(kiln, session) as pending:
+
+            def observe(event: Event) -> None:
+                if event.kind == "pending":
+                    pending.tell(event.text)
+                else:
+                    live.observe(event)
+
             result: Result = kiln.call_sync(
                 name,
                 arguments,
                 call_id=options.call_id,
-                session=options.token or kiln.guarding.operator_in(options.workspace),
+                session=session,
                 timeout=options.timeout,
                 prompt=options.prompt,
-                observe=live.observe,
+                observe=observe,
             )
         return report(result, options.files, as_json=options.as_json)
 
@@ -151,8 +162,10 @@ def _print_error(tool: str, error: CallError) -> None:
     first, *more = error.message.split("\n")
     lines = [f"error: {tool}: {first}", *(f"       {line}" for line in more)]
     say("\n".join(lines), err=True)
-    if error.hint:
-        say(f"\nhint: {error.hint}", err=True)
+    wait = error.retry_after
+    again = "" if wait is None else f"try again in {max(wait, 0.1):.1f} s"
+    if hint := "; ".join(filter(None, (again, error.hint))):
+        say(f"\nhint: {hint}", err=True)
 
 
 def _check(options: Options) -> None:
@@ -164,13 +177,13 @@ def _check(options: Options) -> None:
 
 def _known(kiln: Kiln, task_id: str, options: Options) -> Task | None:
     try:
-        return kiln.run_sync(kiln.check_task(task_id, options.token or OWN))
+        return kiln.run_sync(kiln.check_task(task_id, acting(options.token)))
     except InputError:
         return None
 
 
 def _earlier(known: Task, name: str, given: list[str], options: Options) -> int:
-    if known.state == "running":
+    if known.state in ("running", "pending"):
         raise InputError(
             f"a call with the id {known.id!r} is running already",
             hint=f"wait for it with `toolkiln task await {known.id}`",
@@ -193,7 +206,8 @@ def _command(name: str, task_id: str, options: Options) -> list[str]:
 
 def _environment(options: Options) -> dict[str, str]:
     """The token travels where other users do not see it."""
-    return {**os.environ, **({TOKEN_VARIABLE: options.token} if options.token else {})}
+    told = {} if options.token is None else {TOKEN_VARIABLE: options.token}
+    return {**os.environ, **told}
 
 
 def _last_words(out: IO[bytes], err: IO[bytes]) -> Result:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
 from toolkiln.model import FileState, FileStatus, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
-from toolkiln.surfaces.cli.opening import open_kiln, tools_path
+from toolkiln.surfaces.cli.opening import acting, open_kiln, tools_path
 from toolkiln.surfaces.cli.terminal import say
 
 _MANY_FILES = 50
@@ -67,11 +68,19 @@ def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict
     return 1 if failed else 0
 
 
-def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
-    """Print the tools, grouped by toolkit."""
+def list_tools(tools: Path | None, token: str | None, *, as_json: bool, everything: bool) -> None:
+    """Print the tools that somebody may run, grouped by toolkit."""
     kiln = open_kiln(tools)
+    # Only a session has to be looked up: for the tools alone there is nothing to close.
+    with nullcontext() if token is None else kiln:
+        _list_tools(kiln, acting(token), as_json=as_json, everything=everything)
+
+
+def _list_tools(
+    kiln: app.Kiln, session: app.SessionToken, *, as_json: bool, everything: bool
+) -> None:
     try:
-        specs = list(kiln.tools.values())
+        specs = list(kiln.visible(session).values())
     except app.ManifestError as unserved:
         specs = sorted(_on_disk(kiln).values(), key=lambda spec: (spec.weight, spec.name))
         _note(unserved)
@@ -79,6 +88,8 @@ def list_tools(tools: Path | None, *, as_json: bool, everything: bool) -> None:
     else:
         statuses = kiln.catalog.statuses()
         _tell_what_is_not_listed(kiln, statuses)
+        if denied := len(kiln.tools) - len(specs):
+            say(f"note: {denied:,} not listed, because of the rules", err=True)
     shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
     if as_json:
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))

@@ -22,16 +22,8 @@ class Library(Protocol):
         """How to use a tool, as Markdown for a model."""
         ...
 
-    def prompt_index(self) -> str:
-        """All tools in one line each."""
-        ...
-
     def build_docs(self, folder: Path, *, html: bool) -> Site:
         """Bring a folder of pages up to date, with a site of HTML if wanted."""
-        ...
-
-    def search_docs(self, query: str, k: int) -> Sequence[PassageHit]:
-        """The passages that answer a query best."""
         ...
 
 
@@ -55,9 +47,8 @@ def docs_show(kiln: Library, tool: str, *, as_json: bool) -> None:
         _print_markdown(text)
 
 
-def docs_search(kiln: Library, query: str, k: int, *, as_json: bool) -> int:
+def print_passages(hits: Sequence[PassageHit], *, as_json: bool) -> int:
     """Print the passages that answer a query; the exit status is 1 if there is none."""
-    hits = kiln.search_docs(query, k)
     if as_json:
         found = [{**_plain(hit), "citation": hit.passage.citation} for hit in hits]
         print_json(found)
@@ -73,11 +64,6 @@ def docs_search(kiln: Library, query: str, k: int, *, as_json: bool) -> int:
 def docs_guide(kiln: Library, tool: str) -> None:
     """Print how to use a tool."""
     _print_markdown(kiln.guide(tool))
-
-
-def docs_index(kiln: Library) -> None:
-    """Print the index of all tools as a prompt holds it."""
-    say(kiln.prompt_index())
 
 
 def _plain(hit: PassageHit) -> dict[str, Any]:

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 import typer
 
 from toolkiln.model import Hit, ToolSpec
+from toolkiln.surfaces.cli.documents import print_passages
 from toolkiln.surfaces.cli.evaluating import Options, evaluate_search
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import acting, open_kiln
 from toolkiln.surfaces.cli.terminal import print_json, printable, say
 
 if TYPE_CHECKING:
     from toolkiln.app import Library
 
 
-def search(query: str, k: int, tools: Path | None, *, why: bool, as_json: bool) -> int:
+def search(
+    query: str, k: int, token: str | None, tools: Path | None, *, why: bool, as_json: bool
+) -> int:
     """Print the tools that fit; the exit status is 1 if there is none."""
     with open_kiln(tools) as kiln:
-        answer = kiln.search(query, k)
+        answer = kiln.search(query, k, acting(token))
         found = [(hit, kiln.tool(hit.key)) for hit in answer.hits]
     if as_json:
         hits = [_as_json(hit, spec) for hit, spec in found]
@@ -36,6 +39,20 @@ def search(query: str, k: int, tools: Path | None, *, why: bool, as_json: bool) 
         if not found:
             say("nothing found", err=True)
     return 0 if found else 1
+
+
+def docs_search(query: str, k: int, token: str | None, tools: Path | None, *, as_json: bool) -> int:
+    """Print the passages that answer a query; the exit status is 1 if there is none."""
+    with open_kiln(tools) as kiln:
+        hits = kiln.search_docs(query, k, acting(token))
+    return print_passages(hits, as_json=as_json)
+
+
+def docs_index(token: str | None, tools: Path | None) -> None:
+    """Print the index of all tools as a prompt holds it."""
+    with open_kiln(tools) as kiln:
+        visible = kiln.visible(acting(token))
+        say(kiln.library.prompt_index(lambda spec: spec.name in visible))
 
 
 def eval_search(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import JsonOption, ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import JsonOption, TokenOption, ToolsOption, app, errors
 
 QueryArgument = Annotated[str, typer.Argument(help="What is wanted, in plain words.")]
 CountOption = Annotated[int, typer.Option("-k", min=1, max=1000, help="How many, at most.")]
@@ -17,6 +17,7 @@ def search(
     query: QueryArgument,
     k: CountOption = 5,
     why: Annotated[bool, typer.Option("--why", help="Show what each score is made of.")] = False,
+    token: TokenOption = None,
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
@@ -24,7 +25,7 @@ def search(
     from toolkiln.surfaces.cli import finding
 
     with errors():
-        raise typer.Exit(finding.search(query, k, tools, why=why, as_json=as_json))
+        raise typer.Exit(finding.search(query, k, token, tools, why=why, as_json=as_json))
 
 
 eval_app = typer.Typer(help="Measure how well tools are found.", no_args_is_help=True)
@@ -101,26 +102,27 @@ def docs_guide(tool: ToolArgument, tools: ToolsOption = None) -> None:
 
 
 @docs_app.command(name="index")
-def docs_index(tools: ToolsOption = None) -> None:
+def docs_index(token: TokenOption = None, tools: ToolsOption = None) -> None:
     """Print all tools in one line each, for a prompt."""
-    from toolkiln.surfaces.cli import documents, finding
+    from toolkiln.surfaces.cli import finding
 
-    with errors(), finding.library(tools) as library:
-        documents.docs_index(library)
+    with errors():
+        finding.docs_index(token, tools)
 
 
 @docs_app.command(name="search")
 def docs_search(
     query: QueryArgument,
     k: CountOption = 5,
+    token: TokenOption = None,
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
     """Find passages of the pages, cited by page and heading."""
-    from toolkiln.surfaces.cli import documents, finding
+    from toolkiln.surfaces.cli import finding
 
-    with errors(), finding.library(tools) as library:
-        raise typer.Exit(documents.docs_search(library, query, k, as_json=as_json))
+    with errors():
+        raise typer.Exit(finding.docs_search(query, k, token, tools, as_json=as_json))
 
 
 @docs_app.command(name="build")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from toolkiln.app import Kiln
+from toolkiln.app import OWN, Kiln, SessionToken
 from toolkiln.config import Settings, load
 
 
@@ -23,3 +23,11 @@ def tools_path(given: Path | None) -> Path:
 def open_kiln(tools: Path | None = None, *, dev: bool = False) -> Kiln:
     """The Kiln of some tools; nothing is read yet."""
     return Kiln(tools_path(tools), settings=settings(), dev=dev, surface="cli")
+
+
+def acting(token: str | None) -> SessionToken:
+    """Whom a command acts for: the holder of a session, or else whoever runs it.
+
+    An empty token is one that nobody holds, not none: a script that lost it gets no rights.
+    """
+    return OWN if token is None else token

@@ -1,21 +1,42 @@
-"""The rights that a tool asks for and does not get, in words."""
+"""The rights that a tool asks for, in words, and whether it gets them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from toolkiln.app import Kiln
 
 
+class Right(NamedTuple):
+    """Something that a tool asks for."""
+
+    words: str
+    is_granted: bool
+
+
 def not_granted(kiln: Kiln, name: str) -> Iterator[str]:
     """What a tool of the catalog asks for in vain, by the settings or by its admission."""
+    return (right.words for right in rights(kiln, name) if not right.is_granted)
+
+
+def rights(kiln: Kiln, name: str) -> Iterator[Right]:
+    """What a tool of the catalog asks for."""
     if name not in kiln.tools:
         return
     asked, grant = kiln.tool(name).rights, kiln.grant(name)
-    if hosts := [host for host in asked.network if not _covers(grant.network, host)]:
-        yield f"network {', '.join(hosts)}"
-    if asked.workspace and grant.workspace not in (asked.workspace, "write"):
-        yield f"workspace {asked.workspace}"
-    if not asked.sandbox and grant.sandbox:
-        yield "to run without the sandbox"
+    yield from _parted("network", asked.network, lambda host: _covers(grant.network, host))
+    if asked.workspace:
+        is_granted = grant.workspace in (asked.workspace, "write")
+        yield Right(f"workspace {asked.workspace}", is_granted)
+    if not asked.sandbox:
+        yield Right("to run without the sandbox", not grant.sandbox)
+    yield from _parted("secrets", asked.secrets, lambda secret: secret in grant.secrets)
+
+
+def _parted(kind: str, names: Iterable[str], is_granted: Callable[[str], bool]) -> Iterator[Right]:
+    """Names that are asked for: those that are granted, then the others."""
+    for granted in (True, False):
+        if some := [name for name in names if is_granted(name) is granted]:
+            yield Right(f"{kind} {', '.join(some)}", granted)
 
 
 def _covers(granted: Iterable[str], host: str) -> bool:

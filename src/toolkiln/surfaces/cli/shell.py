@@ -46,7 +46,7 @@ FilesOption = Annotated[
         metavar="FOLDER", help="Where to put files that the tool hands over.", show_default=False
     ),
 ]
-_OURS_TO_MEND = ("bad_config", "no_session", "bad_secret")
+_MENDABLE = ("bad_config", "no_session", "secret_unusable")
 """Errors that a person at the keyboard can do something about, besides bad input."""
 
 
@@ -59,7 +59,7 @@ def errors() -> Iterator[None]:
         yield
     except ToolkilnError as error:
         _complain(error.message, error.hint)
-        status = 2 if isinstance(error, InputError) or error.code in _OURS_TO_MEND else 3
+        status = 2 if isinstance(error, InputError) or error.code in _MENDABLE else 3
         raise typer.Exit(status) from error
     except BrokenPipeError:
         raise

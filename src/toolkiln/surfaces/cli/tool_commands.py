@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import FilesOption, JsonOption, ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import (
+    FilesOption,
+    JsonOption,
+    TokenOption,
+    ToolsOption,
+    app,
+    errors,
+)
 
 
 @app.command()
@@ -48,13 +55,14 @@ def check(
 def list_(
     as_json: JsonOption = False,
     everything: Annotated[bool, typer.Option("--all", help="Show hidden tools too.")] = False,
+    token: TokenOption = None,
     tools: ToolsOption = None,
 ) -> None:
     """List the tools by toolkit, lightest first."""
     from toolkiln.surfaces.cli import commands
 
     with errors():
-        commands.list_tools(tools, as_json=as_json, everything=everything)
+        commands.list_tools(tools, token, as_json=as_json, everything=everything)
 
 
 @app.command()
@@ -94,14 +102,7 @@ def call(
     session: Annotated[
         str, typer.Option(help="Whose workspace the call uses.", metavar="NAME")
     ] = "default",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="TOOLKILN_TOKEN",
-            help="Run for the holder of a session instead of yourself.",
-            show_default=False,
-        ),
-    ] = None,
+    token: TokenOption = None,
     call_id: Annotated[
         str | None,
         typer.Option("--id", help="Run once: the same id again gives the first result."),

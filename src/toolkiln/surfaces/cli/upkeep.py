@@ -12,7 +12,7 @@ from toolkiln.app import Kiln
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
 from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import acting, open_kiln
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
 _STOPPING = 10.0
@@ -32,10 +32,10 @@ def doctor(*, as_json: bool) -> int:
     return 0 if diagnosis.mode else 1
 
 
-def task_list(*, as_json: bool) -> None:
+def task_list(token: str | None, *, as_json: bool) -> None:
     """Print the remembered calls."""
     with open_kiln() as kiln:
-        tasks = kiln.run_sync(kiln.tasks())
+        tasks = kiln.run_sync(kiln.tasks(acting(token)))
     if as_json:
         print_json([task.model_dump(mode="json") for task in tasks])
         return
@@ -43,35 +43,39 @@ def task_list(*, as_json: bool) -> None:
         say(f"{task.id}  {task.state:<8} {task.tool}  {task.progress}".rstrip())
 
 
-def task_check(task_id: str, files: Path | None, *, as_json: bool) -> int:
+def task_check(task_id: str, files: Path | None, token: str | None, *, as_json: bool) -> int:
     """Print how a task stands."""
     with open_kiln() as kiln:
-        task = kiln.run_sync(kiln.check_task(task_id))
+        task = kiln.run_sync(kiln.check_task(task_id, acting(token)))
     return _print_task(task, files, as_json=as_json)
 
 
-def task_await(task_id: str, timeout: float | None, files: Path | None, *, as_json: bool) -> int:
+def task_await(
+    task_id: str, timeout: float | None, files: Path | None, token: str | None, *, as_json: bool
+) -> int:
     """Wait for a task and print how it ended."""
     if timeout is not None and not timeout >= 0:
         raise InputError("--timeout is below zero")
     with open_kiln() as kiln:
-        task = kiln.run_sync(kiln.await_task(task_id, timeout=timeout))
+        task = kiln.run_sync(kiln.await_task(task_id, acting(token), timeout=timeout))
     return _print_task(task, files, as_json=as_json)
 
 
-def task_cancel(task_id: str, *, as_json: bool) -> int:
+def task_cancel(task_id: str, token: str | None, *, as_json: bool) -> int:
     """Stop a task, and print how it ended."""
     with open_kiln() as kiln:
-        kiln.run_sync(kiln.cancel_task(task_id))
-        task = kiln.run_sync(kiln.await_task(task_id, timeout=_STOPPING))
+        session = acting(token)
+        kiln.run_sync(kiln.cancel_task(task_id, session))
+        task = kiln.run_sync(kiln.await_task(task_id, session, timeout=_STOPPING))
     _print_task(task, None, as_json=as_json)
-    return 1 if task.state == "running" else 0
+    return 1 if task.state in ("running", "pending") else 0
 
 
-def read_output(handle: str, offset: int, limit: int, *, as_json: bool) -> None:
+def read_output(handle: str, offset: int, limit: int, token: str | None, *, as_json: bool) -> None:
     """Print a page of an output that was cut."""
     with open_kiln() as kiln:
-        page = kiln.run_sync(kiln.read_output(handle, offset=offset, limit=limit))
+        reading = kiln.read_output(handle, acting(token), offset=offset, limit=limit)
+        page = kiln.run_sync(reading)
     if as_json:
         print_json(page.model_dump(mode="json"))
         return
@@ -211,6 +215,8 @@ def _print_task(task: Task, files: Path | None, *, as_json: bool) -> int:
         print_result(task.result)
     else:
         say(f"{task.state}: {task.progress}" if task.progress else task.state)
+        if task.state == "pending":
+            say("hint: a person has to approve it, see `toolkiln approvals list`", err=True)
     if task.result is None:
         return 3 if task.state == "lost" else 0
     keep_files(task.result, files, quiet=as_json)

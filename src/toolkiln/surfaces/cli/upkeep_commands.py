@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import FilesOption, JsonOption, ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import (
+    FilesOption,
+    JsonOption,
+    TokenOption,
+    ToolsOption,
+    app,
+    errors,
+)
 
 task_app = typer.Typer(help="Look after calls in the background.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
@@ -13,23 +20,26 @@ TaskArgument = Annotated[str, typer.Argument(help="The id that the call printed.
 
 
 @task_app.command(name="list")
-def task_list(as_json: JsonOption = False) -> None:
+def task_list(token: TokenOption = None, as_json: JsonOption = False) -> None:
     """List the calls that are remembered, newest first."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():
-        upkeep.task_list(as_json=as_json)
+        upkeep.task_list(token, as_json=as_json)
 
 
 @task_app.command(name="check")
 def task_check(
-    task_id: TaskArgument, files: FilesOption = None, as_json: JsonOption = False
+    task_id: TaskArgument,
+    files: FilesOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Tell how a task stands, with its result if it has ended."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():
-        raise typer.Exit(upkeep.task_check(task_id, files, as_json=as_json))
+        raise typer.Exit(upkeep.task_check(task_id, files, token, as_json=as_json))
 
 
 @task_app.command(name="await")
@@ -39,22 +49,25 @@ def task_await(
         float | None, typer.Option(help="Seconds to wait at most.", show_default=False)
     ] = None,
     files: FilesOption = None,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until a task has ended."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():
-        raise typer.Exit(upkeep.task_await(task_id, timeout, files, as_json=as_json))
+        raise typer.Exit(upkeep.task_await(task_id, timeout, files, token, as_json=as_json))
 
 
 @task_app.command(name="cancel")
-def task_cancel(task_id: TaskArgument, as_json: JsonOption = False) -> None:
+def task_cancel(
+    task_id: TaskArgument, token: TokenOption = None, as_json: JsonOption = False
+) -> None:
     """Stop a task."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():
-        raise typer.Exit(upkeep.task_cancel(task_id, as_json=as_json))
+        raise typer.Exit(upkeep.task_cancel(task_id, token, as_json=as_json))
 
 
 @app.command(name="output")
@@ -62,13 +75,14 @@ def read_output(
     handle: Annotated[str, typer.Argument(help="The handle that a cut output names.")],
     offset: Annotated[int, typer.Option(help="The character to start from.")] = 0,
     limit: Annotated[int, typer.Option(help="How many characters.")] = 20_000,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read on in an output that was cut."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():
-        upkeep.read_output(handle, offset, limit, as_json=as_json)
+        upkeep.read_output(handle, offset, limit, token, as_json=as_json)
 
 
 env_app = typer.Typer(help="Look after the packages that tools require.", no_args_is_help=True)

@@ -1,0 +1,165 @@
+"""Commands about who may make calls: API keys, and sessions.
+
+A key or a token is printed once, when it is made, and never read from the command line's
+own words alone: a variable or stdin does as well.
+"""
+
+import time
+from typing import Any
+
+from toolkiln.app import OWN, MadeKey, Scope
+from toolkiln.errors import InputError
+from toolkiln.model import ApiKey, Session
+from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.prompting import hidden
+from toolkiln.surfaces.cli.tables import listed, one_line, print_table, when
+from toolkiln.surfaces.cli.terminal import print_json, say
+
+_MOST_LISTED = 10_000
+
+
+def keys_create(
+    name: str, scope: dict[str, Any], days: float | None, *, for_ever: bool, as_json: bool
+) -> None:
+    """Make a key, and print it."""
+    if for_ever and days is not None:
+        raise InputError("--days does not go with --for-ever")
+    if for_ever or days is not None:
+        scope = {**scope, "days": days}
+    with open_kiln() as kiln:
+        made: MadeKey = kiln.guarding.keys.create(name, Scope(**scope), OWN)
+    if as_json:
+        print_json({"key": made.text, **_key_json(made.key)})
+    else:
+        say(made.text)
+    until = when(made.key.expires, "it is revoked")
+    say(f"{made.key.id} holds until {until}; the key cannot be shown again", err=True)
+
+
+def keys_list(*, as_json: bool) -> None:
+    """Print all keys, but not what they are."""
+    with open_kiln() as kiln:
+        keys = kiln.guarding.keys.list()
+    if as_json:
+        print_json([_key_json(key) for key in keys])
+        return
+    if not keys:
+        say("no keys", err=True)
+        return
+    titles = ("id", "name", "user", "groups", "privileges", "tools", "created", "expires")
+    print_table(
+        (*titles, "last used", "state"),
+        [
+            (
+                key.id,
+                key.name,
+                key.caller.who,
+                listed(key.caller.groups),
+                listed(key.caller.privileges),
+                listed(key.caller.tools),
+                when(key.created),
+                when(key.expires, "never"),
+                when(key.last_used, "never"),
+                _state(key),
+            )
+            for key in keys
+        ],
+    )
+
+
+def keys_revoke(which: str, *, as_json: bool) -> None:
+    """Let a key hold no longer."""
+    with open_kiln() as kiln:
+        key = kiln.guarding.keys.revoke(which, OWN)
+    if as_json:
+        print_json(_key_json(key))
+    else:
+        say(f"revoked: {key.id} {one_line(key.name)}")
+
+
+def sessions_create(user: str, identity: dict[str, Any], *, as_json: bool) -> None:
+    """Make a session, and print its token."""
+    with open_kiln() as kiln:
+        made = kiln.guarding.create_session(user, **identity)
+    if as_json:
+        print_json(made._asdict())
+    else:
+        say(made.token)
+    say(f"session {made.trace_id} holds for {made.seconds:g} s", err=True)
+
+
+def sessions_list(*, as_json: bool) -> None:
+    """Print the sessions that hold, but not their tokens."""
+    with open_kiln() as kiln:
+        found = kiln.sessions.alive(_MOST_LISTED)
+    if as_json:
+        print_json([_session_json(session, left) for session, left in found])
+        return
+    if not found:
+        say("no sessions", err=True)
+        return
+    print_table(
+        ("session", "user", "groups", "privileges", "tools", "key", "workspace", "left"),
+        [
+            (
+                session.trace_id,
+                session.caller.who,
+                listed(session.caller.groups),
+                listed(session.caller.privileges),
+                listed(session.caller.tools),
+                session.key_id or "",
+                session.caller.workspace,
+                f"{left:.0f} s",
+            )
+            for session, left in found
+        ],
+    )
+
+
+def sessions_renew(token: str | None, seconds: float | None, *, as_json: bool) -> None:
+    """Let a session hold for longer."""
+    token = token if token is not None else hidden("the token").strip()
+    with open_kiln() as kiln:
+        session = kiln.sessions.find(token)
+        kiln.sessions.renew(token, seconds)
+    if as_json:
+        print_json({"trace_id": session.trace_id, "renewed": True})
+    else:
+        say(f"renewed: {session.trace_id}")
+
+
+def sessions_end(token: str | None, *, as_json: bool) -> None:
+    """Let a session hold no longer."""
+    token = token if token is not None else hidden("the token").strip()
+    with open_kiln() as kiln:
+        if not kiln.sessions.end(token):
+            raise InputError("there is no such session", hint="see `toolkiln sessions list`")
+    if as_json:
+        print_json({"ended": True})
+    else:
+        say("ended")
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked is not None:
+        return "revoked"
+    return "expired" if key.expires is not None and key.expires <= time.time() else "valid"
+
+
+def _key_json(key: ApiKey) -> dict[str, Any]:
+    caller = key.caller
+    return {
+        **key.model_dump(mode="json", exclude={"caller"}),
+        "user": caller.who,
+        "groups": sorted(caller.groups),
+        "privileges": sorted(caller.privileges),
+        "tools": list(caller.tools),
+        "state": _state(key),
+    }
+
+
+def _session_json(session: Session, left: float) -> dict[str, Any]:
+    caller = session.caller.model_dump(mode="json", exclude={"session"})
+    for name in ("groups", "privileges"):
+        caller[name] = sorted(caller[name])
+    return {"trace_id": session.trace_id, "key_id": session.key_id, **caller, "seconds": left}
