@@ -226,6 +226,16 @@ def test_what_is_allowed_is_allowed_under_its_own_name_only(name: str, glob: str
     )
 
 
+def test_allowing_a_name_does_not_hide_that_its_look_alikes_are_forbidden() -> None:
+    rules = [
+        Rule(effect="allow", tools=("delete_file",)),
+        Rule(effect="deny", tools=("delete_file",)),
+    ]
+
+    assert effect(*rules, tool=spec("delete_file")) == "allow"
+    assert effect(*rules, tool=spec("Delete-File")) == "deny"
+
+
 def test_look_alikes_of_a_choice_are_forbidden_too() -> None:
     rule = Rule(effect="deny", tools=("[A-D]elete[-+]file",))
 

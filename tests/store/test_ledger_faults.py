@@ -151,15 +151,28 @@ def test_a_database_that_refuses_to_be_written_is_said(postgres_url: str) -> Non
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_file_that_vanished_is_not_written_to_unseen(tmp_path: Path, is_replaced: bool) -> None:
-    file = tmp_path / "audit.db"
+    file = tmp_path / "state" / "audit.db"
     with closing(open_ledger(file, KEY)) as ledger:
         ledger.append([RECORD])
-        file.rename(tmp_path / "away.db")
+        file.parent.rename(tmp_path / "away")
         if is_replaced:
             open_ledger(file, KEY).close()
 
         with pytest.raises(StoreError, match="removed or replaced"):
             ledger.append([RECORD])
+
+
+def test_no_file_is_begun_beside_the_write_ahead_log_of_another(tmp_path: Path) -> None:
+    file = tmp_path / "audit.db"
+    with closing(open_ledger(file, KEY)) as ledger:
+        ledger.append([RECORD])
+        away = file.rename(tmp_path / "away.db")
+
+        assert "write-ahead log" in refusal(file).message
+
+        away.rename(file)
+        ledger.append([RECORD])
+        assert ledger.verify().count == 2
 
 
 def test_a_broken_connection_is_replaced(postgres_url: str) -> None:

@@ -42,6 +42,7 @@ from toolkiln.store import open_ledger
 
 if TYPE_CHECKING:
     from toolkiln.execution import BucketBook, SessionBook
+    from toolkiln.fleet import Connection
     from toolkiln.store import Ledger, Store
 
 
@@ -248,8 +249,10 @@ class Guarding:
         return Audit(self._open_ledger, self)
 
     def close(self) -> None:
-        """Write down what is not written yet."""
+        """Write down what is not written yet, and let go of what is open."""
         self.recorder.close()
+        if connection := self.__dict__.get("_redis"):
+            connection.close()
 
     def _decide(
         self,
@@ -287,13 +290,24 @@ class Guarding:
         return open_ledger(self._settings.store or state / "audit.db", key)
 
     def _session_book(self) -> "SessionBook":
-        return self._redis.sessions if self._settings.redis else self._store().sessions
+        if self._redis is None:
+            return self._store().sessions
+        from toolkiln.fleet import RedisSessions
+
+        return RedisSessions(self._redis)
 
     def _bucket_book(self) -> "BucketBook":
-        return self._redis.buckets if self._settings.redis else self._store().buckets
+        if self._redis is None:
+            return self._store().buckets
+        from toolkiln.fleet import RedisBuckets
+
+        return RedisBuckets(self._redis)
 
     @cached_property
-    def _redis(self) -> Any:
-        from toolkiln.fleet import open_guarding
+    def _redis(self) -> "Connection | None":
+        """Where sessions and rates are kept instead of the store, if that is set."""
+        if not self._settings.redis:
+            return None
+        from toolkiln.fleet import open_redis
 
-        return open_guarding(self._settings.redis)
+        return open_redis(self._settings.redis)

@@ -100,7 +100,9 @@ class Keys:
         """
         admin = self._guarding.require(session, Privilege.ADMIN, "key.revoke")
         with self._guarding.act("key.revoke", admin, detail=which):
-            return self._open().revoke(which)
+            key = self._open().revoke(which)
+            self._guarding.sessions.end_of_key(key.id)
+            return key
 
     def session(self, text: str, seconds: float | None = None) -> OpenSession:
         """A session for whoever shows a key.
@@ -114,7 +116,10 @@ class Keys:
                 "this API key is unknown, revoked or expired",
                 hint="an operator makes one with `toolkiln keys create`",
             )
-        return self._guarding.sessions.open(key.caller, seconds=seconds, key_id=key.id)
+        opened = self._guarding.sessions.open(key.caller, seconds=seconds, key_id=key.id)
+        if self._open().find(_hash(text)) is None:  # revoked meanwhile, and its sessions ended
+            self._guarding.sessions.end(opened.token)
+        return opened
 
 
 def _hash(text: str) -> str:

@@ -19,7 +19,7 @@ from toolkiln.execution.masking import Mask
 from toolkiln.execution.policy import refusal
 from toolkiln.execution.results import invalid
 from toolkiln.execution.secrets import SecretError, references
-from toolkiln.execution.tool_settings import Settled
+from toolkiln.execution.tool_settings import NOTHING, Settled
 from toolkiln.model import Call, Caller, CallError, Decision, Event, Status
 from toolkiln.schema import Problems, check
 
@@ -62,7 +62,7 @@ class Clearance:
     """By name; here and in the run, and nowhere else."""
 
 
-_PLAIN = Clearance(Settled(), {})
+_PLAIN = Clearance(NOTHING, {})
 
 
 async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
@@ -73,22 +73,29 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         ToolkilnError: the platform failed.
     """
     tool, caller, spec = passage.tool, passage.caller, passage.tool.spec
-    settled = await guard.settings.settled(spec, caller)
-    if isinstance(settled, CallError):
-        raise Refused(Status.UNAVAILABLE, settled, tool)
+    settled = NOTHING
+    if spec.settings:
+        found = await guard.settings.settled(spec, caller)
+        if isinstance(found, CallError):
+            raise Refused(Status.UNAVAILABLE, found, tool)
+        settled = found
     names = _rightful_secrets(passage, settled)
-    _values(guard, names)
-    if early := await guard.rate_refusal(caller, spec):
+    if names:
+        _values(guard, names)
+    draws = guard.rates().draws(caller, spec)
+    if draws and (early := await guard.rate_refusal(spec, draws)):
         raise Refused(Status.DENIED, early, tool)
-    why = await _why_ask(passage, asks)
-    if why is not None:
-        await _approved(guard, passage, why)
-        names = _rightful_secrets(passage, settled)
+    why = None
+    if spec.rights.needs_approval or passage.decision.effect == "ask":
+        why = await _why_ask(passage, asks)
+        if why is not None:
+            await _approved(guard, passage, why)
+            names = _rightful_secrets(passage, settled)
     if names or why or not spec.rights.sandbox or spec.hints.destructive:
         record = passage.trail.privileged(passage.arguments, passage.outer_mask)
         await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
-    if not names:
-        return _PLAIN if not spec.settings else Clearance(settled, {})
+    if not names and settled is NOTHING:
+        return _PLAIN
     return Clearance(settled, _values(guard, names))
 
 
@@ -125,8 +132,6 @@ async def _why_ask(passage: Passage, asks: Asks) -> str | None:
     name, rights = passage.call.tool, passage.tool.spec.rights
     if passage.decision.effect == "ask":
         return passage.decision.why
-    if not rights.needs_approval:
-        return None
     if rights.approval_function is None:
         return f"{name} asks for it before every call"
     if await asks(passage):

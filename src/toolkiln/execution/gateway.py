@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool, nearest_hint
-from toolkiln.execution.acting import acting_as
+from toolkiln.execution.acting import SESSION
 from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
@@ -130,7 +130,9 @@ class Gateway:
             recorder.end(trail, trail.ended(result))
 
     async def _passed(self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask) -> Result:
-        caller = trail.caller = await self._caller(call)
+        caller = trail.caller = self._guard.known_caller(
+            call.session, running=call.depth > 0
+        ) or await self._caller(call)
         tool = self._resolve(call, caller)
         trail.spec = tool.spec
         decision = self._guard.decide(caller, tool.spec)
@@ -243,8 +245,11 @@ class Gateway:
             known = passage.outer_mask.joined(mask) if mask else passage.outer_mask
             invocation.nested = self._nested(call, bounds, known)
         if tool.function is not None:
-            with acting_as(call.session):
+            before = SESSION.set(call.session)
+            try:
                 outcome = await self._parts.inline.run(invocation)
+            finally:
+                SESSION.reset(before)
         else:
             outcome = await self._sandboxed(passage, invocation)
         if events is not None:

@@ -61,6 +61,11 @@ class Guard:
     _callers: dict[str, tuple[Session, Rules, Caller]] = field(default_factory=dict)
     _decisions: dict[tuple[str, str, str], tuple[Rules, Decision]] = field(default_factory=dict)
 
+    def known_caller(self, token: str | None, *, running: bool = False) -> Caller | None:
+        """Who holds a session that was looked up a moment ago; None says nothing."""
+        session = self.sessions.known(token, running=running)
+        return None if session is None else self._with_privileges(session)
+
     async def caller(self, token: str | None, *, running: bool = False) -> Caller:
         """Who holds a session, with the privileges that they have at this moment.
 
@@ -68,7 +73,10 @@ class Guard:
             NoSession: nobody does.
             StoreError: it cannot be looked up.
         """
-        session = await self.sessions.found(token, running=running)
+        known = self.known_caller(token, running=running)
+        if known is not None:
+            return known
+        session = await asyncio.to_thread(self.sessions.find, token, running=running)
         return self._with_privileges(session)
 
     def caller_of(self, token: str | None) -> Caller:
@@ -86,15 +94,12 @@ class Guard:
         _remember(self._decisions, key, (rules, decision))
         return decision
 
-    async def rate_refusal(self, caller: Caller, spec: ToolSpec) -> CallError | None:
+    async def rate_refusal(self, spec: ToolSpec, draws: Sequence[Draw]) -> CallError | None:
         """Why a call comes too early; None if it does not.
 
         Raises:
             StoreError: it cannot be looked up.
         """
-        draws = self.rates().draws(caller, spec)
-        if not draws:
-            return None
         wait = await asyncio.to_thread(lambda: self.buckets().take(draws))
         if wait <= 0:
             return None

@@ -19,6 +19,7 @@ is quick only if the first byte is fixed."""
 _PERCENT = rb"%(?:25){0,16}"
 _WINDOW = 400
 """No unfinished token is longer."""
+_HEAD = 9
 _NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
 
@@ -66,16 +67,24 @@ class Step(NamedTuple):
 
     def guarding(self, head: bytes) -> "Step":
         """The same, but no token reaches into `head`."""
-        token = b"(?P<before>%s)(?=%s)|%s" % (self.unfinished, re.escape(head), self.token)
-        return self._replace(
-            token=token, meaning=lambda found: found["before"] or self.meaning(found)
-        )
+        token = b"(?P<before>%s)(?=%s)|%s" % (self.unfinished, _exactly(head), self.token)
+
+        def meaning(found: re.Match[bytes]) -> bytes:
+            before: bytes | None = found["before"]
+            return re.sub(self.token, self.meaning, before) if before else self.meaning(found)
+
+        return self._replace(token=token, meaning=meaning)
 
     def reaches_into(self, head: bytes, data: bytes) -> bool:
         """Whether `head` stands in `data` where a token would swallow some of it."""
         if not head or head not in data or self.mark not in data:
             return False
-        return bool(re.search(b"(?:%s)%s" % (self.unfinished, re.escape(head)), data))
+        return bool(re.search(b"(?:%s)%s" % (self.unfinished, _exactly(head)), data))
+
+
+def _exactly(head: bytes) -> bytes:
+    """A pattern for a head; one that is shorter than it might be ends where letters do."""
+    return re.escape(head) + (b"" if len(head) == _HEAD else b"(?![0-9A-Za-z])")
 
 
 PERCENT = Step(
@@ -83,7 +92,7 @@ PERCENT = Step(
     token=b"%s(?P<code>%s{2})" % (_PERCENT, _HEX),
     meaning=_percent,
     unfinished=b"%s%s?" % (_PERCENT, _HEX),
-    head=re.compile(rb"[0-9A-Za-z]{0,9}"),
+    head=re.compile(rb"[0-9A-Za-z]{0,%d}" % _HEAD),
 )
 ENTITY = Step(
     mark=b"&",
@@ -91,7 +100,7 @@ ENTITY = Step(
     rb"|#[xX](?P<hex>%s{1,6}));" % _HEX,
     meaning=_entity,
     unfinished=rb"&(?:amp;){0,8}[#0-9A-Za-z]{0,9}",
-    head=re.compile(rb"[#;0-9A-Za-z]{0,9}"),
+    head=re.compile(rb"[#;0-9A-Za-z]{0,%d}" % _HEAD),
 )
 ESCAPE = Step(
     mark=b"\\",
@@ -100,7 +109,7 @@ ESCAPE = Step(
     meaning=_escape,
     unfinished=rb"%(s)s(?:u[dD][89abAB]%(h)s{2}(?:%(s)s(?:u%(h)s{0,3})?)?|u%(h)s{0,3}|x%(h)s?"
     rb"|U%(h)s{0,7}|)" % {b"s": _SLASHES, b"h": _HEX},
-    head=re.compile(rb"[0-9A-Za-z]{0,9}"),
+    head=re.compile(rb"[0-9A-Za-z]{0,%d}" % _HEAD),
 )
 """JSON's and Python's, of text."""
 ESCAPE_OF_BYTES = ESCAPE._replace(meaning=_escape_of_bytes)

@@ -7,7 +7,6 @@ once. The process's own people (the operator at a terminal, the program that ope
 have sessions that live in its memory and nowhere else.
 """
 
-import asyncio
 import hashlib
 import secrets
 import time
@@ -51,6 +50,10 @@ class SessionBook(Protocol):
 
     def end(self, token_hash: str) -> bool:
         """Let one hold no longer."""
+        ...
+
+    def end_of_key(self, key_id: str) -> int:
+        """Let all that were made with a key hold no longer."""
         ...
 
     def alive(self, limit: int = 100) -> list[tuple[Session, float]]:
@@ -114,6 +117,11 @@ class Sessions:
         self._known.pop(token, None)
         return self._open().end(_hash(token))
 
+    def end_of_key(self, key_id: str) -> int:
+        """Let all sessions that were made with a key hold no longer."""
+        self._known = {t: k for t, k in self._known.items() if k.session.key_id != key_id}
+        return self._open().end_of_key(key_id)
+
     def alive(self, limit: int = 100) -> list[tuple[Session, float]]:
         """The sessions that hold, newest first, with the seconds that they have left."""
         return self._open().alive(limit)
@@ -155,12 +163,6 @@ class Sessions:
             self._known = {t: k for t, k in self._known.items() if k.until == inf}
         self._known[token] = _Known(session, now + left, now + _BELIEVED)
         return session
-
-    async def found(self, token: str | None, *, running: bool = False) -> Session:
-        """As `find`, without keeping the event loop from other work."""
-        if found := self.known(token, running=running):
-            return found
-        return await asyncio.to_thread(self.find, token, running=running)
 
 
 _MISSING = NoSession(
