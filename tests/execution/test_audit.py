@@ -314,6 +314,22 @@ def test_waiting_too_long_stops_further_records(
         recorder.ready()
 
 
+def test_a_commit_that_failed_long_ago_does_not_stop_later_ones(
+    recorder_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.execution.audit._LONGEST_WAIT", -1.0)
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open)
+    with pytest.raises(AuditFailed):
+        recorder.commit(record("refused"))
+    ledger.is_broken = False
+
+    recorder.commit(record("c1"))
+
+    assert [r.call_id for r in ledger.records] == ["c1"]
+
+
 def test_a_ledger_that_hangs_stops_further_records(
     recorder_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -173,6 +174,16 @@ def test_a_secret_does_not_survive_where_it_alone_was_rendered(
 
     assert LABEL in masked
     assert not survives(secret, masked, *chain)
+
+
+@pytest.mark.xfail(reason="the mask takes the value's own escape for one that reaches into it")
+def test_a_value_whose_beginning_comes_again_in_its_own_escape_is_found_behind_half_an_escape() -> (
+    None
+):
+    """The known gap: why the examples here are always the same ones (`derandomize`)."""
+    text = "%2" + quote("0\\u00\0")
+
+    assert "[secret:KEY]" in Mask({"KEY": "0\\u00\0"}).text(text)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -104,8 +104,11 @@ class Builtin:
             name: The name of the tool.
         """
         with _in_plain_words():
-            visible = self._kiln.visible(acting_session())
-            if name not in visible and name not in BUILTIN_NAMES:
+            session = acting_session()
+            visible = self._kiln.visible(session)
+            may_see = self._kiln.guarding.may_see(session)
+            is_own = name in BUILTIN_NAMES and may_see(self._kiln.tool(name))
+            if name not in visible and not is_own:
                 raise UnknownTool(name, visible)
             spec = self._kiln.tool(name)
             guide = self._kiln.library.guide(name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkiln.app.own import SessionToken
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, NotAllowed
 from toolkiln.execution import NoSession
 from toolkiln.model import ApiKey, Caller, OpenSession, Privilege
 
@@ -24,6 +24,7 @@ _PREFIX = "tk_"
 _DAY = 86_400.0
 _LONGEST_NAME = 100
 _MOST_DAYS = 3_650
+_SHORTEST = 0.001
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,6 @@ class Keys:
             raise InputError("a key acts for a user, with at least one tool")
         if scope.days is not None and not 0 < scope.days <= _MOST_DAYS:
             raise InputError(f"a key holds for more than 0 and at most {_MOST_DAYS} days")
-        if unheld := sorted({*scope.privileges} & {*Privilege} - admin.privileges):
-            raise InputError(f"{admin.who} has no {unheld[0]} to give away")
         text = _PREFIX + secrets.token_urlsafe(32)
         now = time.time()
         key = ApiKey(
@@ -84,6 +83,8 @@ class Keys:
             expires=None if scope.days is None else now + scope.days * _DAY,
         )
         with self._guarding.act("key.create", admin, detail=f"{key.id} {name}"):
+            if unheld := sorted({*scope.privileges} & {*Privilege} - admin.privileges):
+                raise NotAllowed(f"{admin.who} has no {unheld[0]} to give away")
             self._open().add(key, _hash(text))
         return MadeKey(text, key)
 
@@ -116,6 +117,9 @@ class Keys:
                 "this API key is unknown, revoked or expired",
                 hint="an operator makes one with `toolkiln keys create`",
             )
+        if key.expires is not None:  # what it makes holds no longer than the key itself
+            usual = self._guarding.live.current().session_seconds if seconds is None else seconds
+            seconds = min(usual, max(key.expires - time.time(), _SHORTEST))
         opened = self._guarding.sessions.open(key.caller, seconds=seconds, key_id=key.id)
         if self._open().find(_hash(text)) is None:  # revoked meanwhile, and its sessions ended
             self._guarding.sessions.end(opened.token)

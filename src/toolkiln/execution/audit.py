@@ -271,7 +271,8 @@ class Recorder:
                 self._nudged.wait()
             self._is_awake = True
             self._nudged.clear()
-            self._closing.wait(min(self._interval * 2**failures, _LONGEST_PAUSE))
+            pause = min(self._interval * 2**failures, _LONGEST_PAUSE)
+            self._closing.wait(max(self._interval, pause))
             failures = 0 if self._write(is_tick=True) else min(failures + 1, 10)
         self._is_awake = False
 
@@ -294,6 +295,8 @@ class Recorder:
                 self._reason = line(str(error) or type(error).__name__, _LONGEST_TEXT)
                 _log.error("the audit cannot be written: %s", self._reason)
                 self._drop_ledger()
+                if not waiting:  # nobody will try again: the next to come has to
+                    self._since = 0.0
                 return False
             self._unwritten = []
             self._since = 0.0

@@ -17,8 +17,9 @@ from toolkiln.execution.executor import Admitted
 from toolkiln.execution.guard import Guard, Trail
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.policy import refusal
-from toolkiln.execution.results import invalid
+from toolkiln.execution.results import as_call_error, invalid
 from toolkiln.execution.secrets import SecretError, references
+from toolkiln.execution.sessions import NoSession
 from toolkiln.execution.tool_settings import NOTHING, Settled
 from toolkiln.model import Call, Caller, CallError, Decision, Event, Status
 from toolkiln.schema import Problems, check
@@ -110,9 +111,7 @@ def _rightful_secrets(passage: Passage, settled: Settled) -> set[str]:
     asked.update(tool.spec.rights.secrets)
     if denied := refusal(tool, passage.caller, asked):
         raise Refused(Status.DENIED, denied, tool)
-    if tool.spec.settings:
-        asked |= references([dict(settled.operator), dict(settled.user)])
-    return asked
+    return asked | settled.secrets
 
 
 def _values(guard: Guard, names: Iterable[str]) -> dict[str, str]:
@@ -158,7 +157,29 @@ async def _approved(guard: Guard, passage: Passage, why: str) -> None:
     if obtained.arguments is None:
         assert obtained.error is not None
         raise Refused(Status.DENIED, obtained.error, tool)
+    await _still_allowed(guard, passage)
     checked = check(tool.spec, obtained.arguments)
     if isinstance(checked, Problems):
         raise Refused(Status.INVALID, invalid(checked), tool)
     passage.arguments = checked.arguments
+
+
+async def _still_allowed(guard: Guard, passage: Passage) -> None:
+    """People take their time: meanwhile a session may end, and rules may change."""
+    call, tool = passage.call, passage.tool
+    try:
+        passage.caller = await guard.caller(call.session, running=True)
+    except NoSession as error:
+        raise Refused(Status.DENIED, as_call_error(error), tool) from None
+    decision = guard.decide(passage.caller, tool.spec)
+    if decision.effect == "deny":
+        raise Refused(Status.DENIED, not_allowed(call.tool, decision), tool)
+
+
+def not_allowed(tool: str, decision: Decision) -> CallError:
+    """That the rules deny a tool to its caller."""
+    return CallError(
+        code="not_allowed",
+        message=f"you may not run {tool}: {decision.why}",
+        hint="`toolkiln policy explain USER TOOL` shows an operator which rule decides",
+    )

@@ -125,10 +125,14 @@ class Guard:
 class Trail:
     """What the audit will say of one call; it grows on the way through the gateway."""
 
-    __slots__ = ("_arguments", "_call", "_clock", "at", "caller", "detail", "is_recorded", "spec")
+    __slots__ = (
+        "_arguments", "_call", "_clock", "_mask", "at", "caller", "detail", "is_recorded", "spec"
+    )  # fmt: skip
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, mask: Mask = NO_MASK) -> None:
+        """`mask`: for the secrets of the calls that this one was made from."""
         self._call = call
+        self._mask = mask
         self._clock = time.perf_counter()
         self.at = time.time()
         self.caller: Caller | None = None
@@ -170,11 +174,11 @@ class Trail:
             (caller.agent_id or "") if caller else "",
             caller.session if caller else "",
             call.surface,
-            call.tool,
+            self._mask.text(call.tool),
             spec.digest if spec else "",
             call.id,
             call.parent or "",
-            detail,
+            self._mask.text(detail),
             duration,
             self._arguments,
         )

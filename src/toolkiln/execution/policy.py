@@ -44,7 +44,7 @@ def authoring_refusal(caller: Caller, authoring: str) -> CallError | None:
     if authoring not in ("admit", "propose"):
         return CallError(
             code="not_granted",
-            message="writing tools is switched off",
+            message="permission denied: writing tools is switched off",
             hint='an operator can set authoring = "propose" or "admit"',
         )
     if Privilege.WRITE_TOOLS not in caller.privileges:
@@ -57,7 +57,7 @@ def lacks(caller: Caller, privilege: Privilege, what: str) -> CallError:
     who = caller.who or "this caller"
     return CallError(
         code="not_allowed",
-        message=f"{who} may not {what}: that takes the privilege {privilege}",
+        message=f"permission denied: {who} may not {what} without the privilege {privilege}",
         hint=f'an operator can write in toolkiln.toml: [privileges] "{who}" = ["{privilege}"]',
     )
 

@@ -94,9 +94,7 @@ class Sessions:
         self, caller: Caller, *, seconds: float | None = None, key_id: str | None = None
     ) -> OpenSession:
         """As `create`, for a caller that is complete but for its session."""
-        held = self._seconds() if seconds is None else seconds
-        if not 0 < held <= _MOST_SECONDS:
-            raise InputError(f"a session holds for more than 0 s and at most {_MOST_SECONDS:.0f} s")
+        held = self._held(seconds)
         token, session = _made(caller, key_id)
         self._open().put(_hash(token), session, held)
         return OpenSession(token, session.trace_id, held)
@@ -107,20 +105,23 @@ class Sessions:
         Raises:
             NoSession: it does not hold any more.
         """
-        held = self._seconds() if seconds is None else seconds
-        if not self._open().renew(_hash(token), held):
+        if not self._open().renew(_hash(token), self._held(seconds)):
             raise _NONE
         self._known.pop(token, None)
 
     def end(self, token: str) -> bool:
         """Let a session hold no longer, also for calls that run."""
-        self._known.pop(token, None)
-        return self._open().end(_hash(token))
+        ended = self._open().end(_hash(token))
+        self._known.pop(token, None)  # afterwards, so that nobody looks it up in between
+        return ended
 
     def end_of_key(self, key_id: str) -> int:
         """Let all sessions that were made with a key hold no longer."""
-        self._known = {t: k for t, k in self._known.items() if k.session.key_id != key_id}
-        return self._open().end_of_key(key_id)
+        ended = self._open().end_of_key(key_id)
+        for token, known in list(self._known.items()):
+            if known.session.key_id == key_id:
+                self._known.pop(token, None)
+        return ended
 
     def alive(self, limit: int = 100) -> list[tuple[Session, float]]:
         """The sessions that hold, newest first, with the seconds that they have left."""
@@ -160,9 +161,15 @@ class Sessions:
             raise _NONE
         session, left = kept
         if len(self._known) >= _MOST_KNOWN:
-            self._known = {t: k for t, k in self._known.items() if k.until == inf}
+            self._known = {t: k for t, k in list(self._known.items()) if k.until == inf}
         self._known[token] = _Known(session, now + left, now + _BELIEVED)
         return session
+
+    def _held(self, seconds: float | None) -> float:
+        held = self._seconds() if seconds is None else seconds
+        if not 0 < held <= _MOST_SECONDS:
+            raise InputError(f"a session holds for more than 0 s and at most {_MOST_SECONDS:.0f} s")
+        return held
 
 
 _MISSING = NoSession(

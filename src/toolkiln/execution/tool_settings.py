@@ -3,7 +3,8 @@
 A tool declares them as a class (`Valves`, `UserValves`, `@tool(settings=Model)`); here
 they are checked against the schema that was read from it, before they are kept and before
 they are used. A field that is a secret by its schema is kept with the secrets, and what
-is kept here is a reference to it. What the tool sees is built in the sandbox.
+is kept here is a reference to it; no other field may hold one, or whoever sets it could
+have any secret handed to the tool. What the tool sees is built in the sandbox.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.execution.secrets import Secrets
+from toolkiln.execution.secrets import Secrets, references
 from toolkiln.model import Caller, CallError, JsonSchema, ToolSpec
 from toolkiln.schema import ArgumentChecker, Problems, secret_fields
 
@@ -40,6 +41,8 @@ class Settled:
 
     operator: Mapping[str, Any] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)
+    secrets: frozenset[str] = frozenset()
+    """The names of those that the values refer to."""
 
 
 NOTHING = Settled()
@@ -61,6 +64,7 @@ class ToolSettings:
         if not spec.settings:
             return NOTHING
         found: dict[Scope, dict[str, Any]] = {"operator": {}, "user": {}}
+        secrets: set[str] = set()
         for scope, user in (("operator", ""), ("user", caller.who)):
             if (schema := spec.settings.get(scope)) is None:
                 continue
@@ -74,7 +78,9 @@ class ToolSettings:
                     hint=f"see `toolkiln settings {spec.name}{option}`",
                 )
             found[scope] = values  # type: ignore[index]
-        return Settled(found["operator"], found["user"])
+            own = {field: _secret_name(spec.name, field, user) for field in secret_fields(schema)}
+            secrets.update(n for f, n in own.items() if values.get(f) == _REFERENCE + n)
+        return Settled(found["operator"], found["user"], frozenset(secrets))
 
     def shown(self, spec: ToolSpec, user: str = "") -> dict[str, Any]:
         """What is set, secrets masked."""
@@ -108,22 +114,24 @@ class ToolSettings:
             lines = "\n".join(problem.message for problem in checked.problems)
             raise InputError(f"{spec.name}: {lines}")
         hidden = secret_fields(schema)
+        for name, value in checked.arguments.items():
+            if name in hidden and not isinstance(value, str):
+                raise InputError(f"{name} cannot be kept: a secret is a text")
+            if name not in hidden and references(value):
+                hint = "only fields that are secrets by their type, such as SecretStr, hold one"
+                raise InputError(f"{name} cannot refer to a secret", hint=hint)
         book = self._open()
         values = book.read(spec.name, user)
         for name, value in checked.arguments.items():
             values[name] = value
             if name in hidden:
-                values[name] = self._hide(_secret_name(spec.name, name, user), value)
+                kept_as = _secret_name(spec.name, name, user)
+                self._secrets.set(kept_as, value)
+                values[name] = _REFERENCE + kept_as
         kept = {name: value for name, value in values.items() if name not in removed}
         book.write(spec.name, kept, user)
         for name in removed & hidden:
             self._secrets.remove(_secret_name(spec.name, name, user))
-
-    def _hide(self, name: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise InputError(f"{name} cannot be kept: a secret is a text")
-        self._secrets.set(name, value)
-        return _REFERENCE + name
 
 
 def _schema(spec: ToolSpec, user: str) -> JsonSchema:
@@ -139,7 +147,10 @@ def _problem(schema: JsonSchema, values: Mapping[str, Any]) -> str | None:
     missing = [name for name in schema.get("required", ()) if name not in values]
     if missing:
         return f"{', '.join(missing)} must be set"
-    checked = ArgumentChecker(schema).check(dict(values))
+    # Secrets are checked when they are set: what is at hand here are references.
+    hidden = dict.fromkeys(secret_fields(schema), True)
+    seen = {**schema, "properties": {**schema.get("properties", {}), **hidden}}
+    checked = ArgumentChecker(seen).check(dict(values))
     if isinstance(checked, Problems):
         return "; ".join(problem.message for problem in checked.problems)
     return None

@@ -45,7 +45,8 @@ class Pending:
             )
             self._listen(approval)
         else:
-            say(f"somebody else may: `toolkiln approvals approve {approval.id}`", err=True)
+            who = "answer it" if approval.approve_own else "somebody else can answer it"
+            say(f"{who} with `toolkiln approvals approve {approval.id}`", err=True)
 
     def _listen(self, approval: Approval) -> None:
         """Wait for a line without keeping the call from being answered elsewhere."""

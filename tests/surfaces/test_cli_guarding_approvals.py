@@ -1,0 +1,390 @@
+"""Calls that wait for a person, on the command line: told, shown, answered once, by whom it may."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.model import Approval
+from toolkiln.store import open_store
+
+from .conftest import BOUND, COMMAND, Shell
+
+SETTINGS = """
+[[rules]]
+effect = "ask"
+tools = ["own"]
+approve_own = true
+reason = "look first"
+"""
+TOOLS = {
+    "tools.py": '''
+from toolkiln import tool
+
+@tool(needs_approval=True, timeout=60)
+def wipe(path: str, deep: bool = False) -> str:
+    """Wipe a path.
+
+    Args:
+        path: Which.
+        deep: Whether what is below it, too.
+    """
+    return f"wiped {path}{'/**' if deep else ''}"
+
+@tool
+def own(name: str) -> str:
+    """Do something of one's own.
+
+    Args:
+        name: What.
+    """
+    return f"did {name}"
+''',
+}
+HOSTILE = "fine\nerror: forged \x1b[2J\u202e"
+
+
+@pytest.fixture
+def fresh(shell: Shell, tmp_path: Path) -> Shell:
+    """The same tools, with a state that nothing was written to."""
+    return shell.having(TOOLKILN_STATE=str(tmp_path / "state"))
+
+
+def token(shell: Shell, user: str, *options: str) -> str:
+    return shell.invoke("sessions", "create", user, *options).out.strip()
+
+
+def approver(shell: Shell) -> str:
+    return token(shell, "bob", "--privilege", "APPROVE")
+
+
+def ask(shell: Shell, user: str = "ann", **fields: Any) -> str:
+    """Write down a request as a waiting call does; the id of it."""
+    given: dict[str, Any] = {
+        "id": "",
+        "tool": "wipe",
+        "digest": "0" * 64,
+        "arguments": {"path": "/a"},
+        "user": user,
+        "session": "s",
+        "call_id": "c",
+        "why": "wipe asks for it before every call",
+        "created": 0.0,
+        "expires": 300.0,
+    }
+    state = Path(shell.variables["TOOLKILN_STATE"])
+    state.mkdir(exist_ok=True)
+    with closing(open_store(state / "store.db")) as store:
+        request = Approval(**{**given, **fields})
+        keys = {"session": "by session", "arguments": "by arguments"}
+        return store.approvals.ask(request, "f", json.dumps(fields), keys).id  # type: ignore[arg-type]
+
+
+def known(shell: Shell, approval: str) -> Any:
+    return shell.invoke("approvals", "show", approval, "--json").json()
+
+
+class TestLooking:
+    def test_what_waits_is_listed(self, fresh: Shell) -> None:
+        approval = ask(fresh)
+
+        done = fresh.invoke("approvals", "list")
+
+        titles, row = done.out.splitlines()
+        assert titles.split() == ["id", "state", "tool", "user", "until", "why"]
+        assert row.split()[:4] == [approval, "pending", "wipe", "ann"]
+
+    def test_nothing_waits(self, fresh: Shell) -> None:
+        done = fresh.invoke("approvals", "list")
+
+        assert (done.code, done.out, done.err) == (0, "", "nothing waits\n")
+
+    def test_the_arguments_are_shown_exactly(self, fresh: Shell) -> None:
+        arguments = {"path": "a\nuser: root\x1b[2J\u202e\x9b é\ud800", "deep": True}
+        approval = ask(fresh, arguments=arguments)
+
+        shown = fresh.invoke("approvals", "show", approval).out
+
+        head, _, body = shown.partition("arguments:\n")
+        assert json.loads(body) == arguments
+        assert not set(shown) & {"\x1b", "\x9b", "\u202e"}
+        assert "é" in body
+        assert [line.split(":")[0] for line in head.splitlines()] == [
+            "id", "tool", "user", "session", "call", "why", "state", "until",
+        ]  # fmt: skip
+
+    def test_nothing_that_somebody_chose_forges_a_line(self, fresh: Shell) -> None:
+        approval = ask(fresh, HOSTILE, why=HOSTILE, tool=HOSTILE, call_id=HOSTILE, session=HOSTILE)
+        fresh.invoke("approvals", "reject", approval, "--reason", HOSTILE)
+
+        table = fresh.invoke("approvals", "list", "--all").out
+        shown = fresh.invoke("approvals", "show", approval).out
+        audit = fresh.invoke("audit", "list").out
+
+        assert len(table.splitlines()) == 2
+        assert len(shown.partition("arguments:")[0].splitlines()) == 10
+        for said in (table, shown, audit):
+            assert not re.search("^error", said, re.M)
+            assert not set(said) & {"\x1b", "\u202e"}
+
+    def test_others_calls_are_for_those_who_may_answer_them(self, fresh: Shell) -> None:
+        approval, mine = ask(fresh, "ann"), ask(fresh, "eve", call_id="d")
+        eve, bob = token(fresh, "eve"), approver(fresh)
+
+        def seen(held: str) -> list[str]:
+            listed = fresh.invoke("approvals", "list", "--token", held, "--json").json()
+            return sorted(one["id"] for one in listed)
+
+        assert seen(eve) == [mine]
+        assert seen(bob) == sorted([approval, mine])
+        assert fresh.invoke("approvals", "show", approval, "--token", eve).code == 2
+        assert fresh.invoke("approvals", "show", approval, "--token", bob).code == 0
+        assert fresh.invoke("approvals", "list", "--token", "forged").code == 2
+
+    @pytest.mark.parametrize("command", ["show", "approve", "reject", "forget"])
+    @pytest.mark.parametrize("which", ["nonsense", "", "%", "abcdef", "x" * 5000, "a\nb"])
+    def test_an_id_that_is_none_is_a_clear_error(
+        self, fresh: Shell, command: str, which: str
+    ) -> None:
+        ask(fresh)
+
+        done = fresh.invoke("approvals", command, which)
+
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: ")
+
+
+class TestAnswering:
+    def test_an_operator_approves_the_call_of_another(self, fresh: Shell) -> None:
+        approval = ask(fresh)
+
+        done = fresh.invoke("approvals", "approve", approval[:6], "--reason", "looks fine")
+
+        assert (done.code, done.out) == (0, f"approved: {approval}: wipe for ann\n")
+        told = known(fresh, approval)
+        assert (told["state"], told["reason"]) == ("approved", "looks fine")
+
+    def test_a_session_with_the_privilege_approves_as_its_holder(self, fresh: Shell) -> None:
+        approval = ask(fresh)
+
+        done = fresh.invoke("approvals", "approve", approval, "--token", approver(fresh))
+
+        assert done.code == 0
+        assert known(fresh, approval)["decided_by"] == "bob"
+
+    @pytest.mark.parametrize("command", ["approve", "reject", "forget"])
+    def test_a_session_without_it_may_not(self, fresh: Shell, command: str) -> None:
+        approval = ask(fresh)
+
+        done = fresh.invoke("approvals", command, approval, "--token", token(fresh, "eve"))
+
+        assert (done.code, done.out) == (2, "")
+        assert "APPROVE" in done.err
+        assert known(fresh, approval)["state"] == "pending"
+        assert "denied" in fresh.invoke("audit", "list", "--user=eve").out
+
+    @pytest.mark.parametrize("command", ["approve", "reject"])
+    def test_nobody_answers_their_own(self, fresh: Shell, command: str) -> None:
+        approval = ask(fresh, "bob")
+
+        done = fresh.invoke("approvals", command, approval, "--token", approver(fresh))
+
+        assert (done.code, done.out) == (2, "")
+        assert "nobody approves their own" in done.err
+        assert known(fresh, approval)["state"] == "pending"
+
+    def test_a_rule_may_let_them(self, fresh: Shell) -> None:
+        approval = ask(fresh, "ann", approve_own=True)
+
+        done = fresh.invoke("approvals", "approve", approval, "--token", token(fresh, "ann"))
+
+        assert done.code == 0
+
+    @pytest.mark.parametrize("way", ["here", "file"])
+    def test_other_arguments_can_be_put_in_their_place(
+        self, fresh: Shell, way: str, tmp_path: Path
+    ) -> None:
+        approval = ask(fresh)
+        text = '{"path": "/b", "deep": true}'
+        (tmp_path / "edit.json").write_text(text)
+        given = text if way == "here" else f"@{tmp_path / 'edit.json'}"
+
+        done = fresh.invoke("approvals", "approve", approval, "--edit", given)
+
+        assert done.code == 0
+        assert known(fresh, approval)["edited"] == {"path": "/b", "deep": True}
+        assert "run with:\n" in fresh.invoke("approvals", "show", approval).out
+
+    @pytest.mark.parametrize(
+        "edit",
+        ['{"path": 3}', "{}", '{"path": "/a", "more": 1}', '{"path"', "[]", "path=/b", "",
+         "@nowhere.json", '{"path": "/a", "path": "/b"}', "[" * 100_000],
+        ids=lambda text: text[:20],
+    )  # fmt: skip
+    def test_arguments_that_do_not_fit_are_refused(self, fresh: Shell, edit: str) -> None:
+        approval = ask(fresh)
+
+        done = fresh.invoke("approvals", "approve", approval, "--edit", edit)
+
+        assert (done.code, done.out) == (2, "")
+        assert known(fresh, approval)["state"] == "pending"
+
+    def test_an_approval_is_remembered_and_forgotten(self, fresh: Shell) -> None:
+        approval = ask(fresh)
+        fresh.invoke("approvals", "approve", approval, "--remember", "session")
+
+        assert "remembered for: session\n" in fresh.invoke("approvals", "show", approval).out
+        assert fresh.invoke("approvals", "forget", approval).code == 0
+        again = fresh.invoke("approvals", "forget", approval)
+        assert (again.code, again.out) == (2, "")
+
+    def test_it_is_remembered_for_what_there_is(self, fresh: Shell) -> None:
+        done = fresh.invoke("approvals", "approve", ask(fresh), "--remember", "ever")
+
+        assert done.code == 2
+
+    def test_a_request_that_has_expired_cannot_be_answered(self, fresh: Shell) -> None:
+        approval = ask(fresh, expires=0.0)
+
+        done = fresh.invoke("approvals", "approve", approval)
+
+        assert done.code == 2
+        assert "has expired" in done.err
+
+    def test_of_two_answers_at_once_one_counts(self, fresh: Shell) -> None:
+        approval = ask(fresh)
+
+        both = {
+            answer: fresh.start("approvals", command, approval)
+            for answer, command in (("approved", "approve"), ("rejected", "reject"))
+        }
+        for process in both.values():
+            process.communicate(timeout=BOUND)
+
+        codes = {answer: process.returncode for answer, process in both.items()}
+        assert sorted(codes.values()) == [0, 2]
+        assert codes[known(fresh, approval)["state"]] == 0
+
+
+class TestCalling:
+    def test_a_call_waits_and_runs_with_what_was_approved(self, fresh: Shell) -> None:
+        bob = approver(fresh)
+        with fresh.start("call", "wipe", "path=/a") as call:
+            assert call.stdout is not None
+            assert call.stderr is not None
+            assert call.stderr.readline().startswith("waiting for a person until 2")
+            told = re.search(r"`toolkiln approvals approve (\w+)`", call.stderr.readline())
+            assert told is not None
+
+            refused = fresh.invoke("approvals", "approve", told[1])
+            edited = ["--edit", '{"path": "/b"}', "--token", bob]
+            approved = fresh.invoke("approvals", "approve", told[1], *edited)
+
+            assert (refused.code, approved.code) == (2, 0)
+            assert call.stdout.read() == "wiped /b\n"
+            assert call.wait(BOUND) == 0
+
+    def test_a_rejected_call_says_why(self, fresh: Shell) -> None:
+        with fresh.start("call", "wipe", "path=/a", "--json") as call:
+            assert call.stdout is not None
+            assert call.stderr is not None
+            call.stderr.readline()
+            told = re.search(r"approve (\w+)`", call.stderr.readline())
+            assert told is not None
+
+            fresh.invoke(
+                "approvals", "reject", told[1], "--reason", "not today", "--token", approver(fresh)
+            )
+
+            result = json.loads(call.stdout.read())
+            assert call.wait(BOUND) == 2
+        assert result["error"]["code"] == "rejected"
+        assert "bob rejected this call: not today" in result["error"]["message"]
+
+    def test_a_task_that_waits_is_pending(self, fresh: Shell) -> None:
+        task = fresh.invoke("call", "wipe", "path=/a", "--background").out.strip()
+        checked = fresh.invoke("task", "check", task)
+        while checked.out == "running\n":  # the test's own time limit is that of the approval
+            checked = fresh.invoke("task", "check", task)
+
+        awaited = fresh.invoke("task", "await", task, "--timeout", "0")
+        again = fresh.invoke("call", "wipe", "path=/a", "--background", "--id", task)
+        listed = fresh.invoke("task", "list").out
+        cancelled = fresh.invoke("task", "cancel", task)
+
+        assert (checked.code, checked.out) == (0, "pending\n")
+        assert "toolkiln approvals list" in checked.err
+        assert (awaited.code, awaited.out) == (0, "pending\n")
+        assert (again.code, again.out) == (2, "")
+        assert listed.split() == [task, "pending", "wipe"]
+        assert cancelled.code == 0
+        assert fresh.invoke("approvals", "list").err == "nothing waits\n"
+
+    @pytest.mark.parametrize(
+        ("answer", "code", "said"),
+        [(b"y\n", 0, "did it"), (b"\n", 2, "rejected this call"), (b"\xff\n", 2, "rejected")],
+    )
+    def test_whoever_may_approve_their_own_is_asked_at_the_terminal(
+        self, fresh: Shell, answer: bytes, code: int, said: str
+    ) -> None:
+        ended, shown = typed(fresh, answer, "call", "own", "name=it")
+
+        assert ended == code
+        assert '{\n  "name": "it"\n}\nrun own with these arguments? [y/N] ' in shown
+        assert said in shown.partition("[y/N]")[2]
+
+    def test_an_answer_from_elsewhere_is_as_good(self, fresh: Shell) -> None:
+        def approve() -> bytes:
+            (waiting,) = fresh.invoke("approvals", "list", "--json").json()
+            assert fresh.invoke("approvals", "approve", waiting["id"]).code == 0
+            return b""
+
+        ended, shown = typed(fresh, approve, "call", "own", "name=it")
+
+        assert (ended, "did it" in shown) == (0, True)
+
+    def test_nobody_else_is_asked_there(self, fresh: Shell) -> None:
+        ended, shown = typed(fresh, b"y\n\x03", "call", "wipe", "path=/a", marker=b"approve ")
+
+        assert ended != 0
+        assert "[y/N]" not in shown
+
+
+def typed(shell: Shell, answer: Any, *arguments: str, marker: bytes = b"[y/N] ") -> tuple[int, str]:
+    """Run the command on a terminal, and type when it has written the marker."""
+
+    def own_terminal() -> None:
+        import fcntl
+        import termios
+
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [COMMAND, *arguments],
+        cwd=shell.folder,
+        env=shell.environ(),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        preexec_fn=own_terminal,
+    ) as process:
+        os.close(slave)
+        seen = b""
+        try:
+            while marker not in seen:
+                seen += os.read(master, 4096)
+            os.write(master, answer() if callable(answer) else answer)
+            while data := os.read(master, 4096):
+                seen += data
+        except OSError:  # the way Linux says that the other side has closed
+            pass
+        os.close(master)
+        return process.wait(BOUND), seen.decode("utf-8", "replace").replace("\r\n", "\n")
