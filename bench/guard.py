@@ -71,12 +71,12 @@ async def _extra() -> float:
             session = kiln.sessions.create("ann", groups=["staff"], seconds=3600).token
             result = await kiln.call("price", ARGUMENTS, session=session)
             assert result.value == {"total": 37.5, "currency": "EUR"}, result.error
-            bare = _unguarded(kiln, session)
+            bare, gateway = _unguarded(kiln, session), kiln.engine.gateway
             best = [float("inf")] * 2
             for _ in range(_ROUNDS):
                 started = time.process_time()
                 for _ in range(_CALLS):
-                    await kiln.call("price", ARGUMENTS, session=session)
+                    await gateway.call(Call(tool="price", arguments=ARGUMENTS, session=session))
                 kiln.guarding.recorder.flush()  # else part of the work would not be counted
                 between = time.process_time()
                 for _ in range(_CALLS):

@@ -49,6 +49,11 @@ class Passage:
     """Checked; a person may put others in their place."""
     notes: tuple[str, ...]
 
+    @property
+    def is_privileged(self) -> bool:
+        """Whether the tool itself makes this a call that is recorded before it starts."""
+        return not self.tool.spec.rights.sandbox or self.tool.spec.hints.destructive is True
+
 
 Asks = Callable[[Passage], Awaitable[bool]]
 """Whether a tool wants a person to be asked about these arguments."""
@@ -92,7 +97,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         if why is not None:
             await _approved(guard, passage, why)
             names = _rightful_secrets(passage, settled)
-    if names or why or not spec.rights.sandbox or spec.hints.destructive:
+    if names or why or passage.is_privileged:
         record = passage.trail.privileged(passage.arguments, passage.outer_mask)
         await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
     if not names and settled is NOTHING:
@@ -106,9 +111,10 @@ def _rightful_secrets(passage: Passage, settled: Settled) -> set[str]:
     Raises:
         Refused: one is not granted, or another right is missing.
     """
-    tool = passage.tool
+    tool, rights = passage.tool, passage.tool.spec.rights
     asked = references(passage.arguments)
-    asked.update(tool.spec.rights.secrets)
+    if rights.secrets:
+        asked.update(rights.secrets)
     if denied := refusal(tool, passage.caller, asked):
         raise Refused(Status.DENIED, denied, tool)
     return asked | settled.secrets

@@ -158,21 +158,21 @@ class Trail:
         if result is None:
             return self._record("cancelled", self.detail, duration)
         error = result.error
-        detail = self.detail
-        if error is not None:
-            said = f"{error.code}: {error.message}"
-            detail = f"{detail}; {said}" if detail else said
-        return self._record(_outcome(result), detail, duration)
+        if error is None:
+            return self._record("ok", self.detail, duration)
+        said = f"{error.code}: {error.message}"
+        detail = f"{self.detail}; {said}" if self.detail else said
+        exception = result.status is Status.FAILED and error.code in _EXCEPTIONS
+        return self._record("exception" if exception else result.status.value, detail, duration)
 
     def _record(self, outcome: str, detail: str, duration: float | None) -> AuditRecord:
         call, caller, spec = self._call, self.caller, self.spec
+        whom = (caller.who, caller.agent_id or "", caller.session) if caller else ("", "", "")
         return AuditRecord(
             self.at,
             "call",
             outcome,
-            caller.who if caller else "",
-            (caller.agent_id or "") if caller else "",
-            caller.session if caller else "",
+            *whom,
             call.surface,
             self._mask.text(call.tool),
             spec.digest if spec else "",
@@ -182,12 +182,6 @@ class Trail:
             duration,
             self._arguments,
         )
-
-
-def _outcome(result: Result) -> str:
-    if result.status is Status.FAILED and result.error and result.error.code in _EXCEPTIONS:
-        return "exception"
-    return result.status.value
 
 
 def _remember(table: dict, key: object, value: object) -> None:  # type: ignore[type-arg]

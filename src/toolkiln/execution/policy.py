@@ -18,7 +18,7 @@ def refusal(tool: Admitted, caller: Caller, secrets: Collection[str]) -> CallErr
     rights, grant, name = tool.spec.rights, tool.grant, tool.spec.name
     if not rights.sandbox and Privilege.UNSANDBOXED_EXEC not in caller.privileges:
         return lacks(caller, Privilege.UNSANDBOXED_EXEC, f"run {name} outside the sandbox")
-    if missing := sorted(set(secrets) - set(grant.secrets)):
+    if secrets and (missing := sorted(set(secrets) - set(grant.secrets))):
         listed = ", ".join(f'"{one}"' for one in sorted({*grant.secrets, *secrets}))
         return _denied(name, f"for the secret {missing[0]}", f"secrets = [{listed}]")
     if tool.function is not None:

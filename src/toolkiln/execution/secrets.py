@@ -221,15 +221,15 @@ def references(arguments: Any) -> set[str]:
     """The names of the secrets that arguments ask for: strings that are `secret:NAME`."""
     names: set[str] = set()
     todo = [arguments]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, str):
-            if found := _REFERENCE.fullmatch(item):
+    for item in todo:  # which grows meanwhile
+        kind = type(item)
+        if kind is str:
+            if item[:7] == "secret:" and (found := _REFERENCE.fullmatch(item)):
                 names.add(found[1])
-        elif isinstance(item, dict):
-            todo.extend(item.values())
-        elif isinstance(item, list | tuple):
-            todo.extend(item)
+        elif kind is dict:
+            todo += item.values()
+        elif kind is list or kind is tuple:
+            todo += item
     return names
 
 

@@ -6,6 +6,7 @@ Where these come from is decided elsewhere: callers by `execution.sessions`, dec
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -41,7 +42,7 @@ class Caller(Value):
     workspace: str = ""
     """Names the folder that calls of one conversation share; a session makes up its own."""
 
-    @property
+    @cached_property
     def who(self) -> str:
         """The user as rules and records name them: `ann`, or `discord:42`."""
         user = self.user_id or ""
