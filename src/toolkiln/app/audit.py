@@ -52,6 +52,11 @@ class Audit:
         self._guarding.recorder.flush()
         return self._ledger.prune(time.time() - days * _DAY, admin.who)
 
+    def close(self) -> None:
+        """Let go of the log."""
+        if ledger := self.__dict__.get("_ledger"):
+            ledger.close()
+
     @cached_property
     def _ledger(self) -> "Ledger":
         return self._open()

@@ -26,11 +26,13 @@ from toolkiln.execution import (
     Sessions,
     ToolSettings,
     audit_key,
+    authoring_refusal,
 )
 from toolkiln.model import (
     Approval,
     AuditRecord,
     Caller,
+    CallError,
     OpenSession,
     Privilege,
     Remember,
@@ -132,7 +134,7 @@ class Guarding:
         self._record(what, "started", caller, fields)
         try:
             yield
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, it is recorded and goes on
             denied = isinstance(error, NotAllowed)
             detail = f"{fields.get('detail', '')} {error}".strip()
             told = {**fields, "detail": detail, "duration": time.perf_counter() - started}
@@ -145,6 +147,18 @@ class Guarding:
         caller = self.caller(OWN)
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
         return Decision(caller.who, grant=grant, unsandboxed=unsandboxed)
+
+    async def may_author(self, session: SessionToken) -> Decision | CallError:
+        """How the holder of a session decides about what they write, or why they may not.
+
+        Raises:
+            NoSession: nobody holds it.
+        """
+        caller = await self.guard.caller(self.token(session), running=True)
+        if refusal := authoring_refusal(caller, self.live.current().authoring):
+            return refusal
+        unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
+        return Decision(caller.agent_id or caller.who, unsandboxed=unsandboxed)
 
     def create_session(
         self, user_id: str, *, session: SessionToken = OWN, **identity: Any
@@ -251,6 +265,8 @@ class Guarding:
     def close(self) -> None:
         """Write down what is not written yet, and let go of what is open."""
         self.recorder.close()
+        if audit := self.__dict__.get("audit"):
+            audit.close()
         if connection := self.__dict__.get("_redis"):
             connection.close()
 

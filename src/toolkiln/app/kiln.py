@@ -4,29 +4,30 @@ Reading files and compiling schemas runs nothing of a tool's code. Calls run in 
 sandbox, unless the tool is a function that was handed over as one.
 """
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
+from toolkiln.app.opened import Opened
 from toolkiln.app.options import CallOptions
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.usages import Usages
-from toolkiln.catalog import Admissions, Catalog, Change, Decision, Options, watch
+from toolkiln.catalog import Admissions, Catalog, Change, Options, watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import (
     Answer,
     Call,
     Caller,
+    CallError,
     Event,
     Grant,
     Health,
     PassageHit,
-    Privilege,
     Result,
     Status,
     Task,
@@ -34,8 +35,6 @@ from toolkiln.model import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
-
     from toolkiln.app.authoring import Authored, Authoring, Draft
     from toolkiln.app.engine import Engine
     from toolkiln.app.guarding import Guarding
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
 
-T = TypeVar("T")
 _LONGEST_ID = 200
 
 
@@ -58,7 +56,7 @@ def _unobserved(event: Event) -> None:
     pass
 
 
-class Kiln:
+class Kiln(Opened):
     """The tools of a file or folder, and functions of this process, ready to be called.
 
         async with Kiln("tools") as kiln:
@@ -94,7 +92,6 @@ class Kiln:
         )
         self._surface = surface
         self._resolve_host = resolve_host
-        self._runner: asyncio.Runner | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -199,8 +196,8 @@ class Kiln:
 
             return await to_thread(self.library.refresh)
 
-        refuse = frozenset(self.settings.refuse)
-        return Authoring(self.admissions, refuse, self.engine.probe, index)
+        refuse = self._now.refuse
+        return Authoring(self.admissions, frozenset(refuse), self.engine.probe, index)
 
     async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
         """Write a tool on behalf of somebody, as far as their privileges and settings let them.
@@ -208,19 +205,13 @@ class Kiln:
         Raises:
             NoSession: nobody holds the session.
         """
-        from toolkiln.app.authoring import Authored
-        from toolkiln.execution import authoring_refusal
+        allowed = await self.guarding.may_author(session)
+        if isinstance(allowed, CallError):
+            from toolkiln.app.authoring import Authored
 
-        guarding = self.guarding
-        caller = await guarding.guard.caller(guarding.token(session), running=True)
-        policy = guarding.live.current().authoring
-        if refusal := authoring_refusal(caller, policy):
-            return Authored(success=False, error=f"{refusal.message}: {refusal.hint}")
-        by = Decision(
-            by=caller.agent_id or caller.who,
-            unsandboxed=Privilege.UNSANDBOXED_EXEC in caller.privileges,
-        )
-        return await self.authoring.write(draft, by, propose=policy == "propose")
+            return Authored(success=False, error=f"{allowed.message}: {allowed.hint}")
+        is_proposal = self._now.authoring == "propose"
+        return await self.authoring.write(draft, allowed, propose=is_proposal)
 
     def health(self, name: str) -> Health:
         """Whether models can be held to a tool's schema."""
@@ -396,42 +387,20 @@ class Kiln:
         if "engine" in self.__dict__:
             await self.engine.close()
             del self.__dict__["engine"]
-        if "guarding" in self.__dict__:
-            self.guarding.close()
-            del self.__dict__["guarding"]
-        if "store" in self.__dict__:
-            self.store.close()
-            del self.__dict__["store"]
+        self.let_go()
 
-    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something of this Kiln to its end, in a program without an event loop."""
-        if self._runner is None:
-            from asyncio import Runner  # reading and listing tools needs no event loop
-
-            self._runner = Runner()
-        return self._runner.run(work)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.run_sync(self.close())
-        assert self._runner is not None
-        self._runner.close()
-        self._runner = None
+    def let_go(self) -> None:
+        """Close what needs no event loop for that."""
+        for part in ("guarding", "store"):
+            if part in self.__dict__:
+                self.__dict__.pop(part).close()
 
     async def _caller(self, session: SessionToken) -> Caller:
         return await self.guarding.guard.caller(self.guarding.token(session))
 
     def _may_see(self, session: SessionToken) -> "Allow | None":
         """What the holder of a session is shown; None if that is everything."""
-        if session is OWN and self.settings.policy == "allow" and not self.settings.rules:
+        if session is OWN and self._now.policy == "allow" and not self._now.rules:
             return None
         return self.guarding.may_see(session)
 
@@ -453,9 +422,10 @@ class Kiln:
             return Builtin(self)
 
         catalog = None if self.path is None else self.catalog
-        return Offer(catalog, self._functions, self._grants, home)
+        return Offer(catalog, self._functions, lambda: self._now.grants, home)
 
-    def _grants(self) -> Mapping[str, Mapping[str, Any]]:
-        """As they are at this moment, where something already looks after that."""
+    @property
+    def _now(self) -> Settings:
+        """The settings of this moment, where something already follows their file."""
         known: Guarding | None = self.__dict__.get("guarding")
-        return known.live.current().grants if known else self.settings.grants
+        return known.live.current() if known else self.settings

@@ -1,0 +1,293 @@
+"""Secrets and settings of tools on the command line: set, shown without values, forgotten."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from .conftest import Done, Shell
+from .test_cli_guarding_approvals import typed
+
+SETTINGS = """
+[grants.mail]
+secrets = ["KEY"]
+"""
+TOOLS = {
+    "mail.py": '''
+from typing import Literal
+
+from pydantic import BaseModel, Field, SecretStr
+
+from toolkiln import Context, tool
+
+
+class Mail(BaseModel):
+    """How mail is sent."""
+
+    server: str = Field(description="Where to.")
+    port: int = 25
+    tag: str | None = None
+    kind: Literal["1", "2"] = "1"
+    hosts: list[str] = []
+    password: SecretStr
+
+
+@tool(settings=Mail, requires_secrets=["KEY"])
+def mail(to: str, ctx: Context) -> str:
+    """Send mail.
+
+    Args:
+        to: Whom.
+    """
+    settings = ctx.settings
+    length = len(settings["password"].get_secret_value())
+    return f"{to} {settings['server']}:{settings['port']} {length}"
+
+
+@tool
+def plain() -> str:
+    """Have no settings."""
+    return "plain"
+''',
+    "kit.py": '''
+from pydantic import BaseModel
+
+
+class Tools:
+    """Letters."""
+
+    class UserValves(BaseModel):
+        sender: str
+
+    def __init__(self):
+        self.user_valves = self.UserValves(sender="")
+
+    def letter(self, to: str, __user__: dict) -> str:
+        """Write a letter.
+
+        :param to: Whom.
+        """
+        return to
+''',
+}
+VALUE = "hunter2-\u00e9-hunter2"
+
+
+@pytest.fixture
+def fresh(shell: Shell, tmp_path: Path) -> Shell:
+    """The same tools, with a state that nothing was written to."""
+    return shell.having(TOOLKILN_STATE=str(tmp_path / "state"))
+
+
+def state(shell: Shell) -> Path:
+    return Path(shell.variables["TOOLKILN_STATE"])
+
+
+def holders(shell: Shell, value: str) -> set[str]:
+    """The files of the state that a value is in."""
+    return {
+        file.name
+        for file in state(shell).rglob("*")
+        if file.is_file() and value.encode() in file.read_bytes()
+    }
+
+
+def values(done: Done) -> dict[str, object]:
+    return {field["name"]: field["value"] for field in done.json() if "value" in field}
+
+
+class TestSecrets:
+    def test_a_secret_is_in_a_private_file_and_nowhere_else(self, fresh: Shell) -> None:
+        done = fresh.invoke("secrets", "set", "KEY", stdin=f"{VALUE}\n")
+
+        assert (done.code, done.out) == (0, "set: KEY\n")
+        assert VALUE not in done.out + done.err
+        assert holders(fresh, VALUE) == {"secrets.toml"}
+        assert stat.S_IMODE((state(fresh) / "secrets.toml").stat().st_mode) == 0o600
+
+    def test_names_are_listed_with_their_sources_and_no_values(self, fresh: Shell) -> None:
+        fresh.invoke("secrets", "set", "KEPT", stdin=VALUE)
+        shell = fresh.having(TOOLKILN_SECRET_OTHER="another value")
+
+        table = shell.invoke("secrets", "list")
+        told = shell.invoke("secrets", "list", "--json")
+
+        assert table.out.splitlines()[1].split() == ["KEPT", str(state(fresh) / "secrets.toml")]
+        assert table.out.splitlines()[2].split() == ["OTHER", "$TOOLKILN_SECRET_OTHER"]
+        for done in (table, told):
+            assert VALUE not in done.out + done.err
+            assert "another value" not in done.out + done.err
+        assert told.json()["missing"] == {"KEY": ["mail"]}
+
+    def test_what_tools_lack_is_told(self, fresh: Shell) -> None:
+        before = fresh.invoke("secrets", "list").err
+        fresh.invoke("secrets", "set", "KEY", stdin=VALUE)
+
+        after = fresh.invoke("secrets", "list").err
+
+        assert "note: KEY is not set; asked for by mail\n" in before
+        assert after == ""
+
+    def test_there_need_not_be_tools(self, tmp_path: Path) -> None:
+        shell = Shell(tmp_path)
+
+        assert shell.invoke("secrets", "set", "KEY", stdin=VALUE).code == 0
+        assert shell.invoke("secrets", "list").out.splitlines()[1].startswith("KEY ")
+
+    def test_a_secret_is_removed(self, fresh: Shell) -> None:
+        fresh.invoke("secrets", "set", "KEY", stdin=VALUE)
+
+        done = fresh.invoke("secrets", "remove", "KEY")
+
+        assert (done.code, done.out) == (0, "removed: KEY\n")
+        assert holders(fresh, VALUE) == set()
+        assert fresh.invoke("secrets", "remove", "KEY").code == 2
+
+    def test_a_variable_is_not_ours_to_remove(self, fresh: Shell) -> None:
+        shell = fresh.having(TOOLKILN_SECRET_KEY="a value")
+
+        done = shell.invoke("secrets", "remove", "KEY")
+
+        assert (done.code, done.out) == (2, "")
+        assert "$TOOLKILN_SECRET_KEY" in done.err
+
+    @pytest.mark.parametrize("name", ["", "a b", "a\nb", "x" * 200, "../x", "1", "\x1b[2J"])
+    def test_a_name_that_is_none_is_a_clear_error(self, fresh: Shell, name: str) -> None:
+        done = fresh.invoke("secrets", "set", name, stdin=VALUE)
+
+        assert (done.code, done.out) == (2, "")
+        assert VALUE not in done.err
+        assert holders(fresh, VALUE) == set()
+
+    @pytest.mark.parametrize(
+        "value", [b"", b"\n", b"abc", b"\xff\xfe" * 10, b"a\0bcdef", b"x" * 2_000_000]
+    )
+    def test_a_value_that_is_none_is_a_clear_error(self, fresh: Shell, value: bytes) -> None:
+        done = fresh.invoke("secrets", "set", "KEY", stdin=value)
+
+        assert (done.code, done.out) == (2, "")
+        assert len(done.err) < 500
+
+    def test_a_value_may_have_several_lines(self, fresh: Shell) -> None:
+        fresh.invoke("secrets", "set", "KEY", stdin="-----BEGIN-----\nline\n-----END-----\n")
+
+        assert fresh.invoke("policy", "explain", "ann", "mail").out.count("has: a value") == 1
+
+    def test_what_is_typed_is_not_shown(self, fresh: Shell) -> None:
+        code, shown = typed(
+            fresh, b"typed-value\n", "secrets", "set", "KEY", marker=b"the secret KEY: "
+        )
+
+        assert code == 0
+        assert "typed-value" not in shown
+        assert holders(fresh, "typed-value") == {"secrets.toml"}
+
+
+class TestSettings:
+    def test_settings_are_shown_as_a_table(self, fresh: Shell) -> None:
+        done = fresh.invoke("settings", "mail")
+
+        lines = [line.split() for line in done.out.splitlines()]
+        assert lines[:3] == [
+            ["name", "type", "required", "default", "value"],
+            ["server", "string", "yes"],
+            ["port", "integer", "25"],
+        ]
+        assert ["password", "secret", "yes"] in lines
+        assert "server, password must be set" in done.err
+
+    def test_values_mean_what_the_schema_says(self, fresh: Shell) -> None:
+        given = ["server=1", "port=26", "tag=2", "kind=2", 'hosts=["a"]']
+
+        done = fresh.invoke("settings", "mail", *given, "--json")
+
+        assert done.code == 0, done
+        assert values(done) == {
+            "server": "1", "port": 26, "tag": "2", "kind": "2", "hosts": ["a"],
+        }  # fmt: skip
+
+    def test_one_object_says_the_same(self, fresh: Shell) -> None:
+        done = fresh.invoke("settings", "mail", '{"server": "-", "tag": null}', "--json")
+
+        assert values(done) == {"server": "-", "tag": None}
+
+    def test_a_value_is_forgotten(self, fresh: Shell) -> None:
+        fresh.invoke("settings", "mail", "server=x", "port=26")
+
+        done = fresh.invoke("settings", "mail", "--unset", "port", "--json")
+
+        assert values(done) == {"server": "x"}
+
+    def test_a_secret_field_is_nowhere_but_in_the_secrets(self, fresh: Shell) -> None:
+        set_up = fresh.invoke("settings", "mail", "server=x", "password=-", stdin=f"{VALUE}\n")
+        shown = fresh.invoke("settings", "mail")
+        told = fresh.invoke("settings", "mail", "--json")
+        recorded = fresh.invoke("audit", "list", "--json")
+
+        assert set_up.code == 0, set_up
+        assert "must be set" not in shown.err
+        for done in (set_up, shown, told, recorded, fresh.invoke("secrets", "list")):
+            assert VALUE not in done.out + done.err
+            assert json.dumps(VALUE)[1:-1] not in done.out + done.err
+        assert holders(fresh, "hunter2") == {"secrets.toml"}
+        assert stat.S_IMODE((state(fresh) / "secrets.toml").stat().st_mode) == 0o600
+
+    def test_a_call_gets_what_was_set(self, fresh: Shell) -> None:
+        fresh.invoke("secrets", "set", "KEY", stdin=VALUE)
+        fresh.invoke("settings", "mail", "server=x", "port=26", "password=-", stdin=VALUE)
+
+        done = fresh.invoke("call", "mail", "to=ann")
+
+        assert (done.code, done.out) == (0, f"ann x:26 {len(VALUE)}\n")
+
+    def test_a_tool_that_is_not_set_up_says_how(self, fresh: Shell) -> None:
+        fresh.invoke("secrets", "set", "KEY", stdin=VALUE)
+
+        done = fresh.invoke("call", "mail", "to=ann")
+
+        assert done.code != 0
+        assert "toolkiln settings mail" in done.err
+
+    def test_a_secret_field_that_is_unset_is_forgotten(self, fresh: Shell) -> None:
+        fresh.invoke("settings", "mail", "password=-", stdin=VALUE)
+
+        done = fresh.invoke("settings", "mail", "--unset", "password", "--json")
+
+        assert values(done) == {}
+        assert holders(fresh, VALUE) == set()
+
+    def test_a_hidden_prompt_asks_for_it(self, fresh: Shell) -> None:
+        code, shown = typed(
+            fresh, b"typed-value\n", "settings", "mail", "password=-", marker=b"password: "
+        )
+
+        assert code == 0
+        assert "typed-value" not in shown
+        assert holders(fresh, "typed-value") == {"secrets.toml"}
+
+    def test_settings_of_users_are_their_own(self, fresh: Shell) -> None:
+        refused = fresh.invoke("settings", "letter", "sender=me")
+        done = fresh.invoke("settings", "letter", "sender=me", "--user", "ann", "--json")
+        other = fresh.invoke("settings", "letter", "--user", "bob", "--json")
+
+        assert refused.code == 2
+        assert "--user" in refused.err
+        assert values(done) == {"sender": "me"}
+        assert values(other) == {}
+
+    @pytest.mark.parametrize(
+        "options",
+        [["plain"], ["nonsense"], ["mail", "prt=1"], ["mail", "port=x"], ["mail", "port"],
+         ["mail", "kind=3"], ["mail", "port=1", "port=2"], ["mail", "port=1", "--unset", "port"],
+         ["mail", "--unset", "prt"], ["mail", "--user", "ann"], ["mail", "server=@nowhere"],
+         ["mail", "server=-", "password=-"], ["mail", "password=-"], ["mail", "[]"]],
+        ids=" ".join,
+    )  # fmt: skip
+    def test_what_cannot_be_set_is_a_clear_error(self, fresh: Shell, options: list[str]) -> None:
+        done = fresh.invoke("settings", *options)
+
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: ")
+        if options[0] == "mail":
+            assert values(fresh.invoke("settings", "mail", "--json")) == {}
