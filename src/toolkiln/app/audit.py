@@ -1,5 +1,6 @@
 """The audit, for people: look it up, verify it, export it, let go of what is old."""
 
+import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from toolkiln.app.guarding import Guarding
     from toolkiln.store import AuditFilter, Ledger, Verification
 
-_DAY = 86_400.0
+DAY = 86_400.0
 
 
 class Audit:
@@ -46,11 +47,9 @@ class Audit:
         Raises:
             NotAllowed: whoever holds the session has no ADMIN.
         """
-        import time
-
         admin = self._guarding.require(session, Privilege.ADMIN, "audit.prune")
         self._guarding.recorder.flush()
-        return self._ledger.prune(time.time() - days * _DAY, admin.who)
+        return self._ledger.prune(time.time() - days * DAY, admin.who)
 
     def close(self) -> None:
         """Let go of the log."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from toolkiln.app.audit import Audit
+from toolkiln.app.audit import DAY, Audit
 from toolkiln.app.keys import Keys
 from toolkiln.app.live import Live
 from toolkiln.app.own import OWN, SessionToken, account
@@ -40,7 +40,7 @@ from toolkiln.model import (
     Verdict,
 )
 from toolkiln.schema import Problems, check
-from toolkiln.store import open_ledger
+from toolkiln.store import AuditFilter, open_ledger
 
 if TYPE_CHECKING:
     from toolkiln.execution import BucketBook, SessionBook
@@ -64,7 +64,7 @@ class Guarding:
             lambda: store().approvals, lambda: self.live.current().approval_seconds
         )
         self.tool_settings = ToolSettings(lambda: store().tool_settings, self.secrets)
-        self.recorder = Recorder(self._open_ledger)
+        self.recorder = Recorder(self._open_for_writing)
         self.guard = Guard(
             sessions=self.sessions,
             rules=self.live.rules,
@@ -299,6 +299,15 @@ class Guarding:
         outcome = "failed" if error else "ok"
         record = AuditRecord(time.time(), "config", outcome, detail=summary, surface=self._surface)
         self.recorder.add(record)
+
+    def _open_for_writing(self) -> "Ledger":
+        """The ledger, without what is older than it has to be kept."""
+        ledger, days = self._open_ledger(), self._settings.audit_days
+        # A day more: not every process that opens it has something to remove.
+        overdue = AuditFilter(until=time.time() - (days + 1) * DAY)
+        if days and next(ledger.entries(overdue, 1), None) is not None:
+            ledger.prune(time.time() - days * DAY, "audit_days")
+        return ledger
 
     def _open_ledger(self) -> "Ledger":
         state = self._settings.state.absolute()

@@ -87,7 +87,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         settled = found
     names = _rightful_secrets(passage, settled)
     if names:
-        _values(guard, names)
+        await asyncio.to_thread(_values, guard, names)
     draws = guard.rates().draws(caller, spec)
     if draws and (early := await guard.rate_refusal(spec, draws)):
         raise Refused(Status.DENIED, early, tool)
@@ -102,7 +102,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
     if not names and settled is NOTHING:
         return _PLAIN
-    return Clearance(settled, _values(guard, names))
+    return Clearance(settled, await asyncio.to_thread(_values, guard, names))
 
 
 def _rightful_secrets(passage: Passage, settled: Settled) -> set[str]:

@@ -11,10 +11,9 @@ _STREAMS = ("stdout", "stderr")
 
 def conceal(outcome: Outcome, mask: Mask) -> None:
     """Mask what running gave, before anything is made of it."""
-    cut = any("left out" in note for note in outcome.notes)
     outcome.value = mask.value(outcome.value)
-    outcome.stdout = mask.text(outcome.stdout, cut=cut)
-    outcome.stderr = mask.text(outcome.stderr, cut=cut)
+    outcome.stdout = mask.text(outcome.stdout, cut=outcome.is_cut)
+    outcome.stderr = mask.text(outcome.stderr, cut=outcome.is_cut)
     outcome.notes = [mask.text(note) for note in outcome.notes]
     outcome.messages = [mask.value(message) for message in outcome.messages]
     outcome.injected_tools = [mask.text(name) for name in outcome.injected_tools]
@@ -49,8 +48,8 @@ class ConcealedEvents:
             text = self._mask.text(event.text)
         self._observe(event.model_copy(update={"text": text}))
 
-    def end(self) -> None:
-        """Let out what waited."""
+    def end(self, *, cut: bool) -> None:
+        """Let out what waited; `cut`: more was printed than was passed on."""
         for kind in _STREAMS:
-            if text := self._streams[kind].end():
+            if text := self._streams[kind].end(cut=cut):
                 self._observe(Event(kind=kind, text=text))  # type: ignore[arg-type]

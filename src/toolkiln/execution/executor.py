@@ -91,6 +91,8 @@ class Outcome:
     error: CallError | None = None
     stdout: str = ""
     stderr: str = ""
+    is_cut: bool = False
+    """Whether a stream goes on where it ends here."""
     is_tool_result: bool = False
     """Whether the value is a `ToolResult`: its streams, its meta."""
     notes: list[str] = field(default_factory=list)

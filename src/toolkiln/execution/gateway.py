@@ -253,7 +253,7 @@ class Gateway:
         else:
             outcome = await self._sandboxed(passage, invocation)
         if events is not None:
-            events.end()
+            events.end(cut=outcome.is_cut)
             conceal(outcome, mask)
         return outcome
 

@@ -126,7 +126,9 @@ class Conversation:
             output.drain()
         stdout, stderr = self._outputs
         self._outcome.stdout, self._outcome.stderr = stdout.text(), stderr.text()
-        self._outcome.notes += [note for output in self._outputs for note in output.notes()]
+        lost = [note for output in self._outputs for note in output.notes()]
+        self._outcome.notes += lost
+        self._outcome.is_cut = bool(lost)
 
     def _flush(self) -> None:
         try:
