@@ -15,7 +15,7 @@ from typing import get_args
 
 import pytest
 
-from tests.test_docs import DOCS, ROOT, called, strings
+from test_docs import DOCS, ROOT, called, strings
 from toolkiln.app import account
 from toolkiln.model import ApprovalState, Privilege
 from toolkiln.model.versions import Action
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _PATH = re.compile(r"(?<=  )\S*/(?=secrets\.toml)")
 _LOOKS = ("toolkiln approvals list", "toolkiln audit list")
 """What shows something that another process is about to do."""
-_PATIENCE = 60.0
+_PATIENCE = 30.0
 
 
 class Terminal:
@@ -78,7 +78,8 @@ def shown(text: str) -> str:
 
 def comparable(text: str) -> str:
     """What does not differ from run to run."""
-    text = _PATH.sub("…/", shown(text).replace(f" {account()} ", " ops "))
+    text = re.sub(rf"(?<![\w/]){re.escape(account())}\b", "ops", shown(text))
+    text = _PATH.sub("…/", text)
     for form, name in ((_ID, "ID"), (_TIME, "TIME"), (_NUMBER, "N")):
         text = form.sub(name, text)
     return re.sub(" +", " ", text)
@@ -120,11 +121,10 @@ def acts_in_source() -> set[str]:
     found = {*get_args(Action)} - {"dev"}  # written to the history only, by nobody's decision
     for file in (ROOT / "src" / "toolkiln").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            place = places.get(called(node)) if isinstance(node, ast.Call) else None
-            if place is not None:
-                for value in node.args[place : place + 1]:
+            match node:
+                case ast.Call() if (place := places.get(called(node))) is not None:
+                    for value in node.args[place : place + 1]:
+                        found.update(strings(value))
+                case ast.Assign(targets=[ast.Name(id="PRUNE")], value=value):
                     found.update(strings(value))
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                if node.targets[0].id == "PRUNE":
-                    found.update(strings(node.value))
     return found

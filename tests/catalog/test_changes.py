@@ -310,7 +310,7 @@ def test_a_tool_of_another_name_asks_anew() -> None:
 def test_the_rights_of_every_kind_are_compared() -> None:
     told = RightsAsked.model_fields.keys() - {"tool", "without_sandbox", "without_approval"}
 
-    assert told | {"sandbox", "needs_approval"} == Rights.model_fields.keys()
+    assert told | {"sandbox", "needs_approval", "approval_function"} == Rights.model_fields.keys()
 
 
 def test_what_is_asked_for_is_told_in_one_line() -> None:

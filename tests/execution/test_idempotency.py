@@ -184,7 +184,7 @@ async def test_arguments_that_mean_the_same_are_the_same(counting: Kiln) -> None
 
 
 async def test_ids_belong_to_their_callers(counting: Kiln) -> None:
-    who = [Caller(user_id="ann"), Caller(user_id="bob"), Caller(agent_id="ann"), Caller()]
+    who = [{"user_id": "ann"}, {"user_id": "bob"}, {"agent_id": "ann"}, {}]
 
     results = [
         await counting.call(

@@ -371,6 +371,11 @@ class TestSight:
         assert fresh.invoke("task", "check", "one").code == 2
         assert fresh.invoke("output", "x", "--token", bob).code == 2
 
+    def test_no_id_forges_a_task(self, fresh: Shell) -> None:
+        fresh.invoke("call", "greet", "name=Ada", "--id", "one  done\ntwo  \x1b[2Jdone")
+
+        assert fresh.invoke("task", "list").out == "one  done\\ntwo  \\x1b[2Jdone  done     greet\n"
+
     def test_a_call_that_comes_too_early_says_when_to_try_again(self, fresh: Shell) -> None:
         fresh.invoke("call", "hurry")
 

@@ -340,6 +340,11 @@ class TestCalling:
         assert '{\n  "name": "it"\n}\nrun own with these arguments? [y/N] ' in shown
         assert said in shown.partition("[y/N]")[2]
 
+    def test_what_was_typed_before_the_question_is_no_answer(self, fresh: Shell) -> None:
+        ended, shown = typed(fresh, b"\n", "call", "own", "name=it", ahead=b"y\n")
+
+        assert (ended, "rejected this call" in shown) == (2, True)
+
     def test_an_answer_from_elsewhere_is_as_good(self, fresh: Shell) -> None:
         def approve() -> bytes:
             (waiting,) = fresh.invoke("approvals", "list", "--json").json()
@@ -357,8 +362,10 @@ class TestCalling:
         assert "[y/N]" not in shown
 
 
-def typed(shell: Shell, answer: Any, *arguments: str, marker: bytes = b"[y/N] ") -> tuple[int, str]:
-    """Run the command on a terminal, and type when it has written the marker."""
+def typed(
+    shell: Shell, answer: Any, *arguments: str, marker: bytes = b"[y/N] ", ahead: bytes = b""
+) -> tuple[int, str]:
+    """Run the command on a terminal, and type when it has written the marker; or ahead of it."""
 
     def own_terminal() -> None:
         import fcntl
@@ -368,6 +375,7 @@ def typed(shell: Shell, answer: Any, *arguments: str, marker: bytes = b"[y/N] ")
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     master, slave = pty.openpty()
+    os.write(master, ahead)
     with subprocess.Popen(
         [COMMAND, *arguments],
         cwd=shell.folder,

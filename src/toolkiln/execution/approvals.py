@@ -224,6 +224,8 @@ class Approvals:
                     poll = min(poll * 1.5, _LONGEST_POLL)
                 found = await asyncio.to_thread(book.get, asked.id)
                 current = found or current
+            if current.state == "expired":  # for good, whatever the clock does later
+                await asyncio.to_thread(book.withdraw, asked.id)
             return current
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.to_thread(book.withdraw, asked.id))

@@ -91,6 +91,8 @@ class Gateway:
 
     async def call(self, call: Call, observe: Observe = _unobserved) -> Result:
         """Run one call to its one Result, for whoever its session says."""
+        if call.depth or call.parent:  # only the gateway itself knows which call made another
+            call = call.model_copy(update={"depth": 0, "parent": None})
         return await self._recorded(call, observe, NO_MASK)
 
     async def call_many(

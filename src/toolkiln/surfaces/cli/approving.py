@@ -5,6 +5,7 @@ may answer is decided by `app`.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,8 @@ def forget(approval_id: str, token: str | None, *, as_json: bool) -> None:
         say(f"forgotten: {one_line(approval_id)}")
 
 
-def _sight(kiln: Kiln, token: str | None) -> Any:
+def _sight(kiln: Kiln, token: str | None) -> Callable[[Approval], bool]:
+    """Which requests somebody may look at."""
     caller = kiln.guarding.caller(acting(token))
     if Privilege.APPROVE in caller.privileges:
         return lambda _: True

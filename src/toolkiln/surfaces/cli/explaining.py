@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError
 from toolkiln.model import Caller, Decision, Privilege, ToolSpec
+from toolkiln.surfaces.cli.keeping import has_value
 from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.opening import settings as load_settings
 from toolkiln.surfaces.cli.rights import rights
-from toolkiln.surfaces.cli.setting import has_value
 from toolkiln.surfaces.cli.tables import one_line
 from toolkiln.surfaces.cli.terminal import print_json, say
 

@@ -269,28 +269,28 @@ app.add_typer(secrets_app, name="secrets")
 @secrets_app.command(name="list")
 def secrets_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """List the names of secrets, where they come from, and which tools lack one."""
-    from toolkiln.surfaces.cli import setting
+    from toolkiln.surfaces.cli import keeping
 
     with errors():
-        setting.secrets_list(tools, as_json=as_json)
+        keeping.secrets_list(tools, as_json=as_json)
 
 
 @secrets_app.command(name="set")
 def secrets_set(name: SecretArgument, as_json: JsonOption = False) -> None:
     """Keep a secret, from a hidden prompt or stdin."""
-    from toolkiln.surfaces.cli import setting
+    from toolkiln.surfaces.cli import keeping
 
     with errors():
-        setting.secrets_set(name, as_json=as_json)
+        keeping.secrets_set(name, as_json=as_json)
 
 
 @secrets_app.command(name="remove")
 def secrets_remove(name: SecretArgument, as_json: JsonOption = False) -> None:
     """Forget a secret."""
-    from toolkiln.surfaces.cli import setting
+    from toolkiln.surfaces.cli import keeping
 
     with errors():
-        setting.secrets_remove(name, as_json=as_json)
+        keeping.secrets_remove(name, as_json=as_json)
 
 
 @app.command()

@@ -6,6 +6,7 @@ Asking needs a terminal and a rule that lets callers approve their own calls; ot
 
 import asyncio
 import sys
+import termios
 from typing import Self
 
 from toolkiln.app import Kiln, SessionToken
@@ -38,11 +39,9 @@ class Pending:
         say(f"waiting for a person until {until}: {why}", err=True)
         if approval.approve_own and sys.stdin is not None and sys.stdin.isatty():
             say(exact_json(approval.arguments), err=True)
-            say(
-                f"run {one_line(approval.tool)} with these arguments? [y/N] ",
-                err=True,
-                newline=False,
-            )
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before is no answer
+            question = f"run {one_line(approval.tool)} with these arguments?"
+            say(f"{question} [y/N] ", err=True, newline=False)
             self._listen(approval)
         else:
             who = "answer it" if approval.approve_own else "somebody else can answer it"

@@ -1,17 +1,16 @@
-"""Commands about what tools are handed with their calls: secrets, and settings of their own.
+"""`toolkiln settings`: what a tool is handed with its calls, shown and set.
 
-No value of a secret is printed, and none has to be on a command line.
+No value of a secret field is printed, and none has to be on a command line. Whether values
+fit is checked by `app`; here it is only decided what a text stands for.
 """
 
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkiln.app import Kiln
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import InputError
 from toolkiln.model import JsonSchema, ToolSpec
 from toolkiln.surfaces.cli.arguments import parse_object, parse_pairs
 from toolkiln.surfaces.cli.opening import open_kiln
@@ -23,54 +22,6 @@ _TYPES = {
     str: "string", bool: "boolean", int: "integer", float: "number", list: "array",
     dict: "object", type(None): "null",
 }  # fmt: skip
-
-
-def secrets_list(tools: Path | None, *, as_json: bool) -> None:
-    """Print the names of secrets and where they come from, and which are missing."""
-    with open_kiln(tools) as kiln:
-        sources = kiln.guarding.secrets.sources()
-        missing = _missing(kiln)
-    if as_json:
-        print_json({"secrets": sources, "missing": missing})
-        return
-    if sources:
-        print_table(("name", "source"), sources.items())
-    else:
-        say("no secrets", err=True)
-    for name, asking in missing.items():
-        say(f"note: {one_line(name)} is not set; asked for by {', '.join(asking)}", err=True)
-
-
-def secrets_set(name: str, *, as_json: bool) -> None:
-    """Keep a secret."""
-    with open_kiln() as kiln:
-        kiln.guarding.set_secret(name, hidden(f"the secret {one_line(name)}"))
-        source = kiln.guarding.secrets.sources().get(name, "")
-    if source.startswith("$"):
-        say(f"note: {source} is set, and comes first", err=True)
-    if as_json:
-        print_json({"name": name, "source": source})
-    else:
-        say(f"set: {name}")
-
-
-def secrets_remove(name: str, *, as_json: bool) -> None:
-    """Forget a secret."""
-    with open_kiln() as kiln:
-        secrets = kiln.guarding.secrets
-        source = secrets.sources().get(name)
-        if source is None:
-            raise InputError(
-                f"there is no secret {name[:100]!r}", hint="see `toolkiln secrets list`"
-            )
-        kiln.guarding.set_secret(name, None)
-        left = secrets.sources().get(name)
-    if left is not None:
-        raise InputError(f"{name} is set by {left}", hint="unset the variable where it is set")
-    if as_json:
-        print_json({"name": name, "removed": True})
-    else:
-        say(f"removed: {name}")
 
 
 def settings(
@@ -106,27 +57,6 @@ def settings(
         )
     if lacking:
         say(f"note: {tool} does not run before that: {one_line(lacking)}", err=True)
-
-
-def _missing(kiln: Kiln) -> dict[str, list[str]]:
-    """The tools that ask for secrets which are nowhere, by secret."""
-    asking: dict[str, list[str]] = defaultdict(list)
-    try:
-        for spec in kiln.tools.values():
-            for name in spec.rights.secrets:
-                asking[name].append(spec.name)
-    except InputError as error:  # there are secrets without tools, too
-        say(f"note: {error.message}", err=True)
-    return {name: tools for name, tools in sorted(asking.items()) if not has_value(kiln, name)}
-
-
-def has_value(kiln: Kiln, name: str) -> bool:
-    """Whether a secret could be handed to a call."""
-    try:
-        return kiln.guarding.secrets.get(name) is not None
-    except ToolkilnError as error:
-        say(f"note: {error.message}", err=True)
-        return False
 
 
 def _schema(spec: ToolSpec, user: str) -> JsonSchema:
@@ -185,9 +115,10 @@ def _fields(schema: JsonSchema, shown: Mapping[str, Any]) -> Iterator[dict[str, 
     required = schema.get("required", ())
     for name, part in schema.get("properties", {}).items():
         is_secret = _is_secret(part)
+        kinds = " or ".join(dict.fromkeys(_kinds(part, schema)))
         field = {
             "name": name,
-            "type": "secret" if is_secret else " or ".join(dict.fromkeys(_kinds(part, schema))),
+            "type": "secret" if is_secret else kinds or "any",
             "required": name in required,
             "description": part.get("description", "") if isinstance(part, dict) else "",
         }

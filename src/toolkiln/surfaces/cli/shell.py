@@ -54,9 +54,11 @@ _MENDABLE = ("bad_config", "no_session", "secret_unusable")
 def errors() -> Iterator[None]:
     """Errors as two lines on stderr, never a traceback; 3 if it is the platform's, else 2."""
     from toolkiln.errors import InputError, ToolkilnError
+    from toolkiln.surfaces.cli.logs import logs_told
 
     try:
-        yield
+        with logs_told():
+            yield
     except ToolkilnError as error:
         _complain(error.message, error.hint)
         status = 2 if isinstance(error, InputError) or error.code in _MENDABLE else 3

@@ -13,6 +13,7 @@ from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
 from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
 from toolkiln.surfaces.cli.opening import acting, open_kiln
+from toolkiln.surfaces.cli.tables import one_line
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
 _STOPPING = 10.0
@@ -40,7 +41,7 @@ def task_list(token: str | None, *, as_json: bool) -> None:
         print_json([task.model_dump(mode="json") for task in tasks])
         return
     for task in tasks:
-        say(f"{task.id}  {task.state:<8} {task.tool}  {task.progress}".rstrip())
+        say(one_line(f"{task.id}  {task.state:<8} {task.tool}  {task.progress}".rstrip()))
 
 
 def task_check(task_id: str, files: Path | None, token: str | None, *, as_json: bool) -> int:
