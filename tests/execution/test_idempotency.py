@@ -184,13 +184,13 @@ async def test_arguments_that_mean_the_same_are_the_same(counting: Kiln) -> None
 
 
 async def test_ids_belong_to_their_callers(counting: Kiln) -> None:
-    who = [{"user_id": "ann"}, {"user_id": "bob"}, {"agent_id": "ann"}, {}]
+    who = [Caller(user_id="ann"), Caller(user_id="bob"), Caller(agent_id="ann"), Caller()]
+    callers = [caller.model_copy(update={"workspace": "default"}) for caller in who]
+    sessions = [counting.sessions.local(caller) for caller in callers]
 
     results = [
-        await counting.call(
-            "count", {"word": "a"}, call_id="one", session=counting.sessions.local(caller)
-        )
-        for caller in who
+        await counting.call("count", {"word": "a"}, call_id="one", session=session)
+        for session in sessions
     ]
 
     assert [result.value for result in results] == ["a 1", "a 2", "a 3", "a 4"]
