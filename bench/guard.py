@@ -10,6 +10,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from toolkiln.execution.guard import Trail
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.rules import Rules, decide
 from toolkiln.execution.tool_settings import Settled
-from toolkiln.model import Call, Caller, Event, Result, Rule, ToolSpec
+from toolkiln.model import Call, Caller, Event, Result, Rule
 from toolkiln.schema import Checked, check
 
 _MOST = 25.0
@@ -37,15 +38,11 @@ def figures() -> Iterator[Figure]:
     yield Figure(
         "guarded inline call / unguarded", f"+{extra:.1f} µs", f"≤ +{_MOST:g} µs", extra <= _MOST
     )
-    spec = _spec()
+    spec = Kiln(functions=[price]).tool("price")
+    caller = Caller(user_id="user7", groups=frozenset({"group7", "staff"}))
     for shape, rules in _SHAPES.items():
         few, many = (Rules([rules(n) for n in range(count)]) for count in (_FEW, _MANY))
-        caller = Caller(user_id="user7", groups=frozenset({"group7", "staff"}))
-        measured = ratio(
-            lambda rules=many: decide(caller, spec, rules),  # type: ignore[misc]
-            lambda rules=few: decide(caller, spec, rules),  # type: ignore[misc]
-            repeat=100,
-        )
+        measured = ratio(partial(decide, caller, spec, many), partial(decide, caller, spec, few))
         yield at_most(f"deciding by 10,000 rules / by 10: {shape}", measured, 2)
 
 
@@ -110,10 +107,6 @@ def _unguarded(kiln: Kiln, session: str) -> Callable[[], Awaitable[Result]]:
 
 def _unobserved(_: Event) -> None:
     pass
-
-
-def _spec() -> ToolSpec:
-    return Kiln(functions=[price]).tool("price")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 import uv
 from pydantic import validate_call
 
-from bench.inline import ARGUMENTS, microseconds, price
+from bench.inline import ARGUMENTS, microseconds, price, scratch
 from bench.timing import Figure
-from toolkiln import Kiln
-from toolkiln.config import Settings
 
 _ROOT = Path(__file__).parent.parent
 _HOME = _ROOT / ".venv" / "peers"
@@ -172,7 +170,7 @@ async def _measure() -> dict[str, Any]:
             works[peer.name] = await peer.prepare(ARGUMENTS)
         except Exception as error:  # noqa: BLE001 - not here, or of a release that differs
             costs[peer.name] = {"failed": f"{type(error).__name__}: {error}"}
-    async with Kiln(functions=[price], settings=Settings(state=Path("unused"))) as kiln:
+    async with scratch() as kiln:
         for arguments in (ARGUMENTS, text):
             assert (await kiln.call("price", arguments)).value == _RIGHT
         assert (await kiln.call("price", _WRONG)).status == "invalid"
