@@ -1,7 +1,6 @@
 """What a caller may not run: it is not there for them, whichever way they take."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from toolkiln.define import ToolError
 from toolkiln.errors import NotAllowed
 from toolkiln.model import Caller, Result, Status
 
-from .guarded import about, code, made, records, until
+from .guarded import about, code, made, records
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DENIED = (Status.DENIED, "not_allowed")
@@ -79,7 +78,7 @@ def outside() -> str:
     return "outside"
 
 
-FUNCTIONS = [wire_funds, wire_cash, hand_on, outside]
+FUNCTIONS: list[Callable[..., Any]] = [wire_funds, wire_cash, hand_on, outside]
 SETTINGS: dict[str, Any] = {
     "authoring": "admit",
     "rules": (
@@ -152,7 +151,9 @@ async def test_an_agent_does_not_find_forbidden_tools_either(
 
 
 @pytest.mark.parametrize("name", [*FORBIDDEN, "write_python_tool"])
-async def test_forbidden_tool_is_not_described(kiln: Kiln, bob: str, banker: str, name: str) -> None:
+async def test_forbidden_tool_is_not_described(
+    kiln: Kiln, bob: str, banker: str, name: str
+) -> None:
     denied = await kiln.call("describe_tool", {"name": name}, session=bob)
     unknown = await kiln.call("describe_tool", {"name": "nothing"}, session=bob)
     allowed = await kiln.call("describe_tool", {"name": name}, session=banker)
@@ -302,7 +303,7 @@ def edit(file: Path, text: str) -> None:
     """Save a file as editors do."""
     beside = file.with_suffix(".new")
     beside.write_text('state = "state"\n' + text)
-    os.replace(beside, file)
+    beside.replace(file)
 
 
 async def denied(kiln: Kiln, session: str, name: str = "wire_funds") -> bool:

@@ -78,7 +78,7 @@ TOOLS = {
                 case "type": raise type(key, (Exception,), {})("x")
                 case "tool error": raise ToolError(f"sorry {key}")
                 case "refusal": raise ToolError(f"permission denied: {key}")
-                case "failure": return {"success": False, "error": f"failed with {key}", "more": key}
+                case "failure": return {"success": False, "error": f"no {key}", "more": key}
                 case "exit": sys.exit(key)
                 case "stdout": print(key, key)
                 case "stderr": print("x" * 100, key, file=sys.stderr)
@@ -120,7 +120,8 @@ TOOLS = {
             for folder in Path("/proc").glob("[0-9]*"):
                 for name in ("environ", "cmdline"):
                     try:
-                        seen[f"{folder.name} {name}"] = (folder / name).read_bytes().decode("latin-1")
+                        data = (folder / name).read_bytes()
+                        seen[f"{folder.name} {name}"] = data.decode("latin-1")
                     except OSError:
                         pass
             return seen
@@ -216,7 +217,11 @@ GRANTED = (
     *("leak", "hold", "echo", "ask", "destroy", "hand_on", "leak_inline", "take", "repeat"),
     *("numeric", "complain"),
 )
-ENVIRON = {"TOOLKILN_SECRET_KEY": VALUE, "TOOLKILN_SECRET_OTHER": OTHER, "TOOLKILN_SECRET_SHORT": "abc"}
+ENVIRON = {
+    "TOOLKILN_SECRET_KEY": VALUE,
+    "TOOLKILN_SECRET_OTHER": OTHER,
+    "TOOLKILN_SECRET_SHORT": "abc",
+}
 SETTINGS: dict[str, Any] = {
     "show_exceptions": True,
     "environ": {**os.environ, **ENVIRON},
@@ -454,11 +459,8 @@ async def test_people_are_not_shown_a_secret_that_a_tool_hands_on(kiln: Kiln) ->
     result = await kiln.call("hand_on", {"name": "ask"})
 
     assert "hold the value of a secret" in result.value["nested"]
-    assert not [a for a in kiln.guarding.approvals.history() if a.tool == "ask" and not _is_ref(a)]
-
-
-def _is_ref(approval: Any) -> bool:
-    return approval.arguments == {"text": "secret:KEY"}
+    shown = [a.arguments for a in kiln.guarding.approvals.history() if a.tool == "ask"]
+    assert all(arguments == {"text": "secret:KEY"} for arguments in shown)
 
 
 async def test_people_approve_the_reference_and_the_tool_gets_the_value(kiln: Kiln) -> None:

@@ -137,9 +137,7 @@ async def test_public_trace_id_is_no_token(kiln: Kiln) -> None:
     assert (await kiln.call("tell", session=opened.token)).value["user"] == "ann"
 
 
-async def test_token_of_another_store_is_denied(
-    kiln: Kiln, make_kiln: Callable[..., Kiln]
-) -> None:
+async def test_token_of_another_store_is_denied(kiln: Kiln, make_kiln: Callable[..., Kiln]) -> None:
     async with make_kiln({}, functions=[tell]) as other:
         opened = other.sessions.create("ann")
         own = other.guarding.operator

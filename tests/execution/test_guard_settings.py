@@ -63,7 +63,7 @@ TOOLS = {
         def connect(ctx: Context) -> list:
             """Connect to a host."""
             password = ctx.settings["password"]
-            word = password.get_secret_value() if hasattr(password, "get_secret_value") else password
+            word = getattr(password, "get_secret_value", lambda: password)()
             print("with", word)
             return [ctx.settings["host"], ctx.settings["port"], len(word), word]
 
@@ -102,7 +102,9 @@ async def test_tool_says_what_has_to_be_set_instead_of_running(
         results.append(await kiln.call("connect"))
         unasked = await kiln.call("connect_carefully")
 
-        for result, missing in zip(results, ("host, password", "password", "password"), strict=True):
+        for result, missing in zip(
+            results, ("host, password", "password", "password"), strict=True
+        ):
             assert code(result) == (Status.UNAVAILABLE, "missing_settings")
             assert result.error
             assert f"not set up: {missing} must be set" in result.error.message
@@ -223,13 +225,13 @@ async def test_setting_is_no_way_to_a_secret_that_nobody_granted(
     kiln: Kiln, stolen: dict[str, Any]
 ) -> None:
     set_up(kiln)
-    bob = kiln.sessions.create("bob").token
+    zed = kiln.sessions.create("zed").token
     spec = kiln.tool("fetch")
 
     with pytest.raises(InputError):
-        kiln.guarding.set_tool(spec, stolen, user="bob", session=bob)
+        kiln.guarding.set_tool(spec, stolen, user="zed", session=zed)
 
-    assert kiln.guarding.tool_settings.shown(spec, "bob").keys().isdisjoint(stolen)
+    assert kiln.guarding.tool_settings.shown(spec, "zed").keys().isdisjoint(stolen)
 
 
 @pytest.mark.parametrize("user", ["", "bob"])
@@ -251,9 +253,7 @@ async def test_reference_among_settings_that_nobody_granted_is_not_followed(
 async def test_secret_field_that_reads_like_a_reference_stays_text(kiln: Kiln) -> None:
     set_up(kiln)
     bob = kiln.sessions.create("bob").token
-    kiln.guarding.set_tool(
-        kiln.tool("fetch"), {"token": "secret:PROD"}, user="bob", session=bob
-    )
+    kiln.guarding.set_tool(kiln.tool("fetch"), {"token": "secret:PROD"}, user="bob", session=bob)
 
     result = await kiln.call("fetch", session=bob)
     kiln.guarding.set_tool(

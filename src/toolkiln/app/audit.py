@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolkiln.app.own import SessionToken
+from toolkiln.execution import AuditFailed
 from toolkiln.model import AuditEntry, Privilege
 
 if TYPE_CHECKING:
@@ -24,12 +26,12 @@ class Audit:
 
     def entries(self, wanted: "AuditFilter", limit: int | None = 100) -> Iterator[AuditEntry]:
         """Records that fit, newest first."""
-        self._guarding.recorder.flush()
+        self._flush()
         return self._ledger.entries(wanted, limit)
 
     def export(self, wanted: "AuditFilter") -> Iterator[AuditEntry]:
         """All records that fit, oldest first."""
-        self._guarding.recorder.flush()
+        self._flush()
         return self._ledger.entries(wanted, None, newest_first=False)
 
     def verify(self, expected: tuple[int, str] | None = None) -> "Verification":
@@ -38,7 +40,7 @@ class Audit:
         `expected` is a head that was noted elsewhere: it tells a log that was cut short and
         sealed again by somebody who has the key.
         """
-        self._guarding.recorder.flush()
+        self._flush()
         return self._ledger.verify(expected)
 
     def prune(self, days: float, session: SessionToken) -> int:
@@ -55,6 +57,10 @@ class Audit:
         """Let go of the log."""
         if ledger := self.__dict__.get("_ledger"):
             ledger.close()
+
+    def _flush(self) -> None:
+        with suppress(AuditFailed):  # a log that cannot be written may still be read
+            self._guarding.recorder.flush()
 
     @cached_property
     def _ledger(self) -> "Ledger":

@@ -293,7 +293,8 @@ class Recorder:
                     self._has_opened = True
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost
                 self._reason = line(str(error) or type(error).__name__, _LONGEST_TEXT)
-                _log.error("the audit cannot be written: %s", self._reason)
+                if is_tick:  # whoever else asked is told
+                    _log.error("the audit cannot be written: %s", self._reason)
                 self._drop_ledger()
                 if not waiting:  # nobody will try again: the next to come has to
                     self._since = 0.0

@@ -85,7 +85,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         if isinstance(found, CallError):
             raise Refused(Status.UNAVAILABLE, found, tool)
         settled = found
-    names = _rightful_secrets(passage, settled)
+    names = rightful_secrets(passage, settled)
     if names:
         await asyncio.to_thread(_values, guard, names)
     draws = guard.rates().draws(caller, spec)
@@ -96,7 +96,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         why = await _why_ask(passage, asks)
         if why is not None:
             await _approved(guard, passage, why)
-            names = _rightful_secrets(passage, settled)
+            names = rightful_secrets(passage, settled)
     if names or why or passage.is_privileged:
         record = passage.trail.privileged(passage.arguments, passage.outer_mask)
         await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
@@ -105,7 +105,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
     return Clearance(settled, await asyncio.to_thread(_values, guard, names))
 
 
-def _rightful_secrets(passage: Passage, settled: Settled) -> set[str]:
+def rightful_secrets(passage: Passage, settled: Settled = NOTHING) -> set[str]:
     """The names of all secrets that the call is to be handed.
 
     Raises:

@@ -20,7 +20,7 @@ from toolkiln.execution.acting import SESSION
 from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
-from toolkiln.execution.clearance import Clearance, Passage, Refused, cleared
+from toolkiln.execution.clearance import Clearance, Passage, Refused, cleared, rightful_secrets
 from toolkiln.execution.concealing import ConcealedEvents, conceal
 from toolkiln.execution.environments import Environments
 from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, Outcome
@@ -157,6 +157,7 @@ class Gateway:
 
     async def _once(self, passage: Passage) -> Result:
         """Run a call under an id that its caller may use again."""
+        rightful_secrets(passage)  # a call without the rights to run takes no id
         latest = ""
         observe = passage.observe
 
@@ -245,7 +246,7 @@ class Gateway:
             invocation.user_settings = resolved(dict(clearance.settled.user), secrets)
         if tool.function is None or tool.spec.injected:
             known = passage.outer_mask.joined(mask) if mask else passage.outer_mask
-            invocation.nested = self._nested(call, bounds, known)
+            invocation.nested = self._nested(passage, bounds, known)
         if tool.function is not None:
             before = SESSION.set(call.session)
             try:
@@ -291,11 +292,15 @@ class Gateway:
         return known[1]
 
     def _nested(
-        self, call: Call, bounds: Bounds, mask: Mask
+        self, passage: Passage, bounds: Bounds, mask: Mask
     ) -> Callable[[str, Any], Awaitable[Result]]:
         """A door for the tool itself, with the caller's rights and what is left of the time."""
-        deadline = time.monotonic() + bounds.timeout
+        call, deadline = passage.call, time.monotonic() + bounds.timeout
         made = 0
+
+        def observe(event: Event) -> None:
+            if event.kind == "pending":  # a person can only answer what they are told of
+                passage.observe(event)
 
         async def nested(tool: str, arguments: Any) -> Result:
             nonlocal made
@@ -313,7 +318,7 @@ class Gateway:
                 bound = f"{_DEEPEST} deep" if inner.depth > _DEEPEST else f"{_MOST_NESTED} in all"
                 error = CallError(code="nesting_limit", message=f"calls within calls: {bound}")
                 return refused(inner, time.time(), Status.DENIED, error)
-            return await self._recorded(inner, _unobserved, mask)
+            return await self._recorded(inner, observe, mask)
 
         return nested
 

@@ -24,6 +24,8 @@ _BELIEVED = 1.0
 """Seconds for which another process's word is not asked for again."""
 _MOST_KNOWN = 10_000
 _LONGEST = 200
+_PREFIX = "ts_"
+"""Else some tokens would look like an option on a command line."""
 _MOST_SECONDS = 30 * 86_400.0
 
 
@@ -183,7 +185,7 @@ _NONE = NoSession(
 
 
 def _made(caller: Caller, key_id: str | None) -> tuple[str, Session]:
-    token, trace_id = secrets.token_urlsafe(32), secrets.token_hex(8)
+    token, trace_id = _PREFIX + secrets.token_urlsafe(32), secrets.token_hex(8)
     workspace = caller.workspace or f"session-{trace_id}"
     named = caller.model_copy(update={"session": trace_id, "workspace": workspace})
     return token, Session(trace_id=trace_id, caller=named, key_id=key_id)

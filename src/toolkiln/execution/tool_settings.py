@@ -9,14 +9,14 @@ have any secret handed to the tool. What the tool sees is built in the sandbox.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.execution.secrets import Secrets, references
 from toolkiln.model import Caller, CallError, JsonSchema, ToolSpec
-from toolkiln.schema import ArgumentChecker, Problems, secret_fields
+from toolkiln.schema import ArgumentChecker, Problem, Problems, secret_fields
 
 Scope = Literal["operator", "user"]
 MASKED = "(secret, set)"
@@ -110,10 +110,10 @@ class ToolSettings:
         # A field at a time: what is required and not there yet is no reason to refuse others.
         alone = {**schema, "required": []}
         checked = ArgumentChecker(alone).check(dict(changes))
-        if isinstance(checked, Problems):
-            lines = "\n".join(problem.message for problem in checked.problems)
-            raise InputError(f"{spec.name}: {lines}")
         hidden = secret_fields(schema)
+        if isinstance(checked, Problems):
+            lines = "\n".join(_told(problem, hidden) for problem in checked.problems)
+            raise InputError(f"{spec.name}: {lines}")
         for name, value in checked.arguments.items():
             if name in hidden and not isinstance(value, str):
                 raise InputError(f"{name} cannot be kept: a secret is a text")
@@ -152,8 +152,18 @@ def _problem(schema: JsonSchema, values: Mapping[str, Any]) -> str | None:
     seen = {**schema, "properties": {**schema.get("properties", {}), **hidden}}
     checked = ArgumentChecker(seen).check(dict(values))
     if isinstance(checked, Problems):
-        return "; ".join(problem.message for problem in checked.problems)
+        return "; ".join(_told(problem, secret_fields(schema)) for problem in checked.problems)
     return None
+
+
+def _told(problem: Problem, hidden: Collection[str]) -> str:
+    """What is wrong with a value, without quoting it if nobody is to see it."""
+    name = problem.path.split("/")[1] if "/" in problem.path else ""
+    if name in hidden:
+        return f"{name}: the value does not fit"
+    if not name and any(repr(one) in problem.message for one in hidden):
+        return "a value does not fit"
+    return problem.message
 
 
 def _secret_name(tool: str, name: str, user: str) -> str:
