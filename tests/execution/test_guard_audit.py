@@ -170,14 +170,11 @@ async def test_call_that_is_cancelled_or_nested_leaves_its_record(kiln: Kiln) ->
     GATE.set()
     nested = await kiln.call("run", {"how": "nest"}, session=opened.token)
 
-    cancelled, outer, inner = (
-        next(record for record in records(kiln, session=opened.trace_id) if fits(record))
-        for fits in (
-            lambda record: record.outcome == "cancelled",
-            lambda record: record.call_id == nested.call_id and record.outcome == "ok",
-            lambda record: record.parent == nested.call_id and record.outcome == "ok",
-        )
-    )
+    told = records(kiln, session=opened.trace_id)
+    cancelled = next(record for record in told if record.outcome == "cancelled")
+    ended = [record for record in told if record.outcome == "ok"]
+    outer = next(record for record in ended if record.call_id == nested.call_id)
+    inner = next(record for record in ended if record.parent == nested.call_id)
     assert (cancelled.tool, cancelled.user) == ("run", "ann")
     assert (inner.session, inner.surface) == (outer.session, outer.surface)
 
@@ -605,7 +602,10 @@ async def test_tampering_is_found_by_whoever_verifies(
             await kiln.call("destroy", {"what": number})
         assert kiln.guarding.audit.verify().ok
 
-        with closing(sqlite3.connect(tmp_path / "state" / "audit.db", timeout=20)) as ledger, ledger:
+        with (
+            closing(sqlite3.connect(tmp_path / "state" / "audit.db", timeout=20)) as ledger,
+            ledger,
+        ):
             ledger.execute("UPDATE toolkiln_audit SET user = 'bob' WHERE seq = 4")
         found = kiln.guarding.audit.verify()
 
