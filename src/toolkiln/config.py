@@ -81,7 +81,7 @@ class Settings:
     session_seconds: int = 300
     """How long a session holds, unless it is renewed."""
     audit_key: str = field(default="", repr=False)
-    """What the audit is sealed with; without it a checksum tells damage, not forgery."""
+    """What the audit is sealed with; empty: a key that is made up, in the state folder."""
     audit_days: int = 0
     """How long records are kept; 0: for ever."""
     secrets_file: Path | None = None

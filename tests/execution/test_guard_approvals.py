@@ -129,7 +129,7 @@ async def boss(kiln: Kiln) -> AsyncIterator[str]:
 
 
 def approve(kiln: Kiln, call: Waiting, session: Any = OWN, **how: Any) -> Approval:
-    return kiln.guarding.approve(call.approval, session=session, spec=kiln.tool, **how)
+    return kiln.guarding.approve(call.approval, session=session, **how)
 
 
 async def test_call_runs_once_a_person_approves_it_and_not_before(

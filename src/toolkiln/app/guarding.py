@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.audit import DAY, Audit
-from toolkiln.app.keys import Keys
+from toolkiln.app.keys import Keys, refuse_unheld
 from toolkiln.app.live import Live
 from toolkiln.app.own import OWN, SessionToken, account
 from toolkiln.catalog import Decision
@@ -36,6 +36,7 @@ from toolkiln.model import (
     OpenSession,
     Privilege,
     Remember,
+    Session,
     ToolSpec,
     Verdict,
 )
@@ -51,15 +52,25 @@ if TYPE_CHECKING:
 class Guarding:
     """The guard of one Kiln."""
 
-    def __init__(self, settings: Settings, store: "Callable[[], Store]", surface: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: "Callable[[], Store]",
+        spec: Callable[[str], ToolSpec],
+        surface: str,
+    ) -> None:
+        """`spec` finds a tool by its name."""
         self._settings = settings
+        self._spec = spec
         self._store = store
         self._surface = surface
         self.live = Live(settings, self._on_change)
         state = settings.state.absolute()
         file = settings.secrets_file or state / "secrets.toml"
         self.secrets = Secrets(settings.environ, file, keyring=settings.keyring)
-        self.sessions = Sessions(self._session_book, lambda: self.live.current().session_seconds)
+        self.sessions = Sessions(
+            self._session_book, lambda: self.live.current().session_seconds, self._on_session
+        )
         self.approvals = Approvals(
             lambda: store().approvals, lambda: self.live.current().approval_seconds
         )
@@ -158,7 +169,8 @@ class Guarding:
         if refusal := authoring_refusal(caller, self.live.current().authoring):
             return refusal
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
-        return Decision(caller.agent_id or caller.who, unsandboxed=unsandboxed)
+        by = caller.who or caller.agent_id or "an agent"
+        return Decision(by, unsandboxed=unsandboxed)
 
     def create_session(
         self, user_id: str, *, session: SessionToken = OWN, **identity: Any
@@ -166,6 +178,7 @@ class Guarding:
         """As `sessions.create`, by somebody with ADMIN, and recorded."""
         admin = self.require(session, Privilege.ADMIN, "session.create")
         with self.act("session.create", admin, detail=f"for {user_id}"):
+            refuse_unheld(admin, identity.get("privileges", ()))
             return self.sessions.create(user_id, **identity)
 
     def approve(
@@ -176,11 +189,8 @@ class Guarding:
         arguments: dict[str, Any] | None = None,
         reason: str = "",
         remember: Remember | None = None,
-        spec: Callable[[str], ToolSpec] | None = None,
     ) -> Approval:
-        """Let a call run that waits, with its own arguments or with others.
-
-        `spec` finds the tool, so that other arguments are checked before they are taken.
+        """Let a call run that waits, with its own arguments or with others that fit.
 
         Raises:
             NotAllowed: whoever holds the session may not.
@@ -191,9 +201,7 @@ class Guarding:
         )
 
         def fits(request: Approval) -> None:
-            if spec is None or arguments is None:
-                return
-            checked = check(spec(request.tool), arguments)
+            checked = check(self._spec(request.tool), arguments)
             if isinstance(checked, Problems):
                 lines = "\n".join(problem.message for problem in checked.problems)
                 raise InputError(f"{request.tool}: {lines}")
@@ -294,6 +302,29 @@ class Guarding:
         known = {"user": who, "session": session, "agent": agent, "surface": self._surface}
         record = AuditRecord(time.time(), what, outcome, **{**known, **fields})
         self.recorder.commit(record)
+
+    def _on_session(self, session: Session) -> None:
+        """Record with which rights the calls of a session will be made."""
+        caller = session.caller
+        rights = {
+            "groups": sorted(caller.groups),
+            "privileges": sorted(caller.privileges),
+            "tools": list(caller.tools),
+            "key": session.key_id,
+        }
+        told = ", ".join(f"{name}: {value}" for name, value in rights.items() if value)
+        self.recorder.add(
+            AuditRecord(
+                time.time(),
+                "session.open",
+                "ok",
+                caller.who,
+                caller.agent_id or "",
+                session.trace_id,
+                self._surface,
+                detail=told,
+            )
+        )
 
     def _on_change(self, summary: str, error: ConfigError | None) -> None:
         outcome = "failed" if error else "ok"

@@ -7,7 +7,7 @@ no others; `[privileges]` in the settings adds nothing to it. Only its hash is k
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,8 +83,7 @@ class Keys:
             expires=None if scope.days is None else now + scope.days * _DAY,
         )
         with self._guarding.act("key.create", admin, detail=f"{key.id} {name}"):
-            if unheld := sorted({*scope.privileges} & {*Privilege} - admin.privileges):
-                raise NotAllowed(f"{admin.who} has no {unheld[0]} to give away")
+            refuse_unheld(admin, scope.privileges)
             self._open().add(key, _hash(text))
         return MadeKey(text, key)
 
@@ -124,6 +123,16 @@ class Keys:
         if self._open().find(_hash(text)) is None:  # revoked meanwhile, and its sessions ended
             self._guarding.sessions.end(opened.token)
         return opened
+
+
+def refuse_unheld(giver: Caller, given: Iterable[str]) -> None:
+    """See that nobody gives away a privilege of Toolkiln's that they do not have.
+
+    Raises:
+        NotAllowed: somebody tries to.
+    """
+    if unheld := sorted({*given} & {*Privilege} - giver.privileges):
+        raise NotAllowed(f"{giver.who} has no {unheld[0]} to give away")
 
 
 def _hash(text: str) -> str:

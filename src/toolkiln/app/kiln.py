@@ -368,7 +368,7 @@ class Kiln(Opened):
         """Who may run what: sessions, keys, approvals, secrets, settings of tools, the audit."""
         from toolkiln.app.guarding import Guarding
 
-        return Guarding(self.settings, lambda: self.store, self._surface)
+        return Guarding(self.settings, lambda: self.store, self.tool, self._surface)
 
     @property
     def sessions(self) -> "Sessions":

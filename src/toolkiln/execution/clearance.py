@@ -98,7 +98,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
             await _approved(guard, passage, why)
             names = rightful_secrets(passage, settled)
     if names or why or passage.is_privileged:
-        record = passage.trail.privileged(passage.arguments, passage.outer_mask)
+        record = passage.trail.privileged(passage.arguments)
         await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
     if not names and settled is NOTHING:
         return _PLAIN

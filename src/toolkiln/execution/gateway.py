@@ -115,7 +115,7 @@ class Gateway:
 
     async def _recorded(self, call: Call, observe: Observe, outer_mask: Mask) -> Result:
         """Pass a call through, and record what came of it, whatever that is."""
-        trail, recorder = Trail(call), self._guard.recorder
+        trail, recorder = Trail(call, outer_mask), self._guard.recorder
         result: Result | None = None
         try:
             await recorder.opened()

@@ -125,9 +125,7 @@ class Guard:
 class Trail:
     """What the audit will say of one call; it grows on the way through the gateway."""
 
-    __slots__ = (
-        "_arguments", "_call", "_clock", "_mask", "at", "caller", "detail", "is_recorded", "spec"
-    )  # fmt: skip
+    __slots__ = ("_arguments", "_call", "_clock", "_mask", "at", "caller", "detail", "spec")
 
     def __init__(self, call: Call, mask: Mask = NO_MASK) -> None:
         """`mask`: for the secrets of the calls that this one was made from."""
@@ -138,14 +136,11 @@ class Trail:
         self.caller: Caller | None = None
         self.spec: ToolSpec | None = None
         self.detail = ""
-        self.is_recorded = False
-        """Whether a record was committed ahead of the call."""
         self._arguments = ""
 
-    def privileged(self, arguments: object, mask: Mask) -> AuditRecord:
+    def privileged(self, arguments: object) -> AuditRecord:
         """The record that is committed before a privileged call starts."""
-        self._arguments = mask.text(described_arguments(arguments))
-        self.is_recorded = True
+        self._arguments = self._mask.text(described_arguments(arguments))
         return self.started()
 
     def started(self) -> AuditRecord:
@@ -166,7 +161,9 @@ class Trail:
         return self._record("exception" if exception else result.status.value, detail, duration)
 
     def _record(self, outcome: str, detail: str, duration: float | None) -> AuditRecord:
-        call, caller, spec = self._call, self.caller, self.spec
+        call, caller, spec, tool = self._call, self.caller, self.spec, self._call.tool
+        if self._mask:
+            tool, detail = self._mask.text(tool), self._mask.text(detail)
         whom = (caller.who, caller.agent_id or "", caller.session) if caller else ("", "", "")
         return AuditRecord(
             self.at,
@@ -174,11 +171,11 @@ class Trail:
             outcome,
             *whom,
             call.surface,
-            self._mask.text(call.tool),
+            tool,
             spec.digest if spec else "",
             call.id,
             call.parent or "",
-            self._mask.text(detail),
+            detail,
             duration,
             self._arguments,
         )

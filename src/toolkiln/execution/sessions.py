@@ -74,8 +74,17 @@ class _Known:
 class Sessions:
     """The sessions of one store, and those of this process."""
 
-    def __init__(self, book: Callable[[], SessionBook], seconds: Callable[[], float]) -> None:
-        """`seconds` is how long a session holds unless its maker says otherwise."""
+    def __init__(
+        self,
+        book: Callable[[], SessionBook],
+        seconds: Callable[[], float],
+        opened: Callable[[Session], None] = lambda _: None,
+    ) -> None:
+        """`seconds` is how long a session holds unless its maker says otherwise.
+
+        `opened` is told of each session before it is kept.
+        """
+        self._opened = opened
         self._open = book
         self._seconds = seconds
         self._known: dict[str, _Known] = {}
@@ -98,6 +107,7 @@ class Sessions:
         """As `create`, for a caller that is complete but for its session."""
         held = self._held(seconds)
         token, session = _made(caller, key_id)
+        self._opened(session)
         self._open().put(_hash(token), session, held)
         return OpenSession(token, session.trace_id, held)
 

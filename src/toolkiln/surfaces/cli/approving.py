@@ -77,7 +77,6 @@ def approve(
             arguments=arguments,
             reason=yes.reason,
             remember=yes.remember,
-            spec=kiln.tool,
         )
     _tell(approval, as_json=as_json)
 
