@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,10 @@ async def test_setting_is_no_way_to_a_secret_that_nobody_granted(
     assert kiln.guarding.tool_settings.shown(spec, "zed").keys().isdisjoint(stolen)
 
 
+def set_one(name: str, value: object, values: dict[str, object]) -> dict[str, object]:
+    return {**values, name: value}
+
+
 @pytest.mark.parametrize("user", ["", "bob"])
 async def test_reference_among_settings_that_nobody_granted_is_not_followed(
     make_kiln: Callable[..., Kiln], user: str
@@ -243,7 +248,7 @@ async def test_reference_among_settings_that_nobody_granted_is_not_followed(
         set_up(kiln)
         book = kiln.store.tool_settings
         for value in ("secret:PROD", ["secret:PROD"]) if user else ("secret:PROD",):
-            book.write("fetch", {**book.read("fetch", user), name: value}, user)
+            book.change("fetch", partial(set_one, name, value), user)
             result = await kiln.call("fetch", session=kiln.sessions.create("bob").token)
 
             assert result.status is Status.UNAVAILABLE

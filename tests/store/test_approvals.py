@@ -202,7 +202,6 @@ def test_a_request_from_the_future_is_not_answered(store: Store, clock: Clock) -
     with pytest.raises(InputError, match="expired"):
         store.approvals.decide(asked.id, YES)
     assert store.approvals.list() == []
-    assert store.approvals.pending_for("call") is None
 
 
 def test_a_withdrawn_request_is_not_answered(store: Store) -> None:
@@ -460,17 +459,17 @@ def test_a_running_call_is_pending_while_its_approval_is(store: Store, clock: Cl
         assert task
         return {task.state, *(task.state for task in store.tasks(NOBODY))}
 
-    waiting, waits_for = states(), store.approvals.pending_for(call_key)
+    waiting = states()
     store.approvals.decide(asked.id, YES)
-    decided, nothing = states(), store.approvals.pending_for(call_key)
+    decided = states()
     ask(store, call_key, "again")
     clock.now += 299
     waiting_again = states()
     clock.now += 1
     expired = states()
 
-    assert (waiting, waits_for) == ({"pending"}, asked.id)
-    assert (decided, nothing) == ({"running"}, None)
+    assert waiting == {"pending"}
+    assert decided == {"running"}
     assert (waiting_again, expired) == ({"pending"}, {"running"})
 
 

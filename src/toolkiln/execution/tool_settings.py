@@ -30,8 +30,10 @@ class SettingsBook(Protocol):
         """What is set."""
         ...
 
-    def write(self, tool: str, values: Mapping[str, Any], user: str = "") -> None:
-        """Set these in the place of all others."""
+    def change(
+        self, tool: str, edit: Callable[[dict[str, Any]], Mapping[str, Any]], user: str = ""
+    ) -> None:
+        """Set what `edit` makes of what is set, and nobody changes meanwhile."""
         ...
 
 
@@ -120,16 +122,17 @@ class ToolSettings:
             if name not in hidden and references(value):
                 hint = "only fields that are secrets by their type, such as SecretStr, hold one"
                 raise InputError(f"{name} cannot refer to a secret", hint=hint)
-        book = self._open()
-        values = book.read(spec.name, user)
-        for name, value in checked.arguments.items():
-            values[name] = value
-            if name in hidden:
-                kept_as = _secret_name(spec.name, name, user)
-                self._secrets.set(kept_as, value)
-                values[name] = _REFERENCE + kept_as
-        kept = {name: value for name, value in values.items() if name not in removed}
-        book.write(spec.name, kept, user)
+        fresh = dict(checked.arguments)
+        for name in fresh.keys() & hidden:
+            kept_as = _secret_name(spec.name, name, user)
+            self._secrets.set(kept_as, fresh[name])
+            fresh[name] = _REFERENCE + kept_as
+
+        def edited(values: dict[str, Any]) -> dict[str, Any]:
+            values.update(fresh)
+            return {name: value for name, value in values.items() if name not in removed}
+
+        self._open().change(spec.name, edited, user)
         for name in removed & hidden:
             self._secrets.remove(_secret_name(spec.name, name, user))
 

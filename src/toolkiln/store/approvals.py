@@ -75,7 +75,6 @@ class Approvals:
         )
         self._get = newest.where(row.id.between(_ID, _ID + "g"))  # by index, as LIKE is not
         self._list = newest.where(state.in_(bindparam("states", type_=String, expanding=True)))
-        self._pending_for = select(row.id).where(row.call_key == _CALL_KEY, pending).limit(1)
 
         one = update(approvals).where(row.id == _ID)
         self._decide = one.where(pending).values(
@@ -142,13 +141,6 @@ class Approvals:
         with self._database.transaction(reading=True) as connection:
             row = self._found(connection, approval_id)
         return None if row is None else _approval(row)
-
-    def pending_for(self, call_key: str) -> str | None:
-        """The id of the request for which a call waits."""
-        with self._database.transaction(reading=True) as connection:
-            which = {"the_call_key": call_key, **self._clock.values()}
-            found: str | None = connection.scalar(self._pending_for, which)
-        return found
 
     def decide(self, approval_id: str, verdict: Verdict) -> Approval:
         """Answers a request that waits; of several answers the first one counts.

@@ -192,13 +192,6 @@ settings = Table(
     Column("content", AnyText, nullable=False),  # JSON
 )
 
-settings_version = Table(
-    "toolkiln_settings_version",
-    _TABLES,
-    Column("id", Integer, primary_key=True),  # 1: there is one row, once something was set
-    Column("number", Integer, nullable=False),
-)
-
 approvals = Table(
     "toolkiln_approvals",
     _TABLES,

@@ -5,17 +5,19 @@ thread-safe; all raise StoreError when the database fails or a row is damaged.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import String, bindparam, delete, func, select
+from sqlalchemy import Connection, String, bindparam, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.store.database import Database
 from toolkiln.store.records import hash_of, intact, write_json
-from toolkiln.store.schema import settings, settings_version
+from toolkiln.store.schema import settings
 
 _KEY = bindparam("the_key", type_=String)
+_TURN = int.from_bytes(b"settings")
+"""Names the lock under which writers take turns on PostgreSQL."""
 
 
 class ToolSettings:
@@ -30,33 +32,28 @@ class ToolSettings:
         )
         self._remove = delete(settings).where(settings.c.key == _KEY)
         self._read = select(settings.c.content).where(settings.c.key == _KEY)
-        count = dialect.insert(settings_version).values(id=1, number=1)
-        self._count = count.on_conflict_do_update(
-            index_elements=[settings_version.c.id], set_={"number": settings_version.c.number + 1}
-        )
-        self._version = select(func.coalesce(func.max(settings_version.c.number), 0))
 
     def read(self, tool: str, user: str = "") -> dict[str, Any]:
         """What is set for a tool, by the operator or for a user."""
         with self._database.transaction(reading=True) as connection:
-            text = connection.scalar(self._read, {"the_key": hash_of([tool, user])})
-        with intact(f"what is set for {tool[:100]!r}"):
-            values: dict[str, Any] = {} if text is None else dict(json.loads(text))
-        return values
+            return self._values(connection, tool, user)
 
-    def write(self, tool: str, values: Mapping[str, Any], user: str = "") -> None:
-        """Sets these values in the place of all that were set; no values remove them."""
-        content = write_json(f"what is set for {tool[:100]!r}", dict(values))
-        row = {"key": hash_of([tool, user]), "tool": tool, "user": user, "content": content}
+    def change(
+        self, tool: str, edit: Callable[[dict[str, Any]], Mapping[str, Any]], user: str = ""
+    ) -> None:
+        """Sets what `edit` makes of what is set; nobody else changes it meanwhile."""
         with self._database.transaction() as connection:
-            connection.execute(self._count)  # first: writers take turns from here on
+            if self._database.postgres:
+                connection.execute(select(func.pg_advisory_xact_lock(_TURN)))
+            values = dict(edit(self._values(connection, tool, user)))
+            content = write_json(f"what is set for {tool[:100]!r}", values)
+            row = {"key": hash_of([tool, user]), "tool": tool, "user": user, "content": content}
             if values:
                 connection.execute(self._keep, row)
             else:
                 connection.execute(self._remove, {"the_key": row["key"]})
 
-    def version(self) -> int:
-        """A number that grows with every write, by whichever process."""
-        with self._database.transaction(reading=True) as connection:
-            number: int = connection.execute(self._version).scalar_one()
-        return number
+    def _values(self, connection: Connection, tool: str, user: str) -> dict[str, Any]:
+        text = connection.scalar(self._read, {"the_key": hash_of([tool, user])})
+        with intact(f"what is set for {tool[:100]!r}"):
+            return {} if text is None else dict(json.loads(text))
