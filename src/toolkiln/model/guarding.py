@@ -6,7 +6,6 @@ Where these come from is decided elsewhere: callers by `execution.sessions`, dec
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -42,7 +41,7 @@ class Caller(Value):
     workspace: str = ""
     """Names the folder that calls of one conversation share; a session makes up its own."""
 
-    @cached_property
+    @property
     def who(self) -> str:
         """The user as rules and records name them: `ann`, or `discord:42`."""
         user = self.user_id or ""
