@@ -22,7 +22,7 @@ import pytest_asyncio
 from toolkiln import Kiln
 from toolkiln.app import PROVIDERS, check
 from toolkiln.config import Settings, load
-from toolkiln.model import Dialect, Severity, Status
+from toolkiln.model import Dialect, Event, Severity, Status
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FILES = sorted((FOLDER / "tools").glob("[!_]*.py"))
@@ -223,13 +223,19 @@ async def test_example_that_asks_for_a_right_is_denied_without_the_grant(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_files_of_a_session_are_renamed_and_stay(running: Kiln) -> None:
+async def test_files_of_a_session_are_renamed_once_a_person_agrees(running: Kiln) -> None:
     workspace = running.engine.workspaces.open("default", writable=True)
     (workspace.folder / "IMG_7.JPG").write_bytes(b"")
+    boss = running.sessions.create("boss", privileges=["APPROVE"]).token
+
+    def agree(event: Event) -> None:
+        if event.kind == "pending":
+            running.guarding.approve(event.text, session=boss)
 
     result = await running.call(
         "rename_files",
         {"pattern": r"IMG_(\d)\.JPG", "replacement": r"\1.jpg", "apply": True},
+        observe=agree,
     )
 
     assert result.status is Status.OK, result.error

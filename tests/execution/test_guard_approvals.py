@@ -17,7 +17,7 @@ from toolkiln import Context, tool
 from toolkiln.app import OWN, Decision, Kiln, Scope
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
-from toolkiln.model import Approval, Result, Status, Task
+from toolkiln.model import Approval, Result, Status, Task, Verdict
 
 from .guarded import SOON, Waiting, about, code, holding, made, records, until, waiting
 
@@ -250,7 +250,8 @@ async def test_edit_that_nobody_checked_is_checked_before_it_runs(kiln: Kiln, an
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
     stolen = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
 
-    kiln.guarding.approve(call.approval, arguments={"to": ["bob"], "amount": "x"})
+    wrong = {"to": ["bob"], "amount": "x"}
+    kiln.store.approvals.decide(call.approval, Verdict(approve=True, by="x", arguments=wrong))
     kiln.guarding.approve(stolen.approval, arguments={"to": "secret:KEY"})
 
     assert code(await call.result()) == (Status.INVALID, "invalid_arguments")

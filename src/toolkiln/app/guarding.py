@@ -306,13 +306,14 @@ class Guarding:
     def _on_session(self, session: Session) -> None:
         """Record with which rights the calls of a session will be made."""
         caller = session.caller
+        is_key = session.key_id is not None
         rights = {
             "groups": sorted(caller.groups),
-            "privileges": sorted(caller.privileges),
-            "tools": list(caller.tools),
-            "key": session.key_id,
+            "privileges": sorted(self.live.rules().privileges_of(caller, from_key=is_key)),
+            "tools": [] if caller.tools == ("*",) else caller.tools,
+            "key": [session.key_id] if session.key_id else [],
         }
-        told = ", ".join(f"{name}: {value}" for name, value in rights.items() if value)
+        told = "; ".join(f"{name} {', '.join(some)}" for name, some in rights.items() if some)
         self.recorder.add(
             AuditRecord(
                 time.time(),
