@@ -116,7 +116,11 @@ class Sessions:
 
         Raises:
             NoSession: it does not hold any more.
+            InputError: an API key made it, whose own end must count.
         """
+        if self.find(token).key_id is not None:
+            hint = "show the key again, which makes another"
+            raise InputError("a session that an API key made is not renewed", hint=hint)
         if not self._open().renew(_hash(token), self._held(seconds)):
             raise _NONE
         self._known.pop(token, None)

@@ -70,7 +70,9 @@ class ToolSettings:
         for scope, user in (("operator", ""), ("user", caller.who)):
             if (schema := spec.settings.get(scope)) is None:
                 continue
-            values = await asyncio.to_thread(self._open().read, spec.name, user)
+            values: dict[str, Any] = {}
+            if scope == "operator" or user:  # nobody has no values, and not the operator's
+                values = await asyncio.to_thread(self._open().read, spec.name, user)
             wrong = _problem(schema, values)
             if wrong is not None:
                 option = "" if scope == "operator" else f" --user {caller.who}"

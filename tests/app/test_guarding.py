@@ -1,0 +1,99 @@
+"""What an operator looks after: retention of the audit, and who may give what away."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from toolkiln import Kiln
+from toolkiln.app import OWN, AuditFilter, Scope
+from toolkiln.config import Settings
+from toolkiln.errors import NotAllowed
+from toolkiln.execution import audit_key
+from toolkiln.model import AuditRecord
+from toolkiln.store import open_ledger
+
+DAY = 86_400.0
+
+
+async def double(number: int) -> int:
+    """Double a number.
+
+    Args:
+        number: Which one.
+    """
+    return number * 2
+
+
+def made(folder: Path, **settings: object) -> Kiln:
+    given = Settings(state=folder, **settings)  # type: ignore[arg-type]
+    return Kiln(functions=[double], settings=given)
+
+
+def aged(folder: Path, *days: float) -> None:
+    """Write records of earlier days."""
+    with closing(open_ledger(folder / "audit.db", audit_key("", folder))) as ledger:
+        ledger.append([AuditRecord(time.time() - d * DAY, "call", "ok", tool="old") for d in days])
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0, 4), (5, 2), (30, 4)])
+async def test_records_are_kept_as_long_as_the_operator_says(
+    tmp_path: Path, keep: int, left: int
+) -> None:
+    aged(tmp_path, 20, 10, 4, 1)
+
+    async with made(tmp_path, audit_days=keep) as kiln:
+        await kiln.call("double", {"number": 1})
+        old = list(kiln.guarding.audit.entries(AuditFilter(tool="old")))
+        verified = kiln.guarding.audit.verify()
+
+    assert len(old) == left
+    assert verified.problems == ()
+
+
+async def test_a_log_whose_head_was_edited_is_not_written_but_can_be_verified(
+    tmp_path: Path,
+) -> None:
+    import sqlite3
+
+    aged(tmp_path, 1)
+    with closing(sqlite3.connect(tmp_path / "audit.db")) as database:
+        database.execute("UPDATE toolkiln_audit_head SET seq = 7")
+        database.commit()
+
+    async with made(tmp_path) as kiln:
+        result = await kiln.call("double", {"number": 1})
+        verified = kiln.guarding.audit.verify()
+
+    assert (result.status, result.error and result.error.code) == ("unavailable", "audit_failed")
+    assert verified.problems
+
+
+async def test_nobody_gives_away_what_they_do_not_have(tmp_path: Path) -> None:
+    async with made(tmp_path) as kiln:
+        admin = kiln.sessions.create("ann", privileges=["ADMIN"]).token
+
+        with pytest.raises(NotAllowed, match="APPROVE"):
+            kiln.guarding.create_session("bob", session=admin, privileges=["APPROVE"])
+        with pytest.raises(NotAllowed, match="APPROVE"):
+            kiln.guarding.keys.create("k", Scope("bob", privileges=["APPROVE"]), admin)
+        kiln.guarding.create_session("bob", session=admin, privileges=["ADMIN", "PAYMENTS"])
+        denied = list(kiln.guarding.audit.entries(AuditFilter(outcome="denied")))
+
+    assert {entry.record.act for entry in denied} == {"session.create", "key.create"}
+
+
+async def test_a_session_is_recorded_with_its_rights(tmp_path: Path) -> None:
+    settings = {"privileges": {"group:staff": ("APPROVE",)}}
+    async with made(tmp_path, **settings) as kiln:
+        session = kiln.sessions.create("ann", groups=["staff"], tools=["double"])
+        key = kiln.guarding.keys.create("ci", Scope("bot", groups=["staff"]), OWN)
+        kiln.guarding.keys.session(key.text)
+        opened = list(kiln.guarding.audit.entries(AuditFilter(act="session.open")))
+
+    assert [entry.record.detail for entry in opened] == [
+        f"groups staff; key {key.key.id}",
+        "groups staff; privileges APPROVE; tools double",
+    ]
+    assert opened[-1].record.session == session.trace_id

@@ -1,0 +1,87 @@
+"""A Kiln whose sessions and rates are in Redis: what holds for the store holds there."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkiln import Kiln
+from toolkiln.app import OWN, Scope
+from toolkiln.config import Settings
+from toolkiln.errors import ToolkilnError
+from toolkiln.model import Status
+
+from .servers import Server
+
+
+async def double(number: int) -> int:
+    """Double a number.
+
+    Args:
+        number: Which one.
+    """
+    return number * 2
+
+
+def made(server: Server, folder: Path, **settings: object) -> Kiln:
+    given = Settings(state=folder, redis=server.url, **settings)  # type: ignore[arg-type]
+    return Kiln(functions=[double], settings=given)
+
+
+async def test_a_session_of_one_process_is_known_to_another(server: Server, tmp_path: Path) -> None:
+    async with made(server, tmp_path / "a") as one, made(server, tmp_path / "b") as other:
+        token = one.sessions.create("ann").token
+
+        before = await other.call("double", {"number": 2}, session=token)
+        one.sessions.end(token)
+        after = await one.call("double", {"number": 2}, session=token)
+
+    assert before.value == 4
+    assert (after.status, after.error and after.error.code) == (Status.DENIED, "no_session")
+
+
+async def test_a_revoked_key_ends_its_sessions(server: Server, tmp_path: Path) -> None:
+    async with made(server, tmp_path) as kiln:
+        key = kiln.guarding.keys.create("ci", Scope("bot"), OWN)
+        token = kiln.guarding.keys.session(key.text).token
+        before = await kiln.call("double", {"number": 2}, session=token)
+
+        kiln.guarding.keys.revoke("ci", OWN)
+        after = await kiln.call("double", {"number": 2}, session=token)
+        with pytest.raises(ToolkilnError, match="revoked"):
+            kiln.guarding.keys.session(key.text)
+
+    assert before.status is Status.OK
+    assert after.status is Status.DENIED
+
+
+async def test_a_rate_is_shared_by_all_processes(server: Server, tmp_path: Path) -> None:
+    rates = {"double": {"tool": "2/hour"}}
+    async with (
+        made(server, tmp_path / "a", rates=rates) as one,
+        made(server, tmp_path / "b", rates=rates) as other,
+    ):
+        results = [await kiln.call("double", {"number": 2}) for kiln in (one, other, one)]
+
+    assert [result.status for result in results] == [Status.OK, Status.OK, Status.DENIED]
+    assert results[-1].error is not None
+    assert 0 < (results[-1].error.retry_after or 0) <= 1800
+
+
+async def test_a_server_that_is_gone_refuses_calls_of_sessions(
+    folder: Path, tmp_path: Path
+) -> None:
+    from .servers import running
+
+    with running(folder) as server:
+        kiln = made(server, tmp_path)
+        token = kiln.sessions.create("ann").token
+        other = made(server, tmp_path / "b")
+    async with kiln, other:
+        result = await other.call("double", {"number": 2}, session=token)
+        own = await other.call("double", {"number": 2})
+
+    assert (result.status, result.error and result.error.code) == (
+        Status.UNAVAILABLE,
+        "store_failed",
+    )
+    assert own.status is Status.OK
