@@ -63,12 +63,12 @@ def claim(user_id: str, groups: list[str], privileges: list[str], ctx: Context) 
 
 
 @tool
-def pass_on(name: str, ctx: Context) -> Any:
+def pass_on(name: str, ctx: Context, arguments: dict[str, Any] | None = None) -> Any:
     """Call another tool once somebody lets it."""
     STARTED.set()
     GATE.wait(20)
     try:
-        return ctx.call(name)
+        return ctx.call(name, **(arguments or {}))
     except ToolError as error:
         return f"nested: {error.message}"
 
@@ -315,6 +315,31 @@ async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln
     assert code(await kiln.call("tell", session=opened.token)) == DENIED
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("search_tools", {"query": "tell"}),
+        ("describe_tool", {"name": "tell"}),
+        ("check_task", {"task_id": "before"}),
+    ],
+)
+async def test_own_tools_serve_a_call_that_runs_although_its_session_has_expired(
+    kiln: Kiln, name: str, arguments: dict[str, Any]
+) -> None:
+    opened = kiln.sessions.create("ann", seconds=0.5)
+    await kiln.call("tell", session=opened.token, call_id="before")
+    given = {"name": name, "arguments": arguments}
+    calling = asyncio.create_task(kiln.call("pass_on", given, session=opened.token))
+    await until(STARTED.is_set)
+    await until(lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.sessions.alive()))
+
+    GATE.set()
+    result = await calling
+
+    assert "nested:" not in str(result.value), result.value
+    assert code(await kiln.call(name, arguments, session=opened.token)) == DENIED
+
+
 async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:
     ann, bob = (kiln.sessions.create(name).token for name in ("ann", "bob"))
     same = kiln.sessions.create("ann").token
@@ -409,6 +434,8 @@ async def test_expired_key_makes_no_session_and_none_outlives_it(kiln: Kiln) -> 
     keys = kiln.guarding.keys
     short = keys.create("short", Scope("robot", days=0.5 / 86_400), OWN)
     opened = keys.session(short.text, seconds=3600)
+    with pytest.raises(InputError):
+        kiln.sessions.renew(opened.token, 3600)
 
     async def is_over() -> bool:
         return code(await kiln.call("tell", session=opened.token)) == DENIED

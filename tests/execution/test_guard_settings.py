@@ -10,7 +10,7 @@ import pytest
 
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError, NotAllowed
-from toolkiln.model import Status
+from toolkiln.model import Caller, Status
 
 from .guarded import about, code, holding, records
 
@@ -194,6 +194,18 @@ async def test_users_set_their_own_values_and_see_no_others(kiln: Kiln) -> None:
     assert settings.shown(spec, "ann") == {"nick": "Ännchen", "token": "(secret, set)"}
     assert settings.shown(spec, "bob") == {"nick": "Bobby"}
     assert holding(kiln.settings.state, PERSONAL) == {"secrets.toml"}
+
+
+async def test_caller_without_a_name_has_no_values_not_the_operators(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    source = TOOLS["webui.py"].replace("nick: str", "url: str").replace("mine.nick", "mine.url")
+    async with make_kiln({"webui.py": source}, **SETTINGS) as kiln:
+        set_up(kiln)
+
+        result = await kiln.call("fetch", session=kiln.sessions.local(Caller()))
+
+        assert (result.value["url"], result.value["nick"]) == ("http://x.test", "nobody")
 
 
 async def test_nobody_sets_values_of_others_or_of_the_operator(kiln: Kiln) -> None:

@@ -206,14 +206,6 @@ class TestSessions:
         assert fresh.invoke("sessions", "list").err == "no sessions\n"
 
     @pytest.mark.parametrize("command", ["renew", "end"])
-    @pytest.mark.parametrize("token", ["-forged", "--forged", "-"])
-    def test_a_token_may_begin_with_a_dash(self, fresh: Shell, command: str, token: str) -> None:
-        done = fresh.invoke("sessions", command, token)
-
-        assert done.code == 2
-        assert re.match("error: .* session", done.err)
-
-    @pytest.mark.parametrize("command", ["renew", "end"])
     @pytest.mark.parametrize("stdin", [b"", b"\n", b"forged\n", b"\xff\xfe", b"x" * 2_000_000])
     def test_a_token_that_is_none_is_a_clear_error(
         self, fresh: Shell, command: str, stdin: bytes

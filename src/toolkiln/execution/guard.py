@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from toolkiln.execution.acting import acting_session
 from toolkiln.execution.approvals import Approvals
 from toolkiln.execution.audit import Recorder
 from toolkiln.execution.masking import Mask
@@ -73,6 +74,7 @@ class Guard:
             NoSession: nobody does.
             StoreError: it cannot be looked up.
         """
+        running = running or _is_acting(token)
         known = self.known_caller(token, running=running)
         if known is not None:
             return known
@@ -81,11 +83,13 @@ class Guard:
 
     def caller_of(self, token: str | None) -> Caller:
         """As `caller`, for code without an event loop."""
-        return self._with_privileges(self.sessions.find(token))
+        return self._with_privileges(self.sessions.find(token, running=_is_acting(token)))
 
     def decide(self, caller: Caller, spec: ToolSpec) -> Decision:
         """Whether somebody may run a tool, by the rules of this moment."""
         rules = self.rules()
+        if not caller.session:
+            return decide(caller, spec, rules)
         key = caller.session, spec.name, spec.digest
         known = self._decisions.get(key)
         if known is not None and known[0] is rules:
@@ -179,6 +183,11 @@ class Trail:
             duration,
             self._arguments,
         )
+
+
+def _is_acting(token: str | None) -> bool:
+    """Whether a call that runs asks, on behalf of its own caller."""
+    return token is not None and token == acting_session()
 
 
 def _remember(table: dict, key: object, value: object) -> None:  # type: ignore[type-arg]

@@ -25,7 +25,6 @@ SessionToken = Annotated[
     str | None,
     typer.Argument(envvar="TOOLKILN_TOKEN", help="Default: stdin.", show_default=False),
 ]
-_TOKENS = {"ignore_unknown_options": True}  # some begin with a dash
 ApprovalArgument = Annotated[str, typer.Argument(help="The id, or how it begins.")]
 ReasonOption = Annotated[str, typer.Option(help="For whoever made the call, and the audit.")]
 SecretArgument = Annotated[str, typer.Argument(help="The name of the secret.")]
@@ -133,7 +132,7 @@ def sessions_list(as_json: JsonOption = False) -> None:
         identifying.sessions_list(as_json=as_json)
 
 
-@sessions_app.command(name="renew", context_settings=_TOKENS)
+@sessions_app.command(name="renew")
 def sessions_renew(
     token: SessionToken = None, seconds: SecondsOption = None, as_json: JsonOption = False
 ) -> None:
@@ -144,7 +143,7 @@ def sessions_renew(
         identifying.sessions_renew(token, seconds, as_json=as_json)
 
 
-@sessions_app.command(name="end", context_settings=_TOKENS)
+@sessions_app.command(name="end")
 def sessions_end(token: SessionToken = None, as_json: JsonOption = False) -> None:
     """End a session, for calls that run as well."""
     from toolkiln.surfaces.cli import identifying
