@@ -1,15 +1,15 @@
 """The chain that audit records form, and the walk along it that finds what was tampered with.
 
-A record's hash is HMAC-SHA256 over one line each for the hash before it, its place and its
+A record's hash is a keyed BLAKE2b over one line each for the hash before it, its place and its
 fields, so it covers everything before it. A head, sealed the same way, says where the chain
 ends. Whoever has no key can neither change a row nor end the chain earlier unseen; putting
 back an older copy of everything shows only against a head noted elsewhere. Nothing here
 touches a database.
 """
 
-import hmac
 import re
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 from toolkiln.model import AuditRecord
@@ -32,7 +32,7 @@ class Chain:
     """Computes hashes with a key."""
 
     def __init__(self, key: bytes) -> None:
-        self._keyed = hmac.new(key, digestmod="sha256")
+        self._keyed = blake2b(key=blake2b(key).digest(), digest_size=32)
         self.key_id = self._sign("key")[:16]
         """Tells keys apart and gives nothing of them away."""
 
