@@ -3,12 +3,12 @@
     ToolkilnError
     ├── InputError         what the caller handed over cannot be used (a path, a file, a name)
     │   ├── UnknownTool    no tool of that name; the hint carries the nearest ones
+    │   ├── NoSession      nobody is known to have made a request            (execution)
     │   ├── NotAllowed     somebody tried what they have no right to
     │   ├── NotAdmitted    the tool is on disk, but nobody has admitted it   (app.offer)
     │   ├── Disabled       the tool is switched off                          (app.offer)
     │   ├── ManifestError  nothing is served: no manifest can be trusted     (catalog)
     │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
-    ├── NoSession          nobody is known to have made a request         (execution)
     ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)

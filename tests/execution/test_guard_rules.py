@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Context, tool
-from toolkiln.app import OWN, Draft, Kiln
+from toolkiln.app import OWN, Draft, Kiln, Scope
 from toolkiln.config import load
 from toolkiln.define import ToolError
-from toolkiln.errors import NotAllowed
+from toolkiln.errors import InputError, NotAllowed
 from toolkiln.model import Caller, Result, Status
 
 from .guarded import about, code, made, records
@@ -394,7 +394,8 @@ async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: tuple[Ki
 
 async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
     pretenders = [
-        kiln.sessions.create("group:bankers").token,
+        kiln.sessions.local(Caller(user_id="group:bankers")),
+        kiln.sessions.create("bankers", platform="group").token,
         kiln.sessions.create("bankers").token,
         kiln.sessions.create("x", groups=["Bankers", "bankers ", "ＢANKERS", "bankers\n"]).token,
         kiln.sessions.local(Caller(user_id=None, groups=frozenset({"banker"}))),
@@ -404,6 +405,16 @@ async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
         assert code(await kiln.call("wire_funds", session=session)) == DENIED
         assert code(await kiln.call("outside", session=session)) == DENIED
     assert RAN == []
+
+
+@pytest.mark.parametrize("identity", [{}, {"platform": "disc:ord"}, {"platform": ""}])
+async def test_nobody_goes_by_the_name_of_another_platforms_user(
+    kiln: Kiln, identity: dict[str, str]
+) -> None:
+    with pytest.raises(InputError, match="colon"):
+        kiln.sessions.create("discord:42", **identity)
+    with pytest.raises(InputError, match="colon"):
+        kiln.guarding.keys.create("ci", Scope("discord:42"), OWN)
 
 
 async def test_default_of_the_operator_decides_where_no_rule_fits(

@@ -16,6 +16,7 @@ from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.execution import NoSession
 from toolkiln.model import Call, Caller, Result, Status, Task
+from toolkiln.store import open_store
 
 from .guarded import about, code, holding, made, records, until
 
@@ -338,6 +339,33 @@ async def test_own_tools_serve_a_call_that_runs_although_its_session_has_expired
 
     assert "nested:" not in str(result.value), result.value
     assert code(await kiln.call(name, arguments, session=opened.token)) == DENIED
+
+
+async def test_clock_that_jumps_revives_no_session(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    now = [1_000_000.0]
+    (tmp_path / "state").mkdir()
+
+    def opened() -> Kiln:
+        """A Kiln that remembers nothing of what another one has looked up."""
+        kiln = make_kiln({}, functions=[tell])
+        kiln.__dict__["store"] = open_store(tmp_path / "state" / "store.db", clock=lambda: now[0])
+        return kiln
+
+    async def statuses(*tokens: str) -> list[Status]:
+        async with opened() as kiln:
+            return [(await kiln.call("tell", session=token)).status for token in tokens]
+
+    async with opened() as kiln:
+        first, second = (kiln.sessions.create("ann", seconds=300).token for _ in range(2))
+    assert await statuses(first, second) == [Status.OK, Status.OK]
+    now[0] -= 10_000
+    assert await statuses(first, second) == [Status.DENIED, Status.DENIED]
+    now[0] += 10_000 + 301
+    assert await statuses(first) == [Status.DENIED]
+    now[0] -= 200
+    assert await statuses(first) == [Status.DENIED]
 
 
 async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:

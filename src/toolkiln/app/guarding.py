@@ -167,6 +167,18 @@ class Guarding:
         """
         caller = await self.guard.caller(self.token(session), running=True)
         if refusal := authoring_refusal(caller, self.live.current().authoring):
+            self.recorder.add(
+                AuditRecord(
+                    time.time(),
+                    "author",
+                    "denied",
+                    caller.who,
+                    caller.agent_id or "",
+                    caller.session,
+                    self._surface,
+                    detail=refusal.message,
+                )
+            )
             return refusal
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
         by = caller.who or caller.agent_id or "an agent"

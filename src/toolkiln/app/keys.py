@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkiln.app.own import SessionToken
 from toolkiln.errors import InputError, NotAllowed
-from toolkiln.execution import NoSession
+from toolkiln.execution import NoSession, refuse_ambiguous
 from toolkiln.model import ApiKey, Caller, OpenSession, Privilege
 
 if TYPE_CHECKING:
@@ -67,17 +67,19 @@ class Keys:
             raise InputError("a key acts for a user, with at least one tool")
         if scope.days is not None and not 0 < scope.days <= _MOST_DAYS:
             raise InputError(f"a key holds for more than 0 and at most {_MOST_DAYS} days")
+        caller = Caller(
+            user_id=scope.user_id,
+            groups=frozenset(scope.groups),
+            privileges=frozenset(scope.privileges),
+            tools=tuple(scope.tools),
+        )
+        refuse_ambiguous(caller)
         text = _PREFIX + secrets.token_urlsafe(32)
         now = time.time()
         key = ApiKey(
             id=secrets.token_hex(6),
             name=name,
-            caller=Caller(
-                user_id=scope.user_id,
-                groups=frozenset(scope.groups),
-                privileges=frozenset(scope.privileges),
-                tools=tuple(scope.tools),
-            ),
+            caller=caller,
             created=now,
             created_by=admin.who,
             expires=None if scope.days is None else now + scope.days * _DAY,

@@ -26,10 +26,10 @@ from toolkiln.execution.network import Resolve
 from toolkiln.execution.policy import authoring_refusal
 from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.rates import Rates
-from toolkiln.execution.rules import Rules
+from toolkiln.execution.rules import Rules, decide
 from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
 from toolkiln.execution.secrets import SecretError, Secrets
-from toolkiln.execution.sessions import NoSession, SessionBook, Sessions
+from toolkiln.execution.sessions import NoSession, SessionBook, Sessions, refuse_ambiguous
 from toolkiln.execution.tasks import Tasks
 from toolkiln.execution.tool_settings import ToolSettings
 from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
@@ -73,8 +73,10 @@ __all__ = [
     "audit_key",
     "authoring_refusal",
     "clean",
+    "decide",
     "normalise",
     "probe",
     "read_requirements_file",
+    "refuse_ambiguous",
     "run_examples",
 ]

@@ -20,7 +20,14 @@ from toolkiln.execution.acting import SESSION
 from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
-from toolkiln.execution.clearance import Clearance, Passage, Refused, cleared, rightful_secrets
+from toolkiln.execution.clearance import (
+    Clearance,
+    Passage,
+    Refused,
+    cleared,
+    not_allowed,
+    rightful_secrets,
+)
 from toolkiln.execution.concealing import ConcealedEvents, conceal
 from toolkiln.execution.environments import Environments
 from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, Outcome
@@ -37,7 +44,6 @@ from toolkiln.model import (
     Call,
     Caller,
     CallError,
-    Decision,
     Event,
     Result,
     Status,
@@ -139,7 +145,7 @@ class Gateway:
         trail.spec = tool.spec
         decision = self._guard.decide(caller, tool.spec)
         if decision.effect == "deny":
-            raise Refused(Status.DENIED, _not_allowed(call.tool, decision), tool)
+            raise Refused(Status.DENIED, not_allowed(call.tool, decision), tool)
         checked = check(tool.spec, {} if call.arguments is None else call.arguments)
         if isinstance(checked, Problems):
             raise Refused(Status.INVALID, invalid(checked), tool)
@@ -328,7 +334,8 @@ class Gateway:
         truncation = None
         all_notes = (*passage.notes, *outcome.notes)
         if shown.full is not None:
-            handle, trouble = await self._parts.memory.keep(passage.caller, shown.full)
+            full = passage.outer_mask.text(shown.full)
+            handle, trouble = await self._parts.memory.keep(passage.caller, full)
             all_notes += trouble
             truncation = Truncation(shown=shown.shown, total=shown.total, handle=handle)
         return Result(
@@ -366,14 +373,6 @@ def _careful(observe: Observe, tool: str) -> Observe:
             _log.exception("an event of %s could not be observed", tool)
 
     return careful
-
-
-def _not_allowed(tool: str, decision: Decision) -> CallError:
-    return CallError(
-        code="not_allowed",
-        message=f"you may not run {tool}: {decision.why}",
-        hint="`toolkiln policy explain USER TOOL` shows an operator which rule decides",
-    )
 
 
 def _unsendable(caller: Caller) -> CallError | None:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Protocol
 
 from toolkiln.execution.acting import acting_session
@@ -109,7 +110,7 @@ class Guard:
             return None
         return CallError(
             code="rate_limited",
-            message=f"too many calls of {spec.name}: wait {wait:.3g} s",
+            message=f"too many calls of {spec.name}: wait {ceil(wait * 10) / 10:g} s",
             hint="make fewer calls, or ask the operator for another rate",
             retryable=True,
             retry_after=wait,
@@ -169,12 +170,12 @@ class Trail:
         if self._mask:
             tool, detail = self._mask.text(tool), self._mask.text(detail)
         whom = (caller.who, caller.agent_id or "", caller.session) if caller else ("", "", "")
-        digest = spec.digest if spec else ""
-        of_call = call.surface, tool, digest, call.id, call.parent or ""
-        # `_make`, because every call pays for it: naming 14 fields takes longer than the rest.
-        return AuditRecord._make(
-            (self.at, "call", outcome, *whom, *of_call, detail, duration, self._arguments)
-        )
+        of_tool = tool, spec.digest if spec else ""
+        of_call = call.id, call.parent or ""
+        return AuditRecord(
+            self.at, "call", outcome, *whom, call.surface, *of_tool, *of_call,
+            detail, duration, self._arguments,
+        )  # fmt: skip
 
 
 def _is_acting(token: str | None) -> bool:

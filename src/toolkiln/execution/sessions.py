@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import ValidationError
 
-from toolkiln.errors import InputError, ToolkilnError, nearest_hint
+from toolkiln.errors import InputError, nearest_hint
 from toolkiln.model import Caller, OpenSession, Session
 
 _BELIEVED = 1.0
@@ -29,7 +29,7 @@ _PREFIX = "ts_"
 _MOST_SECONDS = 30 * 86_400.0
 
 
-class NoSession(ToolkilnError):
+class NoSession(InputError):
     """There is no such session, or none any more."""
 
     code: ClassVar[str] = "no_session"
@@ -221,7 +221,21 @@ def _caller(user_id: str, identity: dict[str, Any]) -> Caller:
     texts = [user_id, caller.platform, caller.guild_id, caller.channel_id, caller.agent_id]
     if not user_id or any(text is not None and len(text) > _LONGEST for text in texts):
         raise InputError(f"user_id is empty, or an id is longer than {_LONGEST} characters")
+    refuse_ambiguous(caller)
     return caller
+
+
+def refuse_ambiguous(caller: Caller) -> None:
+    """See that `who` is one user: `discord:42` is user 42 of discord, and nobody else.
+
+    Raises:
+        InputError: it could be two.
+    """
+    if ":" in (caller.platform or caller.user_id or ""):
+        named = "a platform" if caller.platform else "a user of no platform"
+        raise InputError(
+            f"{named} has no colon in its name", hint='platform="discord", user_id="42"'
+        )
 
 
 def _hash(token: str) -> str:

@@ -46,7 +46,7 @@ FilesOption = Annotated[
         metavar="FOLDER", help="Where to put files that the tool hands over.", show_default=False
     ),
 ]
-_MENDABLE = ("bad_config", "no_session", "secret_unusable")
+_MENDABLE = ("bad_config", "secret_unusable")
 """Errors that a person at the keyboard can do something about, besides bad input."""
 
 
