@@ -409,7 +409,7 @@ async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
 
 @pytest.mark.parametrize("identity", [{}, {"platform": "disc:ord"}, {"platform": ""}])
 async def test_nobody_goes_by_the_name_of_another_platforms_user(
-    kiln: Kiln, identity: dict[str, str]
+    kiln: Kiln, identity: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match="colon"):
         kiln.sessions.create("discord:42", **identity)
