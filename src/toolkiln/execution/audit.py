@@ -140,7 +140,8 @@ class Recorder:
         """As at first; also in a forked child, whose parent writes what was waiting."""
         # A child may neither use nor close the connection of its parent: it only keeps it.
         self._inherited, self._ledger = self._ledger, None
-        self._has_opened = False
+        self.is_open = False
+        """Whether the ledger could be written at some time."""
         self._queue: deque[AuditRecord] = deque()
         self._unwritten: list[AuditRecord] = []
         self._younger: dict[Hashable, Callable[[], AuditRecord]] = {}
@@ -160,7 +161,7 @@ class Recorder:
         Raises:
             AuditFailed: there is none.
         """
-        if not self._has_opened:
+        if not self.is_open:
             await asyncio.to_thread(self.flush)
 
     def ready(self) -> None:
@@ -290,7 +291,7 @@ class Recorder:
                     if self._ledger is None:
                         self._ledger = self._open_ledger()
                     self._ledger.append([clean(record) for record in (*waiting, *last)])
-                    self._has_opened = True
+                    self.is_open = True
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost
                 self._reason = line(str(error) or type(error).__name__, _LONGEST_TEXT)
                 if is_tick:  # whoever else asked is told

@@ -68,7 +68,20 @@ class Clearance:
     """By name; here and in the run, and nowhere else."""
 
 
-_PLAIN = Clearance(NOTHING, {})
+PLAIN = Clearance(NOTHING, {})
+
+
+def asks_nothing(guard: Guard, passage: Passage) -> bool:
+    """Whether there is nothing to settle: the common case of a function of this process."""
+    tool, spec = passage.tool, passage.tool.spec
+    rights = spec.rights
+    return (
+        tool.function is not None
+        and passage.decision.effect == "allow"
+        and not (rights.needs_approval or rights.secrets or spec.settings or passage.is_privileged)
+        and not guard.rates()
+        and not references(passage.arguments)
+    )
 
 
 async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
@@ -101,7 +114,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
         record = passage.trail.privileged(passage.arguments)
         await asyncio.to_thread(guard.recorder.commit, record, passage.trail)
     if not names and settled is NOTHING:
-        return _PLAIN
+        return PLAIN
     return Clearance(settled, await asyncio.to_thread(_values, guard, names))
 
 

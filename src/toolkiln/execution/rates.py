@@ -23,6 +23,10 @@ class Rates:
         self._entries = tuple((glob, Globs([glob], loose=True), table[glob]) for glob in table)
         self._of_tool = lru_cache(_KNOWN)(self._find)
 
+    def __bool__(self) -> bool:
+        """Whether anything is held back at all."""
+        return bool(self._entries)
+
     def draws(self, caller: Caller, spec: ToolSpec) -> tuple[Draw, ...]:
         """The tokens that a call takes, all or none of them."""
         if not self._entries:
