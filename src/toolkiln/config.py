@@ -5,6 +5,7 @@ import re
 import reprlib
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,6 +97,16 @@ class Settings:
     """The file that was looked for, whether it is there or not."""
     seen: Stamp | None = field(default=None, compare=False)
     """That file as it was when it was read."""
+
+    def made_state(self) -> Path:
+        """The state folder, made if there is none.
+
+        Open to others: what is private in it is so itself, and sandboxes run as another user.
+        """
+        state = self.state.absolute()
+        with suppress(OSError):  # whoever needs it says what is wrong with it
+            state.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return state
 
 
 _EFFECTS = ("allow", "deny", "ask")

@@ -97,3 +97,22 @@ async def test_a_session_is_recorded_with_its_rights(tmp_path: Path) -> None:
         "groups staff; privileges APPROVE; tools double",
     ]
     assert opened[-1].record.session == session.trace_id
+
+
+@pytest.mark.parametrize("first", ["session", "call", "secret"])
+async def test_the_state_folder_can_be_passed_by_the_user_of_sandboxes(
+    tmp_path: Path, first: str
+) -> None:
+    state = tmp_path / "state"
+    async with made(state) as kiln:
+        if first == "session":
+            kiln.sessions.create("ann")
+        elif first == "call":
+            await kiln.call("double", {"number": 1})
+        else:
+            kiln.guarding.set_secret("NAME", "value")
+        folder, *files = state, *state.iterdir()
+
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert files
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files if file.exists())

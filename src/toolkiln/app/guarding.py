@@ -354,7 +354,7 @@ class Guarding:
         return ledger
 
     def _open_ledger(self) -> "Ledger":
-        state = self._settings.state.absolute()
+        state = self._settings.made_state()
         key = audit_key(self._settings.audit_key, state)
         return open_ledger(self._settings.store or state / "audit.db", key)
 

@@ -380,7 +380,7 @@ class Kiln(Opened):
         """Where results, outputs and versions are kept; opened with the first use."""
         from toolkiln.store import open_store
 
-        return open_store(self.settings.store or self.settings.state.absolute() / "store.db")
+        return open_store(self.settings.store or self.settings.made_state() / "store.db")
 
     async def close(self) -> None:
         """End everything that calls started."""

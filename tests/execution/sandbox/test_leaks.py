@@ -122,6 +122,7 @@ async def test_nothing_is_left_after_many_calls(mode: str, calls: int, tmp_path:
     assert during.children - before.children < 100
     assert during.mounts == before.mounts
     kept = {"versions", "envs", "workspaces", "mode.json", "store.db", "base", "readings"}
+    kept |= {"audit.key", "audit.db", "audit.db-wal", "audit.db-shm"}
     assert files <= kept
 
 
