@@ -1,6 +1,8 @@
 """What an operator looks after: retention of the audit, and who may give what away."""
 
+import os
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +31,13 @@ async def double(number: int) -> int:
 def made(folder: Path, **settings: object) -> Kiln:
     given = Settings(state=folder, **settings)  # type: ignore[arg-type]
     return Kiln(functions=[double], settings=given)
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 def aged(folder: Path, *days: float) -> None:
@@ -101,7 +110,7 @@ async def test_a_session_is_recorded_with_its_rights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["session", "call", "secret"])
 async def test_the_state_folder_can_be_passed_by_the_user_of_sandboxes(
-    tmp_path: Path, first: str
+    tmp_path: Path, first: str, usual_umask: None
 ) -> None:
     state = tmp_path / "state"
     async with made(state) as kiln:
