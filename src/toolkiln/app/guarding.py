@@ -303,7 +303,7 @@ class Guarding:
         about = known.model_dump(include={"tool", "digest", "call_id"}) if known else {}
         detail = " ".join(part for part in (approval_id, verdict.reason) if part)
         with self.act(act, caller, detail=detail, **about):
-            return self.approvals.decide(approval_id, verdict, caller, caller.privileges, fits)
+            return self.approvals.decide(approval_id, verdict, caller, fits)
 
     def _record(
         self, what: str, outcome: str, caller: Caller | str, fields: Mapping[str, Any]

@@ -155,7 +155,6 @@ class Approvals:
         approval_id: str,
         verdict: Verdict,
         by: Caller,
-        privileges: frozenset[str],
         check: Callable[[Approval], None] = lambda _: None,
     ) -> Approval:
         """Answer a request on behalf of somebody; `check` may refuse arguments of theirs.
@@ -175,7 +174,7 @@ class Approvals:
                 f"{request.user} made this call, and nobody approves their own",
                 hint="somebody else with APPROVE can; or let a rule say approve_own = true",
             )
-        if by.who != request.user and Privilege.APPROVE not in privileges:
+        if by.who != request.user and Privilege.APPROVE not in by.privileges:
             raise NotAllowed(
                 f"{by.who} has no privilege to answer calls of others",
                 hint="an operator grants APPROVE, in [privileges] of toolkiln.toml",
