@@ -79,6 +79,14 @@ def _guard() -> None:
     for number in (wire.SIGTERM, wire.SIGINT):
         _signal.signal(number, lambda *_: os.kill(pid, wire.SIGKILL))
     linux.die_with_parent(wire.SIGTERM)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    # Whoever asks again is too late, and must not keep us from this.
+    for number in (wire.SIGTERM, wire.SIGINT):
+        _signal.signal(number, _signal.SIG_IGN)
+    try:
+        os.killpg(pid, wire.SIGKILL)  # all at once, however fast they fork; the number is still ours
+    except ProcessLookupError:  # it ended before it had a session of its own
+        pass
     _, status = os.waitpid(pid, 0)
     _end_descendants()
     if os.WIFSIGNALED(status):
