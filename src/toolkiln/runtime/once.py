@@ -84,7 +84,7 @@ def _guard() -> None:
     for number in (wire.SIGTERM, wire.SIGINT):
         _signal.signal(number, _signal.SIG_IGN)
     try:
-        os.killpg(pid, wire.SIGKILL)  # all at once, however fast they fork; the number is still ours
+        os.killpg(pid, wire.SIGKILL)  # all at once, however fast they fork
     except ProcessLookupError:  # it ended before it had a session of its own
         pass
     _, status = os.waitpid(pid, 0)
