@@ -125,3 +125,14 @@ async def test_the_state_folder_can_be_passed_by_the_user_of_sandboxes(
     assert folder.stat().st_mode & 0o777 == 0o755
     assert files
     assert all(file.stat().st_mode & 0o077 == 0 for file in files if file.exists())
+
+
+async def test_calls_that_come_faster_than_they_are_recorded_wait_and_are_not_refused(
+    tmp_path: Path,
+) -> None:
+    async with made(tmp_path) as kiln:
+        results = [await kiln.call("double", {"number": 1}) for _ in range(15_000)]
+        verified = kiln.guarding.audit.verify()
+
+    assert {result.status for result in results} == {"ok"}
+    assert verified.count == 15_000

@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_TEXT = 500
 _LONGEST_ARGUMENTS = 2_000
 _MOST_WAITING = 10_000
+_MANY_WAITING = 2_000
 _LONGEST_WAIT = 10.0
 _LONGEST_PAUSE = 2.0
 _SHORTEST_KEY = 16
@@ -140,8 +141,8 @@ class Recorder:
         """As at first; also in a forked child, whose parent writes what was waiting."""
         # A child may neither use nor close the connection of its parent: it only keeps it.
         self._inherited, self._ledger = self._ledger, None
-        self.is_open = False
-        """Whether the ledger could be written at some time."""
+        self._is_open = False
+        self._has_failed = False
         self._queue: deque[AuditRecord] = deque()
         self._unwritten: list[AuditRecord] = []
         self._younger: dict[Hashable, Callable[[], AuditRecord]] = {}
@@ -156,13 +157,18 @@ class Recorder:
         self._reason = "it is slow"
 
     async def opened(self) -> None:
-        """Makes sure, once, that there is a ledger which can be written.
+        """Makes sure that there is a ledger which can be written, and is not far behind.
 
         Raises:
             AuditFailed: there is none.
         """
-        if not self.is_open:
+        if self.must_wait:
             await asyncio.to_thread(self.flush)
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether nothing was written yet, or so much waits that calls have to wait, too."""
+        return not self._is_open or len(self._queue) > _MANY_WAITING
 
     def ready(self) -> None:
         """Returns if records are accepted.
@@ -171,7 +177,7 @@ class Recorder:
             AuditFailed: too many are waiting, or for too long.
         """
         if self._since and (
-            len(self._queue) + len(self._unwritten) > _MOST_WAITING
+            (self._has_failed and len(self._queue) + len(self._unwritten) > _MOST_WAITING)
             or time.monotonic() - self._since > _LONGEST_WAIT
         ):
             raise self._failure()
@@ -291,9 +297,10 @@ class Recorder:
                     if self._ledger is None:
                         self._ledger = self._open_ledger()
                     self._ledger.append([clean(record) for record in (*waiting, *last)])
-                    self.is_open = True
+                    self._is_open = True
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be lost
                 self._reason = line(str(error) or type(error).__name__, _LONGEST_TEXT)
+                self._has_failed = True
                 if is_tick:  # whoever else asked is told
                     _log.error("the audit cannot be written: %s", self._reason)
                 self._drop_ledger()
@@ -301,6 +308,7 @@ class Recorder:
                     self._since = 0.0
                 return False
             self._unwritten = []
+            self._has_failed = False
             self._since = 0.0
             return True
 

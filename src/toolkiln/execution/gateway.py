@@ -126,7 +126,7 @@ class Gateway:
         trail, recorder = Trail(call, outer_mask), self._guard.recorder
         result: Result | None = None
         try:
-            if not recorder.is_open:
+            if recorder.must_wait:
                 await recorder.opened()
             recorder.begin(trail, trail.started)
         except AuditFailed as error:  # what cannot be recorded does not happen
