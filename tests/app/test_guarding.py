@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln import Kiln
+from toolkiln import Context, Kiln, ToolError
 from toolkiln.app import OWN, AuditFilter, Scope
 from toolkiln.config import Settings
 from toolkiln.errors import NotAllowed
@@ -28,9 +28,17 @@ async def double(number: int) -> int:
     return number * 2
 
 
+def descend(ctx: Context) -> int:
+    """Call itself, as deep as that goes."""
+    try:
+        return int(ctx.call("descend")) + 1
+    except ToolError:
+        return 1
+
+
 def made(folder: Path, **settings: object) -> Kiln:
     given = Settings(state=folder, **settings)  # type: ignore[arg-type]
-    return Kiln(functions=[double], settings=given)
+    return Kiln(functions=[double, descend], settings=given)
 
 
 @pytest.fixture
@@ -136,3 +144,15 @@ async def test_calls_that_come_faster_than_they_are_recorded_wait_and_are_not_re
 
     assert {result.status for result in results} == {"ok"}
     assert verified.count == 15_000
+
+
+async def test_a_call_that_goes_too_deep_is_recorded_like_any_other(tmp_path: Path) -> None:
+    async with made(tmp_path) as kiln:
+        result = await kiln.call("descend")
+        rows = [e.record for e in kiln.guarding.audit.entries(AuditFilter(tool="descend"))]
+
+    (denied,) = [row for row in rows if row.outcome == "denied"]
+    assert len([row for row in rows if row.outcome == "ok"]) == result.value
+    assert denied.detail.startswith("nesting_limit")
+    assert denied.parent in {row.call_id for row in rows}
+    assert denied.user

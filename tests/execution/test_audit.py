@@ -251,11 +251,11 @@ async def test_opening_is_tried_before_the_first_call(recorder_of: Make) -> None
     recorder = recorder_of(ledger.open)
 
     with pytest.raises(AuditFailed):
-        await recorder.opened()
+        await recorder.caught_up()
     ledger.is_broken = False
-    await recorder.opened()
+    await recorder.caught_up()
     attempts = ledger.attempts
-    await recorder.opened()
+    await recorder.caught_up()
 
     assert ledger.attempts == attempts
 

@@ -116,7 +116,7 @@ class Guarding:
             NoSession: nobody holds it.
         """
         caller = self.caller(session)
-        return lambda spec: self.guard.decide(caller, spec).effect != "deny"
+        return lambda spec: self.guard.may_see(caller, spec)
 
     def require(self, session: SessionToken, privilege: Privilege, what: str) -> Caller:
         """Who holds a session, if they have a privilege.

@@ -156,7 +156,7 @@ class Recorder:
         self._since = 0.0  # when the oldest unwritten record was first tried; 0: there is none
         self._reason = "it is slow"
 
-    async def opened(self) -> None:
+    async def caught_up(self) -> None:
         """Makes sure that there is a ledger which can be written, and is not far behind.
 
         Raises:

@@ -127,7 +127,7 @@ class Gateway:
         result: Result | None = None
         try:
             if recorder.must_wait:
-                await recorder.opened()
+                await recorder.caught_up()
             recorder.begin(trail, trail.started)
         except AuditFailed as error:  # what cannot be recorded does not happen
             return refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
@@ -201,17 +201,13 @@ class Gateway:
             return self._parts.resolve(call.tool, call.digest)
         except UnknownTool as error:
             # The nearest names are those that this caller may know of.
-            known = self._parts.names(lambda spec: self.may_see(caller, spec))
+            known = self._parts.names(lambda spec: self._guard.may_see(caller, spec))
             hidden = CallError(
                 code=error.code, message=error.message, hint=nearest_hint(call.tool, known)
             )
             raise Refused(Status.INVALID, hidden) from None
         except InputError as error:
             raise Refused(Status.INVALID, as_call_error(error)) from None
-
-    def may_see(self, caller: Caller, spec: ToolSpec) -> bool:
-        """Whether a tool is listed and found for somebody."""
-        return self._guard.decide(caller, spec).effect != "deny"
 
     async def _run(self, passage: Passage) -> Result:
         tool = passage.tool
@@ -328,7 +324,11 @@ class Gateway:
             if inner.depth > _DEEPEST or made > _MOST_NESTED:
                 bound = f"{_DEEPEST} deep" if inner.depth > _DEEPEST else f"{_MOST_NESTED} in all"
                 error = CallError(code="nesting_limit", message=f"calls within calls: {bound}")
-                return refused(inner, time.time(), Status.DENIED, error)
+                trail = Trail(inner, mask)
+                trail.caller = passage.caller
+                result = refused(inner, trail.at, Status.DENIED, error)
+                self._guard.recorder.end(trail, trail.ended(result))
+                return result
             return await self._recorded(inner, observe, mask)
 
         return nested

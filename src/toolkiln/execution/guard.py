@@ -99,6 +99,10 @@ class Guard:
         _remember(self._decisions, key, (rules, decision))
         return decision
 
+    def may_see(self, caller: Caller, spec: ToolSpec) -> bool:
+        """Whether a tool is listed and found for somebody."""
+        return self.decide(caller, spec).effect != "deny"
+
     async def rate_refusal(self, spec: ToolSpec, draws: Sequence[Draw]) -> CallError | None:
         """Why a call comes too early; None if it does not.
 
