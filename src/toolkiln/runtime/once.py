@@ -2,8 +2,8 @@
 
 In mode B bwrap has made the namespaces and mounts and dropped the capabilities; what it
 cannot do, limits, Landlock and seccomp, follows here. In mode C there is nothing around
-it: this process stays outside as a guardian that ends every descendant of the worker,
-and the worker gets no sockets at all. Mode none has the guardian and nothing else.
+it: this process stays outside as a guardian that counts and ends every descendant of the
+worker, and the worker gets no sockets at all. Mode none has the guardian and nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _SETUP_FAILED = 119
+_TOO_MANY = 118
+_MEANWHILE = 512
+"""Processes that the same user may start elsewhere before the kernel refuses ours."""
+_COUNTED_EVERY = 20
+"""Milliseconds."""
 
 
 def main() -> NoReturn:
@@ -30,7 +35,7 @@ def main() -> NoReturn:
         if settings["mode"] == "B":
             linux.set_child_subreaper()  # what a call leaves comes to the worker
         else:
-            _guard()
+            _guard(settings["limits"]["processes"] if settings["mode"] == "C" else None)
         os.chdir(settings["workdir"])
         os.environ["TMPDIR"] = os.environ["HOME"] = settings["workdir"]
         if settings["mode"] != "none":
@@ -45,7 +50,11 @@ def _lock(settings: dict[str, Any]) -> None:
     bare = settings["mode"] == "C"
     if settings["network"]:
         lockdown.hand_over_listener()
-    _limit(settings["limits"])
+    limits = settings["limits"]
+    if bare:
+        others = settings["processes_of_user"] + _MEANWHILE
+        limits = {**limits, "processes": limits["processes"] + others}
+    _limit(limits)
     lockdown.give_up_rights(
         lockdown.program(network=settings["network"], among_others=bare),
         network=settings["network"],
@@ -68,8 +77,12 @@ def _limit(limits: dict[str, int]) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (min(limits["cpu"], hard), hard))
 
 
-def _guard() -> None:
-    """Fork; the parent waits for the child, and leaves no descendant of it alive."""
+def _guard(processes: int | None) -> None:
+    """Fork; the parent waits for the child, and leaves no descendant of it alive.
+
+    It counts `processes` itself: the kernel's own count is of all that a user runs, so that
+    other calls would use up the bound of this one.
+    """
     linux.set_child_subreaper()
     pid = os.fork()
     if pid == 0:
@@ -79,6 +92,9 @@ def _guard() -> None:
     for number in (wire.SIGTERM, wire.SIGINT):
         _signal.signal(number, lambda *_: os.kill(pid, wire.SIGKILL))
     linux.die_with_parent(wire.SIGTERM)
+    too_many = _has_too_many(pid, processes) if processes else False
+    if too_many:
+        os.kill(pid, wire.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     # Whoever asks again is too late, and must not keep us from this.
     for number in (wire.SIGTERM, wire.SIGINT):
@@ -89,11 +105,40 @@ def _guard() -> None:
         pass
     _, status = os.waitpid(pid, 0)
     _end_descendants()
+    if too_many:
+        os._exit(_TOO_MANY)
     if os.WIFSIGNALED(status):
         if os.WTERMSIG(status) != wire.SIGKILL:  # which nobody handles
             _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _has_too_many(worker: int, bound: int) -> bool:
+    """Wait until the worker ends, or until there are more processes and threads than that."""
+    import select
+
+    ended = select.poll()
+    ended.register(os.pidfd_open(worker), select.POLLIN)
+    while not ended.poll(_COUNTED_EVERY):
+        if _tasks_below(os.getpid(), bound) > bound:
+            return True
+    return False
+
+
+def _tasks_below(pid: int, bound: int) -> int:
+    """Processes and threads that descend from a process; no more are counted than it takes."""
+    count, known = -1, [str(pid)]  # its one thread does not count
+    while known and count <= bound:
+        folder = f"/proc/{known.pop()}/task"
+        try:
+            for task in os.listdir(folder):
+                count += 1
+                with open(f"{folder}/{task}/children", encoding="ascii") as listed:
+                    known += listed.read().split()
+        except OSError:  # it has just ended
+            pass
+    return count
 
 
 def _end_descendants() -> None:

@@ -205,6 +205,9 @@ class SandboxExecutor:
             outcome.cpu, outcome.memory = end.cpu, end.memory
             # Once a tool has begun, this status is the tool's own.
             failed = end.status >> 8 == _SETUP_FAILED and not conversation.has_begun
+            if self._launcher.mode == "C" and end.status >> 8 == _TOO_MANY:
+                outcome.status, outcome.error = limit_hit("processes", bounds)
+                return
             if end.trouble or failed:
                 raise BackendError(end.trouble or conversation.complaint())
             outcome.status, outcome.error = died(
@@ -278,6 +281,8 @@ class SandboxExecutor:
 
 
 _SETUP_FAILED = 119
+_TOO_MANY = 118
+"""What the guardian of mode C ends with; `runtime.once` has both."""
 
 
 def _over_quota(excess: str) -> tuple[Status, CallError]:

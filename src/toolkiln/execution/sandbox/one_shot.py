@@ -172,7 +172,8 @@ class Bare:
         settings = {
             "mode": self.mode,
             "descriptors": inherited,
-            "limits": limits(job) | {"processes": job.bounds.processes + _tasks_of_user()},
+            "limits": limits(job),
+            "processes_of_user": _tasks_of_user(),
             "network": False,
             "workdir": str(folder),
             "read": read,
