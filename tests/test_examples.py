@@ -53,11 +53,11 @@ def test_flawed_example_shows_an_error_and_warnings_with_fixes() -> None:
 
 
 def test_examples_cover_every_dialect() -> None:
-    assert {spec.dialect for spec in KILN.tools.values()} == set(Dialect)
+    assert {spec.dialect for spec in KILN.specs.values()} == set(Dialect)
 
 
 def test_examples_show_what_a_tool_can_declare() -> None:
-    specs = KILN.tools.values()
+    specs = KILN.specs.values()
 
     assert any(spec.is_async for spec in specs)
     assert any(spec.requirements for spec in specs)
@@ -81,7 +81,7 @@ def test_examples_in_docstrings_are_true(file: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("name", sorted(KILN.tools))
+@pytest.mark.parametrize("name", sorted(KILN.specs))
 def test_example_compiles_for_every_provider(name: str, provider: str) -> None:
     compiled = KILN.compiled(name, provider)
 
@@ -172,7 +172,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kil
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("name", sorted(KILN.tools))
+@pytest.mark.parametrize("name", sorted(KILN.specs))
 async def test_example_runs_in_the_sandbox(name: str, running: Kiln) -> None:
     arguments, holds = CALLS[name]
 

@@ -164,7 +164,7 @@ def test_tools_that_do_not_fit_a_prompt_are_deferred(tmp_path: Path) -> None:
     search, *tools = kiln.deferring("anthropic", "call a tool of a file from a function", 1)
 
     assert search["type"].startswith("tool_search_tool_")
-    assert {tool["name"] for tool in tools} == set(kiln.tools)
+    assert {tool["name"] for tool in tools} == set(kiln.specs)
     assert [tool["name"] for tool in tools if "defer_loading" not in tool] == ["use_file_tool"]
 
 
@@ -208,7 +208,7 @@ async def test_functions_and_files_are_one_set_of_tools(tmp_path: Path) -> None:
     async with make(tmp_path, functions=FUNCTIONS) as kiln:
         result = await kiln.call("use_file_tool", {"left": 40})
 
-        assert {"double", "add", "see_host"} <= set(kiln.tools)
+        assert {"double", "add", "see_host"} <= set(kiln.specs)
     assert result.value == 42
 
 
@@ -277,7 +277,7 @@ async def test_exception_is_shown_if_the_operator_allows(tmp_path: Path) -> None
 
 def test_function_that_is_no_tool_is_refused() -> None:
     with pytest.raises(InputError, match="is not a tool by its source"):
-        assert Kiln(functions=[lambda: None]).tools
+        assert Kiln(functions=[lambda: None]).specs
 
 
 async def test_unsandboxed_tool_is_denied_without_a_grant(tmp_path: Path) -> None:

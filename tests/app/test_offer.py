@@ -63,7 +63,7 @@ async def test_folder_without_a_manifest_offers_only_what_is_not_of_it(tmp_path:
         assert own.value == 4
         assert kiln.tool("check_task")
         with pytest.raises(ManifestError):
-            _ = kiln.tools
+            _ = kiln.specs
 
 
 async def test_admitted_version_runs_whatever_is_on_disk(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_disabled_tool_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a is disabled") as caught:
         kiln.tool("a")
     assert caught.value.code == "disabled"
-    assert "a" not in kiln.tools
+    assert "a" not in kiln.specs
 
 
 def test_unknown_tool_is_answered_with_the_nearest(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_file_cannot_take_the_name_of_a_builtin_tool(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": source("check_task", "stolen") + source("b", 1)})
     admit(kiln, "a.py")
 
-    assert list(kiln.tools) == ["b"]
+    assert list(kiln.specs) == ["b"]
     assert kiln.tool("check_task") is kiln._offer.builtin["check_task"]
     assert kiln._offer.resolve("check_task", None).function
 
@@ -153,7 +153,7 @@ def test_function_of_this_process_comes_before_a_file(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": source("double", "stolen")}, functions=[double])
     admit(kiln, "a.py")
 
-    assert kiln.tools["double"].path == __file__
+    assert kiln.specs["double"].path == __file__
     assert kiln._offer.resolve("double", None).function
 
 
@@ -290,8 +290,8 @@ def test_one_file_is_a_kiln(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     kiln = make(tmp_path, place="a.py")
     admit(kiln, "a.py")
 
-    assert list(make(tmp_path, place="a.py").tools) == ["a"]
-    assert list(make(tmp_path, place=tmp_path / "tools" / "a.py").tools) == ["a"]
+    assert list(make(tmp_path, place="a.py").specs) == ["a"]
+    assert list(make(tmp_path, place=tmp_path / "tools" / "a.py").specs) == ["a"]
     with pytest.raises(InputError):
         make(tmp_path, place="a.py").tool("b")
 
@@ -299,6 +299,6 @@ def test_one_file_is_a_kiln(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_functions_alone_are_not_admitted() -> None:
     kiln = Kiln(functions=[double])
 
-    assert list(kiln.tools) == ["double"]
+    assert list(kiln.specs) == ["double"]
     with pytest.raises(InputError, match=r"no folder|not admitted"):
         _ = kiln.admissions

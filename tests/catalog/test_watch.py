@@ -711,7 +711,7 @@ async def test_a_kiln_is_watched_and_offers_what_was_saved(tmp_path: Path) -> No
         second = await anext(changes)
 
         assert (first.added, second.changed) == (("greet",), ("greet",))
-        assert kiln.tools["greet"].description == "Greet again."
+        assert kiln.specs["greet"].description == "Greet again."
 
 
 def test_functions_of_a_process_are_not_watched() -> None:

@@ -249,7 +249,7 @@ def line_of(file: str, mark: str) -> int:
 
 
 async def test_every_dialect_is_here(kiln: Kiln) -> None:
-    assert {spec.dialect for spec in kiln.tools.values()} == set(Dialect)
+    assert {spec.dialect for spec in kiln.specs.values()} == set(Dialect)
 
 
 async def test_helpers_are_imported_in_every_way(kiln: Kiln) -> None:

@@ -351,7 +351,7 @@ async def test_version_that_was_edited_before_its_first_call_runs_as_it_was_read
 ) -> None:
     source = 'def tell() -> str:\n    """Tell the version."""\n    return "first"\n'
     async with make_kiln({"tell.py": source}) as kiln:
-        assert kiln.tools
+        assert kiln.specs
         (tmp_path / "tools" / "tell.py").write_text(source.replace("first", "second"))
         changed = await kiln.call("tell", {})
         (tmp_path / "tools" / "tell.py").unlink()

@@ -149,7 +149,7 @@ async def test_every_call_leaves_its_record(
     assert last.outcome == outcome
     assert (last.act, last.surface, last.tool) == ("call", "python", name)
     assert (last.user, last.agent, last.session) == ("chat:ann", "helper", opened.trace_id)
-    known = {**kiln.tools, "check_task": kiln.tool("check_task")}
+    known = {**kiln.specs, "check_task": kiln.tool("check_task")}
     assert last.digest == (known[name].digest if name in known else "")
     assert (last.call_id, last.parent) == (result.call_id, "")
     assert before <= last.at <= time.time()

@@ -253,7 +253,7 @@ async def test_writing_tools_takes_a_privilege(kiln: Kiln) -> None:
     assert about(kiln, result)[-1].outcome == "denied"
     assert nested.status is not Status.OK
     assert not told.success
-    assert "mild" not in kiln.tools
+    assert "mild" not in kiln.specs
 
 
 async def test_letting_in_what_runs_outside_the_sandbox_takes_a_privilege(
@@ -280,7 +280,7 @@ async def test_letting_in_what_runs_outside_the_sandbox_takes_a_privilege(
         assert wild.status is not Status.OK
         assert "UNSANDBOXED_EXEC" in wild.text
         assert by_eve.status is Status.OK, by_eve.text
-        assert {"mild", "wild"} <= set(kiln.tools)
+        assert {"mild", "wild"} <= set(kiln.specs)
         assert code(await kiln.call("wild", session=ann)) == DENIED
 
 

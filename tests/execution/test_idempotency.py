@@ -215,7 +215,7 @@ async def test_call_that_was_refused_does_not_use_its_id_up(counting: Kiln) -> N
 
 async def test_failure_of_the_platform_frees_the_id(tmp_path: Path) -> None:
     async with make(tmp_path) as kiln:
-        assert kiln.tools
+        assert kiln.specs
         in_the_way = tmp_path / "state" / "versions"
         in_the_way.write_text("a file where a folder has to be")
         failed = await kiln.call("count", {"word": "a"}, call_id="one")

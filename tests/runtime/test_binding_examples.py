@@ -16,7 +16,7 @@ from toolkiln.runtime.binding import Binder
 from toolkiln.schema import Checked, check
 
 FOLDER = Path(__file__).parents[2] / "examples" / "tools"
-SPECS = dict(Kiln(FOLDER, dev=True).tools)
+SPECS = dict(Kiln(FOLDER, dev=True).specs)
 CONTEXT = object()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
+    from toolkiln.app.entrance import Entrance
     from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
     from toolkiln.app.library import Library
@@ -36,6 +37,7 @@ _HOMES = {
     "Change": "toolkiln.catalog",
     "Decision": "toolkiln.catalog",
     "Draft": "toolkiln.app.authoring",
+    "Entrance": "toolkiln.app.entrance",
     "Kiln": "toolkiln.app.kiln",
     "Library": "toolkiln.app.library",
     "MadeKey": "toolkiln.app.keys",
@@ -64,6 +66,7 @@ __all__ = [
     "Change",
     "Decision",
     "Draft",
+    "Entrance",
     "Kiln",
     "Library",
     "MadeKey",

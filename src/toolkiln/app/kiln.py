@@ -126,7 +126,7 @@ class Kiln(Opened):
         return watch(self.catalog, say)
 
     @property
-    def tools(self) -> dict[str, ToolSpec]:
+    def specs(self) -> dict[str, ToolSpec]:
         """The tools by name, lightest first, without Toolkiln's own.
 
         Raises:
@@ -145,13 +145,13 @@ class Kiln(Opened):
         return self._offer.spec(name)
 
     def visible(self, session: SessionToken = OWN) -> dict[str, ToolSpec]:
-        """The tools that the holder of a session may run, as `tools`.
+        """The tools that the holder of a session may run, as `specs`.
 
         Raises:
             NoSession: nobody holds it.
         """
         may_see = self._may_see(session)
-        return {name: spec for name, spec in self.tools.items() if may_see is None or may_see(spec)}
+        return {name: spec for name, spec in self.specs.items() if may_see is None or may_see(spec)}
 
     def grant(self, name: str) -> Grant:
         """What a tool of the catalog was granted, by the settings or with its admission."""
@@ -277,7 +277,7 @@ class Kiln(Opened):
             tool=name,
             arguments=arguments,
             session=self.guarding.token(options.get("session", OWN)),
-            surface=self._surface,
+            surface=options.get("surface", self._surface),
             digest=options.get("digest"),
             timeout=options.get("timeout"),
         )

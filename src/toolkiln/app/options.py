@@ -19,6 +19,8 @@ class CallOptions(TypedDict, total=False):
     """The version that must run; another one is refused."""
     timeout: float | None
     """Seconds to wait at most; the tool's own limit holds too."""
+    surface: str
+    """What it came through, for the audit; by default what the Kiln was opened for."""
     prompt: str | None
     """What the tool is to answer; search learns from it, if the operator agreed."""
     observe: Callable[[Event], None]

@@ -88,7 +88,7 @@ def _list_tools(
     else:
         statuses = kiln.catalog.statuses()
         _tell_what_is_not_listed(kiln, statuses)
-        if denied := len(kiln.tools) - len(specs):
+        if denied := len(kiln.specs) - len(specs):
             say(f"note: {denied:,} not listed, because of the rules", err=True)
     shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
     if as_json:

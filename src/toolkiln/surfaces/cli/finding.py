@@ -64,7 +64,7 @@ def eval_search(
         def names(query: str, k: int) -> list[str]:
             return [hit.key for hit in kiln.search(query, k).hits]
 
-        evaluate_search(file, names, kiln.tools, Options(as_json, svg, against))
+        evaluate_search(file, names, kiln.specs, Options(as_json, svg, against))
 
 
 def usages_list(tools: Path | None, *, as_json: bool) -> None:

@@ -66,7 +66,7 @@ def _missing(kiln: Kiln) -> dict[str, list[str]]:
     """The tools that ask for secrets which are nowhere, by secret."""
     asking: dict[str, list[str]] = defaultdict(list)
     try:
-        for spec in kiln.tools.values():
+        for spec in kiln.specs.values():
             for name in spec.rights.secrets:
                 asking[name].append(spec.name)
     except InputError as error:  # there are secrets without tools, too

@@ -20,7 +20,7 @@ def not_granted(kiln: Kiln, name: str) -> Iterator[str]:
 
 def rights(kiln: Kiln, name: str) -> Iterator[Right]:
     """What a tool of the catalog asks for."""
-    if name not in kiln.tools:
+    if name not in kiln.specs:
         return
     asked, grant = kiln.tool(name).rights, kiln.grant(name)
     yield from _parted("network", asked.network, lambda host: _covers(grant.network, host))

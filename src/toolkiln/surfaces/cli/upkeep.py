@@ -206,7 +206,7 @@ def _for_each(
 
 
 def _chosen(kiln: Kiln, names: list[str]) -> list[ToolSpec]:
-    return [kiln.tool(name) for name in names] or list(kiln.tools.values())
+    return [kiln.tool(name) for name in names] or list(kiln.specs.values())
 
 
 def _print_task(task: Task, files: Path | None, *, as_json: bool) -> int:

@@ -1,0 +1,1 @@
+"""MCP: the catalog for clients of both protocol eras, over stdio and streamable HTTP."""
