@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
+    from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
     from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
@@ -35,6 +36,7 @@ _HOMES = {
     "Authored": "toolkiln.app.authoring",
     "Candidate": "toolkiln.catalog",
     "Change": "toolkiln.catalog",
+    "Changes": "toolkiln.app.changes",
     "Decision": "toolkiln.catalog",
     "Draft": "toolkiln.app.authoring",
     "Entrance": "toolkiln.app.entrance",
@@ -64,6 +66,7 @@ __all__ = [
     "Authored",
     "Candidate",
     "Change",
+    "Changes",
     "Decision",
     "Draft",
     "Entrance",

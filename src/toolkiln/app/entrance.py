@@ -64,6 +64,10 @@ class Entrance:
             return self._agents[name]
         return self._shown(credential)
 
+    def is_own_agent(self, session: str) -> bool:
+        """Whether a session is that of an agent of this machine."""
+        return session in self._agents.values()
+
     def _shown(self, credential: str | None) -> str:
         if not credential:
             raise NoSession(

@@ -36,6 +36,7 @@ from toolkiln.model import (
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Authoring, Draft
+    from toolkiln.app.changes import Changes
     from toolkiln.app.engine import Engine
     from toolkiln.app.guarding import Guarding
     from toolkiln.app.library import Allow, Library
@@ -124,6 +125,13 @@ class Kiln(Opened):
             InputError: there are only functions.
         """
         return watch(self.catalog, say)
+
+    @cached_property
+    def changes(self) -> "Changes":
+        """What changes while this serves, for any number of listeners."""
+        from toolkiln.app.changes import Changes
+
+        return Changes(self.watch, self.guarding.live.rules)
 
     @property
     def specs(self) -> dict[str, ToolSpec]:
@@ -284,10 +292,12 @@ class Kiln(Opened):
         if call_id is not None:
             call = call.model_copy(update={"id": call_id, "remember": True})
         observe, prompt = options.get("observe", _unobserved), options.get("prompt")
+        result: Result | Task
         if background:
-            return await self.engine.in_background(call, observe, background)
-        result = await self.engine.gateway.call(call, observe)
-        if prompt and result.status is Status.OK:
+            result = await self.engine.in_background(call, observe, background)
+        else:
+            result = await self.engine.gateway.call(call, observe)
+        if prompt and isinstance(result, Result) and result.status is Status.OK:
             from asyncio import to_thread
 
             await to_thread(self.learn, name, prompt)
@@ -330,9 +340,9 @@ class Kiln(Opened):
         """Stop a call in the background."""
         return await self.engine.tasks.cancel(await self._caller(session), task_id)
 
-    async def tasks(self, session: SessionToken = OWN) -> list[Task]:
-        """The calls that are remembered for a caller, newest first."""
-        return await self.engine.memory.tasks(await self._caller(session))
+    async def tasks(self, session: SessionToken = OWN, limit: int = 50) -> list[Task]:
+        """The calls that are remembered for a caller, newest first; at most 1,000."""
+        return await self.engine.memory.tasks(await self._caller(session), limit)
 
     async def read_output(
         self, handle: str, session: SessionToken = OWN, *, offset: int = 0, limit: int = 20_000
@@ -383,7 +393,9 @@ class Kiln(Opened):
         return open_store(self.settings.store or self.settings.made_state() / "store.db")
 
     async def close(self) -> None:
-        """End everything that calls started."""
+        """End everything that calls started, and watching."""
+        if "changes" in self.__dict__:
+            await self.changes.stop()
         if "engine" in self.__dict__:
             await self.engine.close()
             del self.__dict__["engine"]

@@ -1,4 +1,4 @@
-"""What people decide about files: admit, propose, reject, roll back, switch on and off.
+"""What people decide about files: admit, propose, reject, roll back, remove, switch on and off.
 
 A decision names the exact version that was looked at. Whether a version is any good (does
 it import, do its examples pass) is found out before, by `app.authoring`; here decisions
@@ -16,6 +16,7 @@ from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
 from toolkiln.catalog.manifest import Manifest
+from toolkiln.catalog.removal import removable, without
 from toolkiln.catalog.switches import switched
 from toolkiln.catalog.transaction import Conflict, Installation
 from toolkiln.errors import InputError, NotAllowed, UnknownTool
@@ -27,6 +28,7 @@ from toolkiln.model import (
     Read,
     Reading,
     Refusal,
+    Served,
     Sources,
     ToolSpec,
     Version,
@@ -291,6 +293,26 @@ class Admissions:
         ]
         with self._act("switch", by, tool=name, detail=f"enabled: {wanted}"):
             self._catalog.update(lambda manifest: switched(manifest, specs, name, wanted))
+
+    def remove(
+        self, tool: str, by: str, *, digest: str | None = None, with_others: bool = False
+    ) -> Served:
+        """Take a tool's file out of the catalog and off the disk; `rollback` brings it back.
+
+        Raises:
+            InputError: it cannot go, as `removal.removable` tells.
+            Conflict: somebody else changed the file meanwhile.
+        """
+        served, data = removable(self._catalog, tool, digest, with_others=with_others)
+        candidate = Candidate(served.file, served.read, served.admission.sha256, data, False)
+
+        def edit(manifest: Manifest) -> Manifest:
+            self._refuse_if_changed(candidate, manifest)
+            return without(manifest, candidate.file)
+
+        with self._act("remove", by, **_about(candidate, "")):
+            self._catalog.update(edit, Installation(candidate.file, None))
+        return served
 
     def _admitted_digest(self, file: str) -> str | None:
         try:

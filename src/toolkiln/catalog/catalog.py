@@ -169,7 +169,7 @@ class Catalog:
         *,
         afresh: bool = False,
     ) -> None:
-        """Change the manifest, and with it perhaps the bytes of one file: both or neither.
+        """Change the manifest, and with it perhaps write or remove a file: both or neither.
 
         `edit` sees the manifest as it is on disk and may refuse by raising. With `afresh`
         one that cannot be trusted is replaced.

@@ -62,6 +62,11 @@ class Disk:
             is_there = True
         return read_version(file) if is_there else None
 
+    def users(self, key: str) -> set[str]:
+        """The files, of those that were looked at, that help themselves with one."""
+        users = self._dependents.get(self.root / key, ())
+        return {user for user in users if self.root / key in self._helpers(user, self._known[user])}
+
     def everything(self) -> dict[str, Read]:
         """What all files say, but for those that only help others.
 

@@ -1,9 +1,9 @@
 """Changing a folder of tools all or nothing: one writer at a time, a journal, recovery.
 
 A tool's file and the manifest are two files, and a process may die between them. So the
-file is written beside its place and moved there after the manifest is; the journal names
-both before either is touched, and whoever opens the folder next moves the file or throws it
-away. What is written, and whether it may be, is not decided here.
+file is written beside its place and moved there after the manifest is, or removed then; the
+journal names both before either is touched, and whoever opens the folder next brings that to
+its end or throws it away. What is written, and whether it may be, is not decided here.
 """
 
 import errno
@@ -32,7 +32,8 @@ class _Entry(NamedTuple):
     file: str
     before: str | None
     """What the file held, if it was there."""
-    after: str
+    after: str | None
+    """What it will hold; None: it is to be removed."""
     manifest: str
     """What the manifest holds once the change has happened."""
 
@@ -45,10 +46,11 @@ class Conflict(InputError):
 
 @dataclass(frozen=True)
 class Installation:
-    """A file to be written together with the manifest that lists it."""
+    """A file to be written, or removed, together with the manifest that lists it, or does not."""
 
     file: str
-    data: bytes
+    data: bytes | None
+    """None: the file is removed."""
 
 
 @contextmanager
@@ -89,12 +91,12 @@ def commit(folder: Path, manifest: bytes, install: Installation | None = None) -
             target = folder / install.file
             if target.is_dir():
                 raise InputError(f"{target} is a folder", hint="choose another name")
-            entry = _Entry(
-                install.file, _sha256_of(target), _sha256(install.data), _sha256(manifest)
-            )
+            after = None if install.data is None else _sha256(install.data)
+            entry = _Entry(install.file, _sha256_of(target), after, _sha256(manifest))
             target.parent.mkdir(parents=True, exist_ok=True)
             _replace(folder / _JOURNAL, json.dumps(entry._asdict()).encode())
-            _write_beside(target, install.data)
+            if install.data is not None:
+                _write_beside(target, install.data)
         _replace(folder / FILE_NAME, manifest)
     except BaseException:  # whatever it was, the folder must be as it was
         recover(folder)
@@ -121,7 +123,10 @@ def recover(folder: Path) -> None:
         written = _beside(target)
         expected = entry.manifest, entry.before, entry.after
         if tuple(map(_sha256_of, (folder / FILE_NAME, target, written))) == expected:
-            written.replace(target)
+            if entry.after is None:
+                target.unlink(missing_ok=True)
+            else:
+                written.replace(target)
         written.unlink(missing_ok=True)
     for leftover in (_beside(folder / FILE_NAME), _beside(journal), journal):
         leftover.unlink(missing_ok=True)

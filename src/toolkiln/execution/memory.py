@@ -61,7 +61,8 @@ class Memory:
             while True:
                 claim = await self._ask("claim", call, **asked, lease_seconds=_LEASE)
                 if isinstance(claim, Claimed):
-                    return await self._run_claimed(call, claim, run, progress)
+                    running = asyncio.ensure_future(run())
+                    return await self._see_out(call, claim, running, progress)
                 if isinstance(claim, Done):
                     return claim.result
                 if isinstance(claim, Conflict):
@@ -77,14 +78,35 @@ class Memory:
             )
             return _ended(call, Status.UNAVAILABLE, failure)
 
-    async def _run_claimed(
+    async def adopt(
+        self,
+        call: Call,
+        caller: Caller,
+        running: "asyncio.Future[Result]",
+        progress: Callable[[], str],
+    ) -> "asyncio.Task[Result]":
+        """Remember a call that already runs, under an id that only this process knows of.
+
+        Whatever it ends in is kept: somebody is about to be told the id.
+
+        Raises:
+            StoreError: it cannot be remembered.
+        """
+        claim = await self._ask(
+            "claim", call, caller=caller, fingerprint="", owner=self._owner, lease_seconds=_LEASE
+        )
+        return asyncio.create_task(self._see_out(call, claim, running, progress, is_id_known=True))
+
+    async def _see_out(
         self,
         call: Call,
         claim: "Claimed",
-        run: Callable[[], Awaitable[Result]],
+        running: "asyncio.Future[Result]",
         progress: Callable[[], str],
+        *,
+        is_id_known: bool = False,
     ) -> Result:
-        running = asyncio.ensure_future(run())
+        """Wait for a call and record how it ended."""
         try:
             result = await self._watch(call, claim, running, progress)
         except asyncio.CancelledError:
@@ -97,7 +119,7 @@ class Memory:
             note = "an earlier run of this call was cut off; the tool may have run in part"
             result = result.model_copy(update={"notes": (*result.notes, note)})
         try:
-            if _nothing_ran(result):
+            if _nothing_ran(result) and not is_id_known:
                 await self._ask("release", claim)  # nothing ran: the id is free for another try
                 return result
             recorded = await self._ask("finish", claim, result)
@@ -169,9 +191,9 @@ class Memory:
             )
         return found
 
-    async def tasks(self, caller: Caller) -> list[Task]:
-        """The calls that are remembered for a caller, newest first."""
-        found: list[Task] = await self._ask("tasks", caller)
+    async def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
+        """The calls that are remembered for a caller, newest first; at most 1,000."""
+        found: list[Task] = await self._ask("tasks", caller, limit)
         return found
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:

@@ -1,7 +1,8 @@
 """Calls that outlast their caller's patience: they go on, and can be asked for by id.
 
 A task is a remembered call whose caller has gone; the store knows how it stands, so that
-any process can ask for it or have it stopped.
+any process can ask for it or have it stopped. A call without an id of its caller's is
+remembered when it becomes a task and not before: most end in time, and need no store.
 """
 
 import asyncio
@@ -17,56 +18,85 @@ SOFT_LIMIT = 10.0
 """Seconds after which a call may go to the background."""
 _POLL = 0.02
 
+Observe = Callable[[Event], None]
+Key = tuple[str | None, ...]
+"""Whose a call is, and its id."""
+
 
 class Tasks:
-    """The calls of this process that went to the background."""
+    """The calls of this process that went to the background, or may."""
 
     def __init__(self, gateway: Gateway, memory: Memory, soft_limit: float = SOFT_LIMIT) -> None:
         self._gateway = gateway
         self._memory = memory
         self._soft_limit = soft_limit
-        self._running: dict[asyncio.Task[Result], tuple[str | None, ...]] = {}
-        """With whose they are, and their ids."""
+        self._running: dict[asyncio.Task[Result], Key] = {}
+        self._observers: dict[Key, list[Observe]] = {}
 
     async def call(
-        self,
-        call: Call,
-        caller: Caller,
-        observe: Callable[[Event], None],
-        background: Literal["auto", True],
+        self, call: Call, caller: Caller, observe: Observe, background: Literal["auto", True]
     ) -> Result | Task:
         """The result, if it comes in time, else a task that goes on.
 
         A call that waits for a person is not waited for.
         """
-        pending = asyncio.Event()
+        key, is_late = _key(caller, call.id), background == "auto" and not call.remember
+        progress, is_pending = "", False
+        woken = asyncio.get_running_loop().create_future()
+
+        def wake(_: object = None) -> None:
+            if not woken.done():
+                woken.set_result(None)
 
         def watch(event: Event) -> None:
-            if event.kind == "pending":
-                pending.set()
+            nonlocal progress, is_pending
+            if event.kind == "progress":
+                progress = event.described
+            elif event.kind == "pending":
+                is_pending = True
+                wake()
             observe(event)
+            for other in self._observers.get(key, ()):
+                other(event)
 
-        running = asyncio.create_task(
-            self._gateway.call(call.model_copy(update={"remember": True}), watch)
-        )
-        self._running[running] = _key(caller, call.id)
-        running.add_done_callback(self._running.pop)
+        made = call if is_late else call.model_copy(update={"remember": True})
+        running = self._keep(asyncio.create_task(self._gateway.call(made, watch)), key)
+        running.add_done_callback(wake)
         patience = self._soft_limit if background == "auto" else 0
+        timer = asyncio.get_running_loop().call_later(patience, wake)
         try:
-            asked = asyncio.ensure_future(pending.wait())
-            await asyncio.wait(
-                [running, asked], timeout=patience, return_when=asyncio.FIRST_COMPLETED
-            )
-            asked.cancel()
+            await woken
+            if is_late and not running.done():
+                await self._adopt(call, caller, running, lambda: progress)
             while not running.done() and not await self._is_known(caller, call.id):
                 await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
             running.cancel()
             raise
+        finally:
+            timer.cancel()
         if running.done():
             return running.result()
-        state: TaskState = "pending" if pending.is_set() else "running"
+        state: TaskState = "pending" if is_pending else "running"
         return Task(id=call.id, tool=call.tool, state=state)
+
+    def listen(self, caller: Caller, call_id: str, observe: Observe) -> Callable[[], None] | None:
+        """Have a function told of a call of this process while it runs; None: none runs here.
+
+        It must not raise. What is returned ends it.
+        """
+        key = _key(caller, call_id)
+        if key not in self._running.values():
+            return None
+        observers = self._observers.setdefault(key, [])
+        observers.append(observe)
+
+        def forget() -> None:
+            observers.remove(observe)
+            if not observers:
+                self._observers.pop(key, None)
+
+        return forget
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:
         """Stop a task, here at once, elsewhere within a second or two.
@@ -90,6 +120,26 @@ class Tasks:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
+    def _keep(self, running: "asyncio.Task[Result]", key: Key) -> "asyncio.Task[Result]":
+        self._running[running] = key
+        running.add_done_callback(self._running.pop)
+        return running
+
+    async def _adopt(
+        self,
+        call: Call,
+        caller: Caller,
+        running: "asyncio.Task[Result]",
+        progress: Callable[[], str],
+    ) -> None:
+        """Have a call remembered; where that is not possible its caller has to wait."""
+        try:
+            self._keep(
+                await self._memory.adopt(call, caller, running, progress), _key(caller, call.id)
+            )
+        except ToolkilnError:
+            await asyncio.wait([running])
+
     async def _is_known(self, caller: Caller, call_id: str) -> bool:
         """Whether others can ask for a call by its id."""
         try:
@@ -99,5 +149,5 @@ class Tasks:
         return True
 
 
-def _key(caller: Caller, call_id: str) -> tuple[str | None, ...]:
+def _key(caller: Caller, call_id: str) -> Key:
     return caller.platform, caller.user_id, caller.agent_id, call_id

@@ -1,0 +1,97 @@
+"""Removal: whether a tool's file may leave a folder, and the manifest without it.
+
+Nothing may be lost by it: the version that goes is in the archive, and the file on disk is
+that version or one that was. Carrying it out, all or nothing, is for `admission`.
+"""
+
+from typing import ClassVar
+
+from toolkiln.catalog.catalog import Catalog
+from toolkiln.catalog.manifest import Manifest
+from toolkiln.catalog.transaction import Conflict
+from toolkiln.errors import InputError, UnknownTool
+from toolkiln.model import Served
+
+
+class TakesOthers(Conflict):
+    """Other tools of the same file would go too, and nobody said that they may."""
+
+    code: ClassVar[str] = "takes_others"
+
+
+class Outdated(Conflict):
+    """The version that somebody looked at is no longer the one that is served."""
+
+    code: ClassVar[str] = "outdated"
+
+
+def removable(
+    catalog: Catalog, tool: str, digest: str | None, *, with_others: bool
+) -> tuple[Served, bytes | None]:
+    """What goes with a tool, and what its file holds.
+
+    Raises:
+        UnknownTool: no file serves one of that name.
+        Outdated: another version than `digest` is served.
+        TakesOthers: it is not the only tool of its file.
+        Conflict: the file has changes that are in no version.
+        InputError: it is a core tool, others import its file, or it could not be brought back.
+    """
+    snapshot = catalog.snapshot
+    served = snapshot.served.get(tool)
+    if served is None:
+        raise UnknownTool(tool, snapshot.served)
+    file = catalog.root / served.file
+    refuse_outdated(tool, served.read.digest, digest)
+    for spec in served.reading.tools:
+        if spec.cannot_be_disabled:
+            raise InputError(
+                f"{spec.name} is a core tool and cannot be removed",
+                hint="its author marked it with is_core=True",
+            )
+    others = [name for name in served.read.names if name != tool]
+    if others and not with_others:
+        raise TakesOthers(
+            f"{served.file} has other tools, which would go too: {', '.join(others)}",
+            hint="say that they may go, or write the file without this one",
+        )
+    if file == catalog.disk.place:
+        raise InputError(f"{file} is all that is served", hint="remove the file itself")
+    if users := sorted(catalog.disk.users(served.file)):
+        raise InputError(
+            f"{', '.join(users)} imports {served.file}", hint="change or remove that first"
+        )
+    if catalog.version_sources(served.read.digest, served.file) is None:
+        raise InputError(
+            f"the version of {served.file} is not in the store, so that nobody could bring it back",
+            hint="admit it again, or restore the store from a backup",
+        )
+    return served, _held(catalog, served)
+
+
+def refuse_outdated(tool: str, served: str | None, wanted: str | None) -> None:
+    """Raise Outdated unless the version that is wanted, if one is, is the one served."""
+    if wanted is not None and served != wanted:
+        is_at = f"is at version {served}" if served else "is not served"
+        raise Outdated(f"{tool} {is_at}", hint="look at it as it is, then try again")
+
+
+def without(manifest: Manifest, file: str) -> Manifest:
+    """A manifest that does not list a file."""
+    files = {key: entry for key, entry in manifest.files.items() if key != file}
+    return manifest.with_files(files, decided=[file])
+
+
+def _held(catalog: Catalog, served: Served) -> bytes | None:
+    """What the file holds, which is in some version of it."""
+    read = catalog.disk.read(served.file)
+    if read is None:
+        return None
+    own = next(iter(read.sources.values()), None)
+    kept = catalog.archive.history(catalog.manifest.catalog, served.file)
+    if own is None or read.digest not in {version.digest for version in kept}:
+        raise Conflict(
+            f"{served.file} has changes that nobody admitted",
+            hint="admit them, or undo them, then remove it",
+        )
+    return own
