@@ -1,0 +1,86 @@
+"""`Idempotency-Key` for what is no call: the same request again gets the same answer.
+
+Answers are kept in this process, for a while and only so many: a client that tries again
+after a connection broke finds them, one that asks another server or after a restart does
+not. Calls have a memory in the store instead, by their ids.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+
+from toolkiln.surfaces.http.operations import Answer
+from toolkiln.surfaces.http.problems import Refused
+
+_LONGEST_KEY = 200
+_MOST = 1000
+_SECONDS = 600.0
+
+_Kept = tuple[float, bytes, "asyncio.Future[Answer]"]
+
+
+class Repeats:
+    """The latest answers, by key and caller."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    async def once(
+        self,
+        key: str,
+        whose: tuple[Hashable, ...],
+        body: bytes,
+        handle: Callable[[], Awaitable[Answer]],
+    ) -> Answer:
+        """The answer to the first request with this key; what failed may be tried again.
+
+        Raises:
+            Refused: the key cannot be one, or came with another body.
+        """
+        now, digest, place = time.monotonic(), hashlib.sha256(body).digest(), (key, *whose)
+        while True:
+            self._forget(now)
+            if (known := self._kept.get(place)) is None:
+                break
+            if known[1] != digest:
+                hint = "make up another key for another request"
+                raise Refused(
+                    "key_reused", "this Idempotency-Key came with another body", hint=hint
+                )
+            await asyncio.wait((known[2],))
+            if not known[2].cancelled():
+                return known[2].result()
+        first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._kept[place] = now, digest, first
+        try:
+            answer = await handle()
+        except BaseException:  # whatever it is, it was not done: the next one tries
+            del self._kept[place]
+            first.cancel()
+            raise
+        first.set_result(answer)
+        return answer
+
+    def _forget(self, now: float) -> None:
+        """Drop the oldest, but none that is still running."""
+        while self._kept:
+            place, (since, _, answer) = next(iter(self._kept.items()))
+            is_over = now - since > _SECONDS or len(self._kept) >= _MOST
+            if not is_over or not answer.done():
+                return
+            del self._kept[place]
+
+
+def checked_key(key: str | None) -> str | None:
+    """An `Idempotency-Key`.
+
+    Raises:
+        Refused: it cannot be one.
+    """
+    if key is None or (0 < len(key) <= _LONGEST_KEY and key.isprintable() and key.isascii()):
+        return key
+    raise Refused(
+        "bad_request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} printable ASCII characters"
+    )
