@@ -1,0 +1,1 @@
+"""Outside checks of the MCP surface: other people's clients against our server."""
