@@ -14,7 +14,7 @@ import pytest
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError
 from toolkiln.execution.tasks import SOFT_LIMIT, Tasks
-from toolkiln.model import Call, Caller, Result, Status, Task
+from toolkiln.model import Call, Caller, Event, Result, Status, Task
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 30.0
@@ -39,6 +39,7 @@ TOOLS = {
             while not Path("/workspace", gate).exists():
                 Path("/workspace", f"{gate}.beat").write_text(str(number := number + 1))
                 time.sleep(0.005)
+            ctx.log("let through")
             return f"done {word}"
 
         @tool
@@ -99,6 +100,36 @@ async def test_call_that_is_quick_enough_gives_its_result(kiln: Kiln) -> None:
 
     assert isinstance(result, Result)
     assert result.value == "line 0"
+
+
+async def test_call_that_ends_in_time_needs_no_store(kiln: Kiln) -> None:
+    result = await kiln.call("say_much", {"lines": 1}, background="auto")
+
+    assert isinstance(result, Result)
+    with pytest.raises(InputError):
+        await kiln.check_task(result.call_id)
+
+
+async def test_listeners_hear_of_a_task_until_they_have_enough(kiln: Kiln) -> None:
+    heard: list[Event] = []
+    deaf: list[Event] = []
+    tasks, caller = kiln.engine.tasks, kiln.guarding.caller(kiln.guarding.operator)
+    task = await kiln.call("work", {"gate": "heard"}, call_id="heard", background=True)
+    enough = tasks.listen(caller, task.id, deaf.append)
+    forget = tasks.listen(caller, task.id, heard.append)
+    assert enough
+    assert forget
+
+    enough()
+    before = len(deaf)
+    (space(kiln) / "heard").touch()
+    await kiln.await_task(task.id, timeout=SOON)
+    forget()
+
+    assert Event(kind="log", text="let through") in heard
+    assert len(deaf) == before
+    assert tasks.listen(caller, task.id, heard.append) is None
+    assert tasks.listen(caller.model_copy(update={"user_id": "eve"}), "x", heard.append) is None
 
 
 async def test_call_that_outlasts_the_soft_limit_goes_on_as_a_task(kiln: Kiln) -> None:
