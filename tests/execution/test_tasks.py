@@ -114,21 +114,21 @@ async def test_listeners_hear_of_a_task_until_they_have_enough(kiln: Kiln) -> No
     heard: list[Event] = []
     deaf: list[Event] = []
     tasks, caller = kiln.engine.tasks, kiln.guarding.caller(kiln.guarding.operator)
-    task = await kiln.call("work", {"gate": "heard"}, call_id="heard", background=True)
-    enough = tasks.listen(caller, task.id, deaf.append)
-    forget = tasks.listen(caller, task.id, heard.append)
+    await kiln.call("work", {"gate": "heard"}, call_id="heard", background=True)
+    enough = tasks.listen(caller, "heard", deaf.append)
+    forget = tasks.listen(caller, "heard", heard.append)
     assert enough
     assert forget
 
     enough()
     before = len(deaf)
     (space(kiln) / "heard").touch()
-    await kiln.await_task(task.id, timeout=SOON)
+    await kiln.await_task("heard", timeout=SOON)
     forget()
 
     assert Event(kind="log", text="let through") in heard
     assert len(deaf) == before
-    assert tasks.listen(caller, task.id, heard.append) is None
+    assert tasks.listen(caller, "heard", heard.append) is None
     assert tasks.listen(caller.model_copy(update={"user_id": "eve"}), "x", heard.append) is None
 
 
