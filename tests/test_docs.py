@@ -281,7 +281,13 @@ def test_blocks_about_calls_run_as_they_stand(name: str, tmp_path: Path) -> None
 
 # Settings
 
-_OTHERWISE = {"sandbox": "B", "authoring": "off", "policy": "deny", "redis": "redis://x"}
+_OTHERWISE = {
+    "sandbox": "B",
+    "authoring": "off",
+    "policy": "deny",
+    "redis": "redis://x",
+    "telemetry": "http://x",
+}
 """Values of settings that take but a few."""
 
 
@@ -300,7 +306,13 @@ def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path
         assert (changed != known[name]) == bool(variable), name
 
 
-@pytest.mark.parametrize("name", ["workspace_bytes", "workspace_files", "sandbox"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "workspace_bytes", "workspace_files", "sandbox", "host", "port", "body_bytes",
+        "concurrent_requests", "request_seconds", "drain_seconds",
+    ],
+)  # fmt: skip
 def test_defaults_are_as_documented(name: str) -> None:
     assert re.search(rf"^\| `{name}` \| `?{getattr(Settings(), name)}`? \|", page("settings"), re.M)
 

@@ -1,16 +1,21 @@
-"""Settings: `toolkiln.toml`, overridden by `TOOLKILN_*` variables. The only reader of either."""
+"""Settings: `toolkiln.toml`, overridden by `TOOLKILN_*` variables. The only reader of either.
+
+What is a table in the file is checked in `tables`.
+"""
 
 import os
-import re
 import reprlib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolkiln.errors import ConfigError, nearest_hint
+from toolkiln.config.tables import EFFECTS, ENDLESS, KINDS, TABLES, hint_from, pace
+from toolkiln.errors import ConfigError
+
+__all__ = ["FILE_NAME", "Settings", "Stamp", "checked", "load", "pace", "stamp"]
 
 FILE_NAME = "toolkiln.toml"
 _PREFIX = "TOOLKILN_"
@@ -91,6 +96,26 @@ class Settings:
     """Whether secrets are looked for in the system's keyring as well."""
     redis: str = field(default="", repr=False)
     """A `redis://` URL where sessions and rates are shared; empty: in the store."""
+    host: str = "127.0.0.1"
+    """The address that `serve` listens on."""
+    port: int = 8420
+    """0: any that is free."""
+    require_key: bool = False
+    """Whether requests from this machine need an API key, as all others do."""
+    hosts: tuple[str, ...] = ()
+    """Names, besides those of this machine, that requests may be addressed to."""
+    origins: tuple[str, ...] = ()
+    """Web origins, besides those of this machine, whose pages may make requests."""
+    body_bytes: int = 4 << 20
+    """The most that the body of a request has."""
+    concurrent_requests: int = 500
+    """How many are answered at once; others are told to come again."""
+    request_seconds: int = 30
+    """How long a client may take to send a request, or to take some of an answer."""
+    drain_seconds: int = 30
+    """How long calls may go on once the server was told to stop."""
+    telemetry: str = ""
+    """URL of an OpenTelemetry collector that gets traces; empty: OTEL_* variables say."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The process's variables, for package installs to find their index."""
     source: Path | None = field(default=None, compare=False)
@@ -109,32 +134,22 @@ class Settings:
         return state
 
 
-_EFFECTS = ("allow", "deny", "ask")
 _CHOICES = {
     "sandbox": ("auto", "A", "B", "C"),
     "authoring": ("admit", "propose", "off"),
-    "policy": _EFFECTS,
+    "policy": EFFECTS,
 }
-_KINDS = {"str": "a text in quotes", "int": "a whole number", "bool": "true or false"}
 _PATHS = ("tools", "state", "secrets_file")
 _REDIS = ("redis://", "rediss://", "unix://")
-_LEAST = {"approval_seconds": 1, "session_seconds": 1}
+_LEAST = {
+    "approval_seconds": 1,
+    "session_seconds": 1,
+    "body_bytes": 1,
+    "concurrent_requests": 1,
+    "request_seconds": 1,
+}
 _HIDDEN = ("manifest_key", "embeddings_key", "audit_key", "redis", "store")
 """Values that no message repeats: they hold passwords."""
-_LIMITS = ("timeout", "memory", "cpu", "processes", "disk")
-_ENDLESS = 2**60
-_GRANTS = {"network": list, "workspace": str, "sandbox": bool, "secrets": list}
-_LISTS = ("users", "groups", "privileges", "tools", "toolkits", "hints")
-_RULE = {"effect": str, **dict.fromkeys(_LISTS, tuple), "approve_own": bool, "reason": str}
-_WORDS = {
-    "effect": _EFFECTS,
-    "hints": ("read_only", "destructive", "idempotent", "open_world"),
-}
-_AS_RULES = 'write [[rules]], and below it effect = "deny" and so on'
-_GROUP = "group:"
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-_RATE = re.compile(rf"([0-9]{{1,10}})/({'|'.join(_SECONDS)})")
-_MOST_CALLS = 10**9
 _NOT_SET = ("environ", "source", "seen")
 
 
@@ -151,12 +166,12 @@ def load(folder: Path, environ: Mapping[str, str]) -> Settings:
     for name, value in table.items():
         if name not in known:
             raise ConfigError(
-                f"{file}: there is no setting {name!r}", hint=_hint(name, sorted(known))
+                f"{file}: there is no setting {name!r}", hint=hint_from(name, sorted(known))
             )
         values[name] = checked(name, value, str(file))
     for name, default in known.items():
         variable = _PREFIX + name.upper()
-        if variable in environ and not isinstance(default, tuple) and name not in _TABLES:
+        if variable in environ and not isinstance(default, tuple) and name not in TABLES:
             values[name] = checked(name, _from_text(environ[variable], default), variable)
     values.setdefault("tools", Settings.tools)
     values.setdefault("state", _home_state(environ))
@@ -170,8 +185,8 @@ def checked(name: str, value: Any, origin: str) -> Any:
     Raises:
         ConfigError: it cannot be used; `origin` says where it stands.
     """
-    if name in _TABLES:
-        return _TABLES[name](value, origin)
+    if name in TABLES:
+        return TABLES[name](value, origin)
     default = getattr(Settings, name)
     shown = "…" if name in _HIDDEN else reprlib.repr(value)
     if name in _PATHS:
@@ -186,28 +201,19 @@ def checked(name: str, value: Any, origin: str) -> Any:
         return tuple(value)
     if type(value) is not type(default):
         kind = type(default).__name__
-        raise ConfigError(f"{origin}: {name} is {shown}, not of type {kind}", hint=_KINDS[kind])
-    if isinstance(default, int) and not _LEAST.get(name, 0) <= value < _ENDLESS:
+        raise ConfigError(f"{origin}: {name} is {shown}, not of type {kind}", hint=KINDS[kind])
+    if isinstance(default, int) and not _LEAST.get(name, 0) <= value < ENDLESS:
         hint = f"a number from {_LEAST.get(name, 0)} on"
         raise ConfigError(f"{origin}: {name} is {shown}", hint=hint)
     if name in _CHOICES and value not in _CHOICES[name]:
-        raise ConfigError(f"{origin}: {name} is {shown}", hint=_hint(value, _CHOICES[name]))
+        raise ConfigError(f"{origin}: {name} is {shown}", hint=hint_from(value, _CHOICES[name]))
+    if name == "port" and value >= 1 << 16:
+        raise ConfigError(f"{origin}: port is {shown}", hint="a number from 0 to 65535")
+    if name == "telemetry" and value and not value.startswith(("http://", "https://")):
+        raise ConfigError(f"{origin}: telemetry is no URL", hint="such as http://127.0.0.1:4318")
     if name == "redis" and value and not value.startswith(_REDIS):
         raise ConfigError(f"{origin}: redis is no such URL", hint="redis://HOST:PORT/NUMBER")
     return value
-
-
-def pace(rate: Any) -> tuple[int, int]:
-    """How many calls within how many seconds `60/minute` means.
-
-    Raises:
-        ConfigError: it means nothing.
-    """
-    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-    if not match or not 1 <= int(match[1]) <= _MOST_CALLS:
-        hint = f'such as "60/minute": from 1 to {_MOST_CALLS}, per {", ".join(_SECONDS)}'
-        raise ConfigError(f"{reprlib.repr(rate)} is no rate", hint=hint)
-    return int(match[1]), _SECONDS[match[2]]
 
 
 def stamp(file: Path) -> Stamp | None:
@@ -238,139 +244,6 @@ def _from_text(text: str, default: Any) -> Any:
     if isinstance(default, int):
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
     return text
-
-
-def _limits(value: Any, origin: str) -> dict[str, float]:
-    table = _as_table("limits", value, origin)
-    for name, number in table.items():
-        if name not in _LIMITS:
-            raise ConfigError(
-                f"{origin}: limits has no {name!r}", hint=f"one of {', '.join(_LIMITS)}"
-            )
-        least = 0.001 if name in ("timeout", "cpu") else 1
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int | float)
-            or not least <= number < _ENDLESS
-        ):
-            hint = f"a number from {least:g} on"
-            raise ConfigError(f"{origin}: limits.{name} is {number!r}", hint=hint)
-    return table
-
-
-def _grants(value: Any, origin: str) -> dict[str, dict[str, Any]]:
-    for tool, grant in _as_table("grants", value, origin).items():
-        for name, granted in _as_table(f"grants.{tool}", grant, origin).items():
-            if name not in _GRANTS:
-                raise ConfigError(
-                    f"{origin}: grants.{tool} has no {name!r}", hint=f"one of {', '.join(_GRANTS)}"
-                )
-            if (
-                not isinstance(granted, _GRANTS[name])
-                or (name == "workspace" and granted not in ("read", "write"))
-                or (isinstance(granted, list) and not all(isinstance(h, str) for h in granted))
-            ):
-                raise ConfigError(
-                    f"{origin}: grants.{tool}.{name} is {granted!r}",
-                    hint='network = ["api.example.com"], workspace = "read" or "write", '
-                    'sandbox = false, secrets = ["NAME"]',
-                )
-    return dict(value)
-
-
-def _as_table(name: str, value: Any, origin: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        hint = f"write [{name}], and its values below"
-        raise ConfigError(f"{origin}: {name} is {reprlib.repr(value)}, not a table", hint=hint)
-    return dict(value)
-
-
-def _rules(value: Any, origin: str) -> tuple[dict[str, Any], ...]:
-    if not isinstance(value, list | tuple):
-        raise ConfigError(f"{origin}: rules is {reprlib.repr(value)}, not a list", hint=_AS_RULES)
-    return tuple(_rule(rule, f"{origin}: rules[{place}]") for place, rule in enumerate(value, 1))
-
-
-def _rule(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{place} is {reprlib.repr(value)}, not a table", hint=_AS_RULES)
-    rule = {name: _given(name, given, place) for name, given in value.items()}
-    if "effect" not in rule:
-        raise ConfigError(f"{place} has no effect", hint=f"one of {', '.join(_EFFECTS)}")
-    return rule
-
-
-def _given(name: str, value: Any, place: str) -> Any:
-    """What a rule gives for one of its fields."""
-    if name not in _RULE:
-        raise ConfigError(f"{place} has no {reprlib.repr(name)}", hint=_hint(name, _RULE))
-    place = f"{place}.{name}"
-    if name in _LISTS:
-        value = _texts(value, place)
-    elif not isinstance(value, _RULE[name]):
-        hint = _KINDS[_RULE[name].__name__]
-        raise ConfigError(f"{place} is {reprlib.repr(value)}", hint=hint)
-    if name in _WORDS:
-        for word in (value,) if name == "effect" else value:
-            if word not in _WORDS[name]:
-                hint = _hint(word, _WORDS[name])
-                raise ConfigError(f"{place} is {reprlib.repr(word)}", hint=hint)
-    return value
-
-
-def _texts(value: Any, place: str) -> tuple[str, ...]:
-    """One text or several; none at all would fit nothing and looks like a slip."""
-    texts = (value,) if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple):
-        raise ConfigError(f"{place} is {reprlib.repr(value)}", hint="a list of texts")
-    if not texts:
-        raise ConfigError(f"{place} is empty", hint="leave it out, or list some")
-    for text in texts:
-        if not isinstance(text, str) or not text or text != text.strip():
-            hint = "texts that are not empty, without blanks around them"
-            raise ConfigError(f"{place} has {reprlib.repr(text)} in it", hint=hint)
-    return tuple(texts)
-
-
-def _privileges(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for who, names in _as_table("privileges", value, origin).items():
-        place = f"{origin}: privileges.{reprlib.repr(who)}"
-        if who in ("*", _GROUP) or not who or who != who.strip():
-            hint = 'name a user, or a group as in "group:admins"'
-            raise ConfigError(f"{place} names nobody", hint=hint)
-        found[who] = _texts(names, place)
-    return found
-
-
-def _rates(value: Any, origin: str) -> dict[str, dict[str, str]]:
-    for glob, rates in _as_table("rates", value, origin).items():
-        place = f"rates.{reprlib.repr(glob)}"
-        _texts(glob, f"{origin}: rates")
-        for name, rate in _as_table(place, rates, origin).items():
-            if name not in ("caller", "tool"):
-                hint = _hint(name, ("caller", "tool"))
-                raise ConfigError(f"{origin}: {place} has no {reprlib.repr(name)}", hint=hint)
-            try:
-                pace(rate)
-            except ConfigError as error:
-                message = f"{origin}: {place}.{name}: {error.message}"
-                raise ConfigError(message, hint=error.hint) from None
-    return dict(value)
-
-
-def _hint(name: Any, known: Iterable[str]) -> str:
-    names = list(known)
-    return nearest_hint(str(name)[:100], names) or f"one of {', '.join(names)}"
-
-
-_TABLES: dict[str, Callable[[Any, str], Any]] = {
-    "limits": _limits,
-    "grants": _grants,
-    "rules": _rules,
-    "privileges": _privileges,
-    "rates": _rates,
-}
 
 
 def _read(file: Path) -> tuple[dict[str, Any], Stamp | None]:
