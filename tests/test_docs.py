@@ -2,7 +2,9 @@
 
 import ast
 import doctest
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -345,8 +347,16 @@ def test_every_provider_and_health_level_is_documented() -> None:
     assert [name for name in (*PROVIDERS, *HealthLevel) if f"| `{name}` |" not in text] == []
 
 
-def test_blocks_about_providers_run_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_blocks_about_providers_run_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples" / "tools", "examples/tools")
+    environ = {**os.environ, "TOOLKILN_STATE": str(tmp_path / "state")}
+    command = Path(sys.executable).with_name("toolkiln")
+    subprocess.run(
+        [command, "admit", "--yes", "--tools", "examples/tools"], env=environ, check=True
+    )
     names: dict[str, object] = {}
 
     for block in _BLOCK.findall(page("providers")):

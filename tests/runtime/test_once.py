@@ -13,7 +13,7 @@ GUARDED = """
 import os, sys, time
 from toolkiln.runtime import once
 os.dup2(os.open(os.devnull, os.O_RDONLY), 3)
-once._guard()
+once._guard(None)
 for _ in range(150):
     if os.fork() == 0:
         os.setsid()

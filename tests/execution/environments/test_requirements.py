@@ -12,6 +12,8 @@ from toolkiln.execution.environments import normalise, read_requirements_file
 
 REFUSED = [
     "-r other.txt",
+    "six_",
+    "six[extra_]",
     "-e .",
     "--index-url=https://example.com/simple",
     "six --hash=sha256:00",

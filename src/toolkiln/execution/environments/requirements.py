@@ -90,13 +90,16 @@ def _normal(text: str) -> str | None:
     try:
         requirement = Requirement(text)
         holds = requirement.marker is None or requirement.marker.evaluate()
+        # `six_` can be parsed, but no package has such a name.
+        requirement.name = canonicalize_name(requirement.name, validate=True)
+        requirement.extras = {
+            canonicalize_name(extra, validate=True) for extra in requirement.extras
+        }
     except (ValueError, KeyError, RecursionError) as error:  # KeyError: a marker without meaning
         reason = str(error).partition("\n")[0]
         raise InputError(f"{text!r} is not a requirement: {reason}", hint=_HINT) from error
     if requirement.url:
         raise InputError(f"{text!r} is a direct URL", hint=_HINT)
-    requirement.name = canonicalize_name(requirement.name)
-    requirement.extras = {canonicalize_name(extra) for extra in requirement.extras}
     requirement.marker = None
     if not _PLAIN.fullmatch(str(requirement)):
         raise InputError(f"{text!r} is not a requirement: a version cannot be so", hint=_HINT)
