@@ -14,7 +14,7 @@ def schema_of(payload: dict[str, Any], provider: str) -> dict[str, Any]:
     """The schema inside a payload."""
     schema: dict[str, Any]
     if provider.startswith("openai"):
-        schema = payload["function"]["parameters"]
+        schema = payload.get("function", payload)["parameters"]
     elif provider.startswith("anthropic"):
         schema = payload["input_schema"]
     elif provider == "gemini":
@@ -59,7 +59,7 @@ def violations(payload: dict[str, Any], provider: str) -> list[str]:
     found = [] if schema.get("type") == "object" else ["root is not an object"]
     found += [f"root has {key}" for key in ("anyOf", "oneOf", "allOf", "$ref") if key in schema]
     strict = payload.get("function", payload).get("strict", False)
-    if provider == "openai-strict" and strict:
+    if provider in ("openai-strict", "openai-responses-strict") and strict:
         found += _openai_strict(schema)
     if provider.startswith("anthropic"):
         key = re.compile(RULES["anthropic-any"]["property_key_regex"])

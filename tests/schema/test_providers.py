@@ -48,6 +48,19 @@ def test_openai_takes_the_schema_as_it_is() -> None:
     assert not compiled.errors
 
 
+def test_the_responses_interface_has_side_by_side_what_completions_nest() -> None:
+    root = params(("a",), a={"type": "integer"})
+
+    loose = compile_tool(spec(root), "openai-responses").payload
+    strict = compile_tool(spec(root), "openai-responses-strict").payload
+
+    function = compile_tool(spec(root), "openai").payload["function"]
+    assert loose == {"type": "function", **function, "strict": False}
+    function = compile_tool(spec(root), "openai-strict").payload["function"]
+    assert strict == {"type": "function", **function}
+    assert strict["strict"] is True
+
+
 def test_openai_strict_demands_every_property_and_decodes_null_to_absence() -> None:
     root = params(
         ("to",),
@@ -368,7 +381,7 @@ def test_definitions_that_unfold_without_end_do_not_hang_any_compiler() -> None:
         compiled = compile_tool(spec(root), provider)
 
         assert len(json.dumps(compiled.payload)) < 500_000
-        assert compiled.losses or provider in ("openai", "anthropic", "mcp")
+        assert compiled.losses or provider in ("openai", "openai-responses", "anthropic", "mcp")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

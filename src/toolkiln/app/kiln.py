@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
 from toolkiln.app.opened import Opened
-from toolkiln.app.options import CallOptions
+from toolkiln.app.options import CallOptions, unobserved
 from toolkiln.app.own import OWN, SessionToken
+from toolkiln.app.remembered import Remembered
 from toolkiln.app.usages import Usages
 from toolkiln.catalog import Admissions, Catalog, Change, Options, watch
 from toolkiln.config import Settings
@@ -22,9 +23,7 @@ from toolkiln.errors import InputError
 from toolkiln.model import (
     Answer,
     Call,
-    Caller,
     CallError,
-    Event,
     Grant,
     Health,
     PassageHit,
@@ -40,12 +39,8 @@ if TYPE_CHECKING:
     from toolkiln.app.engine import Engine
     from toolkiln.app.guarding import Guarding
     from toolkiln.app.library import Allow, Library
-    from toolkiln.execution import (
-        Diagnosis,
-        Resolve,
-        Sessions,
-    )
-    from toolkiln.store import OutputPage, Store
+    from toolkiln.execution import Diagnosis, Resolve, Sessions
+    from toolkiln.store import Store
 
 PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
@@ -53,11 +48,7 @@ PROVIDERS = schema.PROVIDERS
 _LONGEST_ID = 200
 
 
-def _unobserved(event: Event) -> None:
-    pass
-
-
-class Kiln(Opened):
+class Kiln(Opened, Remembered):
     """The tools of a file or folder, and functions of this process, ready to be called.
 
         async with Kiln("tools") as kiln:
@@ -241,6 +232,55 @@ class Kiln(Opened):
         """
         return self.library.deferring(provider, prompt, k, self._may_see(session))
 
+    def at_hand(self, session: SessionToken = OWN) -> list[ToolSpec]:
+        """The tools to list for a model: all, or core ones and those that find the others."""
+        from toolkiln.app.selection import at_hand
+
+        return at_hand(self, session)
+
+    def tools(
+        self,
+        provider: str,
+        prompt: str | None = None,
+        k: int = 8,
+        *,
+        names: Iterable[str] | None = None,
+        session: SessionToken = OWN,
+    ) -> list[dict[str, Any]]:
+        """The `tools` of a provider's request: for a prompt, by name, or as `at_hand`.
+
+        Raises:
+            InputError: there is no such provider, or no such tool for the session's holder.
+        """
+        from toolkiln.app.selection import compiled, named
+
+        if names is not None:
+            return compiled(named(self, names, session), provider)
+        specs = self.select(prompt, k, session) if prompt else self.at_hand(session)
+        return compiled(specs, provider)
+
+    async def handle(
+        self, message: object, provider: str | None = None, session: SessionToken = OWN
+    ) -> list[dict[str, Any]]:
+        """Run the tool calls in what a model sent, and give the messages to answer with.
+
+        `message` is a response, a message or a call of OpenAI's, Anthropic's or Gemini's, as
+        their SDK's objects or plain dicts. `provider` is what the tools were made for, where
+        that is not the strict form. There is nothing to answer if nothing was called.
+
+        Raises:
+            InputError: the message has another form. Never for what a model wrote.
+        """
+        from toolkiln.app.handling import handle
+
+        return await handle(self, message, provider, session)
+
+    def handle_sync(
+        self, message: object, provider: str | None = None, session: SessionToken = OWN
+    ) -> list[dict[str, Any]]:
+        """As `handle`, for programs without an event loop."""
+        return self.run_sync(self.handle(message, provider, session))
+
     def check_arguments(self, name: str, arguments: object) -> schema.Checked | schema.Problems:
         """Whether these arguments may be passed to a tool, all problems at once."""
         return schema.check(self.tool(name), arguments)
@@ -291,7 +331,7 @@ class Kiln(Opened):
         )
         if call_id is not None:
             call = call.model_copy(update={"id": call_id, "remember": True})
-        observe, prompt = options.get("observe", _unobserved), options.get("prompt")
+        observe, prompt = options.get("observe", unobserved), options.get("prompt")
         result: Result | Task
         if background:
             result = await self.engine.in_background(call, observe, background)
@@ -321,39 +361,6 @@ class Kiln(Opened):
     def call_sync(self, name: str, arguments: object = None, **options: Any) -> Any:
         """As `call`, for programs without an event loop; the same options."""
         return self.run_sync(self.call(name, arguments, **options))
-
-    async def check_task(self, task_id: str, session: SessionToken = OWN) -> Task:
-        """How a call in the background stands.
-
-        Raises:
-            InputError: there is none of this id.
-        """
-        return await self.engine.memory.task(await self._caller(session), task_id)
-
-    async def await_task(
-        self, task_id: str, session: SessionToken = OWN, *, timeout: float | None = None
-    ) -> Task:
-        """The task when it has ended, or as it is when the time is up."""
-        return await self.engine.memory.finished(await self._caller(session), task_id, timeout)
-
-    async def cancel_task(self, task_id: str, session: SessionToken = OWN) -> Task:
-        """Stop a call in the background."""
-        return await self.engine.tasks.cancel(await self._caller(session), task_id)
-
-    async def tasks(self, session: SessionToken = OWN, limit: int = 50) -> list[Task]:
-        """The calls that are remembered for a caller, newest first; at most 1,000."""
-        return await self.engine.memory.tasks(await self._caller(session), limit)
-
-    async def read_output(
-        self, handle: str, session: SessionToken = OWN, *, offset: int = 0, limit: int = 20_000
-    ) -> "OutputPage":
-        """A page of an output that was cut.
-
-        Raises:
-            InputError: there is none under this handle.
-        """
-        caller = await self._caller(session)
-        return await self.engine.memory.read_output(caller, handle, offset, limit)
 
     async def doctor(self) -> "Diagnosis":
         """Every mode of the sandbox, tried out on this machine."""
@@ -406,9 +413,6 @@ class Kiln(Opened):
         for part in ("guarding", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
-
-    async def _caller(self, session: SessionToken) -> Caller:
-        return await self.guarding.guard.caller(self.guarding.token(session))
 
     def _may_see(self, session: SessionToken) -> "Allow | None":
         """What the holder of a session is shown; None if that is everything."""

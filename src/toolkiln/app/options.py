@@ -25,3 +25,7 @@ class CallOptions(TypedDict, total=False):
     """What the tool is to answer; search learns from it, if the operator agreed."""
     observe: Callable[[Event], None]
     """Gets progress, log lines, output and requests for approval while the call runs."""
+
+
+def unobserved(event: Event) -> None:
+    """An observer for calls that nobody watches."""

@@ -116,6 +116,8 @@ class Settings:
     """How long calls may go on once the server was told to stop."""
     telemetry: str = ""
     """URL of an OpenTelemetry collector that gets traces; empty: OTEL_* variables say."""
+    mcp_tools: int = 40
+    """How many tools are listed one by one for a model; more are found by search."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The process's variables, for package installs to find their index."""
     source: Path | None = field(default=None, compare=False)

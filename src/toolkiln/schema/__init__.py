@@ -15,6 +15,7 @@ from toolkiln.schema.providers import (
     Loss,
     compile_tool,
     deferring_request,
+    request_tools,
 )
 from toolkiln.schema.secret_fields import secret_fields
 from toolkiln.schema.structure import Sizes
@@ -35,6 +36,7 @@ __all__ = [
     "deferring_request",
     "disagreements",
     "health",
+    "request_tools",
     "secret_fields",
     "unknown_tool",
 ]

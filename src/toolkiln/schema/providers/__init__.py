@@ -14,15 +14,23 @@ from toolkiln.schema.providers.compiled import Compiled, Loss
 from toolkiln.schema.providers.deferring import deferring_request
 from toolkiln.schema.providers.gemini import compile_gemini
 from toolkiln.schema.providers.mcp import compile_mcp
-from toolkiln.schema.providers.openai import compile_openai, compile_openai_strict
+from toolkiln.schema.providers.openai import (
+    compile_openai,
+    compile_openai_responses,
+    compile_openai_responses_strict,
+    compile_openai_strict,
+)
+from toolkiln.schema.providers.request import request_tools
 from toolkiln.schema.validity import invalid_points
 
-__all__ = ["PROVIDERS", "Compiled", "Loss", "compile_tool", "deferring_request"]
+__all__ = ["PROVIDERS", "Compiled", "Loss", "compile_tool", "deferring_request", "request_tools"]
 
 _COMPILERS: Mapping[str, Callable[[ToolSpec], Compiled]] = MappingProxyType(
     {
         "openai": compile_openai,
         "openai-strict": compile_openai_strict,
+        "openai-responses": compile_openai_responses,
+        "openai-responses-strict": compile_openai_responses_strict,
         "anthropic": compile_anthropic,
         "anthropic-strict": compile_anthropic_strict,
         "gemini": compile_gemini,

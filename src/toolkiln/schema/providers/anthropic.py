@@ -30,7 +30,7 @@ STRICT = Profile(
     forbidden_pattern=r"\(\?(=|!|<=|<!|P=)|\\[1-9bBk]",
     largest_min_items=1,
 )
-_LIMITS = (("optional", 24, "optional properties"), ("unions", 16, "properties with unions"))
+LIMITS = (("optional", 24, "optional properties"), ("unions", 16, "properties with unions"))
 
 
 def compile_anthropic(spec: ToolSpec) -> Compiled:
@@ -42,7 +42,7 @@ def compile_anthropic_strict(spec: ToolSpec) -> Compiled:
     """The tool with a schema that Anthropic holds the model to."""
     try:
         lowered = lower_root(spec.parameters, STRICT)
-        reasons = exceeded(lowered.wire, _LIMITS)
+        reasons = exceeded(lowered.wire, LIMITS)
     except TooLargeError:
         reasons = ["the schema unfolds into more than strict mode takes"]
     if not reasons:

@@ -13,6 +13,7 @@ from toolkiln.schema.providers.compiled import Compiled
 
 _SEARCH: dict[str, dict[str, Any]] = {
     "openai": {"type": "tool_search"},
+    "openai-responses": {"type": "tool_search"},
     "anthropic": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
 }
 

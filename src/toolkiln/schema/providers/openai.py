@@ -1,8 +1,12 @@
-"""Compilers for OpenAI's function tools, loose and strict.
+"""Compilers for OpenAI's function tools, loose and strict, for both of its interfaces.
 
+Chat Completions nests what the Responses interface has side by side, and takes a tool
+without `strict` for a loose one, where the other holds the model to it unless told not to.
 Strict is used whenever the lowered schema keeps within OpenAI's limits. Where it does
 not, the tool is sent without `strict`, and a loss says so: a tool is never dropped.
 """
+
+from dataclasses import replace
 
 from toolkiln.model import ToolSpec
 from toolkiln.schema.providers.compiled import Compiled, Loss
@@ -56,6 +60,21 @@ def compile_openai_strict(spec: ToolSpec) -> Compiled:
         return _tool(spec, lowered, strict=True)
     losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
     return _tool(spec, passed_on(spec.parameters, "openai"), strict=False, losses=losses)
+
+
+def compile_openai_responses(spec: ToolSpec) -> Compiled:
+    """As `compile_openai`, in the form of the Responses interface."""
+    return _flat(compile_openai(spec))
+
+
+def compile_openai_responses_strict(spec: ToolSpec) -> Compiled:
+    """As `compile_openai_strict`, in the form of the Responses interface."""
+    return _flat(compile_openai_strict(spec))
+
+
+def _flat(made: Compiled) -> Compiled:
+    function = made.payload["function"]
+    return replace(made, payload={"type": "function", "strict": False, **function})
 
 
 def _tool(

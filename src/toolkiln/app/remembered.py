@@ -1,0 +1,66 @@
+"""What is remembered of calls: tasks in the background, and outputs that were cut.
+
+Each belongs to its caller. What keeps them is `execution.memory`, what runs them the
+engine.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from toolkiln.app.own import OWN, SessionToken
+from toolkiln.model import Caller, Task
+
+if TYPE_CHECKING:
+    from toolkiln.app.engine import Engine
+    from toolkiln.app.guarding import Guarding
+    from toolkiln.store import OutputPage
+
+
+class Remembered(ABC):
+    """What calls leave, for whoever made them."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> "Engine":
+        """What calls need."""
+
+    @property
+    @abstractmethod
+    def guarding(self) -> "Guarding":
+        """Who may run what."""
+
+    async def check_task(self, task_id: str, session: SessionToken = OWN) -> Task:
+        """How a call in the background stands.
+
+        Raises:
+            InputError: there is none of this id.
+        """
+        return await self.engine.memory.task(await self._caller(session), task_id)
+
+    async def await_task(
+        self, task_id: str, session: SessionToken = OWN, *, timeout: float | None = None
+    ) -> Task:
+        """The task when it has ended, or as it is when the time is up."""
+        return await self.engine.memory.finished(await self._caller(session), task_id, timeout)
+
+    async def cancel_task(self, task_id: str, session: SessionToken = OWN) -> Task:
+        """Stop a call in the background."""
+        return await self.engine.tasks.cancel(await self._caller(session), task_id)
+
+    async def tasks(self, session: SessionToken = OWN, limit: int = 50) -> list[Task]:
+        """The calls that are remembered for a caller, newest first; at most 1,000."""
+        return await self.engine.memory.tasks(await self._caller(session), limit)
+
+    async def read_output(
+        self, handle: str, session: SessionToken = OWN, *, offset: int = 0, limit: int = 20_000
+    ) -> "OutputPage":
+        """A page of an output that was cut.
+
+        Raises:
+            InputError: there is none under this handle.
+        """
+        caller = await self._caller(session)
+        return await self.engine.memory.read_output(caller, handle, offset, limit)
+
+    async def _caller(self, session: SessionToken) -> Caller:
+        return await self.guarding.guard.caller(self.guarding.token(session))
