@@ -63,6 +63,10 @@ _MOST_NESTED = 200
 """Calls that one call may make."""
 
 Observe = Callable[[Event], None]
+Ending = Callable[[ToolSpec | None, Result | None], None]
+"""Told how a call ended: its tool, None if there is no such; its Result, None if cancelled."""
+Listener = Callable[[Call], Ending]
+"""Told of every call when it begins."""
 
 
 def _unobserved(event: Event) -> None:
@@ -96,6 +100,19 @@ class Gateway:
         self._parts = parts
         self._guard = parts.guard
         self._usual: dict[int, tuple[Admitted, Bounds]] = {}
+        self._listeners: tuple[Listener, ...] = ()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Have a function told of every call, nested ones too; what is returned ends that.
+
+        It runs in the task of the call, must not wait and must not raise.
+        """
+        self._listeners = (*self._listeners, listener)
+
+        def forget() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return forget
 
     async def call(self, call: Call, observe: Observe = _unobserved) -> Result:
         """Run one call to its one Result, for whoever its session says."""
@@ -124,21 +141,27 @@ class Gateway:
     async def _recorded(self, call: Call, observe: Observe, outer_mask: Mask) -> Result:
         """Pass a call through, and record what came of it, whatever that is."""
         trail, recorder = Trail(call, outer_mask), self._guard.recorder
+        endings = [listener(call) for listener in self._listeners]
+        is_recorded = False
         result: Result | None = None
         try:
             if recorder.must_wait:
                 await recorder.caught_up()
             recorder.begin(trail, trail.started)
-        except AuditFailed as error:  # what cannot be recorded does not happen
-            return refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
-        try:
+            is_recorded = True
             result = await self._passed(call, observe, trail, outer_mask)
             return result
         except Refused as end:
             result = refused(call, trail.at, end.status, end.error, end.tool)
             return result
+        except AuditFailed as error:  # what cannot be recorded does not happen
+            result = refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
+            return result
         finally:
-            recorder.end(trail, trail.ended(result))
+            if is_recorded:
+                recorder.end(trail, trail.ended(result))
+            for ending in endings:
+                ending(trail.spec, result)
 
     async def _passed(self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask) -> Result:
         caller = trail.caller = self._guard.known_caller(

@@ -7,12 +7,13 @@ tools in it and one for those that may run without.
 import asyncio
 from pathlib import Path
 
-from toolkiln.execution.executor import Executor, Invocation, Outcome
+from toolkiln.execution.executor import Invocation, Outcome
 from toolkiln.execution.sandbox.doctor import Diagnosis, diagnose
 from toolkiln.execution.sandbox.executor import SandboxExecutor
 from toolkiln.execution.sandbox.launching import SANDBOX_USER
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.selection import choose, make_launcher
+from toolkiln.execution.sandbox.slots import Load
 
 __all__ = ["SANDBOX_USER", "Diagnosis", "Networks", "Sandboxes"]
 
@@ -48,6 +49,19 @@ class Sandboxes:
         kept = [executor.warm for executor in self._executors.values()]
         return sum(count for count, _ in kept), sum(size for _, size in kept)
 
+    @property
+    def loads(self) -> list[Load]:
+        """How busy each mode is that calls ran in."""
+        return [executor.load for executor in self._executors.values()]
+
+    async def ready(self) -> str:
+        """The mode that calls run in, started if nothing has needed it yet.
+
+        Raises:
+            BackendError: none works.
+        """
+        return await (await self._executor(sandboxed=True)).ready()
+
     async def close(self) -> None:
         """End everything that was started."""
         for executor in self._executors.values():
@@ -58,7 +72,7 @@ class Sandboxes:
         """Every mode, tried out."""
         return await diagnose(self._state, wanted=self._wanted, allow_reduced=self._allow_reduced)
 
-    async def _executor(self, *, sandboxed: bool) -> Executor:
+    async def _executor(self, *, sandboxed: bool) -> SandboxExecutor:
         if sandboxed not in self._executors:
             async with self._choosing:
                 if sandboxed not in self._executors:

@@ -7,7 +7,7 @@ come about is a launcher's business (`processes`), what is said on their sockets
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Hashable
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,6 +19,7 @@ from toolkiln.execution.outcomes import apply_frame, died, limit_hit
 from toolkiln.execution.sandbox.conversation import Conversation, Frame, encode_frame
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
+from toolkiln.execution.sandbox.slots import Load, Slots
 from toolkiln.execution.sandbox.warm import Recipe, WarmWorkers, Worker
 from toolkiln.execution.versions import Versions
 from toolkiln.execution.workspaces import exceeded, over_quota
@@ -42,7 +43,7 @@ class SandboxExecutor:
         self._versions = Versions(state / "versions")
         self._networks = networks
         self._reveal = reveal
-        self._slots = asyncio.Semaphore(_CONCURRENT)
+        self._slots = Slots(_CONCURRENT)
         self._warm = WarmWorkers(launcher, networks)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ending: set[asyncio.Future[Ended]] = set()
@@ -50,8 +51,8 @@ class SandboxExecutor:
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Run one call in a process of its own."""
-        # A call that waits for another one keeps its slot, so that the other must not need one.
-        async with nullcontext() if invocation.is_nested else self._slots:
+        await self._slots.take(is_nested=invocation.is_nested)
+        try:
             await self._launcher.ready()
             outcome = Outcome(sandbox=self._launcher.mode)
             recipe = self._recipe(invocation)
@@ -68,6 +69,23 @@ class SandboxExecutor:
             finally:
                 conversation.close()
             return outcome
+        finally:
+            self._slots.give_back(is_nested=invocation.is_nested)
+
+    async def ready(self) -> str:
+        """The mode, once calls can be run in it.
+
+        Raises:
+            BackendError: they cannot.
+        """
+        await self._launcher.ready()
+        return self._launcher.mode
+
+    @property
+    def load(self) -> Load:
+        """How busy it is."""
+        slots, warm = self._slots, self._warm
+        return Load(self._launcher.mode, slots.running, slots.waiting, warm.count, warm.spare)
 
     @property
     def warm(self) -> tuple[int, int]:

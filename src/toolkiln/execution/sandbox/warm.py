@@ -105,6 +105,11 @@ class WarmWorkers:
         return sum(self._count.values())
 
     @property
+    def spare(self) -> int:
+        """Workers that wait for a call."""
+        return sum(map(len, self._idle.values()))
+
+    @property
     def memory(self) -> int:
         """Bytes that idle workers held when they had imported their tools."""
         return sum(worker.memory for workers in self._idle.values() for worker in workers)

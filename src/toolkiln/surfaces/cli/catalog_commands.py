@@ -1,4 +1,4 @@
-"""The commands for what is served: develop, add, admit, look back, switch on and off."""
+"""The commands for what is served: serve, develop, add, admit, look back, switch on and off."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,25 @@ VersionArgument = Annotated[str, typer.Argument(help="A number, or the start of 
 SwitchArgument = Annotated[
     str, typer.Argument(help="A tool, a toolkit, or a method as Toolkit.method.")
 ]
+
+
+HostOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Default: the setting, 127.0.0.1.", show_default=False),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(help="0: any that is free. Default: the setting, 8420.", show_default=False),
+]
+
+
+@app.command()
+def serve(host: HostOption = None, port: PortOption = None, tools: ToolsOption = None) -> None:
+    """Serve the admitted tools over HTTP and MCP, until Ctrl-C."""
+    from toolkiln.surfaces.cli import serving
+
+    with errors():
+        serving.serve(tools, host=host, port=port)
 
 
 @app.command()

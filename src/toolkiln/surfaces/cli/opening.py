@@ -1,10 +1,12 @@
 """A Kiln for a command: the settings of the current folder, the tools that were named."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from toolkiln.app import OWN, Kiln, SessionToken
-from toolkiln.config import Settings, load
+from toolkiln.config import Settings, checked, load
 
 
 def settings() -> Settings:
@@ -23,6 +25,13 @@ def tools_path(given: Path | None) -> Path:
 def open_kiln(tools: Path | None = None, *, dev: bool = False) -> Kiln:
     """The Kiln of some tools; nothing is read yet."""
     return Kiln(tools_path(tools), settings=settings(), dev=dev, surface="cli")
+
+
+def open_served(tools: Path | None, *, dev: bool = False, **given: Any) -> Kiln:
+    """The Kiln of some tools, to be served; what is given and not None goes before settings."""
+    said = {name: value for name, value in given.items() if value is not None}
+    values = {name: checked(name, value, f"--{name}") for name, value in said.items()}
+    return Kiln(tools_path(tools), settings=replace(settings(), **values), dev=dev, surface="http")
 
 
 def acting(token: str | None) -> SessionToken:

@@ -4,7 +4,6 @@ It knows neither limits (`gate`) nor sockets (`server`). What is mounted beside 
 operations gets its requests as they are, and asks for credentials itself.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
@@ -22,6 +21,7 @@ from toolkiln.surfaces.http.requests import (
     checked_body,
     checked_query,
     read_body,
+    session_of,
 )
 from toolkiln.surfaces.http.routes import Routes
 
@@ -105,8 +105,4 @@ class App:
         Raises:
             NoSession: nobody's.
         """
-        if authorization is None:
-            return self._entrance.person(None)
-        kind, _, credential = authorization.partition(" ")
-        shown = credential.strip() if kind.lower() == "bearer" else ""
-        return await asyncio.to_thread(self._entrance.person, shown)  # it may ask the store
+        return await session_of(self._entrance, authorization)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.types import Receive
 
+from toolkiln.app import Entrance
 from toolkiln.surfaces.http.problems import Fault, Refused, misfit
 
 _SOON = 0.05
@@ -93,6 +94,19 @@ async def read_body(receive: Receive) -> bytes:
         chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
             return b"".join(chunks)
+
+
+async def session_of(entrance: Entrance, authorization: str | None) -> str:
+    """The session of whoever a request shows to be.
+
+    Raises:
+        NoSession: that is nobody.
+    """
+    if authorization is None:
+        return entrance.person(None)
+    kind, _, credential = authorization.partition(" ")
+    shown = credential.strip() if kind.lower() == "bearer" else ""
+    return await asyncio.to_thread(entrance.person, shown)  # it may ask the store
 
 
 async def until_gone(receive: Receive) -> None:

@@ -1,0 +1,48 @@
+"""`toolkiln serve`: the admitted tools over HTTP and MCP. All that it says goes to stderr."""
+
+from functools import partial
+from pathlib import Path
+from socket import socket
+
+from toolkiln.app import Kiln, ManifestError
+from toolkiln.errors import InputError
+from toolkiln.surfaces.cli.opening import open_served
+from toolkiln.surfaces.cli.terminal import say
+from toolkiln.surfaces.http.server import Server, listening, refuse_without_keys, url_of
+
+talk = partial(say, err=True)
+
+
+def serve(tools: Path | None, *, host: str | None, port: int | None) -> None:
+    """Serve until somebody interrupts, which is the way to end it.
+
+    Raises:
+        InputError: the address cannot be used, or needs a key that nobody made.
+    """
+    with open_served(tools, host=host, port=port) as kiln:
+        refuse_without_keys(kiln)
+        with listening(kiln.settings.host, kiln.settings.port) as listener:
+            _tell_tools(kiln)
+            tell_urls(url_of(listener))
+            kiln.run_sync(_serve(kiln, listener))
+
+
+def tell_urls(url: str) -> None:
+    """Say where everything is."""
+    talk(f"HTTP {url}/v1, described at {url}/docs")
+    talk(f"MCP  {url}/mcp")
+
+
+def _tell_tools(kiln: Kiln) -> None:
+    try:
+        count = len(kiln.specs)
+    except (ManifestError, InputError) as unserved:  # it may be mended while this runs
+        talk(f"note: no tools yet: {unserved.message}")
+        if unserved.hint:
+            talk(f"note: {unserved.hint}")
+        return
+    talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.path}; Ctrl-C ends it")
+
+
+async def _serve(kiln: Kiln, listener: socket) -> None:
+    await Server(kiln, talk).run_on(listener)

@@ -1,0 +1,102 @@
+"""From where requests may come: the Host that they name, the Origin of a page, a key shown.
+
+A browser sends what any page tells it to, also to this machine, and a name of an attacker's
+may lead here (DNS rebinding). So what is meant for this machine has to say so, and whatever
+did not come from it has to show a credential. Who that makes the caller is `app`'s business.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolkiln.surfaces.http.problems import Refused
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+OPEN = frozenset({b"/healthz", b"/readyz", b"/openapi.json", b"/docs"})
+"""What anybody may see: nothing there depends on who asks."""
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?")
+_ORIGIN = re.compile(r"https?://(.+)")
+_FORWARDED = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"}
+)
+_LOOKED_AT = frozenset({b"host", b"origin", b"authorization"})
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address, as in a Host or a setting, is this machine's own."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one server asks of requests."""
+
+    needs_key: bool
+    """Whether everybody has to show a credential: it can be reached from elsewhere."""
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def check(self, path: bytes, headers: Headers) -> str | None:
+        """The configured web origin that a request came from, if it did.
+
+        Raises:
+            Refused: it may not come from where it did.
+        """
+        given: dict[bytes, str] = {}
+        is_forwarded = False
+        for name, value in headers:
+            if name in _LOOKED_AT:
+                if name in given:
+                    raise Refused("bad_request", f"there are two {name.decode()} headers")
+                given[name] = value.decode("latin-1")
+            elif name in _FORWARDED:
+                is_forwarded = True
+        host = given.get(b"host", "").lower()
+        is_local = self._check_host(host)
+        origin = self._check_origin(given.get(b"origin"), host, is_local=is_local)
+        is_known = b"authorization" in given or path in OPEN
+        if not is_known and (self.needs_key or not is_local or is_forwarded):
+            raise Refused(
+                "no_session",
+                "this needs an API key",
+                hint="send `Authorization: Bearer tk_…`; `toolkiln keys create` makes one",
+                headers={"www-authenticate": "Bearer"},
+            )
+        return origin
+
+    def _check_host(self, host: str) -> bool:
+        """Whether it is this machine's own name."""
+        found = _HOST.fullmatch(host)
+        if found is not None:
+            if is_loopback(found[1]):
+                return True
+            if found[1] in self.hosts or host in self.hosts or (self.needs_key and not self.hosts):
+                return False
+        raise Refused(
+            "host_refused",
+            f"this server is not called {host[:100]!r}",
+            hint="ask for 127.0.0.1 or localhost, or add the name to the setting `hosts`",
+        )
+
+    def _check_origin(self, origin: str | None, host: str, *, is_local: bool) -> str | None:
+        if origin is None:
+            return None
+        if origin in self.origins:
+            return origin
+        found = _ORIGIN.fullmatch(origin.lower())
+        if found is not None:
+            name = _HOST.fullmatch(found[1])
+            if found[1] == host or (is_local and name is not None and is_loopback(name[1])):
+                return None
+        raise Refused(
+            "origin_refused",
+            f"pages of {origin[:100]!r} may not make requests here",
+            hint="add it to the setting `origins`",
+        )

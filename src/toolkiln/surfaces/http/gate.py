@@ -1,0 +1,233 @@
+"""The gate: limits that hold before anybody looks at what a request wants.
+
+How many there are at once, how large their headers and bodies are, how long a body takes,
+where they come from (`access`), and whether the server is about to stop. A body is taken
+whole before anything else happens, so that whoever is behind the gate never waits for one.
+What concerns connections rather than requests is in `connections`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from toolkiln.surfaces.http.access import Access
+from toolkiln.surfaces.http.problems import Refused
+from toolkiln.surfaces.http.replies import Reply
+
+_MOST_HEADERS = 100
+_MOST_HEADER_BYTES = 32 << 10
+_PIECE = 64 << 10
+"""Bytes of an answer that are sent at once: a client has to take them in time."""
+_ALWAYS = frozenset({b"/healthz", b"/readyz", b"/metrics"})
+"""What is answered however busy the server is."""
+_ALLOWED = "GET, POST, PUT, PATCH, DELETE"
+_EXPOSED = "Mcp-Session-Id, Retry-After, WWW-Authenticate, ETag, Location"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may cost."""
+
+    body_bytes: int
+    requests: int
+    seconds: float
+
+
+def _uncounted(method: str, status: int) -> None:
+    pass
+
+
+class Gate:
+    """An application behind its limits."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        limits: Limits,
+        count: Callable[[str, int], None] = _uncounted,
+    ) -> None:
+        """`count` gets the method and status of every request that was answered."""
+        self._app = app
+        self._access = access
+        self._limits = limits
+        self._count = count
+        self.active = 0
+        """Requests that are being answered."""
+        self.streams = 0
+        """Those of them that are answered with events, for as long as that may be."""
+        self.is_draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or say why not."""
+        passage = _Passage(send)
+        is_counted = scope["raw_path"] not in _ALWAYS
+        try:
+            if is_counted:
+                self._check_room()
+            self.active += is_counted
+            try:
+                await self._pass(scope, receive, passage, is_counted=is_counted)
+            finally:
+                self.active -= is_counted
+                self.streams -= passage.is_stream
+        except Refused as refused:
+            if any(name == b"expect" for name, _ in scope["headers"]):
+                # Whether the body follows all the same is the client's choice.
+                refused.headers = {**refused.headers, "connection": "close"}
+            await Reply(scope, passage.send).problem(refused)
+        except asyncio.CancelledError:  # the server stops, and cannot wait any longer
+            if passage.status is None:
+                await Reply(scope, passage.send).problem(_draining("the server stopped"))
+        if passage.status is not None:
+            self._count(scope["method"], passage.status)
+
+    def _check_room(self) -> None:
+        if self.is_draining:
+            raise _draining("the server is about to stop")
+        if self.active >= self._limits.requests:
+            raise Refused(
+                "busy",
+                f"the server is answering {self.active:,} requests already",
+                hint="try again in a moment",
+                headers={"retry-after": "1"},
+            )
+
+    async def _pass(
+        self, scope: Scope, receive: Receive, passage: "_Passage", *, is_counted: bool
+    ) -> None:
+        headers = scope["headers"]
+        size = len(scope["raw_path"]) + len(scope["query_string"])
+        size += sum(len(name) + len(value) for name, value in headers)
+        if size > _MOST_HEADER_BYTES or len(headers) > _MOST_HEADERS:
+            raise Refused(
+                "headers_too_large",
+                f"a request has at most {_MOST_HEADERS} headers of {_MOST_HEADER_BYTES:,} bytes "
+                "in all, its path included",
+                headers={"connection": "close"},
+            )
+        origin = self._access.check(scope["raw_path"], headers)
+        known = dict(headers)
+        if known.get(b"upgrade", b"").lower() == b"websocket":
+            raise Refused(
+                "bad_request", "there are no WebSockets here", headers={"connection": "close"}
+            )
+        if origin is not None:
+            passage.origin = origin.encode("latin-1")
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in known:
+                await _preflight(passage.send, known)
+                return
+        if b"content-length" in known or b"transfer-encoding" in known:
+            body = await self._body(receive, known.get(b"content-length"))
+            if body is None:
+                return
+            receive = _replaying(body, receive)
+
+        def on_stream() -> None:
+            self.streams += is_counted
+
+        passage.on_stream = on_stream
+        await self._app(scope, receive, passage.send)
+
+    async def _body(self, receive: Receive, length: bytes | None) -> bytes | None:
+        """The whole body; None if the client went.
+
+        Raises:
+            Refused: it is too large, or takes too long.
+        """
+        most = self._limits.body_bytes
+        large = Refused("too_large", f"the body has more than {most:,} bytes")
+        if length is not None and int(length) > most:
+            raise large
+        chunks: list[bytes] = []
+        left = most
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    chunk = message.get("body", b"")
+                    left -= len(chunk)
+                    if left < 0:
+                        raise large
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        return b"".join(chunks)
+        except TimeoutError:
+            raise Refused(
+                "too_slow",
+                f"the body did not come within {self._limits.seconds:g} s",
+                headers={"connection": "close"},
+            ) from None
+
+
+class _Passage:
+    """The way of one answer out."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+        self.is_stream = False
+        self.origin: bytes | None = None
+        self.on_stream: Callable[[], None] = lambda: None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._begin(message)
+        body = message.get("body", b"")
+        if len(body) > _PIECE:
+            # In pieces, so that no client makes us hold more than one that it does not take.
+            view, last = memoryview(body), len(body) - _PIECE
+            start = 0
+            while start < last:
+                part = {"body": bytes(view[start : start + _PIECE]), "more_body": True}
+                await self._send({"type": "http.response.body", **part})
+                start += _PIECE
+            message = {**message, "body": bytes(view[start:])}
+        await self._send(message)
+
+    def _begin(self, message: Message) -> None:
+        headers = message.setdefault("headers", [])
+        for name, value in headers:
+            if name.lower() == b"content-type" and value.startswith(b"text/event-stream"):
+                self.is_stream = True
+                self.on_stream()
+        if self.origin is not None:
+            message["headers"] = [
+                *headers,
+                (b"access-control-allow-origin", self.origin),
+                (b"access-control-expose-headers", _EXPOSED.encode()),
+                (b"vary", b"Origin"),
+            ]
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """Hands over a body that was taken already, then whatever comes."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed
+
+
+async def _preflight(send: Send, headers: dict[bytes, bytes]) -> None:
+    """Tell a browser what pages of a configured origin may send."""
+    asked = headers.get(b"access-control-request-headers", b"")
+    told = [
+        (b"access-control-allow-methods", _ALLOWED.encode()),
+        (b"access-control-allow-headers", asked),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": told})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _draining(detail: str) -> Refused:
+    headers: dict[str, Any] = {"retry-after": "5", "connection": "close"}
+    return Refused("draining", detail, hint="ask again later", headers=headers)

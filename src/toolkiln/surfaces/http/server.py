@@ -1,0 +1,206 @@
+"""The server: a Kiln behind a socket, from the first request to the last.
+
+It puts the application, the gate and the connections together, and ends them well: told to
+stop, it takes no new work, lets calls go on for a while, then cancels them. Requests and
+answers are for the parts; keys and TLS are not made here.
+"""
+
+import asyncio
+import logging
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from types import FrameType
+
+import uvicorn
+
+from toolkiln.app import Entrance, Kiln
+from toolkiln.config import Settings
+from toolkiln.errors import InputError
+from toolkiln.surfaces.http.access import Access, is_loopback
+from toolkiln.surfaces.http.app import App
+from toolkiln.surfaces.http.beside import Beside, Readiness
+from toolkiln.surfaces.http.connections import Connection
+from toolkiln.surfaces.http.gate import Gate, Limits
+from toolkiln.surfaces.http.metrics import Metrics
+
+_IDLE = 30
+"""Seconds that a connection may be kept between two requests."""
+_LAST_WORDS = 1
+"""Seconds that streams get to end, once all calls have."""
+_LOOK = 0.05
+_MOST_FILES = 1 << 14
+_BACKLOG = 2048
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections, which nobody answers yet.
+
+    Raises:
+        InputError: it cannot be had.
+    """
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, number)
+    except OSError as error:
+        raise InputError(
+            f"there is no address {host!r}: {error.strerror}", hint="such as 127.0.0.1 or ::1"
+        ) from None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InputError(
+            f"{host} port {port} cannot be used: {error.strerror}",
+            hint="choose another with --port, or 0 for any that is free",
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a socket is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def needs_key(settings: Settings) -> bool:
+    """Whether everybody has to show a key: whoever can reach the address may be anybody."""
+    return settings.require_key or not is_loopback(settings.host)
+
+
+def refuse_without_keys(kiln: Kiln) -> None:
+    """See that there is a key, where one is needed.
+
+    Raises:
+        InputError: there is none that holds.
+    """
+    settings, now = kiln.settings, time.time()
+    if not needs_key(settings):
+        return
+    for key in kiln.guarding.keys.list():
+        if key.revoked is None and (key.expires is None or key.expires > now):
+            return
+    why = "require_key is set" if is_loopback(settings.host) else "others can reach it there"
+    raise InputError(
+        f"no API key holds, and {settings.host} needs one: {why}",
+        hint="make one with `toolkiln keys create NAME --user USER`, or serve on 127.0.0.1",
+    )
+
+
+class Server(uvicorn.Server):
+    """One server of one Kiln, in the event loop that the Kiln is used in."""
+
+    def __init__(self, kiln: Kiln, say: Callable[[str], None]) -> None:
+        """`say` gets what a person should know."""
+        settings = kiln.settings
+        must_show = needs_key(settings)
+        entrance = Entrance(kiln.guarding, is_local=not must_show)
+        self._kiln = kiln
+        self._say = say
+        self._metrics = Metrics()
+        self._readiness = Readiness(kiln)
+        beside = Beside((), entrance, self._readiness, self._metrics, is_local=not must_show)
+        app = App(kiln, entrance, (), dict.fromkeys(beside.paths, beside))
+        self._gate = Gate(
+            app,
+            Access(must_show, frozenset(settings.hosts), frozenset(settings.origins)),
+            Limits(settings.body_bytes, settings.concurrent_requests, settings.request_seconds),
+            self._metrics.count_request,
+        )
+        self._metrics.watch_requests(lambda: self._gate.active)
+        self._stopping: asyncio.Task[None] | None = None
+        bounds = {"seconds": settings.request_seconds, "most": _room_for_connections()}
+        super().__init__(
+            uvicorn.Config(
+                self._gate,
+                http=type("Connection", (Connection,), bounds),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level=logging.CRITICAL,  # the application logs what matters
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=_IDLE,
+                timeout_graceful_shutdown=_LAST_WORDS,
+            )
+        )
+
+    async def run_on(self, listener: socket.socket) -> None:
+        """Serve until a signal, or whoever waits for this, ends it."""
+        self._loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._metrics.watch(self._kiln))
+            await stack.enter_async_context(self._kiln.changes.running())
+            try:
+                await self.serve([listener])
+            finally:
+                if self._stopping is not None:
+                    self._stopping.cancel()
+                await self._end_requests()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, but without raising them again: ending was what they were for."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, _: int, __: FrameType | None) -> None:
+        """Stop: with time for calls at the first signal, without at the second."""
+        self._loop.call_soon_threadsafe(self.stop)
+
+    def stop(self) -> None:
+        """Take no new work, let what runs end; asked again, cancel it."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._drain())
+            return
+        self.should_exit = self.force_exit = True
+        for number in (signal.SIGINT, signal.SIGTERM):  # the next one needs no help from us
+            signal.signal(number, signal.SIG_DFL)
+
+    async def _drain(self) -> None:
+        self._gate.is_draining = self._readiness.is_draining = True
+        patience = self._kiln.settings.drain_seconds
+        if left := self._left():
+            self._say(f"stopping: {left} under way, at most {patience} s; again to stop at once")
+        try:
+            async with asyncio.timeout(patience):
+                while self._left() and not self.force_exit:
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            self._say(f"stopping: {self._left()} cancelled")
+        self.should_exit = True
+
+    def _left(self) -> int:
+        """What is worth waiting for: calls, and requests other than streams, which never end."""
+        return max(self._metrics.calls_in_flight, self._gate.active - self._gate.streams)
+
+    async def _end_requests(self) -> None:
+        tasks = set(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _room_for_connections() -> int:
+    """Half of the descriptors that this process may have, for as many as it can get."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max(64, (_MOST_FILES if soft == resource.RLIM_INFINITY else soft) // 2)
