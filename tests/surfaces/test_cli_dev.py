@@ -31,7 +31,7 @@ class Session:
     """A running `toolkiln dev`, line by line."""
 
     def __init__(self, shell: Shell, *arguments: str) -> None:
-        self.process = shell.start("dev", *arguments)
+        self.process = shell.start("dev", "--no-serve", *arguments)
         self.out: list[str] = []
         self.err: list[str] = []
         self._lines: Queue[str] = Queue()
@@ -203,7 +203,7 @@ def test_a_reader_that_goes_ends_it_without_a_traceback(here: Shell) -> None:
     reading, writing = os.pipe()
     (here.folder / "tools" / "greet.py").write_text(GREET)
     process = subprocess.Popen(
-        [COMMAND, "dev"],
+        [COMMAND, "dev", "--no-serve"],
         cwd=here.folder,
         env=here.environ(),
         stdout=writing,

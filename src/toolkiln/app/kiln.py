@@ -4,6 +4,7 @@ Reading files and compiling schemas runs nothing of a tool's code. Calls run in 
 sandbox, unless the tool is a function that was handed over as one.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -46,6 +47,7 @@ PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
 
 _LONGEST_ID = 200
+_log = logging.getLogger(__name__)
 
 
 class Kiln(Opened, Remembered):
@@ -122,7 +124,7 @@ class Kiln(Opened, Remembered):
         """What changes while this serves, for any number of listeners."""
         from toolkiln.app.changes import Changes
 
-        return Changes(self.watch, self.guarding.live.rules)
+        return Changes(lambda: self.watch(_log.warning), self.guarding.live.rules)
 
     @property
     def specs(self) -> dict[str, ToolSpec]:

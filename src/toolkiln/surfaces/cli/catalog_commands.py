@@ -39,12 +39,18 @@ def serve(host: HostOption = None, port: PortOption = None, tools: ToolsOption =
 
 
 @app.command()
-def dev(tools: ToolsOption = None) -> None:
-    """Serve what is on disk as it is edited, until Ctrl-C."""
+def dev(
+    port: PortOption = None,
+    no_serve: Annotated[
+        bool, typer.Option("--no-serve", help="Only watch and tell; no HTTP, no MCP.")
+    ] = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Serve what is on disk as it is edited, to this machine, until Ctrl-C."""
     from toolkiln.surfaces.cli import developing
 
     with errors():
-        raise typer.Exit(developing.dev(tools))
+        raise typer.Exit(developing.dev(tools, port, serves=not no_serve))
 
 
 @app.command()

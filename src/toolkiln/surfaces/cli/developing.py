@@ -1,34 +1,60 @@
 """`toolkiln dev`: serve a folder as it is, and tell what becomes of each edit.
 
-Changes and findings go to stdout; how many tools there are, why nothing is served and what
-concerns watching itself go to stderr. What is served is decided by the catalog.
+Changes and findings go to stdout; how many tools there are, where they are served, why
+nothing is and what concerns watching itself go to stderr. What is served is decided by the
+catalog, and how by `surfaces.http`.
 """
 
 import asyncio
 import signal
 import sys
 from contextlib import aclosing, suppress
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
+from socket import socket
 
 from toolkiln.app import Change, Kiln, Report
+from toolkiln.errors import InputError
 from toolkiln.model import Reading
 from toolkiln.surfaces.cli import output
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import open_kiln, open_served
 from toolkiln.surfaces.cli.rights import not_granted
-from toolkiln.surfaces.cli.terminal import say
+from toolkiln.surfaces.cli.terminal import say, talk
 
-_talk = partial(say, err=True)
+_HOST = "127.0.0.1"
+"""What nobody has admitted is for nobody else."""
 
 
-def dev(tools: Path | None) -> int:
-    """Print what changes until somebody interrupts, which is the way to end it."""
+def dev(tools: Path | None, port: int | None = None, *, serves: bool = True) -> int:
+    """Print what changes until somebody interrupts, which is the way to end it.
+
+    Raises:
+        InputError: the port that was named cannot be used.
+    """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    with open_kiln(tools, dev=True) as kiln, suppress(asyncio.CancelledError):
-        kiln.run_sync(_watch(kiln))
+    if not serves:
+        with open_kiln(tools, dev=True) as kiln, suppress(asyncio.CancelledError):
+            kiln.run_sync(_watch(kiln))
+        return 0
+    with (
+        open_served(tools, dev=True, host=_HOST, port=port) as kiln,
+        _listening(kiln, is_port_named=port is not None) as listener,
+    ):
+        kiln.run_sync(_serve(kiln, listener))
     return 0
+
+
+def _listening(kiln: Kiln, *, is_port_named: bool) -> socket:
+    from toolkiln.surfaces.http.server import listening
+
+    try:
+        return listening(_HOST, kiln.settings.port)
+    except InputError as error:
+        if is_port_named:
+            raise
+        talk(f"note: {error.message}; another one is taken")
+        return listening(_HOST, 0)
 
 
 async def _watch(kiln: Kiln) -> None:
@@ -37,20 +63,49 @@ async def _watch(kiln: Kiln) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     is_first = True
-    async with aclosing(kiln.watch(_talk)) as changes:
+    async with aclosing(kiln.watch(talk)) as changes:
         async for change in changes:
             _print(kiln, change, is_first=is_first)
             is_first = False
 
 
+async def _serve(kiln: Kiln, listener: socket) -> None:
+    from toolkiln.surfaces.cli.serving import tell_urls
+    from toolkiln.surfaces.http.server import Server, url_of
+
+    server, has_begun = Server(kiln, talk), asyncio.Event()
+
+    async def tell() -> None:
+        async with aclosing(kiln.changes.stream()) as changes:
+            async for change in changes:
+                _print(kiln, change, is_first=not has_begun.is_set())
+                has_begun.set()
+
+    telling = asyncio.create_task(tell())
+    telling.add_done_callback(lambda _: server.stop())  # nobody reads what is told
+    try:
+        async with kiln.changes.running():
+            waiting = asyncio.create_task(has_begun.wait())
+            await asyncio.wait((telling, waiting), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            tell_urls(url_of(listener))
+            await server.run_on(listener)
+    finally:
+        if not telling.done():
+            telling.cancel()
+            await asyncio.wait((telling,))
+    if not telling.cancelled():
+        telling.result()
+
+
 def _print(kiln: Kiln, change: Change, *, is_first: bool) -> None:
     if is_first:
         count = len(change.snapshot.tools)
-        _talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.path}; Ctrl-C ends it")
+        talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.path}; Ctrl-C ends it")
     if change.error is not None:
-        _talk(f"waiting: {change.error.message}")
+        talk(f"waiting: {change.error.message}")
         if change.error.hint:
-            _talk(f"hint: {change.error.hint}")
+            talk(f"hint: {change.error.hint}")
         return
     arrived = (*change.added, *change.changed)
     for name in () if is_first else arrived:

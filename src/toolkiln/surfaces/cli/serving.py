@@ -1,16 +1,13 @@
 """`toolkiln serve`: the admitted tools over HTTP and MCP. All that it says goes to stderr."""
 
-from functools import partial
 from pathlib import Path
 from socket import socket
 
 from toolkiln.app import Kiln, ManifestError
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.opening import open_served
-from toolkiln.surfaces.cli.terminal import say
+from toolkiln.surfaces.cli.terminal import talk
 from toolkiln.surfaces.http.server import Server, listening, refuse_without_keys, url_of
-
-talk = partial(say, err=True)
 
 
 def serve(tools: Path | None, *, host: str | None, port: int | None) -> None:

@@ -20,6 +20,11 @@ def say(text: str, *, err: bool = False, newline: bool = True) -> None:
     typer.echo(printable(text) if _is_terminal(err=err) else text, err=err, nl=newline, color=True)
 
 
+def talk(text: str) -> None:
+    """Tell a person something beside the data."""
+    say(text, err=True)
+
+
 def print_json(value: object) -> None:
     """Print data for programs."""
     say(json.dumps(value, indent=2, ensure_ascii=False))
