@@ -1,4 +1,4 @@
-"""A model that follows a script, behind the wire formats that the agent CLIs speak.
+"""A model that follows a script, behind the wire formats that agent CLIs and SDKs speak.
 
 It is no imitation of a model: `play` decides from the tools offered and the results so
 far. Every conversation in which a tool was offered is kept, so that a test can read what
@@ -40,9 +40,9 @@ class Turn:
 
 
 class Messages:
-    """Anthropic's Messages, streamed."""
+    """Anthropic's Messages."""
 
-    path = "/v1/messages"
+    paths = ("/v1/messages",)
 
     def turn(self, body: Json) -> Turn:
         """Read a request."""
@@ -60,42 +60,43 @@ class Messages:
         results = [_text(b["content"]) for b in blocks if b["type"] == "tool_result"]
         return Turn(tools, results)
 
-    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
-        """The events of an answer."""
-        usage = {"input_tokens": 1, "output_tokens": 1}
-        message: Json = {
-            "id": f"msg_{number}",
-            "type": "message",
-            "role": "assistant",
-            "content": [],
-        }
-        message |= {"model": "scripted", "stop_reason": None, "stop_sequence": None, "usage": usage}
-        yield "message_start", {"message": message}
+    def whole(self, step: Step, number: int) -> Json:
+        """An answer that is not streamed."""
         if step.tool:
             block: Json = {"type": "tool_use", "id": f"toolu_{number}", "name": step.tool}
-            block |= {"input": {}}
-            delta: Json = {
-                "type": "input_json_delta",
-                "partial_json": json.dumps(step.arguments),
-            }
+            block |= {"input": step.arguments}
         else:
-            block = {"type": "text", "text": ""}
+            block = {"type": "text", "text": step.text}
+        why = "tool_use" if step.tool else "end_turn"
+        message = {"id": f"msg_{number}", "type": "message", "role": "assistant"}
+        message |= {"model": "scripted", "stop_reason": why, "stop_sequence": None}
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        return message | {"content": [block], "usage": usage}
+
+    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
+        """The events of an answer."""
+        message = self.whole(step, number)
+        (block,) = message["content"]
+        yield "message_start", {"message": message | {"content": [], "stop_reason": None}}
+        if step.tool:
+            text = json.dumps(step.arguments)
+            delta = {"type": "input_json_delta", "partial_json": text}
+            block |= {"input": {}}
+        else:
             delta = {"type": "text_delta", "text": step.text}
+            block |= {"text": ""}
         yield "content_block_start", {"index": 0, "content_block": block}
         yield "content_block_delta", {"index": 0, "delta": delta}
         yield "content_block_stop", {"index": 0}
-        why = "tool_use" if step.tool else "end_turn"
-        yield (
-            "message_delta",
-            {"delta": {"stop_reason": why, "stop_sequence": None}, "usage": usage},
-        )
+        end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        yield "message_delta", {"delta": end, "usage": message["usage"]}
         yield "message_stop", {}
 
 
 class Responses:
-    """OpenAI's Responses, streamed."""
+    """OpenAI's Responses."""
 
-    path = "/v1/responses"
+    paths = ("/v1/responses",)
 
     def turn(self, body: Json) -> Turn:
         """Read a request; a namespace of tools is joined to their names."""
@@ -113,9 +114,8 @@ class Responses:
         ]
         return Turn(tools, results)
 
-    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
-        """The events of an answer."""
-        response = {"id": f"resp_{number}", "object": "response", "model": "scripted"}
+    def whole(self, step: Step, number: int) -> Json:
+        """An answer that is not streamed."""
         if step.tool:
             namespace, _, name = step.tool.rpartition(_SEPARATOR)
             item: Json = {"type": "function_call", "id": f"fc_{number}", "name": name}
@@ -125,19 +125,26 @@ class Responses:
             said = {"type": "output_text", "text": step.text, "annotations": []}
             item = {"type": "message", "id": f"msg_{number}", "role": "assistant"}
             item |= {"content": [said]}
-        item["status"] = "completed"
+        response = {"id": f"resp_{number}", "object": "response", "model": "scripted"}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-        done = {"status": "completed", "output": [item], "usage": usage}
-        yield "response.created", {"response": response | {"status": "in_progress"}}
+        output = [item | {"status": "completed"}]
+        return response | {"status": "completed", "output": output, "usage": usage}
+
+    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
+        """The events of an answer."""
+        response = self.whole(step, number)
+        (item,) = response["output"]
+        begun = {key: response[key] for key in ("id", "object", "model")}
+        yield "response.created", {"response": begun | {"status": "in_progress"}}
         yield "response.output_item.added", {"output_index": 0, "item": item}
         yield "response.output_item.done", {"output_index": 0, "item": item}
-        yield "response.completed", {"response": response | done}
+        yield "response.completed", {"response": response}
 
 
 class Completions:
-    """OpenAI's Chat Completions, streamed."""
+    """OpenAI's Chat Completions."""
 
-    path = "/v1/chat/completions"
+    paths = ("/v1/chat/completions",)
 
     def turn(self, body: Json) -> Turn:
         """Read a request."""
@@ -147,28 +154,38 @@ class Completions:
         results = [_text(m["content"]) for m in body["messages"] if m["role"] == "tool"]
         return Turn(tools, results)
 
-    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
-        """The events of an answer."""
+    def whole(self, step: Step, number: int) -> Json:
+        """An answer that is not streamed."""
+        message: Json = {"role": "assistant", "content": step.text or None}
         if step.tool:
             function = {"name": step.tool, "arguments": json.dumps(step.arguments)}
-            call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
-            delta: Json = {"role": "assistant", "tool_calls": [call]}
-        else:
-            delta = {"role": "assistant", "content": step.text}
-        chunk = {"id": f"chat_{number}", "object": "chat.completion.chunk", "created": 0}
-        chunk |= {"model": "scripted"}
-        yield "", chunk | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            call = {"id": f"call_{number}", "type": "function", "function": function}
+            message["tool_calls"] = [call]
         why = "tool_calls" if step.tool else "stop"
+        choice = {"index": 0, "message": message, "finish_reason": why}
+        chat = {"id": f"chat_{number}", "object": "chat.completion", "created": 0}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": why}], "usage": usage}
-        yield "", chunk | end
+        return chat | {"model": "scripted", "choices": [choice], "usage": usage}
+
+    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
+        """The events of an answer."""
+        chat = self.whole(step, number)
+        (choice,) = chat["choices"]
+        delta = {key: value for key, value in choice["message"].items() if value is not None}
+        if step.tool:
+            delta["tool_calls"] = [{"index": 0, **call} for call in delta["tool_calls"]]
+        chunk = {key: chat[key] for key in ("id", "created", "model")}
+        chunk |= {"object": "chat.completion.chunk"}
+        yield "", chunk | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+        yield "", chunk | {"choices": [end], "usage": chat["usage"]}
         yield "[DONE]", {}
 
 
 class Contents:
-    """Gemini's generateContent, streamed."""
+    """Gemini's generateContent, whose path says whether it is streamed."""
 
-    path = ":streamGenerateContent"
+    paths = (":streamGenerateContent", ":generateContent")
 
     def turn(self, body: Json) -> Turn:
         """Read a request."""
@@ -190,23 +207,20 @@ class Contents:
         ]
         return Turn(tools, results)
 
-    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
-        """The events of an answer."""
+    def whole(self, step: Step, number: int) -> Json:
+        """An answer that is not streamed."""
         if step.tool:
             part: Json = {"functionCall": {"name": step.tool, "args": step.arguments}}
         else:
             part = {"text": step.text}
         candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
         usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
-        yield (
-            "",
-            {
-                "candidates": [candidate | {"index": 0}],
-                "usageMetadata": usage,
-                "modelVersion": "scripted",
-                "responseId": f"r{number}",
-            },
-        )
+        answer = {"candidates": [candidate | {"index": 0}], "usageMetadata": usage}
+        return answer | {"modelVersion": "scripted", "responseId": f"r{number}"}
+
+    def answer(self, step: Step, number: int) -> Iterator[tuple[str, Json]]:
+        """The one event of an answer."""
+        yield "", self.whole(step, number)
 
 
 _SEPARATOR = "/"
@@ -244,11 +258,14 @@ def serving(play: Callable[[Turn], Step]) -> Iterator[Model]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
             path = self.path.partition("?")[0]
-            wire = next((wire for wire in _WIRES if path.endswith(wire.path)), None)
+            wire = next((wire for wire in _WIRES if path.endswith(wire.paths)), None)
             if wire is None:
                 model.unknown.append(self.path)
                 return self._send(404, b"{}", "application/json")
             step, number = model.next(wire.turn(body))
+            if not (body.get("stream") or path.endswith(":streamGenerateContent")):
+                whole = json.dumps(wire.whole(step, number)).encode()
+                return self._send(200, whole, "application/json")
             events = "".join(_event(name, data) for name, data in wire.answer(step, number))
             return self._send(200, events.encode(), "text/event-stream")
 

@@ -248,7 +248,7 @@ class Kiln(Opened, Remembered):
         *,
         names: Iterable[str] | None = None,
         session: SessionToken = OWN,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """The `tools` of a provider's request: for a prompt, by name, or as `at_hand`.
 
         Raises:
@@ -263,7 +263,7 @@ class Kiln(Opened, Remembered):
 
     async def handle(
         self, message: object, provider: str | None = None, session: SessionToken = OWN
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """Run the tool calls in what a model sent, and give the messages to answer with.
 
         `message` is a response, a message or a call of OpenAI's, Anthropic's or Gemini's, as
@@ -279,7 +279,7 @@ class Kiln(Opened, Remembered):
 
     def handle_sync(
         self, message: object, provider: str | None = None, session: SessionToken = OWN
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """As `handle`, for programs without an event loop."""
         return self.run_sync(self.handle(message, provider, session))
 
