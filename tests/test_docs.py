@@ -267,7 +267,7 @@ def test_every_option_of_a_call_is_documented() -> None:
     assert options - {"self", "name", "arguments", "options"} <= set(rows)
 
 
-@pytest.mark.parametrize("name", ["calling", "authoring"])
+@pytest.mark.parametrize("name", ["calling", "authoring", "models"])
 def test_blocks_about_calls_run_as_they_stand(name: str, tmp_path: Path) -> None:
     for block in _BLOCK.findall(page(name)):
         if file := _FILE.match(block):

@@ -68,7 +68,7 @@ class Messages:
         else:
             block = {"type": "text", "text": step.text}
         why = "tool_use" if step.tool else "end_turn"
-        message = {"id": f"msg_{number}", "type": "message", "role": "assistant"}
+        message: Json = {"id": f"msg_{number}", "type": "message", "role": "assistant"}
         message |= {"model": "scripted", "stop_reason": why, "stop_sequence": None}
         usage = {"input_tokens": 1, "output_tokens": 1}
         return message | {"content": [block], "usage": usage}
