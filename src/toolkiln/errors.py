@@ -3,12 +3,16 @@
     ToolkilnError
     ├── InputError         what the caller handed over cannot be used (a path, a file, a name)
     │   ├── UnknownTool    no tool of that name; the hint carries the nearest ones
+    │   ├── NotFound       no version, task, output, approval or key of that name
+    │   ├── TooLate        a request that was answered, or waits no longer
     │   ├── NoSession      nobody is known to have made a request            (execution)
     │   ├── NotAllowed     somebody tried what they have no right to
     │   ├── NotAdmitted    the tool is on disk, but nobody has admitted it   (app.offer)
     │   ├── Disabled       the tool is switched off                          (app.offer)
     │   ├── ManifestError  nothing is served: no manifest can be trusted     (catalog)
     │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
+    │       ├── Outdated     the version that was looked at is served no longer
+    │       └── TakesOthers  other tools of the same file would go too
     ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
@@ -51,6 +55,18 @@ class UnknownTool(InputError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"there is no tool named {name!r}", hint=nearest_hint(name, known))
+
+
+class NotFound(InputError):
+    """There is nothing of that name that the caller may know of."""
+
+    code = "not_found"
+
+
+class TooLate(InputError):
+    """It was decided, or has ended, before."""
+
+    code = "too_late"
 
 
 class NotAllowed(InputError):

@@ -293,3 +293,40 @@ def test_no_help_of_a_command_is_cut(desk: Shell) -> None:
     done = desk.having(COLUMNS="80").run("--help")
 
     assert "..." not in done.out.partition("Commands:")[2]
+
+
+class TestRemove:
+    def test_a_tool_goes_with_its_file_and_comes_back(self, admitted: Shell) -> None:
+        file = admitted.folder / "tools" / "greet.py"
+
+        done = admitted.invoke("remove", "greet", "--yes")
+        was_there = file.exists()
+        back = admitted.invoke("rollback", "greet", "1", "--yes")
+
+        brings = "`toolkiln rollback greet 1` brings it back"
+        assert (done.code, done.out) == (0, f"removed: tools/greet.py; {brings}\n")
+        assert (was_there, back.code, file.read_text()) == (False, 0, GREET)
+
+    def test_nothing_goes_before_somebody_says_yes(self, admitted: Shell) -> None:
+        done = admitted.invoke("remove", "greet", stdin="n\n")
+
+        assert done.code == 1
+        assert "remove tools/greet.py (greet)? [y/N]" in done.err
+        assert states(admitted) == {"greet.py": "admitted"}
+
+    def test_other_tools_of_the_file_go_only_if_that_is_said(self, desk: Shell) -> None:
+        write(desk, "kit.py", KIT)
+        desk.invoke(*ADMITTED)
+
+        refused = desk.invoke("remove", "open_drawer", "--yes")
+        done = desk.invoke("remove", "open_drawer", "--yes", "--with-others", "--json")
+
+        assert (refused.code, refused.out) == (2, "")
+        assert "close_drawer" in refused.err
+        assert done.json()["tools"] == ["open_drawer", "close_drawer"]
+
+    def test_what_is_not_there_is_told_with_the_nearest_name(self, admitted: Shell) -> None:
+        done = admitted.invoke("remove", "gret", "--yes")
+
+        assert (done.code, done.out) == (2, "")
+        assert "did you mean 'greet'?" in done.err

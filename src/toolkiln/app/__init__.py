@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
+    from toolkiln.app.caretaking import Caretaking
     from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
     from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
     from toolkiln.app.library import Library
     from toolkiln.app.offer import NotAdmitted
+    from toolkiln.app.options import CallOptions
     from toolkiln.app.own import OWN, SessionToken, account
+    from toolkiln.app.sources import SourceCall, prepare_source, read_source
     from toolkiln.catalog import (
         Assessment,
         Candidate,
@@ -27,14 +30,17 @@ if TYPE_CHECKING:
         Report,
         check,
     )
+    from toolkiln.execution import NoSession
     from toolkiln.search import evaluation
-    from toolkiln.store import AuditFilter, Verification
+    from toolkiln.store import AuditFilter, OutputPage, Verification
 
 _HOMES = {
     "Assessment": "toolkiln.catalog",
     "AuditFilter": "toolkiln.store",
     "Authored": "toolkiln.app.authoring",
+    "CallOptions": "toolkiln.app.options",
     "Candidate": "toolkiln.catalog",
+    "Caretaking": "toolkiln.app.caretaking",
     "Change": "toolkiln.catalog",
     "Changes": "toolkiln.app.changes",
     "Decision": "toolkiln.catalog",
@@ -44,18 +50,23 @@ _HOMES = {
     "Library": "toolkiln.app.library",
     "MadeKey": "toolkiln.app.keys",
     "ManifestError": "toolkiln.catalog",
+    "NoSession": "toolkiln.execution",
     "NotAdmitted": "toolkiln.app.offer",
     "OWN": "toolkiln.app.own",
+    "OutputPage": "toolkiln.store",
     "PROVIDERS": "toolkiln.app.kiln",
     "Problem": "toolkiln.app.authoring",
     "Report": "toolkiln.catalog",
     "Scope": "toolkiln.app.keys",
     "SessionToken": "toolkiln.app.own",
+    "SourceCall": "toolkiln.app.sources",
     "Stage": "toolkiln.app.authoring",
     "Verification": "toolkiln.store",
     "account": "toolkiln.app.own",
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
+    "prepare_source": "toolkiln.app.sources",
+    "read_source": "toolkiln.app.sources",
 }
 
 __all__ = [
@@ -64,7 +75,9 @@ __all__ = [
     "Assessment",
     "AuditFilter",
     "Authored",
+    "CallOptions",
     "Candidate",
+    "Caretaking",
     "Change",
     "Changes",
     "Decision",
@@ -74,16 +87,21 @@ __all__ = [
     "Library",
     "MadeKey",
     "ManifestError",
+    "NoSession",
     "NotAdmitted",
+    "OutputPage",
     "Problem",
     "Report",
     "Scope",
     "SessionToken",
+    "SourceCall",
     "Stage",
     "Verification",
     "account",
     "check",
     "evaluation",
+    "prepare_source",
+    "read_source",
 ]
 
 

@@ -22,6 +22,7 @@ from toolkiln.catalog import (
     Decision,
     file_for,
     name_finding,
+    refuse_outdated,
     report,
     with_docstrings,
 )
@@ -65,6 +66,8 @@ class Draft:
     name: str
     description: str = ""
     overwrite: bool = False
+    base: str | None = None
+    """The version that it is to take the place of; another one is left as it is."""
 
 
 class Problem(Value):
@@ -87,6 +90,8 @@ class Authored(Value):
     embedding_success: bool = False
     docs_generated: bool = False
     error: str = ""
+    code: str = ""
+    """Why not: `refused` for what is wrong with the code, `exists`, or that of an error."""
     validation_errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     stages: tuple[StageOutcome, ...] = ()
@@ -99,9 +104,12 @@ class Authored(Value):
 class _Stopped(Exception):
     """A stage said no."""
 
-    def __init__(self, error: str, findings: Sequence[Finding] = ()) -> None:
+    def __init__(
+        self, error: str, findings: Sequence[Finding] = (), *, code: str = "refused"
+    ) -> None:
         super().__init__(error)
         self.error = error
+        self.code = code
         self.findings = findings
 
 
@@ -129,6 +137,7 @@ class _Course:
         return Authored(
             success=False,
             error=stop.error[: 2 * _LONGEST],
+            code=stop.code,
             validation_errors=_problems(stop.findings),
             warnings=_problems(self.warnings),
             stages=tuple(self.outcomes),
@@ -236,6 +245,10 @@ class Authoring:
         except OSError as error:
             raise _stop(error) from error
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
+        try:
+            refuse_outdated(draft.name, candidate.base, draft.base)
+        except ToolkilnError as error:
+            raise _stop(error) from error
         self._refuse_taken_names(candidate)
         course.passed(", ".join(spec.name for spec in reading.tools))
         return candidate
@@ -345,7 +358,8 @@ class Authoring:
 
 def _refuse_existing(target: Path, draft: Draft, *, exists: bool) -> None:
     if exists and not draft.overwrite:
-        raise _Stopped(f"{target.name} exists already; overwrite=true replaces it")
+        said = f"{target.name} exists already; overwrite=true replaces it"
+        raise _Stopped(said, code="exists")
 
 
 def _as_bytes(draft: Draft, target: Path) -> bytes:
@@ -368,8 +382,10 @@ def _as_bytes(draft: Draft, target: Path) -> bytes:
 
 def _stop(error: ToolkilnError | OSError) -> _Stopped:
     if isinstance(error, ToolkilnError):
-        return _Stopped(f"{error.message} ({error.hint})" if error.hint else error.message)
-    return _Stopped(f"{error.filename or 'the disk'}: {error.strerror or error}")
+        said = f"{error.message} ({error.hint})" if error.hint else error.message
+        return _Stopped(said, code=error.code)
+    said = f"{error.filename or 'the disk'}: {error.strerror or error}"
+    return _Stopped(said, code="backend_failed")
 
 
 def _problems(findings: Sequence[Finding]) -> tuple[Problem, ...]:

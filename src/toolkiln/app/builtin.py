@@ -197,7 +197,7 @@ def _reply(authored: Authored) -> dict[str, Any]:
     """What an agent is told: only what has to do with how it ended."""
     own = {"error", "validation_errors"}
     kept = own | {"success", "warnings", "stages"}
-    fields = authored.model_dump(mode="json")
+    fields = authored.model_dump(mode="json", exclude={"code"})
     return {k: v for k, v in fields.items() if (k not in own if authored.success else k in kept)}
 
 

@@ -1,7 +1,7 @@
 """What calls need, put together: gateway, sandbox, environments, workspaces, memory."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -81,31 +81,52 @@ class Engine:
             allow_reduced=settings.allow_reduced,
             reveal=settings.show_exceptions,
         )
-        self.gateway = Gateway(
-            Parts(
-                resolve=offer.resolve,
-                inline=InlineExecutor(reveal=settings.show_exceptions),
-                sandbox=self.sandboxes,
-                environments=self.environments,
-                workspaces=self.workspaces,
-                memory=self.memory,
-                maxima=self._maxima,
-                requirements=self.requirements,
-                guard=guard,
-                names=offer.names,
-            )
+        self._parts = Parts(
+            resolve=offer.resolve,
+            inline=InlineExecutor(reveal=settings.show_exceptions),
+            sandbox=self.sandboxes,
+            environments=self.environments,
+            workspaces=self.workspaces,
+            memory=self.memory,
+            maxima=self._maxima,
+            requirements=self.requirements,
+            guard=guard,
+            names=offer.names,
         )
+        self.gateway = Gateway(self._parts)
         self.tasks = Tasks(self.gateway, self.memory)
 
-    async def in_background(
-        self, call: Call, observe: Callable[[Event], None], background: Literal["auto", True]
+    async def call(
+        self,
+        call: Call,
+        observe: Callable[[Event], None],
+        background: Literal["auto"] | bool,
+        *,
+        lasting: bool = False,
     ) -> Result | Task:
-        """Run a call as a task; one that nobody may make ends at once."""
+        """Run a call; one that may outlast its caller ends at once if nobody may make it."""
+        if not background and not lasting:
+            return await self.gateway.call(call, observe)
         try:
             caller = await self._guard.caller(call.session)
         except ToolkilnError:
             return await self.gateway.call(call, observe)  # which says why, and records it
-        return await self.tasks.call(call, caller, observe, background)
+        if not background:
+            return await self.tasks.lasting(call, caller, observe)
+        return await self.tasks.call(call, caller, observe, background, lasting=lasting)
+
+    async def call_many(self, calls: Sequence[Call], *, lasting: bool = False) -> list[Result]:
+        """Run calls in order; `lasting` ones go on if whoever awaits them is cancelled."""
+        work = self.gateway.call_many(calls)
+        return await (self.tasks.seen_out(work) if lasting else work)
+
+    def beside(self, tool: Admitted) -> Gateway:
+        """A door through which one more tool can be called, by its name, beside all others."""
+
+        def resolve(name: str, digest: str | None) -> Admitted:
+            return tool if name == tool.spec.name else self._offer.resolve(name, digest)
+
+        return Gateway(replace(self._parts, resolve=resolve))
 
     def requirements(self, tool: Admitted) -> Iterable[str]:
         """What a tool's environment holds: its own wishes and the folder's.

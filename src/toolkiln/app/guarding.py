@@ -17,7 +17,7 @@ from toolkiln.app.live import Live
 from toolkiln.app.own import OWN, SessionToken, account
 from toolkiln.catalog import Decision
 from toolkiln.config import Settings
-from toolkiln.errors import ConfigError, InputError, NotAllowed
+from toolkiln.errors import ConfigError, InputError, NotAllowed, NotFound
 from toolkiln.execution import (
     Approvals,
     Guard,
@@ -153,9 +153,17 @@ class Guarding:
             raise
         self._record(what, "ok", caller, {**fields, "duration": time.perf_counter() - started})
 
-    def decision(self, *, grant: bool = False) -> Decision:
-        """A decision of the operator's about versions."""
-        caller = self.caller(OWN)
+    def record(self, what: str, caller: Caller, **fields: Any) -> None:
+        """Record an act that has no end of its own.
+
+        Raises:
+            AuditFailed: it cannot be recorded.
+        """
+        self._record(what, "ok", caller, fields)
+
+    def decision(self, *, grant: bool = False, session: SessionToken = OWN) -> Decision:
+        """A decision of somebody's about versions; by default the operator's."""
+        caller = self.caller(session)
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
         return Decision(caller.who, grant=grant, unsandboxed=unsandboxed)
 
@@ -192,6 +200,50 @@ class Guarding:
         with self.act("session.create", admin, detail=f"for {user_id}"):
             refuse_unheld(admin, identity.get("privileges", ()))
             return self.sessions.create(user_id, **identity)
+
+    def renew_session(
+        self, token: str, seconds: float | None = None, *, session: SessionToken = OWN
+    ) -> Session:
+        """As `sessions.renew`, by somebody with ADMIN, and recorded."""
+        admin = self.require(session, Privilege.ADMIN, "session.renew")
+        found = self.sessions.find(token)
+        with self.act("session.renew", admin, detail=found.trace_id):
+            self.sessions.renew(token, seconds)
+        return found
+
+    def end_session(self, token: str) -> Session:
+        """Let a session hold no longer, by whoever has its token; recorded.
+
+        Raises:
+            NoSession: it holds no longer.
+            InputError: it is this process's own, which nobody can end.
+        """
+        found = self.sessions.find(token)
+        if self.sessions.is_local(token):
+            raise InputError("this session lasts as long as the process that made it")
+        with self.act("session.end", found.caller):
+            self.sessions.end(token)
+        return found
+
+    def approvals_for(self, session: SessionToken = OWN) -> Callable[[Approval], bool]:
+        """Which requests for approval somebody may look at: their own, or with APPROVE all."""
+        caller = self.caller(session)
+        if Privilege.APPROVE in caller.privileges:
+            return lambda _: True
+        return lambda approval: approval.user == caller.who
+
+    def approval(self, approval_id: str, session: SessionToken = OWN) -> Approval:
+        """One request for approval.
+
+        Raises:
+            NotFound: there is none that the holder of the session may look at.
+        """
+        found = self.approvals.get(approval_id)
+        if found is None or not self.approvals_for(session)(found):
+            raise NotFound(
+                f"there is no approval {approval_id[:100]!r}", hint="see `toolkiln approvals list`"
+            )
+        return found
 
     def approve(
         self,

@@ -210,13 +210,14 @@ class Kiln(Opened, Remembered):
         if isinstance(allowed, CallError):
             from toolkiln.app.authoring import Authored
 
-            return Authored(success=False, error=f"{allowed.message}: {allowed.hint}")
+            said = f"{allowed.message}: {allowed.hint}"
+            return Authored(success=False, error=said, code=allowed.code)
         is_proposal = self._now.authoring == "propose"
         return await self.authoring.write(draft, allowed, propose=is_proposal)
 
-    def health(self, name: str) -> Health:
+    def health(self, tool: str | ToolSpec) -> Health:
         """Whether models can be held to a tool's schema."""
-        return schema.health(self.tool(name).parameters)
+        return schema.health((self.tool(tool) if isinstance(tool, str) else tool).parameters)
 
     def compiled(self, tool: str | ToolSpec, provider: str) -> schema.Compiled:
         """A tool as one provider wants it, with what was lost on the way."""
@@ -302,7 +303,7 @@ class Kiln(Opened, Remembered):
         name: str,
         arguments: object = None,
         *,
-        background: Literal["auto", True],
+        background: Literal["auto"] | bool,
         **options: Unpack[CallOptions],
     ) -> Result | Task: ...
     async def call(
@@ -334,11 +335,8 @@ class Kiln(Opened, Remembered):
         if call_id is not None:
             call = call.model_copy(update={"id": call_id, "remember": True})
         observe, prompt = options.get("observe", unobserved), options.get("prompt")
-        result: Result | Task
-        if background:
-            result = await self.engine.in_background(call, observe, background)
-        else:
-            result = await self.engine.gateway.call(call, observe)
+        lasting = options.get("lasting", False) and call.remember
+        result = await self.engine.call(call, observe, background, lasting=lasting)
         if prompt and isinstance(result, Result) and result.status is Status.OK:
             from asyncio import to_thread
 

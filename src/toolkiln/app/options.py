@@ -23,6 +23,8 @@ class CallOptions(TypedDict, total=False):
     """What it came through, for the audit; by default what the Kiln was opened for."""
     prompt: str | None
     """What the tool is to answer; search learns from it, if the operator agreed."""
+    lasting: bool
+    """Whether a call with a `call_id` goes on if the task that awaits it is cancelled."""
     observe: Callable[[Event], None]
     """Gets progress, log lines, output and requests for approval while the call runs."""
 

@@ -12,6 +12,7 @@ from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
 from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.mending import with_docstrings
 from toolkiln.catalog.naming import file_for, name_finding
+from toolkiln.catalog.removal import refuse_outdated
 from toolkiln.catalog.transaction import Conflict
 from toolkiln.catalog.watch import Change, watch
 
@@ -31,6 +32,7 @@ __all__ = [
     "file_for",
     "name_finding",
     "read_file",
+    "refuse_outdated",
     "report",
     "tool_files",
     "utc_now",

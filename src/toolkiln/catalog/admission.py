@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
 from toolkiln.catalog.manifest import Manifest
-from toolkiln.catalog.removal import removable, without
+from toolkiln.catalog.removal import refuse_outdated, removable, without
 from toolkiln.catalog.switches import switched
 from toolkiln.catalog.transaction import Conflict, Installation
-from toolkiln.errors import InputError, NotAllowed, UnknownTool
+from toolkiln.errors import InputError, NotAllowed, NotFound, UnknownTool
 from toolkiln.model import (
     Action,
     Admission,
@@ -240,7 +241,7 @@ class Admissions:
         """One version of a tool: by its number (`2`, `v2`) or the start of its digest.
 
         Raises:
-            InputError: there is none, or more than one.
+            NotFound: there is none, or more than one.
         """
         versions = self.history(tool)
         number = re.fullmatch(r"v?([0-9]{1,9})", wanted)
@@ -251,26 +252,36 @@ class Admissions:
             if len({v.digest for v in found}) == 1:
                 return found[0]
         known = ", ".join(str(version.number) for version in versions[:10])
-        raise InputError(f"{tool} has no version {wanted!r}", hint=f"there are {known}")
+        raise NotFound(f"{tool} has no version {wanted!r}", hint=f"there are {known}")
 
     def diff(self, tool: str, old: str, new: str) -> str:
         """What changed between two versions of a tool's file and helpers."""
         before, after = self.version(tool, old), self.version(tool, new)
-        return unified(self._sources(before), self._sources(after))
+        return unified(self.sources(before), self.sources(after))
 
-    def rollback(self, tool: str, wanted: str, decision: Decision) -> Version:
+    def unsaved(self, tool: str, version: Version) -> Path | None:
+        """The file of a version, if what it holds at this moment is in no version."""
+        read = self._catalog.disk.read(version.file)
+        kept = {each.digest for each in self.history(tool)}
+        return None if read is None or read.digest in kept else self._catalog.root / version.file
+
+    def rollback(
+        self, tool: str, wanted: str, decision: Decision, *, digest: str | None = None
+    ) -> Version:
         """Serve an earlier version again, and write its file back.
 
         Helpers on disk are left alone, since other tools may use them.
 
         Raises:
             InputError: there is no such version, or it is not kept.
+            Outdated: another version than `digest` is served.
             Conflict: somebody else changed the file meanwhile.
         """
         version = self.version(tool, wanted)
-        sources = self._sources(version)
+        sources = self.sources(version)
         reading = read_sources(sources, self._catalog.root / version.file)
         candidate = self.written(version.file, Read(reading, sources))
+        refuse_outdated(tool, candidate.base, digest)
         if candidate.base == version.digest:
             raise InputError(f"{tool} is at version {version.number} already")
         note = f"back to version {version.number}"
@@ -329,7 +340,12 @@ class Admissions:
             return None, {}
         return read_sources(sources, self._catalog.root / file), sources
 
-    def _sources(self, version: Version) -> Sources:
+    def sources(self, version: Version) -> Sources:
+        """The bytes of a version.
+
+        Raises:
+            InputError: they are not kept, or not whole.
+        """
         sources = self._catalog.version_sources(version.digest, version.file)
         if sources is None:
             raise InputError(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from toolkiln.errors import InputError, NotAllowed
+from toolkiln.errors import NotAllowed, NotFound
 from toolkiln.model import (
     Approval,
     Call,
@@ -161,12 +161,14 @@ class Approvals:
 
         Raises:
             NotAllowed: they may not answer this one.
-            InputError: there is none, it was answered before, or the arguments are refused.
+            NotFound: there is none.
+            TooLate: it was answered before, or waits no longer.
+            InputError: the arguments are refused.
         """
         book = self._open()
         request = book.get(approval_id)
         if request is None:
-            raise InputError(
+            raise NotFound(
                 f"there is no approval {approval_id!r}", hint="see `toolkiln approvals list`"
             )
         if by.who == request.user and not request.approve_own:
@@ -187,9 +189,9 @@ class Approvals:
             loop.call_soon_threadsafe(event.set)
         return decided
 
-    def waiting(self) -> list[Approval]:
+    def waiting(self, limit: int = 100) -> list[Approval]:
         """The calls that wait for a person, newest first."""
-        return self._open().list()
+        return self._open().list(("pending",), limit)
 
     def history(self, limit: int = 100) -> list[Approval]:
         """All requests that are still kept, newest first."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import NotFound, ToolkilnError
 from toolkiln.model import Call, Caller, CallError, Result, Status, Task, ToolSpec
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Memory:
         """A page of a text that was kept.
 
         Raises:
-            InputError: there is none under this handle.
+            NotFound: there is none under this handle.
             StoreError: the store cannot be read.
         """
         page: OutputPage = await self._ask("read_output", caller, handle, offset, limit)
@@ -181,11 +181,11 @@ class Memory:
         """What became of a call in the background.
 
         Raises:
-            InputError: there is none of this id.
+            NotFound: there is none of this id.
         """
         found: Task | None = await self._ask("task", caller, task_id)
         if found is None:
-            raise InputError(
+            raise NotFound(
                 f"there is no task {task_id!r}",
                 hint="finished tasks are kept for an hour; `toolkiln task list` shows them",
             )
@@ -200,7 +200,7 @@ class Memory:
         """Ask whoever runs a task to stop it.
 
         Raises:
-            InputError: there is none of this id.
+            NotFound: there is none of this id.
         """
         await self._ask("request_cancel", caller, task_id)
         return await self.task(caller, task_id)
@@ -209,7 +209,7 @@ class Memory:
         """The task once it has ended, or as it is when the time is up.
 
         Raises:
-            InputError: there is none of this id.
+            NotFound: there is none of this id.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         poll = _FIRST_POLL

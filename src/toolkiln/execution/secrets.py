@@ -103,11 +103,14 @@ class Secrets:
         """Keep a value in the file.
 
         Raises:
-            InputError: it is no name.
-            SecretError: the value or the file cannot be used.
+            InputError: it is no name, or the value can be no secret.
+            SecretError: the file cannot be used.
         """
         _check_name(name)
-        _check_value(name, value)
+        try:
+            _check_value(name, value)
+        except SecretError as error:
+            raise InputError(error.message, hint=error.hint) from None
         self._change(lambda values: values | {name: value})
 
     def remove(self, name: str) -> bool:

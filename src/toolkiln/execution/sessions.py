@@ -149,6 +149,11 @@ class Sessions:
         self._known[token] = _Known(session, inf, inf)
         return token
 
+    def is_local(self, token: str) -> bool:
+        """Whether a session is one of this process's own."""
+        known = self._known.get(token)
+        return known is not None and known.until == inf
+
     def known(self, token: str | None, *, running: bool = False) -> Session | None:
         """A session that was looked up a moment ago; None says nothing."""
         found = self._known.get(token) if token else None

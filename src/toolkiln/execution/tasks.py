@@ -6,8 +6,8 @@ remembered when it becomes a task and not before: most end in time, and need no 
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeVar
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution.gateway import Gateway
@@ -18,6 +18,7 @@ SOFT_LIMIT = 10.0
 """Seconds after which a call may go to the background."""
 _POLL = 0.02
 
+T = TypeVar("T")
 Observe = Callable[[Event], None]
 Key = tuple[str | None, ...]
 """Whose a call is, and its id."""
@@ -30,18 +31,37 @@ class Tasks:
         self._gateway = gateway
         self._memory = memory
         self._soft_limit = soft_limit
-        self._running: dict[asyncio.Task[Result], Key] = {}
+        self._running: dict[asyncio.Task[Any], Key] = {}
         self._observers: dict[Key, list[Observe]] = {}
 
+    async def lasting(self, call: Call, caller: Caller, observe: Observe) -> Result:
+        """The result of a call that goes on if whoever awaits it is cancelled.
+
+        With an id of its caller's, which finds the result later.
+        """
+        key = _key(caller, call.id)
+        return await self.seen_out(self._gateway.call(call, self._to_all(key, observe)), key)
+
+    async def seen_out(self, work: Coroutine[Any, Any, T], key: Key = ()) -> T:
+        """What some work gives, which goes on if whoever awaits it is cancelled."""
+        return await asyncio.shield(self._keep(asyncio.create_task(work), key))
+
     async def call(
-        self, call: Call, caller: Caller, observe: Observe, background: Literal["auto", True]
+        self,
+        call: Call,
+        caller: Caller,
+        observe: Observe,
+        background: Literal["auto", True],
+        *,
+        lasting: bool = False,
     ) -> Result | Task:
         """The result, if it comes in time, else a task that goes on.
 
-        A call that waits for a person is not waited for.
+        A call that waits for a person is not waited for. Cancelled before it is a task, it
+        ends, unless it is a `lasting` one.
         """
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
-        progress, is_pending = "", False
+        progress, is_pending, to_all = "", False, self._to_all(key, observe)
         woken = asyncio.get_running_loop().create_future()
 
         def wake(_: object = None) -> None:
@@ -55,9 +75,7 @@ class Tasks:
             elif event.kind == "pending":
                 is_pending = True
                 wake()
-            observe(event)
-            for other in self._observers.get(key, ()):
-                other(event)
+            to_all(event)
 
         made = call if is_late else call.model_copy(update={"remember": True})
         running = self._keep(asyncio.create_task(self._gateway.call(made, watch)), key)
@@ -71,7 +89,8 @@ class Tasks:
             while not running.done() and not await self._is_known(caller, call.id):
                 await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
-            running.cancel()
+            if not lasting:
+                running.cancel()
             raise
         finally:
             timer.cancel()
@@ -98,6 +117,16 @@ class Tasks:
 
         return forget
 
+    def _to_all(self, key: Key, observe: Observe) -> Observe:
+        """An observer that passes on to those who listen, too."""
+
+        def pass_on(event: Event) -> None:
+            observe(event)
+            for other in self._observers.get(key, ()):
+                other(event)
+
+        return pass_on
+
     async def cancel(self, caller: Caller, task_id: str) -> Task:
         """Stop a task, here at once, elsewhere within a second or two.
 
@@ -120,7 +149,7 @@ class Tasks:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _keep(self, running: "asyncio.Task[Result]", key: Key) -> "asyncio.Task[Result]":
+    def _keep(self, running: "asyncio.Task[T]", key: Key) -> "asyncio.Task[T]":
         self._running[running] = key
         running.add_done_callback(self._running.pop)
         return running

@@ -93,6 +93,18 @@ class ToolSettings:
         hidden = secret_fields(schema)
         return {name: MASKED if name in hidden else value for name, value in values.items()}
 
+    def schema(self, spec: ToolSpec, user: str = "") -> JsonSchema:
+        """What can be set, without the defaults of secrets.
+
+        Raises:
+            InputError: nothing can.
+        """
+        found = _schema(spec, user)
+        parts = dict(found.get("properties", {}))
+        for name in secret_fields(found):
+            parts[name] = {key: value for key, value in parts[name].items() if key != "default"}
+        return {**found, "properties": parts}
+
     def missing(self, spec: ToolSpec, user: str = "") -> str | None:
         """What keeps the tool from running, in words; None if nothing does."""
         return _problem(_schema(spec, user), self._open().read(spec.name, user))

@@ -211,6 +211,11 @@ class ToolSpec(Value):
         """Whether it, or the toolkit it belongs to, is a core one."""
         return self.is_core or (self.toolkit is not None and self.toolkit.is_core)
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether people see it in a listing; hidden tools work all the same."""
+        return self.visible and (self.toolkit is None or self.toolkit.visible)
+
     def detailed_description(self) -> str:
         """The long form as Markdown, for a model that has chosen the tool."""
         return detailed_description(self.documentation, self.description)

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, NotFound, TooLate
 from toolkiln.model import Approval, Remember, Verdict
 from toolkiln.store.clock import StoreClock
 from toolkiln.store.database import Database
@@ -146,7 +146,9 @@ class Approvals:
         """Answers a request that waits; of several answers the first one counts.
 
         Raises:
-            InputError: there is none, it waits no longer, or the answer cannot be remembered.
+            NotFound: there is none.
+            TooLate: it waits no longer.
+            InputError: the answer cannot be remembered.
         """
         _check(verdict)
         edited = verdict.arguments
@@ -161,7 +163,7 @@ class Approvals:
             row = self._found(connection, approval_id)
             if row is None:
                 hint = "see `toolkiln approvals list`"
-                raise InputError(f"there is no approval {approval_id[:100]!r}", hint=hint)
+                raise NotFound(f"there is no approval {approval_id[:100]!r}", hint=hint)
             changes = {"the_id": row.id, **answer, **_memory(row, verdict.remember)}
             won = connection.execute(self._decide, {**changes, **self._clock.values()}).rowcount
             decided = _approval(self._found(connection, row.id))
@@ -247,7 +249,7 @@ def _approval(row: Any) -> Approval:
         return Approval.model_validate({**fields, **given})
 
 
-def _refusal(approval: Approval) -> InputError:
+def _refusal(approval: Approval) -> TooLate:
     if approval.decided is None:
         ended = {"withdrawn": "was withdrawn: nobody waits for it any more"}
         said = ended.get(approval.state, "has expired")
@@ -255,4 +257,4 @@ def _refusal(approval: Approval) -> InputError:
         verb = "rejected" if approval.state == "rejected" else "approved"
         at = datetime.fromtimestamp(approval.decided, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         said = f"was {verb} by {approval.decided_by[:100]!r} at {at}"
-    return InputError(f"{approval.id} {said}", hint="an answer counts once, and in time")
+    return TooLate(f"{approval.id} {said}", hint="an answer counts once, and in time")

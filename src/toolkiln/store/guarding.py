@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Double, Integer, String, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from toolkiln.errors import InputError, nearest_hint
+from toolkiln.errors import InputError, NotFound, TooLate, nearest_hint
 from toolkiln.model import ApiKey, Caller, Session
 from toolkiln.store.clock import StoreClock
 from toolkiln.store.database import Database
@@ -204,14 +204,16 @@ class Keys:
         Its sessions end with it.
 
         Raises:
-            InputError: there is none, several fit, or it was revoked before.
+            NotFound: there is none.
+            TooLate: it was revoked before.
+            InputError: several fit.
         """
         with self._database.transaction() as connection:
             known = [_key(row) for row in connection.execute(self._all)]
             chosen = {"the_key_id": _chosen(which, known).id}
             row = connection.execute(self._revoke, {**chosen, **self._clock.values()}).one_or_none()
             if row is None:
-                raise InputError(f"the key {which[:100]!r} is revoked already")
+                raise TooLate(f"the key {which[:100]!r} is revoked already")
             connection.execute(_END_OF_KEY, chosen)
         return _key(row)
 
@@ -254,4 +256,4 @@ def _chosen(which: str, known: Sequence[ApiKey]) -> ApiKey:
         ids = ", ".join(key.id for key in fitting[:5])
         raise InputError(f"several keys begin with {shown}", hint=f"choose one of {ids}")
     hint = nearest_hint(which[:100], [name for key in held for name in (key.name, key.id)])
-    raise InputError(f"there is no key {shown}", hint=hint or "see `toolkiln keys list`")
+    raise NotFound(f"there is no key {shown}", hint=hint or "see `toolkiln keys list`")

@@ -122,6 +122,8 @@ class Ledger:
         if glob is None:
             exact["tool = ?"] = wanted.tool
         low, high = self._span(times)
+        if wanted.before is not None:
+            high = min(high, wanted.before - 1)
         # With a plus no index on the time is used: rows are to come in their order.
         given = {f"+{sql}": time for sql, time in times.items()} | exact
         given = {sql: value for sql, value in given.items() if value is not None}

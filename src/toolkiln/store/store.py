@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, NotFound
 from toolkiln.model import Call, Caller, Result, Task
 from toolkiln.store.approvals import Approvals
 from toolkiln.store.archive import Archive
@@ -177,13 +177,13 @@ class Store:
         """A page of a kept text; an offset behind the end gives an empty one.
 
         Raises:
-            InputError: the handle is unknown, expired or another caller's, or there is no
-                such page.
+            NotFound: the handle is unknown, expired or another caller's.
+            InputError: there is no such page.
         """
         if offset < 0 or limit < 1:
             hint = "pages start at offset 0 and have at least one character"
             raise InputError(f"no page has offset {offset} and limit {limit}", hint=hint)
-        gone = InputError(
+        gone = NotFound(
             "no output is kept under this handle",
             hint="outputs are kept for a limited time; call the tool again",
         )

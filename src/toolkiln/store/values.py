@@ -85,6 +85,8 @@ class AuditFilter(Value):
     since: float | None = None
     until: float | None = None
     """The first moment that is too late."""
+    before: int | None = None
+    """The first number in the chain that is too high."""
 
 
 class Verification(Value):

@@ -5,14 +5,12 @@ may answer is decided by `app`.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkiln.app import Kiln
 from toolkiln.errors import InputError
-from toolkiln.model import Approval, Privilege, Remember
+from toolkiln.model import Approval, Remember
 from toolkiln.surfaces.cli.arguments import parse_object
 from toolkiln.surfaces.cli.opening import acting, open_kiln
 from toolkiln.surfaces.cli.tables import exact_json, one_line, print_table, when
@@ -32,7 +30,7 @@ def approvals_list(token: str | None, *, everything: bool, as_json: bool) -> Non
     """Print the calls that wait, or all that are still known."""
     with open_kiln() as kiln:
         approvals = kiln.guarding.approvals
-        may_see = _sight(kiln, token)
+        may_see = kiln.guarding.approvals_for(acting(token))
         found = approvals.history() if everything else approvals.waiting()
         found = [approval for approval in found if may_see(approval)]
     if as_json:
@@ -50,11 +48,7 @@ def approvals_list(token: str | None, *, everything: bool, as_json: bool) -> Non
 def show(approval_id: str, token: str | None, *, as_json: bool) -> None:
     """Print what somebody has to know who decides."""
     with open_kiln() as kiln:
-        approval = kiln.guarding.approvals.get(approval_id)
-        if approval is None or not _sight(kiln, token)(approval):
-            raise InputError(
-                f"there is no approval {approval_id[:100]!r}", hint="see `toolkiln approvals list`"
-            )
+        approval = kiln.guarding.approval(approval_id, acting(token))
     if as_json:
         print_json(approval.model_dump(mode="json"))
         return
@@ -100,14 +94,6 @@ def forget(approval_id: str, token: str | None, *, as_json: bool) -> None:
         print_json({"id": approval_id, "forgotten": True})
     else:
         say(f"forgotten: {one_line(approval_id)}")
-
-
-def _sight(kiln: Kiln, token: str | None) -> Callable[[Approval], bool]:
-    """Which requests somebody may look at."""
-    caller = kiln.guarding.caller(acting(token))
-    if Privilege.APPROVE in caller.privileges:
-        return lambda _: True
-    return lambda approval: approval.user == caller.who
 
 
 def _facts(approval: Approval) -> dict[str, str]:

@@ -160,6 +160,25 @@ def rollback(
 
 
 @app.command()
+def remove(
+    tool: ToolArgument,
+    with_others: Annotated[
+        bool, typer.Option("--with-others", help="Other tools of its file may go too.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    tools: ToolsOption = None,
+) -> None:
+    """Take a tool out of the catalog, with its file."""
+    from toolkiln.surfaces.cli import versions
+
+    with errors():
+        raise typer.Exit(
+            versions.remove(tool, tools, with_others=with_others, yes=yes, as_json=as_json)
+        )
+
+
+@app.command()
 def enable(name: SwitchArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """Offer a tool, a toolkit or one of its methods again."""
     from toolkiln.surfaces.cli import admitting

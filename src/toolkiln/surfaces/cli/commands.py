@@ -90,7 +90,7 @@ def _list_tools(
         _tell_what_is_not_listed(kiln, statuses)
         if denied := len(kiln.specs) - len(specs):
             say(f"note: {denied:,} not listed, because of the rules", err=True)
-    shown = specs if everything else [spec for spec in specs if _is_visible(spec)]
+    shown = specs if everything else [spec for spec in specs if spec.is_shown]
     if as_json:
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
     else:
@@ -175,10 +175,6 @@ def _tell_what_is_not_listed(kiln: app.Kiln, statuses: Sequence[FileStatus]) -> 
 
 def _note(problem: InputError) -> None:
     say(f"note: {problem.message}\nnote: {problem.hint}", err=True)
-
-
-def _is_visible(spec: ToolSpec) -> bool:
-    return spec.visible and (spec.toolkit is None or spec.toolkit.visible)
 
 
 def _with_progress(reports: Iterator[app.Report], *, quiet: bool) -> Iterator[app.Report]:

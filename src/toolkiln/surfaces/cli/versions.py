@@ -1,10 +1,9 @@
-"""Commands about the versions of a tool: which there were, what changed, the way back."""
+"""Commands about the versions of a tool: which there were, what changed, away and back."""
 
 from pathlib import Path
 
-from toolkiln.app import Kiln
+from toolkiln.app import account
 from toolkiln.errors import InputError
-from toolkiln.model import Version
 from toolkiln.surfaces.cli.admitting import print_diff, says_yes
 from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import print_json, say
@@ -45,7 +44,7 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
     """Serve an earlier version again; the exit status is 1 if that was called off."""
     with open_kiln(tools) as kiln:
         version = kiln.admissions.version(tool, wanted)
-        if not yes and (file := _unsaved(kiln, tool, version)):
+        if not yes and (file := kiln.admissions.unsaved(tool, version)):
             question = f"{file} has changes that nobody admitted; overwrite them?"
             if as_json:
                 raise InputError(question, hint="add --yes")
@@ -59,10 +58,21 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
     return 0
 
 
-def _unsaved(kiln: Kiln, tool: str, version: Version) -> Path | None:
-    """The file, if what it holds is in no version."""
-    read = kiln.catalog.disk.read(version.file)
-    kept = {each.digest for each in kiln.admissions.history(tool)}
-    if read is None or read.digest in kept:
-        return None
-    return kiln.catalog.root / version.file
+def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_json: bool) -> int:
+    """Remove a tool with its file; the exit status is 1 if that was called off."""
+    with open_kiln(tools) as kiln:
+        if as_json and not yes:
+            raise InputError("with --json nobody is asked", hint="add --yes")
+        served = kiln.catalog.snapshot.served.get(tool)
+        digest = served.read.digest if served else None
+        if served and not yes:
+            told = f"remove {kiln.catalog.root / served.file} ({', '.join(served.read.names)})?"
+            if not says_yes(told):
+                return 1
+        gone = kiln.admissions.remove(tool, account(), digest=digest, with_others=with_others)
+        file, number = kiln.catalog.root / gone.file, gone.admission.version
+    if as_json:
+        print_json({"file": str(file), "tools": gone.read.names, "version": number})
+    else:
+        say(f"removed: {file}; `toolkiln rollback {tool} {number}` brings it back")
+    return 0

@@ -91,7 +91,8 @@ class App:
         async with Presence(receive):
             if key is not None and operation.idempotent_by_key is True:
                 whose = caller.who, caller.session, scope["method"], scope["raw_path"]
-                answer = await self._repeats.once(key, whose, body, handle)
+                what = scope["query_string"] + b"\n" + body
+                answer = await self._repeats.once(key, whose, what, handle)
             else:
                 answer = await handle()
         if answer.events is not None:

@@ -199,15 +199,30 @@ def _parameters(operation: Operation, schemas: _Schemas) -> Iterator[dict[str, A
             yield {"name": part.strip("{}"), "in": "path", "required": True, "schema": text}
     if operation.query is not None:
         yield from schemas.query(operation.query)
+    yield from (_PRECONDITIONS[name] for name in operation.preconditions)
     if operation.idempotent_by_key:
         yield _IDEMPOTENCY_KEY
 
 
+_PRECONDITIONS = {
+    "If-Match": {
+        "name": "If-Match",
+        "in": "header",
+        "description": "The `ETag` of the version that this is about; another one is left alone.",
+        "schema": {"type": "string", "minLength": 1},
+    },
+    "If-None-Match": {
+        "name": "If-None-Match",
+        "in": "header",
+        "description": "`*`: nothing that is there is replaced.",
+        "schema": {"const": "*"},
+    },
+}
 _IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "Made up by the client. A second request with it gets the first one's answer.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 180, "pattern": "^[!-~]+$"},
 }
 
 
@@ -238,6 +253,8 @@ def _problems(operation: Operation) -> list[int]:
         found |= {413, 415}
     if operation.idempotent_by_key:
         found |= {409, 422}
+    if operation.preconditions:
+        found.add(412)
     return sorted(found - set(operation.answers))
 
 

@@ -65,8 +65,10 @@ class Operation:
     """The server-sent events that it may answer with, by name, if the client accepts them."""
     problems: tuple[int, ...] = ()
     """Statuses of errors that are its own, besides those that every operation can have."""
-    idempotent_by_key: bool = False
-    """Whether an `Idempotency-Key` makes it run once."""
+    preconditions: tuple[str, ...] = ()
+    """The headers by which a client says what it expects to find: `If-Match` …"""
+    idempotent_by_key: bool | Literal["handled"] = False
+    """Whether an `Idempotency-Key` makes it run once; `handled`: its handler sees to that."""
     description: str = ""
     examples: Mapping[str, Any] = field(default_factory=dict)
     """Bodies that work, by a name."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from toolkiln.surfaces.http.operations import Answer
 from toolkiln.surfaces.http.problems import Refused
 
-_LONGEST_KEY = 200
+_LONGEST_KEY = 180
 _MOST = 1000
 _SECONDS = 600.0
 
@@ -79,8 +79,9 @@ def checked_key(key: str | None) -> str | None:
     Raises:
         Refused: it cannot be one.
     """
-    if key is None or (0 < len(key) <= _LONGEST_KEY and key.isprintable() and key.isascii()):
+    if key is None or (0 < len(key) <= _LONGEST_KEY and all("!" <= one <= "~" for one in key)):
         return key
     raise Refused(
-        "bad_request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} printable ASCII characters"
+        "bad_request",
+        f"an Idempotency-Key has 1 to {_LONGEST_KEY} printable ASCII characters, and no blanks",
     )

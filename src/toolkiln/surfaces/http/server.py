@@ -21,6 +21,7 @@ from toolkiln.app import Entrance, Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.surfaces.http.access import Access, is_loopback
+from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.beside import Beside, Readiness
 from toolkiln.surfaces.http.connections import Connection
@@ -107,8 +108,10 @@ class Server(uvicorn.Server):
         self._say = say
         self._metrics = Metrics()
         self._readiness = Readiness(kiln)
-        beside = Beside((), entrance, self._readiness, self._metrics, is_local=not must_show)
-        app = App(kiln, entrance, (), dict.fromkeys(beside.paths, beside))
+        beside = Beside(
+            OPERATIONS, entrance, self._readiness, self._metrics, is_local=not must_show
+        )
+        app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
         self._gate = Gate(
             app,
             Access(must_show, frozenset(settings.hosts), frozenset(settings.origins)),

@@ -1,0 +1,30 @@
+"""All operations under `/v1`, in the order in which the description has them."""
+
+from toolkiln.surfaces.http import (
+    approvals,
+    auditing,
+    calls,
+    finding,
+    identities,
+    running,
+    settings,
+    streams,
+    tools,
+    versions,
+    writing,
+)
+from toolkiln.surfaces.http.operations import Operation
+
+OPERATIONS: tuple[Operation, ...] = (
+    *tools.OPERATIONS,
+    *writing.OPERATIONS,
+    *versions.OPERATIONS,
+    *settings.OPERATIONS,
+    *calls.OPERATIONS,
+    *streams.OPERATIONS,
+    *running.OPERATIONS,
+    *finding.OPERATIONS,
+    *approvals.OPERATIONS,
+    *auditing.OPERATIONS,
+    *identities.OPERATIONS,
+)

@@ -1,0 +1,151 @@
+"""`/v1/run` and `/v1/schema`: source text that is in no catalog. Nothing of it is stored."""
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from toolkiln.app import SourceCall, prepare_source, read_source
+from toolkiln.model import Finding, Health, Hints, JsonSchema, Result, Rights, ToolSpec, Value
+from toolkiln.surfaces.http.calls import SURFACE, Seconds, answered
+from toolkiln.surfaces.http.operations import Answer, Operation, Visit
+from toolkiln.surfaces.http.shapes import Body, Name, Source
+from toolkiln.surfaces.http.streams import OF_CALLS, of_call, wants_events
+
+
+class RunBody(Body):
+    """A source and how to call it."""
+
+    source: Source
+    """A Python file that declares a tool."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    tool: Name | None = None
+    """Which of its tools, if there are several."""
+    timeout: Seconds | None = None
+    """Seconds to wait at most; the tool's own limit holds too."""
+
+
+class SchemaBody(Body):
+    """A source to be read."""
+
+    source: Source
+
+
+class ReadTool(Value):
+    """What a source says of one tool."""
+
+    name: str
+    description: str
+    parameters: JsonSchema
+    returns: JsonSchema | None
+    documentation: str
+    dialect: str
+    """The way it is written down."""
+    hints: Hints
+    rights: Rights
+    """What it asks for."""
+    requirements: tuple[str, ...]
+    health: Health
+    """Whether models can be held to its parameters."""
+    line: int
+
+
+class ReadSource(Value):
+    """What a source says, and what is wrong with it."""
+
+    digest: str
+    tools: tuple[ReadTool, ...]
+    findings: tuple[Finding, ...]
+
+
+async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
+    """Run a tool of a source, once."""
+    run = await prepare_source(
+        visit.kiln,
+        SourceCall(
+            source=body.source,
+            arguments=body.arguments,
+            tool=body.tool,
+            timeout=body.timeout,
+            call_id=visit.headers.get("idempotency-key"),
+            surface=SURFACE,
+            session=visit.session,
+        ),
+    )
+    if wants_events(visit):
+        return of_call(run)
+    return answered(visit, await run(lambda _: None))
+
+
+async def read(_: Visit, body: SchemaBody) -> ReadSource:
+    """The schemas of a source's tools; nothing of it is run."""
+
+    def made() -> ReadSource:
+        report = read_source(body.source)
+        return ReadSource(
+            digest=report.reading.digest,
+            tools=tuple(_tool(spec, report.health[spec.name]) for spec in report.reading.tools),
+            findings=report.reading.findings,
+        )
+
+    return await asyncio.to_thread(made)
+
+
+def _tool(spec: ToolSpec, health: Health) -> ReadTool:
+    return ReadTool(
+        name=spec.name,
+        description=spec.description,
+        parameters=spec.parameters,
+        returns=spec.returns,
+        documentation=spec.detailed_description(),
+        dialect=spec.dialect,
+        hints=spec.hints,
+        rights=spec.rights,
+        requirements=spec.requirements,
+        health=health,
+        line=spec.line,
+    )
+
+
+_SOURCE = '''\
+def greet(name: str) -> str:
+    """Greet a person.
+
+    Args:
+        name: Whom to greet.
+    """
+    return f"Hello, {name}"
+'''
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/v1/run",
+        name="run_source",
+        summary="Run a source once, without storing it",
+        description=(
+            "Takes the privilege WRITE_TOOLS, and ADMIN where tools that agents write are only "
+            "proposed. It runs in the sandbox, by the rules, and is recorded like any call; it "
+            "has no helper modules, no settings, and no rights beyond its arguments. With an "
+            "`Idempotency-Key` its result, and nothing else, is remembered for an hour."
+        ),
+        handle=run_source,
+        group="sources",
+        body=RunBody,
+        answers={200: Result},
+        events=OF_CALLS,
+        idempotent_by_key="handled",
+        examples={"greet": {"source": _SOURCE, "arguments": {"name": "Ada"}}},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/schema",
+        name="read_source",
+        summary="Read the schemas and findings of a source, without running it",
+        handle=read,
+        group="sources",
+        body=SchemaBody,
+        answers={200: ReadSource},
+        examples={"greet": {"source": _SOURCE}},
+    ),
+)

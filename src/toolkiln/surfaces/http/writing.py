@@ -1,0 +1,280 @@
+"""Writing, switching and removing tools: what changes `/v1/tools`, and who may.
+
+What a tool's source has to be is decided by `app.authoring`, what may be switched off or
+removed by the catalog; here a request is held against the version that it is about.
+"""
+
+import asyncio
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import quote
+
+from pydantic import Field
+
+from toolkiln.app import Authored, Caretaking, Draft, Problem, read_source
+from toolkiln.errors import InputError
+from toolkiln.model import Privilege, Value
+from toolkiln.surfaces.http.operations import Answer, Operation, Visit
+from toolkiln.surfaces.http.preconditions import creates_only, expected, tag
+from toolkiln.surfaces.http.problems import STATUSES, Fault, Refused
+from toolkiln.surfaces.http.shapes import LONGEST_TEXT, Body, Flag, Query, Source
+from toolkiln.surfaces.http.tools import ToolDetails, details
+
+
+class ToolBody(Body):
+    """A tool to be written."""
+
+    source: Source
+    """A Python file that declares the tool, and perhaps others."""
+    description: Annotated[str, Field(max_length=LONGEST_TEXT)] = ""
+    """Becomes the docstring of functions that have none."""
+
+
+class WrittenTool(Value):
+    """What became of a tool that was written."""
+
+    name: str
+    tools: tuple[str, ...]
+    """All tools of its file that are served."""
+    digest: str
+    version: int | None
+    """Null if a person has to admit it first."""
+    proposed: bool
+    """Whether a person has to admit it before it can be called."""
+    warnings: tuple[Problem, ...]
+    """What is wrong with the source, but no reason to refuse it."""
+    notes: tuple[str, ...]
+    """What did not come about: it is switched off, or search could not follow."""
+
+
+class ToolPatch(Body):
+    """What to change about an admitted tool; what is left out stays."""
+
+    enabled: bool | None = None
+    """Whether it is offered."""
+    granted: Literal[True] | None = None
+    """Grants all that the tools of its file ask for, in this version and later ones."""
+
+
+class RemovalQuery(Query):
+    """How a tool is removed."""
+
+    others: Flag = False
+    """Whether other tools of the same file may go with it."""
+
+
+class RemovedTool(Value):
+    """What was removed; `rollback` to its version brings it back."""
+
+    tools: tuple[str, ...]
+    file: str
+    digest: str
+    version: int
+
+
+class ToolkitPatch(Body):
+    """What to change about a toolkit."""
+
+    enabled: bool = True
+    """Whether it is offered."""
+    methods: dict[str, bool] = Field(default_factory=dict)
+    """By method or tool: whether it is offered; those not named are."""
+
+
+class ToolkitState(Value):
+    """Which tools of a toolkit are offered."""
+
+    name: str
+    tools: dict[str, bool]
+
+
+async def put_tool(visit: Visit, body: ToolBody) -> Answer:
+    """Write a tool: a new one, or another version of one."""
+    name = visit.path["name"]
+    target = await asyncio.to_thread(_target, visit, body.source)
+    draft = Draft(body.source, target.file, body.description, target.overwrite, target.base)
+    authored = await visit.kiln.author(draft, visit.session)
+    if not authored.success:
+        raise _refusal(authored)
+    written = WrittenTool(
+        name=name,
+        tools=authored.functions_registered,
+        digest=authored.digest,
+        version=authored.version,
+        proposed=authored.proposed,
+        warnings=authored.warnings,
+        notes=tuple(f"{s.stage}: {s.message}" for s in authored.stages if not s.ok),
+    )
+    if authored.proposed:
+        return Answer(written, 202)
+    headers = {"etag": tag(authored.digest), "location": f"/v1/tools/{quote(name, safe='')}"}
+    return Answer(written, 201 if target.is_new else 200, headers)
+
+
+class _Target(NamedTuple):
+    """Where a tool is written to."""
+
+    file: str
+    """Its name, as a draft has it."""
+    is_new: bool
+    overwrite: bool
+    base: str | None
+
+
+def _target(visit: Visit, source: str) -> _Target:
+    name, catalog = visit.path["name"], visit.kiln.catalog
+    try:
+        served = catalog.snapshot.served.get(name)
+        proposed = catalog.manifest.proposed
+    except InputError:  # nothing is served yet, or why not is told by who writes the manifest
+        served, proposed = None, {}
+    base = expected(visit, served.read.digest if served else None)
+    if creates_only(visit) and served is not None:
+        raise Refused("outdated", f"there is a tool named {name!r}", hint="choose another name")
+    declared = [spec.name for spec in read_source(source).reading.tools]
+    if declared and name not in declared:
+        hint = f"it declares {', '.join(declared[:5])}"
+        raise Refused("refused", f"the source declares no tool named {name!r}", hint=hint)
+    if served is None:
+        return _Target(name, True, f"{name}.py" in proposed, base)
+    if not visit.kiln.guarding.may_see(visit.session)(served.read.tool(name)):
+        raise Refused("exists", f"the name {name!r} is taken", hint="choose another name")
+    folder, _, file = served.file.rpartition("/")
+    if folder:
+        raise Refused("conflict", f"{served.file} lies in a folder", hint="edit the file itself")
+    return _Target(file.removesuffix(".py"), False, True, base)
+
+
+def _refusal(authored: Authored) -> Refused:
+    code = authored.code if authored.code in STATUSES else "refused"
+    faults = tuple(
+        Fault(place=f"body.source:{one.line}", message=f"{one.rule}: {one.message}; {one.fix}")
+        for one in authored.validation_errors
+    )
+    return Refused(code, authored.error, errors=faults or None)
+
+
+async def patch_tool(visit: Visit, body: ToolPatch) -> Answer:
+    """Offer a tool or cease to, or grant what it asks for."""
+
+    def patched() -> ToolDetails:
+        name, care = visit.path["name"], Caretaking(visit.kiln, visit.session)
+        visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "patch")
+        digest = expected(visit, care.served(name).read.digest)
+        if body.granted is not None:
+            care.grant(name, digest=digest)
+        if body.enabled is not None:
+            care.switch(name, body.enabled, digest=digest)
+        return details(visit, name)
+
+    found = await asyncio.to_thread(patched)
+    return Answer(found, headers={"etag": tag(found.digest)})
+
+
+async def delete_tool(visit: Visit, query: RemovalQuery) -> RemovedTool:
+    """Take a tool out of the catalog and its file off the disk."""
+
+    def removed() -> RemovedTool:
+        name, care = visit.path["name"], Caretaking(visit.kiln, visit.session)
+        visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "remove")
+        digest = expected(visit, care.served(name).read.digest)
+        served = care.remove(name, digest=digest, with_others=query.others)
+        return RemovedTool(
+            tools=served.read.names,
+            file=served.file,
+            digest=served.read.digest,
+            version=served.admission.version,
+        )
+
+    return await asyncio.to_thread(removed)
+
+
+async def patch_toolkit(visit: Visit, body: ToolkitPatch) -> ToolkitState:
+    """Offer a toolkit or some of its methods, or cease to."""
+
+    def patched() -> ToolkitState:
+        name, kiln = visit.path["name"], visit.kiln
+        Caretaking(kiln, visit.session).switch(
+            name, {"enabled": body.enabled, "methods": body.methods}
+        )
+        snapshot = kiln.catalog.snapshot
+        specs = [served.read.tool(tool) for tool, served in snapshot.served.items()]
+        members = [spec.name for spec in specs if spec.toolkit and spec.toolkit.name == name]
+        return ToolkitState(name=name, tools={one: one in snapshot.tools for one in members})
+
+    return await asyncio.to_thread(patched)
+
+
+_SOURCE = '''\
+def double(number: int) -> int:
+    """Double a number.
+
+    Args:
+        number: What is doubled.
+    """
+    return number * 2
+'''
+
+OPERATIONS = (
+    Operation(
+        method="PUT",
+        path="/v1/tools/{name}",
+        name="put_tool",
+        summary="Write a tool, or another version of it",
+        description=(
+            "Takes the privilege WRITE_TOOLS. The source is checked, imported and tried out in "
+            "the sandbox; then the file is written and admitted, both or neither, and can be "
+            'called at once. With the setting `authoring = "propose"` a person has to admit it: '
+            "202. `If-None-Match: *` replaces nothing."
+        ),
+        handle=put_tool,
+        group="tools",
+        body=ToolBody,
+        answers={201: WrittenTool, 200: WrittenTool, 202: WrittenTool},
+        problems=(409,),
+        preconditions=("If-Match", "If-None-Match"),
+        idempotent_by_key=True,
+        examples={"double": {"source": _SOURCE}},
+    ),
+    Operation(
+        method="PATCH",
+        path="/v1/tools/{name}",
+        name="patch_tool",
+        summary="Switch a tool on or off, or grant what it asks for",
+        description="Takes the privilege ADMIN. Core tools are always on.",
+        handle=patch_tool,
+        group="tools",
+        body=ToolPatch,
+        answers={200: ToolDetails},
+        problems=(409,),
+        preconditions=("If-Match",),
+        idempotent_by_key=True,
+        examples={"off": {"enabled": False}},
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/tools/{name}",
+        name="delete_tool",
+        summary="Remove a tool, its file included",
+        description="Takes the privilege ADMIN. Its versions are kept: a rollback brings it back.",
+        handle=delete_tool,
+        group="tools",
+        query=RemovalQuery,
+        answers={200: RemovedTool},
+        problems=(409,),
+        preconditions=("If-Match",),
+        idempotent_by_key=True,
+    ),
+    Operation(
+        method="PATCH",
+        path="/v1/toolkits/{name}",
+        name="patch_toolkit",
+        summary="Switch a toolkit or some of its methods on or off",
+        description="Takes the privilege ADMIN. Without any method left the toolkit is off.",
+        handle=patch_toolkit,
+        group="tools",
+        body=ToolkitPatch,
+        answers={200: ToolkitState},
+        problems=(409,),
+        idempotent_by_key=True,
+    ),
+)

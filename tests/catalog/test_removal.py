@@ -1,0 +1,278 @@
+"""Taking tools out of a catalog: what may go, what is never lost, death at every step."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from toolkiln.catalog import Admissions, Conflict, Decision
+from toolkiln.catalog.manifest import FILE_NAME
+from toolkiln.catalog.removal import Outdated, TakesOthers
+from toolkiln.catalog.transaction import Installation, commit, needs_recovery, recover
+from toolkiln.errors import InputError, UnknownTool
+
+from .conftest import Workshop, tool
+from .test_transaction import BEFORE, MANIFESTS, folder_with, interrupt, killed, state
+
+# Python 3.12 warns of forks beside threads; the children do nothing that could wait for one.
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+def admissions(shop: Workshop) -> Admissions:
+    return Admissions(shop.catalog())
+
+
+def remove(folder: Path) -> None:
+    commit(folder, MANIFESTS[1], Installation("a.py", None))
+
+
+class TestWhatGoes:
+    def test_file_and_manifest_entry_go_together(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one"))
+        shop.write("two.py", tool("two"))
+        shop.admit("one.py", "two.py")
+
+        gone = admissions(shop).remove("one", "ann")
+
+        assert (gone.file, gone.read.names) == ("one.py", ("one",))
+        assert shop.served() == {"two": "two.py"}
+        assert not (shop.tools / "one.py").exists()
+        assert shop.leftovers() == []
+
+    def test_the_last_tool_can_go(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+        known = admissions(shop)
+
+        known.remove("one", "ann")
+
+        assert dict(known.catalog.snapshot.tools) == {}
+
+    def test_rollback_brings_it_back_as_it_was(self, shop: Workshop) -> None:
+        file = shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+        before = file.read_bytes()
+        known = admissions(shop)
+
+        known.remove("one", "ann")
+        version = known.rollback("one", "1", Decision("ann"))
+
+        assert (version.number, version.action) == (2, "rollback")
+        assert file.read_bytes() == before
+        assert shop.served() == {"one": "one.py"}
+
+    def test_a_file_that_lies_deeper_goes_and_its_folder_stays(self, shop: Workshop) -> None:
+        shop.write("deep/one.py", tool("one"))
+        shop.write("two.py", tool("two"))
+        shop.admit("deep/one.py", "two.py")
+
+        admissions(shop).remove("one", "ann")
+
+        assert list((shop.tools / "deep").iterdir()) == []
+
+    def test_a_file_that_is_at_an_earlier_version_may_go(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one", 1))
+        shop.admit("one.py")
+        shop.write("one.py", tool("one", 2))
+        shop.admit("one.py")
+        shop.write("one.py", tool("one", 1))
+
+        admissions(shop).remove("one", "ann")
+
+        assert not (shop.tools / "one.py").exists()
+
+    def test_others_of_the_same_file_go_if_that_is_said(self, shop: Workshop) -> None:
+        shop.write("both.py", tool("one") + tool("two"))
+        shop.admit("both.py")
+
+        with pytest.raises(TakesOthers, match="two"):
+            admissions(shop).remove("one", "ann")
+        still = shop.served()
+        gone = admissions(shop).remove("one", "ann", with_others=True)
+
+        assert still == {"one": "both.py", "two": "both.py"}
+        assert gone.read.names == ("one", "two")
+
+    def test_a_removal_is_recorded_around_what_it_does(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+        told: list[object] = []
+
+        @contextmanager
+        def act(what: str, by: str, /, **about: str) -> Iterator[None]:
+            told.append((what, by, about["tool"], (shop.tools / "one.py").exists()))
+            yield
+            told.append((shop.tools / "one.py").exists())
+
+        Admissions(shop.catalog(), act).remove("one", "ann")
+
+        assert told == [("remove", "ann", "one", True), False]
+
+
+class TestWhatStays:
+    def test_what_no_file_serves_is_unknown(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+
+        with pytest.raises(UnknownTool):
+            admissions(shop).remove("on", "ann")
+
+    def test_a_version_that_nobody_looked_at_stays(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one"))
+        (version,) = shop.admit("one.py")
+
+        with pytest.raises(Outdated):
+            admissions(shop).remove("one", "ann", digest="0" * 64)
+        admissions(shop).remove("one", "ann", digest=version.digest)
+
+        assert not (shop.tools / "one.py").exists()
+
+    def test_changes_that_nobody_admitted_are_not_lost(self, shop: Workshop) -> None:
+        shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+        changed = shop.write("one.py", tool("one", 2))
+
+        with pytest.raises(Conflict, match="nobody admitted"):
+            admissions(shop).remove("one", "ann")
+
+        assert changed.read_text() == tool("one", 2)
+
+    def test_an_edit_between_the_look_and_the_removal_is_not_lost(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+        known = admissions(shop)
+        update = known.catalog.update
+
+        def late(*given: object, **named: object) -> None:
+            file.write_text(tool("one", 2))
+            update(*given, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(known.catalog, "update", late)
+
+        with pytest.raises(Conflict, match="somebody else changed"):
+            known.remove("one", "ann")
+
+        assert file.read_text() == tool("one", 2)
+
+    def test_a_file_that_others_import_stays(self, shop: Workshop) -> None:
+        shop.write("base.py", "from toolkiln import tool\n@tool\n" + tool("base").lstrip())
+        shop.write("user.py", "import base\n" + tool("user"))
+        shop.admit("base.py", "user.py")
+
+        with pytest.raises(InputError, match=r"user\.py imports base\.py"):
+            admissions(shop).remove("base", "ann")
+
+    def test_a_core_tool_stays(self, shop: Workshop) -> None:
+        core = "from toolkiln import tool\n@tool(is_core=True)\n" + tool("core").lstrip()
+        shop.write("core.py", core)
+        shop.admit("core.py")
+
+        with pytest.raises(InputError, match="core tool"):
+            admissions(shop).remove("core", "ann")
+
+    def test_what_could_not_be_brought_back_stays(self, shop: Workshop) -> None:
+        file = shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+        shop.close()
+        (shop.state / "store.db").unlink()
+
+        with pytest.raises(InputError, match="not in the store"):
+            admissions(shop).remove("one", "ann")
+
+        assert file.exists()
+
+    def test_a_single_file_that_is_all_stays(self, shop: Workshop) -> None:
+        file = shop.write("one.py", tool("one"))
+        shop.admit("one.py")
+
+        with pytest.raises(InputError, match="all that is served"):
+            Admissions(shop.catalog(file)).remove("one", "ann")
+
+
+def test_death_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
+    template = folder_with(tmp_path, BEFORE)
+    ends = state(template), {FILE_NAME: MANIFESTS[1]}
+    seen = []
+    for at in range(1, 60):
+        folder = shutil.copytree(template, tmp_path / str(at))
+        if not killed(at, lambda folder=folder: remove(folder)):  # type: ignore[misc]
+            break
+        recover(folder)
+        seen.append(state(folder))
+        assert not needs_recovery(folder)
+
+    assert len(seen) > 5
+    assert all(found in ends for found in seen)
+    assert {found == ends[1] for found in seen} == {True, False}
+
+
+def test_failure_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
+    template = folder_with(tmp_path, BEFORE)
+    ends = state(template), {FILE_NAME: MANIFESTS[1]}
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "broken")
+
+    for at in range(1, 60):
+        folder = shutil.copytree(template, tmp_path / str(at))
+        with pytest.MonkeyPatch.context() as patch:
+            steps = interrupt(patch, at, fail)
+            with suppress(OSError):
+                remove(folder)
+        if len(steps) < at:
+            break
+        if needs_recovery(folder):  # tidying up itself failed
+            recover(folder)
+
+        assert state(folder) in ends
+    assert at > 5
+
+
+def test_a_catalog_that_starts_after_a_death_serves_the_tool_or_has_removed_it(
+    shop: Workshop, tmp_path: Path
+) -> None:
+    shop.write("one.py", tool("one"))
+    shop.write("two.py", tool("two"))
+    shop.admit("one.py", "two.py")
+    before = shutil.copytree(shop.tools, tmp_path / "before")
+    shop.close()
+    found = set()
+    for at in range(1, 60, 3):
+        shutil.rmtree(shop.tools)
+        shutil.copytree(before, shop.tools)
+
+        def work() -> None:
+            admissions(shop).remove("one", "ann")
+
+        is_over = not killed(at, work)
+        served, exists = shop.served(), (shop.tools / "one.py").exists()
+        shop.close()
+        assert ("one" in served) is exists
+        assert served["two"] == "two.py"
+        found.add(exists)
+        if is_over:
+            break
+
+    assert found == {True, False}
+
+
+def test_a_file_edited_between_death_and_recovery_is_left_alone(tmp_path: Path) -> None:
+    kept = 0
+    for at in range(1, 60):
+        outer = tmp_path / str(at)
+        outer.mkdir()
+        folder = folder_with(outer, BEFORE)
+        if not killed(at, lambda folder=folder: remove(folder)):  # type: ignore[misc]
+            break
+        if (folder / "a.py").exists():
+            (folder / "a.py").write_bytes(b"edited = 1\n")
+            kept += 1
+            recover(folder)
+            assert (folder / "a.py").read_bytes() == b"edited = 1\n"
+
+    assert kept > 3

@@ -1,0 +1,227 @@
+"""An API served on a free port of this machine, over a small real catalog."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from toolkiln.app import Entrance, Kiln
+from toolkiln.config import Settings
+from toolkiln.define import Context, ToolError, tool
+from toolkiln.model import Privilege
+from toolkiln.surfaces.http.api import OPERATIONS
+from toolkiln.surfaces.http.app import App
+
+SOON = 60.0
+
+WAITING = '''
+import time
+
+from toolkiln import Context, tool
+
+
+@tool(timeout=120)
+def wait(seconds: float, ctx: Context) -> str:
+    """Wait for a while.
+
+    Args:
+        seconds: How long.
+    """
+    ctx.report_progress(1, 2, "waiting")
+    ctx.log("a line")
+    print("out", flush=True)
+    time.sleep(seconds)
+    return "waited"
+
+
+@tool(parallel=True, read_only=True)
+def long_text(characters: int) -> str:
+    """Write a long text.
+
+    Args:
+        characters: How long it is.
+    """
+    return "x" * characters
+'''
+FAILING = '''
+def fail(message: str = "no") -> str:
+    """Fail in its own words.
+
+    Args:
+        message: The words.
+    """
+    raise ValueError(message)
+'''
+RISKY = '''
+from toolkiln import tool
+
+
+@tool(needs_approval=True, destructive=True)
+def pay(amount: int) -> int:
+    """Pay an amount.
+
+    Args:
+        amount: How much.
+    """
+    return amount
+'''
+SETTABLE = '''
+from pydantic import BaseModel, SecretStr
+
+from toolkiln import Context, tool
+
+
+class Values(BaseModel):
+    unit: str = "celsius"
+    token: SecretStr = SecretStr("")
+
+
+@tool(settings=Values)
+def measure(ctx: Context) -> str:
+    """Measure something."""
+    return ctx.settings["unit"]
+'''
+KIT = '''
+from toolkiln import tool_metadata, method_metadata
+
+
+@tool_metadata(visible=True)
+class Shelf:
+    """Things on a shelf."""
+
+    def put_up(self, thing: str) -> str:
+        """Put a thing on the shelf.
+
+        Args:
+            thing: What it is.
+        """
+        return thing
+
+    def take_down(self, thing: str) -> str:
+        """Take a thing from the shelf.
+
+        Args:
+            thing: What it is.
+        """
+        return thing
+'''
+FILES = {
+    "waiting.py": WAITING,
+    "failing.py": FAILING,
+    "risky.py": RISKY,
+    "settable.py": SETTABLE,
+    "kit.py": KIT,
+}
+DOUBLE_SOURCE = '''
+def triple(number: int) -> int:
+    """Multiply a number by three.
+
+    Args:
+        number: The number.
+    """
+    return number * 3
+'''
+
+
+@tool(parallel=True)
+def double(number: int, ctx: Context) -> int:
+    """Double a number, in this process.
+
+    Args:
+        number: What is doubled.
+    """
+    if number == 13:
+        raise ToolError("unlucky")
+    ctx.log("doubling")
+    return number * 2
+
+
+class Serving:
+    """One server over one folder of tools; restarted, it finds what it kept."""
+
+    def __init__(self, folder: Path, *, is_local: bool = True, **settings: Any) -> None:
+        self.folder = folder
+        self.tools = folder / "tools"
+        self._is_local = is_local
+        given = {"state": folder / "state", "environ": dict(os.environ), **settings}
+        self._settings = Settings(**given)
+        self.kiln: Kiln
+        self.loop: asyncio.AbstractEventLoop
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Put files into the folder and admit them, untried."""
+        self.tools.mkdir(parents=True, exist_ok=True)
+        for file, source in files.items():
+            (self.tools / file).write_text(source, "utf-8")
+        with self._opened() as kiln:
+            candidates = [kiln.admissions.candidate(file) for file in files]
+            kiln.admissions.admit(candidates, kiln.guarding.decision())
+
+    def _opened(self) -> Kiln:
+        return Kiln(self.tools, functions=[double], settings=self._settings, surface="http")
+
+    @contextmanager
+    def running(self) -> Iterator["Serving"]:
+        """Serve as long as the block runs."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            ready = threading.Event()
+            thread = threading.Thread(target=lambda: asyncio.run(self._serve(listener, ready)))
+            thread.start()
+            assert ready.wait(SOON)
+            try:
+                yield self
+            finally:
+                self.server.should_exit = self.server.force_exit = True
+                thread.join(SOON)
+                assert not thread.is_alive()
+
+    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
+        async with self._opened() as kiln:
+            self.kiln, self.loop = kiln, asyncio.get_running_loop()
+            app = App(kiln, Entrance(kiln.guarding, is_local=self._is_local), OPERATIONS)
+            config = uvicorn.Config(app, lifespan="off", log_level="critical")
+            self.server = uvicorn.Server(config)
+            async with kiln.changes.running():
+                serving = asyncio.create_task(self.server.serve([listener]))
+                while not self.server.started and not serving.done():
+                    await asyncio.sleep(0.005)
+                ready.set()
+                await serving
+
+    def session(self, user: str = "ann", *privileges: Privilege, **identity: Any) -> str:
+        """The token of a session."""
+        made = self.kiln.sessions.create(user, privileges=privileges, **identity)
+        return made.token
+
+    @contextmanager
+    def client(self, token: str | None = None, **options: Any) -> Iterator[httpx2.Client]:
+        """Somebody who asks; without a token the operator of this machine."""
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        with httpx2.Client(
+            base_url=self.url, headers=headers, timeout=SOON, trust_env=False, **options
+        ) as client:
+            yield client
+
+
+@contextmanager
+def holding(made: Callable[[], Any]) -> Iterator[threading.Thread]:
+    """Something that goes on in another thread; what it raises is not told."""
+
+    def run() -> None:
+        with suppress(Exception):
+            made()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join(SOON)
