@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, contextmanager
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.app import Entrance, Kiln
 from toolkiln.config import Settings
@@ -27,6 +28,7 @@ from toolkiln.surfaces.http.beside import Beside, Readiness
 from toolkiln.surfaces.http.connections import Connection
 from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
+from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
 _IDLE = 30
 """Seconds that a connection may be kept between two requests."""
@@ -112,8 +114,9 @@ class Server(uvicorn.Server):
             OPERATIONS, entrance, self._readiness, self._metrics, is_local=not must_show
         )
         app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
+        self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
         self._gate = Gate(
-            app,
+            app if self._tracing is None else _traced(app, self._tracing),
             Access(must_show, frozenset(settings.hosts), frozenset(settings.origins)),
             Limits(settings.body_bytes, settings.concurrent_requests, settings.request_seconds),
             self._metrics.count_request,
@@ -142,6 +145,9 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
+            if self._tracing is not None:
+                stack.push_async_callback(asyncio.to_thread, self._tracing.close)
+                stack.callback(self._tracing.watch(self._kiln))
             await stack.enter_async_context(self._kiln.changes.running())
             try:
                 await self.serve([listener])
@@ -197,6 +203,18 @@ class Server(uvicorn.Server):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _traced(app: ASGIApp, tracing: Tracing) -> ASGIApp:
+    """An application whose requests are part of the traces that they name."""
+
+    async def traced(scope: Scope, receive: Receive, send: Send) -> None:
+        told = scope["headers"]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in told}
+        with tracing.within(headers):
+            await app(scope, receive, send)
+
+    return traced
 
 
 def _room_for_connections() -> int:
