@@ -9,7 +9,7 @@ import asyncio
 from http import HTTPStatus
 from typing import ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolkiln.surfaces.http.problems import STATUSES, Refused
 
@@ -34,6 +34,8 @@ class Connection(HttpToolsProtocol):
     _head = 0
     _has_head = False
     _is_whole = True
+    _answering: tuple[RequestResponseCycle, ...] = ()
+    """The requests that have no whole answer yet: clients may send several ahead."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -45,6 +47,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
         self.resume_writing()
+        for cycle in self._answering:  # uvicorn tells the last one only
+            cycle.disconnected = cycle.disconnected or not cycle.response_complete
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -71,6 +76,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._has_head = True
         super().on_headers_complete()
+        unanswered = (cycle for cycle in self._answering if not cycle.response_complete)
+        self._answering = (*unanswered, self.cycle)
 
     def on_message_complete(self) -> None:
         self._is_whole = True
@@ -122,7 +129,8 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, code: str, detail: str) -> None:
         """Say what is wrong where there is no request to answer, and end the connection."""
         self._unwatch()
-        if self.cycle is None or self.cycle.response_complete:  # else it is in the middle of one
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle or not (self._is_whole or self.cycle.response_started):
             problem = Refused(code, detail).problem.model_dump_json(exclude_none=True)
             status = HTTPStatus(STATUSES[code])
             self.transport.write(

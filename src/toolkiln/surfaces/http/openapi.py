@@ -78,7 +78,7 @@ def describe(
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": url}],
-        "tags": [{"name": group} for group in groups],
+        "tags": [{"name": group} for group in (*groups, _SERVER)],
         "security": [{_KEY: []}, *([{}] if is_local else [])],
         "paths": paths | _BESIDE,
         "components": {
@@ -268,4 +268,45 @@ def _problem(status: int, meaning: str) -> dict[str, Any]:
     return found
 
 
-_BESIDE: dict[str, Any] = {}
+def _read(
+    name: str, summary: str, kind: str, schema: dict[str, Any], *, is_open: bool = True
+) -> dict[str, Any]:
+    """What is only read, and is none of the operations."""
+    problems = (400, 403, 431, 503) if is_open else (400, 401, 403, 431, 503)
+    content = {kind: {"schema": schema}}
+    found: dict[str, Any] = {
+        "operationId": name,
+        "tags": [_SERVER],
+        "summary": summary,
+        "responses": {
+            "200": {"description": "OK", "content": content},
+            **{str(status): {"$ref": f"#/components/responses/{status}"} for status in problems},
+        },
+    }
+    if schema is _READINESS:
+        found["responses"]["503"] = {"description": "Not at present.", "content": content}
+    return {"get": found | ({"security": []} if is_open else {})}
+
+
+_SERVER = "server"
+_TEXT = {"type": "string"}
+_HEALTH = {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}}
+_READINESS = {
+    "type": "object",
+    "required": ["ready", "checks"],
+    "properties": {
+        "ready": {"type": "boolean"},
+        "checks": {
+            "type": "object",
+            "description": "By part: `ok`, or the code of what is wrong.",
+            "additionalProperties": _TEXT,
+        },
+    },
+}
+_BESIDE = {
+    "/healthz": _read("health", "Whether the server answers", JSON, _HEALTH),
+    "/readyz": _read("readiness", "Whether calls would be run", JSON, _READINESS),
+    "/metrics": _read("metrics", "Metrics for Prometheus", "text/plain", _TEXT, is_open=False),
+    "/openapi.json": _read("description", "This description", JSON, {"type": "object"}),
+    "/docs": _read("page", "A page that shows it, to try operations", "text/html", _TEXT),
+}

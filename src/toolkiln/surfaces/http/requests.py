@@ -18,6 +18,8 @@ from toolkiln.surfaces.http.problems import Fault, Refused, misfit
 _SOON = 0.05
 """Seconds after which it is worth a task to notice that a client has gone."""
 _MOST_PARAMETERS = 200
+DEEPEST = 200
+"""Arrays and objects within each other that the parser takes, a few more or less."""
 
 
 class ClientGone(Exception):
@@ -72,7 +74,9 @@ def checked_body(model: type[BaseModel], body: bytes, content_type: str) -> Base
             )
         try:
             given = from_json(body, allow_inf_nan=False)
-        except ValueError as error:  # it also says where it is nested too deeply
+        except ValueError as error:
+            if "recursion" in str(error):
+                raise Refused("bad_json", f"the body is nested more than {DEEPEST} deep") from None
             raise Refused("bad_json", f"the body is not JSON: {error}") from None
     try:
         return model.model_validate(given)

@@ -1,0 +1,219 @@
+"""A running `toolkiln serve`, and a client that can say anything to it."""
+
+import json
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from ..conftest import BOUND, Shell
+
+TOOLS = '''import time
+from pathlib import Path
+
+from toolkiln import Context, tool
+
+
+@tool(read_only=True)
+def greet(name: str) -> str:
+    """Greet a person by name.
+
+    Args:
+        name: Who is greeted.
+    """
+    return f"Hello {name}"
+
+
+@tool(read_only=True)
+def repeat(text: str, times: int) -> list[str]:
+    """Give back a text so many times.
+
+    Args:
+        text: What.
+        times: How often.
+    """
+    return [text] * times
+
+
+@tool(workspace="write")
+def linger(name: str, seconds: float) -> str:
+    """Leave a line in a file, wait, and leave another one.
+
+    Args:
+        name: Of the file in the workspace.
+        seconds: How long.
+    """
+    with Path(f"/workspace/{name}").open("a") as file:
+        file.write("begun\\\\n")
+        file.flush()
+        time.sleep(seconds)
+        file.write("ended\\\\n")
+    return "done"
+'''.replace("\\\\n", "\\n")
+SETTINGS = '[grants.linger]\nworkspace = "write"\n'
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, shell: Shell, *arguments: str) -> None:
+        self.shell = shell
+        self.process = shell.start("serve", "--port", "0", *arguments)
+        self.err: list[str] = []
+        self._has_url = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        if not self._has_url.wait(BOUND) or self.process.poll() is not None:
+            raise AssertionError(self.end() or self.err)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.err.append(line.rstrip("\n"))
+            if found := re.match(r"HTTP http://(.+):(\d+)/v1", line):
+                self.host, self.port = found[1].strip("[]"), int(found[2])
+                self._has_url.set()
+        self._has_url.set()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(BOUND)
+        self._reader.join(BOUND)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+        return code
+
+    def connect(self) -> socket.socket:
+        """A connection, for whoever does not speak HTTP as one should."""
+        return socket.create_connection((self.host, self.port), timeout=BOUND)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> "Answer":
+        """One request on a connection of its own."""
+        connection = HTTPConnection(self.host, self.port, timeout=BOUND)
+        try:
+            given = dict(headers or {})
+            data = body
+            if body is not None and not isinstance(body, bytes):
+                data = json.dumps(body)
+                given.setdefault("Content-Type", "application/json")
+            connection.request(method, path, data, given)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def call(self, tool: str, headers: Mapping[str, str] | None = None, **arguments: Any) -> Any:
+        """The Result of a call."""
+        path = f"/v1/tools/{tool}/call"
+        return self.ask("POST", path, {"arguments": arguments}, headers).json()
+
+    def written(self, name: str) -> str:
+        """What calls wrote to a file of the workspace that all from this machine share."""
+        files = (self.shell.folder / "state" / "workspaces").glob(f"default-*/files/{name}")
+        return "".join(file.read_text() for file in files)
+
+    def metric(self, line: str) -> float:
+        """The value of a series."""
+        found = re.search(rf"^{re.escape(line)} (\S+)$", self.ask("GET", "/metrics").text, re.M)
+        return float(found[1]) if found else 0.0
+
+    def memory(self) -> int:
+        """Bytes that the server holds."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB$", text, re.M)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def peak(self) -> int:
+        """Bytes that the server held at most."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.M)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def descriptors(self) -> int:
+        """How many the server has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, response: HTTPResponse) -> None:
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.body = response.read()
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """Of a problem."""
+        assert self.headers["content-type"] == "application/problem+json"
+        found = self.json()
+        assert found["status"] == self.status
+        return str(found["code"])
+
+
+def make_shell(folder: Path, settings: str = SETTINGS, **variables: str) -> Shell:
+    """A folder with tools to be served."""
+    (folder / "tools").mkdir()
+    (folder / "tools" / "tools.py").write_text(TOOLS)
+    (folder / "toolkiln.toml").write_text(settings)
+    return Shell(folder, variables)
+
+
+@contextmanager
+def serving(shell: Shell, *arguments: str) -> Iterator[Served]:
+    """A server, ended in the end whatever happens."""
+    served = Served(shell, *arguments)
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            served.process.kill()
+            served.wait()
+
+
+def until(condition: Callable[[], object], what: str = "it") -> None:
+    """Wait for something, with a bound."""
+    deadline = time.monotonic() + BOUND
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.01)
+
+
+def received(connection: socket.socket) -> bytes:
+    """Everything that comes until the other side closes."""
+    found = b""
+    try:
+        while data := connection.recv(65536):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
