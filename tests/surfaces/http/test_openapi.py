@@ -10,6 +10,7 @@ import schemathesis
 from pydantic import BaseModel, Field
 
 from toolkiln.model import Value
+from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.openapi import describe
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 
@@ -118,6 +119,14 @@ def test_every_reference_leads_somewhere() -> None:
 
     assert found
     assert all(resolved(document, reference) for reference in found)
+
+
+def test_every_reference_of_the_api_leads_somewhere() -> None:
+    document = described(*OPERATIONS)
+
+    schemathesis.openapi.from_dict(document).validate()
+
+    assert all(resolved(document, reference) for reference in references(document))
 
 
 def test_the_same_operations_make_the_same_text() -> None:

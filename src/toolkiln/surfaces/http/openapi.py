@@ -84,7 +84,8 @@ def describe(
         "components": {
             "schemas": schemas.components,
             "responses": {
-                str(status): _problem(status, meaning) for status, meaning in _MEANINGS.items()
+                str(status): _problem(status, meaning, schemas.got(Problem))
+                for status, meaning in _MEANINGS.items()
             },
             "securitySchemes": {_KEY: key},
         },
@@ -258,10 +259,10 @@ def _problems(operation: Operation) -> list[int]:
     return sorted(found - set(operation.answers))
 
 
-def _problem(status: int, meaning: str) -> dict[str, Any]:
+def _problem(status: int, meaning: str, schema: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "description": meaning,
-        "content": {PROBLEM: {"schema": {"$ref": f"{_REFERENCE}Problem"}}},
+        "content": {PROBLEM: {"schema": schema}},
     }
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         found["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 0}}}
