@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         check,
     )
     from toolkiln.execution import NoSession
+    from toolkiln.schema import structuring
     from toolkiln.search import evaluation
     from toolkiln.store import AuditFilter, OutputPage, Verification
 
@@ -67,6 +68,7 @@ _HOMES = {
     "evaluation": "toolkiln.search",
     "prepare_source": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
+    "structuring": "toolkiln.schema",
 }
 
 __all__ = [
@@ -102,6 +104,7 @@ __all__ = [
     "evaluation",
     "prepare_source",
     "read_source",
+    "structuring",
 ]
 
 

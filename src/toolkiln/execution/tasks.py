@@ -6,6 +6,7 @@ remembered when it becomes a task and not before: most end in time, and need no 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
@@ -62,6 +63,7 @@ class Tasks:
         """
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
         progress, is_pending, to_all = "", False, self._to_all(key, observe)
+        started = time.time()
         woken = asyncio.get_running_loop().create_future()
 
         def wake(_: object = None) -> None:
@@ -97,7 +99,7 @@ class Tasks:
         if running.done():
             return running.result()
         state: TaskState = "pending" if is_pending else "running"
-        return Task(id=call.id, tool=call.tool, state=state)
+        return Task(id=call.id, tool=call.tool, state=state, started=started)
 
     def listen(self, caller: Caller, call_id: str, observe: Observe) -> Callable[[], None] | None:
         """Have a function told of a call of this process while it runs; None: none runs here.

@@ -162,3 +162,5 @@ class Task(Value):
     result: Result | None = None
     progress: str = ""
     """The last thing that the tool reported."""
+    started: float = 0.0
+    """Unix time."""

@@ -2,7 +2,8 @@
 
 `health` judges, `compile_tool` translates for a provider and back, `check` holds
 arguments against it, `disagreements` the function that was imported, `secret_fields` tells
-what of a settings schema nobody is shown. How a schema comes about is `spec`'s business.
+what of a settings schema nobody is shown, `structuring` puts results into the form that was
+promised. How a schema comes about is `spec`'s business.
 """
 
 from toolkiln.schema.agreement import RuntimeParameter, RuntimeSignature, disagreements
@@ -17,6 +18,7 @@ from toolkiln.schema.providers import (
     deferring_request,
     request_tools,
 )
+from toolkiln.schema.returned import structuring
 from toolkiln.schema.secret_fields import secret_fields
 from toolkiln.schema.structure import Sizes
 
@@ -38,5 +40,6 @@ __all__ = [
     "health",
     "request_tools",
     "secret_fields",
+    "structuring",
     "unknown_tool",
 ]

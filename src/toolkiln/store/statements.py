@@ -87,9 +87,8 @@ class Statements:
             (calls.c.leased_until > now, "running"),
             else_="lost",
         ).label("state")
-        known = select(calls.c.call_id, calls.c.tool, calls.c.progress, state).where(
-            calls.c.kept_until > now
-        )
+        shown = calls.c.call_id, calls.c.tool, calls.c.progress, calls.c.started, state
+        known = select(*shown).where(calls.c.kept_until > now)
         self.task = known.add_columns(calls.c.result).where(calls.c.key == _KEY)
         self.tasks = (
             known.where(calls.c.scope == _SCOPE)

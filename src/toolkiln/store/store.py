@@ -226,5 +226,5 @@ def _held(claim: Claimed) -> dict[str, str]:
 
 
 def _task(row: Any, result: Result | None) -> Task:
-    said = {"progress": row.progress, "result": result}
+    said = {"progress": row.progress, "result": result, "started": row.started}
     return Task(id=row.call_id, tool=row.tool, state=row.state, **said)

@@ -1,8 +1,9 @@
 """Compiler for the Model Context Protocol's tool listing. The protocol's server is elsewhere.
 
-Input schemas are passed on as they are: JSON Schema 2020-12 is the protocol's dialect.
-Output schemas have to be objects for all but the latest protocol, so that any other
-result is wrapped as `{"result": ...}`; `wraps_result` tells a server to do the same.
+JSON Schema 2020-12 is the protocol's dialect: input schemas accept what they accept
+elsewhere, only with references and constraints spelled out (`unfolding`). Output schemas
+have to be objects for all but the latest protocol, so that any other result is wrapped as
+`{"result": ...}`; `wraps_result` tells a server to do the same.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from toolkiln.schema.providers.codec import SAME
 from toolkiln.schema.providers.compiled import Compiled, Loss
 from toolkiln.schema.providers.declaration import compiled, name_errors
 from toolkiln.schema.providers.lowering import LoweredRoot
+from toolkiln.schema.providers.unfolding import unfolded
 from toolkiln.schema.structure import flaws
 from toolkiln.schema.validity import BOUNDS, invalid_points
 
@@ -32,7 +34,7 @@ def compile_mcp(spec: ToolSpec) -> Compiled:
         "name": spec.name,
         "title": spec.display_name,
         "description": spec.description,
-        "inputSchema": {**spec.parameters, "type": "object"},
+        "inputSchema": {**unfolded(spec.parameters), "type": "object"},
     }
     losses: list[Loss] = []
     if spec.returns is not None and flaws(spec.returns, BOUNDS):

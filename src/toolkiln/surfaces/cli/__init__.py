@@ -19,6 +19,8 @@ from toolkiln.surfaces.cli import guard_commands  # isort: split
 
 from toolkiln.surfaces.cli import audit_commands  # isort: split
 
+from toolkiln.surfaces.cli import mcp_commands  # isort: split
+
 from toolkiln.surfaces.cli.shell import app
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "finding_commands",
     "guard_commands",
     "main",
+    "mcp_commands",
     "tool_commands",
     "upkeep_commands",
 ]

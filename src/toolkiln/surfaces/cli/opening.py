@@ -22,9 +22,9 @@ def tools_path(given: Path | None) -> Path:
     return tools.relative_to(here) if tools.is_relative_to(here) else tools
 
 
-def open_kiln(tools: Path | None = None, *, dev: bool = False) -> Kiln:
+def open_kiln(tools: Path | None = None, *, dev: bool = False, surface: str = "cli") -> Kiln:
     """The Kiln of some tools; nothing is read yet."""
-    return Kiln(tools_path(tools), settings=settings(), dev=dev, surface="cli")
+    return Kiln(tools_path(tools), settings=settings(), dev=dev, surface=surface)
 
 
 def open_served(tools: Path | None, *, dev: bool = False, **given: Any) -> Kiln:

@@ -7,22 +7,26 @@ messages are kept, so that a chatty tool costs neither memory nor time.
 import asyncio
 from collections import deque
 from math import isfinite
-from typing import Any
+from typing import Final
 
-from mcp.server.context import ServerRequestContext
+from mcp.server.connection import allowed_log_levels
+from mcp_types import LoggingMessageNotification, LoggingMessageNotificationParams
 
 from toolkiln.model import Event
+from toolkiln.surfaces.mcp.connections import wants_log
+from toolkiln.surfaces.mcp.requests import Context, is_modern
 
 _MOST_WAITING = 100
 _STEP = 0.001
+_LEVEL: Final = "info"
+"""What tools log; the gateway hands on the text alone."""
 
 
 class Telling:
     """Sends the events of one call; nothing is started before there is one."""
 
-    def __init__(self, context: ServerRequestContext[Any, Any], tool: str) -> None:
-        self.context = context
-        """The request that is told; an approval in between makes it another one."""
+    def __init__(self, context: Context, tool: str) -> None:
+        self._context = context
         self._tool = tool
         self._waiting: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._sending: asyncio.Task[None] | None = None
@@ -43,14 +47,25 @@ class Telling:
 
     async def _send(self) -> None:
         while self._waiting:
-            event, session = self._waiting.popleft(), self.context.session
+            event, session = self._waiting.popleft(), self._context.session
             if event.kind == "log":
-                await session.send_log_message(
-                    "info", event.text, self._tool, self.context.request_id
-                )
+                await self._log(event.text)
             else:
                 total = event.total if event.total is None or isfinite(event.total) else None
                 await session.report_progress(self._next(event), total, event.text or None)
+
+    async def _log(self, text: str) -> None:
+        context = self._context
+        if is_modern(context):
+            is_wanted = _LEVEL in allowed_log_levels(context.protocol_version, context.meta)
+        else:
+            is_wanted = wants_log(context, _LEVEL)
+        if not is_wanted:
+            return
+        params = LoggingMessageNotificationParams(level=_LEVEL, data=text, logger=self._tool)
+        await context.session.send_notification(
+            LoggingMessageNotification(params=params), context.request_id
+        )
 
     def _next(self, event: Event) -> float:
         """How far it is: by the protocol more than the last time, whatever the tool says."""

@@ -1,0 +1,21 @@
+"""The command for MCP clients that start a process: `toolkiln mcp`."""
+
+from typing import Annotated
+
+import typer
+
+from toolkiln.surfaces.cli.shell import ToolsOption, app, errors
+
+
+@app.command()
+def mcp(
+    tools: ToolsOption = None,
+    dev: Annotated[
+        bool, typer.Option("--dev", help="Serve what is on disk, admitted or not.")
+    ] = False,
+) -> None:
+    """Speak MCP over stdin and stdout, until the client closes them."""
+    from toolkiln.surfaces.cli import mcp_serving
+
+    with errors():
+        raise typer.Exit(mcp_serving.serve(tools, dev=dev))

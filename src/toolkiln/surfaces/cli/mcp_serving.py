@@ -1,0 +1,41 @@
+"""What `toolkiln mcp` does: one client, which started this process, over stdin and stdout.
+
+stdout belongs to the protocol; whatever else is said goes to stderr. The credentials come
+from the environment, as the protocol wants it.
+"""
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from toolkiln.app import Entrance, Kiln
+from toolkiln.surfaces.cli.opening import open_kiln
+
+_CREDENTIALS = ("TOOLKILN_TOKEN", "TOOLKILN_API_KEY")
+
+
+def serve(tools: Path | None, *, dev: bool) -> int:
+    """Serve until the client goes or somebody ends this process."""
+    with open_kiln(tools, dev=dev, surface="mcp") as kiln, suppress(asyncio.CancelledError):
+        kiln.run_sync(_serve(kiln))
+    return 0
+
+
+async def _serve(kiln: Kiln) -> None:
+    from toolkiln.surfaces.mcp.service import Service
+    from toolkiln.surfaces.mcp.stdio import standard_streams
+
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    environ = kiln.settings.environ
+    credential = next((environ[name] for name in _CREDENTIALS if environ.get(name)), None)
+    entrance = Entrance(kiln.guarding, is_local=True)
+    if credential is not None:
+        entrance.agent(credential)  # a client with a wrong key is told so at once
+    service = Service(kiln, entrance, credential)
+    async with standard_streams() as (incoming, outgoing), service.running():
+        options = service.server.create_initialization_options()
+        await service.server.run(incoming, outgoing, options)

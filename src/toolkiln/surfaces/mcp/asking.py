@@ -1,0 +1,88 @@
+"""Asking the person at the client whether a call may run: approvals by elicitation.
+
+Who may answer is decided by `guarding`, not here. A client of this machine is the
+operator's own; from elsewhere callers answer only where a rule lets them approve their own
+calls. A call whose client cannot be asked waits for somebody else all the same. The form
+asks for no secret and has none: arguments show references to secrets, never values.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_types import ClientCapabilities
+
+from toolkiln.app import Entrance, Kiln
+from toolkiln.errors import ToolkilnError
+from toolkiln.model import Approval, Remember
+
+_LONGEST = 2_000
+"""Characters of arguments that a person is shown."""
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "remember": {
+            "type": "boolean",
+            "title": "Do not ask again",
+            "description": "Let the same call with the same arguments run from now on.",
+            "default": False,
+        },
+        "reason": {"type": "string", "title": "Reason", "description": "For the record."},
+    },
+}
+
+
+class Asking:
+    """What people are asked, and what becomes of their answers."""
+
+    def __init__(self, kiln: Kiln, entrance: Entrance) -> None:
+        self._kiln = kiln
+        self._entrance = entrance
+
+    async def question(self, approval_id: str, session: str) -> dict[str, Any] | None:
+        """What to ask the client's person; None if it is not for them to answer."""
+        approval = await asyncio.to_thread(self._kiln.guarding.approvals.get, approval_id)
+        if approval is None:
+            return None
+        if not approval.approve_own and not self._entrance.is_own_agent(session):
+            return None
+        return {"mode": "form", "message": _message(approval), "requestedSchema": _FORM}
+
+    async def waiting(self, call_id: str) -> list[Approval]:
+        """The requests of a call that nobody has answered."""
+        found = await asyncio.to_thread(self._kiln.guarding.approvals.waiting)
+        return [approval for approval in found if approval.call_id == call_id]
+
+    async def answer(self, approval_id: str, given: Mapping[str, Any], session: str) -> None:
+        """Let the call run or not; anything but a clear yes is no."""
+        guarding = self._kiln.guarding
+        by = guarding.operator if self._entrance.is_own_agent(session) else session
+        content = given.get("content")
+        form = content if isinstance(content, Mapping) else {}
+        reason = form.get("reason")
+        reason = reason if isinstance(reason, str) else ""
+        try:
+            if given.get("action") == "accept":
+                remember: Remember | None = "arguments" if form.get("remember") is True else None
+                await asyncio.to_thread(
+                    guarding.approve, approval_id, session=by, reason=reason, remember=remember
+                )
+            else:
+                await asyncio.to_thread(guarding.reject, approval_id, session=by, reason=reason)
+        except ToolkilnError:  # answered elsewhere, or too late: the call tells how it ended
+            pass
+
+
+def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
+    """Whether a client shows forms to its person."""
+    elicitation = capabilities.elicitation if capabilities else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def _message(approval: Approval) -> str:
+    arguments = json.dumps(approval.arguments, ensure_ascii=False, indent=2)
+    if len(arguments) > _LONGEST:
+        left = len(arguments) - _LONGEST
+        arguments = f"{arguments[:_LONGEST]}\n… and {left:,} characters more"
+    return f"May {approval.tool} run? {approval.why}\n\n{arguments}"

@@ -1,0 +1,107 @@
+"""MCP over streamable HTTP, as an ASGI application for everything under `/mcp`.
+
+It asks who comes and hands the request to the SDK's session manager. Limits, and which
+hosts and origins may ask, are up to the gate in front.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+
+from toolkiln.app import Entrance, Kiln
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.surfaces.mcp.service import Service
+from toolkiln.surfaces.mcp.visitors import SCOPE_KEY, Visitor
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_PATHS = (b"/mcp", b"/mcp/")
+
+
+class Endpoint:
+    """The clients of both eras over HTTP."""
+
+    def __init__(self, kiln: Kiln, entrance: Entrance) -> None:
+        self._kiln = kiln
+        self._entrance = entrance
+        self._service = Service(kiln, entrance)
+        self._manager: StreamableHTTPSessionManager | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve as long as the block runs; what is open then is ended."""
+        manager = StreamableHTTPSessionManager(
+            self._service.server,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=self._kiln.settings.body_bytes,
+        )
+        async with self._service.running(), manager.run():
+            self._manager = manager
+            try:
+                yield
+            finally:
+                self._manager = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope.get("raw_path", scope["path"].encode()) not in _PATHS:
+            await _refuse(send, 404, "not_found", "MCP is at /mcp")
+            return
+        if self._manager is None:
+            await _refuse(send, 503, "unavailable", "the server is starting or stopping")
+            return
+        try:
+            visitor = await self._visitor(scope)
+        except InputError as error:
+            await _refuse(send, 401, "unauthorized", error.message, error.hint)
+            return
+        except ToolkilnError as error:
+            await _refuse(send, 503, "unavailable", error.message, error.hint)
+            return
+        scope[SCOPE_KEY] = visitor
+        # The SDK lets nobody use a session that somebody else opened, by this.
+        scope["user"] = AuthenticatedUser(
+            AccessToken(token="", client_id=visitor.principal, scopes=[])
+        )
+        await self._manager.handle_request(scope, receive, send)
+
+    async def _visitor(self, scope: Scope) -> Visitor:
+        """Who asks.
+
+        Raises:
+            NoSession: nobody is known by what the request shows.
+        """
+        shown = next((v for k, v in scope["headers"] if k == b"authorization"), None)
+        if shown is None:
+            session = self._entrance.agent(None)
+        else:
+            kind, _, credential = shown.decode("latin-1").partition(" ")
+            given = credential.strip() if kind.lower() == "bearer" else ""
+            session = await asyncio.to_thread(self._entrance.agent, given)
+        guard = self._kiln.guarding.guard
+        caller = guard.known_caller(session) or await guard.caller(session)
+        return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")
+
+
+async def _refuse(
+    send: Send, status: int, code: str, message: str, hint: str | None = None
+) -> None:
+    error = {"code": -32600, "message": message, "data": {"code": code, "hint": hint or ""}}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="toolkiln"'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
