@@ -210,6 +210,16 @@ def test_pruning_again_and_again_keeps_the_chain(ledger: Ledger, clock: Clock) -
     assert ledger.verify().first > 10
 
 
+def test_pruning_that_was_denied_does_not_hide_what_was_pruned_before(ledger: Ledger) -> None:
+    ledger.append([record(float(number)) for number in range(1, 6)])
+    ledger.prune(3.0, "ann")
+
+    ledger.append([record(7.0, act="audit.prune", outcome="denied", detail="lacks ADMIN")])
+
+    assert ledger.verify().problems == ()
+    assert ledger.prune(4.0, "ann") == 1
+
+
 def test_pruning_what_is_not_there_leaves_no_trace(ledger: Ledger) -> None:
     assert ledger.prune(5.0, "ann") == 0
     ledger.append([record(7.0)])

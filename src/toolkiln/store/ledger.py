@@ -206,8 +206,10 @@ class Ledger:
 
     def _vouched(self, connection: Any) -> tuple[int, str] | None:
         """The last row that was pruned; the record that says so is verified like any other."""
-        statement = "SELECT detail FROM toolkiln_audit WHERE act = ? ORDER BY seq DESC LIMIT 1"
-        newest = connection.execute(self._place.sql(statement), (PRUNE,)).fetchone()
+        # Only what was done: anybody can leave a record of having been denied it.
+        done = "SELECT detail FROM toolkiln_audit WHERE act = ? AND outcome = 'ok'"
+        statement = self._place.sql(f"{done} ORDER BY seq DESC LIMIT 1")
+        newest = connection.execute(statement, (PRUNE,)).fetchone()
         return vouched_for(newest[0]) if newest else None
 
     def _span(self, times: dict[str, float | None]) -> tuple[int, int]:
