@@ -167,13 +167,13 @@ TOOLS = {
             return text
 
         @tool(requires_secrets=["KEY"], timeout=30)
-        def hand_on(ctx: Context, name: str) -> object:
+        def hand_on(ctx: Context, name: str, before: str = "") -> object:
             """Hand a secret to another tool as if it were none."""
             key = ctx.secrets["KEY"]
             try:
                 if name == "unknown":
                     return ctx.call(f"tool {key}")
-                return ctx.call(name, text=key)
+                return ctx.call(name, text=before + key)
             except ToolError as error:
                 return {"nested": str(error)}
 
@@ -453,6 +453,19 @@ async def test_secret_that_a_tool_hands_to_another_stays_in_too(kiln: Kiln, name
     inner = [record for record in records(kiln) if record.parent == result.call_id]
     assert inner
     assert not leaks(str(inner))
+
+
+async def test_secret_that_is_cut_with_the_arguments_it_stands_in_is_not_recorded(
+    kiln: Kiln,
+) -> None:
+    shown = 2000 - len('{"text": "…')
+
+    result = await kiln.call("hand_on", {"name": "destroy", "before": "-" * (shown - 8)})
+
+    inner = [record for record in records(kiln) if record.parent == result.call_id]
+    assert [record.outcome for record in inner] == ["started", "ok"]
+    assert all("--" in record.arguments for record in inner)
+    assert not any(VALUE[:4] in record.arguments for record in inner)
 
 
 async def test_people_are_not_shown_a_secret_that_a_tool_hands_on(kiln: Kiln) -> None:

@@ -149,7 +149,9 @@ class Trail:
 
     def privileged(self, arguments: object) -> AuditRecord:
         """The record that is committed before a privileged call starts."""
-        self._arguments = self._mask.text(described_arguments(arguments))
+        # Masked before they are cut, too: of a value that is cut the beginning would stay.
+        shown = described_arguments(self._mask.value(arguments))
+        self._arguments = self._mask.text(shown)
         return self.started()
 
     def started(self) -> AuditRecord:
