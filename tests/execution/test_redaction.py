@@ -56,6 +56,7 @@ def test_a_key_looks_harmless(key: str) -> None:
         ),
         ([["Cookie", PLANTED], ["Accept", "*"]], '[["Cookie", "[redacted]"], ["Accept", "*"]]'),
         ({"password": "secret:DB_PASSWORD"}, '{"password": "secret:DB_PASSWORD"}'),
+        ({"password": "secret:db.key@eu"}, '{"password": "secret:db.key@eu"}'),
         ({"x": "secret:DB", "y": "Bearer secret:T"}, '{"x": "secret:DB", "y": "Bearer secret:T"}'),
         ("just text", '"just text"'),
         (None, "null"),

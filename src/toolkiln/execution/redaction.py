@@ -27,7 +27,7 @@ _SECRET_STEMS = re.compile(
     r"(?:api|private|access|signing|encryption|master|shared|ssh|gpg|pgp)key|sessionid"
 )
 _NAMING = ("name", "key", "field", "header", "param", "parameter", "variable", "label", "id")
-_REFERENCE = re.compile(r"secret:[A-Za-z0-9_.-]{1,100}")
+_REFERENCE = re.compile(r"secret:[A-Za-z0-9_.@-]{1,100}")
 # In prose, headers, query strings and command lines: what follows the name of a secret.
 _QUOTED = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\\?$)|'[^']*(?:'|$)"""
 _ASSIGNED = re.compile(
