@@ -352,6 +352,28 @@ class TestSight:
             assert "greet" not in re.sub(r"greet nobody", "", said)
         assert "wipe" in listed.out
 
+    def test_a_wrong_name_hints_at_nothing_that_the_rules_deny(self, fresh: Shell) -> None:
+        guest = token(fresh, "eve", "--group", "guests")
+
+        denied = fresh.invoke("call", "greeet", "--token", guest)
+        allowed = fresh.invoke("call", "greeet", "--token", token(fresh, "ann"))
+
+        assert (denied.code, allowed.code) == (2, 2)
+        assert "'greet'" not in denied.err
+        assert "did you mean 'greet'" in allowed.err
+
+    @pytest.mark.parametrize("background", [[], ["--background"]])
+    def test_a_call_of_no_tool_needs_a_session_and_is_recorded(
+        self, fresh: Shell, background: list[str]
+    ) -> None:
+        forged = fresh.invoke("call", "greeet", "--json", "--token", "ts_forged", *background)
+        fresh.invoke("call", "greeet", "a=1", *background)
+
+        assert forged.json()["error"]["code"] == "no_session"
+        found = fresh.invoke("audit", "list", "--tool", "greeet", "--json").json()
+        ended = [record["outcome"] for record in found if record["outcome"] != "started"]
+        assert ended == ["invalid", "denied"]
+
     def test_others_see_it(self, fresh: Shell) -> None:
         ann = token(fresh, "ann")
 
