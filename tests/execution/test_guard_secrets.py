@@ -58,6 +58,7 @@ TOOLS = {
                 case "within": return f"before {key} after {key}{key}"
                 case "nested": return {"a": [{"b": (key, [key])}], "c": {"d": {key: 1}}}
                 case "key": return {key: {f"x{key}": None}}
+                case "place": return {f"{'-' * 30}{key}": float("nan")}
                 case "bytes": return raw
                 case "base64": return base64.b64encode(raw).decode()
                 case "header": return "Basic " + base64.b64encode(b"user:" + raw).decode()
@@ -293,6 +294,13 @@ async def test_secret_comes_out_of_the_sandbox_in_no_form(kiln: Kiln, how: str) 
         assert offset == result.truncation.total
     again = await kiln.call("leak", {"how": how}, call_id=f"leak {how}")
     assert not leaks(again.model_dump_json())
+
+
+async def test_secret_is_not_begun_in_a_note_that_shortens_it(kiln: Kiln) -> None:
+    result = await kiln.call("leak", {"how": "place"})
+
+    (note,) = result.notes
+    assert f"---{MARK}…" in note
 
 
 async def test_secret_of_a_call_that_ran_too_long_stays_in(kiln: Kiln) -> None:

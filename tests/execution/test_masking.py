@@ -130,6 +130,36 @@ def test_an_end_that_was_not_cut_or_is_no_beginning_stays() -> None:
     assert mask.text("so: 100%", cut=True) == "so: 100%"
 
 
+@pytest.mark.parametrize("gap", ["…", "...", "....."])
+@pytest.mark.parametrize(
+    "written",
+    [
+        PLAIN,
+        PLAIN.encode().hex(),
+        b64encode(PLAIN.encode()).decode(),
+        "".join(f"\\u{ord(char):04x}" for char in PLAIN),
+    ],
+    ids=["plain", "hex", "base64", "escaped"],
+)
+def test_what_is_left_of_a_value_that_was_shortened_is_masked(written: str, gap: str) -> None:
+    half = len(written) // 2 // 6 * 6
+    begun, ended = written[:half], written[half:].rstrip("=")
+    mask = Mask({"KEY": PLAIN})
+
+    assert mask.text(f"got '{begun}{gap}'") == f"got '[secret:KEY]{gap}'"
+    assert mask.text(f"got '{gap}{ended}'").startswith(f"got '{gap}[secret:KEY]")
+    assert mask.text(f"'{begun}{gap}{ended}'").startswith(f"'[secret:KEY]{gap}[secret:KEY]")
+    assert "".join(fed(mask, "got ", *f"'{begun}{gap}'")) == f"got '[secret:KEY]{gap}'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s3c...", "s3c…", f"...{PLAIN[-3:]}", f"{PLAIN[:9]} ...", f"... {PLAIN[-9:]}", "..." * 9],
+)
+def test_what_is_no_shortened_value_stays(text: str) -> None:
+    assert Mask({"KEY": PLAIN}).text(text) == text
+
+
 def test_a_stream_lets_out_at_once_what_begins_nothing() -> None:
     stream = Mask({"KEY": PLAIN}).stream()
 

@@ -8,6 +8,7 @@ around a value; which values a call was given, `secrets` knows.
 
 import html
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -21,6 +22,10 @@ SHORTEST = 4
 """Characters. Less would be found in any text; a beginning at a cut counts from here too."""
 _HELD = 65_536
 """Bytes that a stream holds back at most, besides the room that escaped values take."""
+_DOTS = b"..."
+_ELLIPSIS = "…".encode()
+_GAP = re.compile(rb"\.{3,}|%s" % _ELLIPSIS)
+"""What stands for the rest of a value that somebody showed in few characters."""
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 _WHITE = b"\r\n\t "
 
@@ -143,7 +148,8 @@ class Mask:
     def data(self, data: bytes, *, cut: bool = False) -> bytes:
         """The same of bytes, which may be text in UTF-8."""
         if not cut and all(len(data) < secret.shortest for secret in self._secrets):
-            return data
+            if not _has_gap(data):
+                return data
         found = self._find(data, SHORTEST if cut else 0)
         spans = _merged(found.whole + found.begun)
         return _replaced(data, spans) if spans else data
@@ -178,11 +184,16 @@ class Mask:
             settled = min(settled, view.settled)
             spaced = view.alike(_spaced(view.data))
             unwrapped = View(view.data.translate(_URLSAFE, _WHITE), view, WRAPPING)
+            has_gap = _has_gap(view.data)
             for secret in self._secrets:
                 for form in secret.forms:
                     _look(spaced, form, secret.label, found, least)
+                    if has_gap:
+                        _look_at_gaps(spaced, form, secret.label, found)
                 for core in secret.cores:
                     _look(unwrapped, core, secret.label, found, least)
+                    if has_gap:
+                        _look_at_gaps(unwrapped, core, secret.label, found)
         return found._replace(settled=settled)
 
 
@@ -283,16 +294,51 @@ def _look(view: View, form: bytes, label: bytes, found: _Found, least: int) -> N
     while (start := view.data.find(form, behind)) >= 0:
         behind = start + len(form)
         found.whole.append(_Span(*view.origin(start, behind), label))
-    size = len(view.data)
-    start = max(behind, size - len(form) + 1)
-    while least and start <= size - least:
-        start = view.data.find(form[:1], start, size - least + 1)
-        if start < 0:
-            return
-        if form.startswith(view.data[start:]):
-            found.begun.append(_Span(view.origin(start, size)[0], found.size, label))
-            return
+    if not least:
+        return
+    ends = [len(view.data)]
+    if view.data.endswith(b"."):  # which may become a gap
+        ends.append(len(view.data.rstrip(b".")))
+    for end in ends:
+        if (start := _begun(view.data, form, behind, end, least)) >= 0:
+            found.begun.append(_Span(view.origin(start, end)[0], found.size, label))
+
+
+def _look_at_gaps(view: View, form: bytes, label: bytes, found: _Found) -> None:
+    """Add where `form` was shortened: its beginning before a gap, its end behind one."""
+    data = view.data
+    if form[:SHORTEST] not in data and form[-SHORTEST:] not in data:
+        return
+    for gap in _GAP.finditer(data):
+        before, behind = gap.span()
+        if (start := _begun(data, form, 0, before, SHORTEST)) >= 0:
+            found.whole.append(_Span(*view.origin(start, before), label))
+        if size := _ended(data, form, behind):
+            found.whole.append(_Span(*view.origin(behind, behind + size), label))
+
+
+def _has_gap(data: bytes) -> bool:
+    return _DOTS in data or _ELLIPSIS in data
+
+
+def _begun(data: bytes, form: bytes, start: int, end: int, least: int) -> int:
+    """From where up to `end` there is a beginning of a form, but not all of it; -1: nowhere."""
+    start = max(start, end - len(form) + 1)
+    while (start := data.find(form[:least], start, end)) >= 0:
+        if form.startswith(data[start:end]):
+            return start
         start += 1
+    return -1
+
+
+def _ended(data: bytes, form: bytes, start: int) -> int:
+    """How much of the end of a form, but not all of it, there is at a place."""
+    head, at = data[start : start + SHORTEST], 1
+    while len(head) == SHORTEST and (at := form.find(head, at)) >= 0:
+        if data.startswith(form[at:], start):
+            return len(form) - at
+        at += 1
+    return 0
 
 
 def _merged(spans: list[_Span]) -> list[_Span]:
