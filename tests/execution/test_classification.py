@@ -152,6 +152,28 @@ def test_a_returned_failure_is_told_from_an_answer(value: Any, text: str) -> Non
     assert failure_in(value) == (text, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ('{"success": false, "error": "permission denied"}', ("permission denied", True)),
+        (' {"ok": false, "error": "channel_not_found"}\n', ("channel_not_found", False)),
+        ('{\n  "error": "it broke",\n  "code": 3\n}', ("it broke", False)),
+        ('{"success": false}', (NOTHING, False)),
+        ('{"success": true, "message": "Permission denied"}', None),
+        ('{"rows": [{"success": false}]}', None),
+        ('[{"success": false}]', None),
+        ('{"success": false', None),
+        ('{"success": false}, {"success": false}', None),
+        ('{"a": ' * 50_000 + "1" + "}" * 50_000, None),
+        ('{"success": false, "data": "' + "x" * 20_000 + '"}', None),
+    ],
+)
+def test_an_object_written_as_json_says_the_same(
+    text: str, failure: tuple[str, bool] | None
+) -> None:
+    assert failure_in(text) == failure
+
+
 @pytest.mark.parametrize("status", ["denied", "forbidden", "Unauthorized", "unauthorised"])
 def test_a_status_of_refusal_with_words_is_a_refusal(status: str) -> None:
     assert failure_in({"status": status, "message": "not for you"}) == ("not for you", True)

@@ -5,11 +5,14 @@ they look for a few marks at the top of a value and for short sentences of refus
 everything else for an answer. The value itself is left as it is.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 _LONGEST = 300
+_LONGEST_JSON = 20_000
+"""Characters. What is longer is data."""
 _NOTHING_SAID = "the tool says that it failed"
 _TEXTS = ("error", "message", "reason", "detail", "details", "stderr", "output")
 _FAILED = {"error", "failed", "failure"}
@@ -32,6 +35,8 @@ class Failure(NamedTuple):
 def failure_in(value: Any) -> Failure | None:
     """What a returned value reports, if it is not an answer."""
     if isinstance(value, str):
+        if (written := _object(value)) is not None:
+            return failure_in(written)
         refused = len(value) <= _LONGEST and is_refusal(value) and _is_brief(value.strip())
         return Failure(value.strip(), True) if refused else None
     if not isinstance(value, dict):
@@ -57,6 +62,17 @@ def is_refusal(text: str) -> bool:
     """Whether a text begins by saying that something was refused."""
     head = text[:_LONGEST]
     return bool(_REFUSAL.match(head) or ("require" in head and _REQUIREMENT.match(head)))
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """What a text says that is one object in JSON, as tools write that may only return text."""
+    if len(text) > _LONGEST_JSON or not text[:50].lstrip().startswith("{"):
+        return None
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 def _is_brief(text: str) -> bool:
