@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
@@ -443,13 +443,10 @@ async def test_cancelled_caller_withdraws_the_request(kiln: Kiln, ann: str) -> N
 
 
 async def test_background_call_is_pending_until_somebody_answers(kiln: Kiln, ann: str) -> None:
-    for call_id, state in (("bg", True), ("auto", "auto")):
-        task: Any = await kiln.call(
-            "pay",
-            {"to": call_id},
-            session=ann,
-            call_id=call_id,
-            background=state,  # type: ignore[call-overload]
+    states: dict[str, Literal["auto", True]] = {"bg": True, "auto": "auto"}
+    for call_id, state in states.items():
+        task = await kiln.call(
+            "pay", {"to": call_id}, session=ann, call_id=call_id, background=state
         )
         assert isinstance(task, Task)
         found: list[Approval] = []

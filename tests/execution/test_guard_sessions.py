@@ -286,7 +286,7 @@ async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
             "pass_on",
             {"name": "tell"},
             session=opened.token,
-            background=background,  # type: ignore[call-overload]
+            background=background,
             call_id=f"losing {background}",
         )
     )
@@ -294,7 +294,7 @@ async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
 
     kiln.sessions.end(opened.token)
     GATE.set()
-    ended = await calling
+    ended: Any = await calling
     if isinstance(ended, Task):
         same = kiln.sessions.create("ann")
         ended = (await kiln.await_task(ended.id, same.token, timeout=20)).result
