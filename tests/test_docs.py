@@ -29,6 +29,7 @@ from toolkiln.execution import MAXIMA, Bounds
 from toolkiln.execution.outcomes import limit_hit
 from toolkiln.model import Capability, Dialect, HealthLevel, Result, Severity, Status
 from toolkiln.surfaces.cli import app
+from toolkiln.surfaces.cli.clients import CLIENTS, place
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -451,3 +452,24 @@ def test_links_lead_somewhere(file: Path) -> None:
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", text, re.M)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+# Clients
+
+
+def test_every_client_is_documented_with_its_files_and_its_place_in_them() -> None:
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| `(.*)` \| (?:`(.*)` )?\| `(\w+)` \|$", page("clients"), re.M
+    )
+    here = Path("/here")
+
+    assert {name: (user, project, (key,)) for name, user, project, key in rows} == {
+        name: (
+            str(place(client.user, here, {"HOME": "~"})),
+            str(place(client.project, here, {"HOME": "~"}).relative_to(here))
+            if client.project
+            else "",
+            client.keys,
+        )
+        for name, client in CLIENTS.items()
+    }

@@ -97,6 +97,7 @@ def test_no_part_of_ours_is_loaded_before_it_is_needed(arguments: list[str]) -> 
     assert ours <= {
         "toolkiln", "toolkiln.errors", "toolkiln.surfaces", "toolkiln.surfaces.cli",
         "toolkiln.surfaces.cli.audit_commands", "toolkiln.surfaces.cli.catalog_commands",
+        "toolkiln.surfaces.cli.client_commands",
         "toolkiln.surfaces.cli.finding_commands", "toolkiln.surfaces.cli.guard_commands",
         "toolkiln.surfaces.cli.mcp_commands",
         "toolkiln.surfaces.cli.shell", "toolkiln.surfaces.cli.tool_commands",

@@ -21,12 +21,15 @@ from toolkiln.surfaces.cli import audit_commands  # isort: split
 
 from toolkiln.surfaces.cli import mcp_commands  # isort: split
 
+from toolkiln.surfaces.cli import client_commands  # isort: split
+
 from toolkiln.surfaces.cli.shell import app
 
 __all__ = [
     "app",
     "audit_commands",
     "catalog_commands",
+    "client_commands",
     "finding_commands",
     "guard_commands",
     "main",

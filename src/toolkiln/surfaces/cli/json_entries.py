@@ -13,9 +13,16 @@ from typing import Any, NamedTuple
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.S)
-_LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
-_BLANK = re.compile(r"\s*")
-_DECODER = json.JSONDecoder()
+_LAST_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*[}}\]])")
+_BLANKS = " \t\r\n"
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 class _Span(NamedTuple):
@@ -35,7 +42,7 @@ class JsonFormat:
         Raises:
             ValueError: the text cannot be understood.
         """
-        found: Any = json.loads(self._bare(text)) if text.strip() else {}
+        found: Any = self._read(text)
         for key in keys:
             if not isinstance(found, dict):
                 raise ValueError(f"what holds {key!r} is no object")
@@ -54,14 +61,25 @@ class JsonFormat:
         Raises:
             ValueError: the text cannot be understood.
         """
-        old = self.entry(text, keys) or {}
-        value: Any = {k: v for k, v in old.items() if k not in stale} | dict(entry)
-        if not text.strip():
-            text = "{}\n"
+        old = self.entry(text, keys)
+        whole = {k: v for k, v in (old or {}).items() if k not in stale} | dict(entry)
+        expected = self._read(text)
+        _set(expected, keys, whole)
+        changed = text if text.strip(_BLANKS) else "{}\n"
+        if old is None or not old.keys().isdisjoint(stale):
+            changed = self._with(changed, keys, whole)
+        else:
+            for key, value in entry.items():
+                if key not in old or old[key] != value:
+                    changed = self._with(changed, [*keys, key], value)
+        if self._read(changed) != expected:
+            raise ValueError("it cannot be changed without changing something else")
+        return changed
+
+    def _with(self, text: str, keys: Sequence[str], value: Any) -> str:
+        """The text with a value under the keys, in place of the one that is there."""
         bare = self._bare(text)
-        expected = json.loads(bare)
-        _set(expected, keys, value)
-        parent = _Span(_after_blank(bare, 0), len(bare.rstrip()))
+        parent = _Span(_after_blank(bare, 0), len(bare.rstrip(_BLANKS)))
         depth = 0
         while (child := _members(bare, parent).get(keys[depth])) and depth < len(keys) - 1:
             parent, depth = child, depth + 1
@@ -69,12 +87,11 @@ class JsonFormat:
             value = {key: value}
         if child:
             shown = _shown(text, value, _indent(text, child.start))
-            changed = text[: child.start] + shown + text[child.end :]
-        else:
-            changed = self._inserted(text, parent, keys[depth], value)
-        if json.loads(self._bare(changed)) != expected:
-            raise ValueError("it cannot be changed without changing something else")
-        return changed
+            return text[: child.start] + shown + text[child.end :]
+        return self._inserted(text, parent, keys[depth], value)
+
+    def _read(self, text: str) -> Any:
+        return _DECODER.decode(self._bare(text)) if text.strip(_BLANKS) else {}
 
     def _bare(self, text: str) -> str:
         return _blanked(_LAST_COMMA, self._uncommented(text)) if self.comments else text
@@ -88,7 +105,7 @@ class JsonFormat:
         close = parent.end - 1
         if not members:
             # A comment in an object that is empty otherwise stays at its top.
-            head = text[:close].rstrip()
+            head = text[:close].rstrip(_BLANKS)
             outer = _indent(text, parent.start)
             inner = outer + _unit(text)
             eol = _eol(text)
@@ -101,7 +118,7 @@ class JsonFormat:
         separator = _eol(text) + inner if in_lines else " "
         shown = _shown(text, value, inner) if in_lines else json.dumps(value, ensure_ascii=False)
         comma = "" if "," in self._uncommented(text)[last:close] else ","
-        kept = text[last:close].rstrip()
+        kept = text[last:close].rstrip(_BLANKS)
         blank = text[last + len(kept) : close]
         member = f"{separator}{json.dumps(key)}: {shown}"
         return f"{text[:last]}{comma}{kept}{member}{blank}{text[close:]}"
@@ -141,7 +158,7 @@ def _members(bare: str, span: _Span) -> dict[str, _Span]:
 
 
 def _shown(text: str, value: Any, indent: str) -> str:
-    lines = json.dumps(value, indent=_unit(text), ensure_ascii=False).splitlines()
+    lines = json.dumps(value, indent=_unit(text), ensure_ascii=False).split("\n")
     return (_eol(text) + indent).join(lines)
 
 

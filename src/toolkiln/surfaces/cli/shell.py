@@ -15,12 +15,36 @@ import typer
 
 app = typer.Typer(
     name="toolkiln",
-    help="Turn Python functions into tools that language models can be trusted with.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback()
+def in_folder(
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "-C", metavar="FOLDER", help="Work there instead of here.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Turn Python functions into tools that language models can be trusted with."""
+    if folder is not None:
+        with errors():
+            _enter(folder)
+
+
+def _enter(folder: Path) -> None:
+    from toolkiln.errors import InputError
+
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise InputError(f"{str(folder)!r}: {error.strerror}", hint="name a folder") from error
+
 
 ToolsOption = Annotated[
     Path | None,

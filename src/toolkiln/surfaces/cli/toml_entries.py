@@ -4,7 +4,6 @@ The standard library reads TOML and does not write it. An entry is a table of it
 the end; of one that is there, only the statements that say how the server starts are replaced.
 """
 
-import copy
 import json
 import re
 import tomllib
@@ -12,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON allows in a text, and others do not."""
 
 
 class TomlFormat:
@@ -23,7 +24,7 @@ class TomlFormat:
         Raises:
             ValueError: the text cannot be understood.
         """
-        found: Any = tomllib.loads(text)
+        found: Any = _read(text)
         for key in keys:
             if not isinstance(found, dict):
                 raise ValueError(f"what holds {key!r} is no table")
@@ -43,33 +44,60 @@ class TomlFormat:
             ValueError: the text cannot be understood.
         """
         old = self.entry(text, keys) or {}
-        expected = copy.deepcopy(tomllib.loads(text))
+        whole = {k: v for k, v in old.items() if k not in stale} | dict(entry)
+        if whole == old:
+            return text
+        ours = {k: v for k, v in entry.items() if k not in old or old[k] != v}
+        changed = _changed(text, list(keys), ours, {*stale, *ours})
+        expected = _read(text)
         table = expected
         for key in keys[:-1]:
             table = table.setdefault(key, {})
-        table[keys[-1]] = {k: v for k, v in old.items() if k not in stale} | dict(entry)
-        eol = "\r\n" if "\r\n" in text else "\n"
-        ours = [f"{k} = {json.dumps(v, ensure_ascii=False)}{eol}" for k, v in entry.items()]
-        parts = list(_statements(text))
-        header = next((i for i, part in enumerate(parts) if _opens(part) == list(keys)), None)
-        if header is None:
-            end = "" if not text or text.endswith("\n") else eol
-            space = eol if text.strip() else ""
-            changed = f"{text}{end}{space}[{'.'.join(keys)}]{eol}{''.join(ours)}"
-        else:
-            after = range(header + 1, len(parts))
-            end_of_table = next((i for i in after if _is_header(parts[i])), len(parts))
-            kept = [
-                part
-                for part in parts[header + 1 : end_of_table]
-                if tomllib.loads(part).keys().isdisjoint({*stale, *entry})
-            ]
-            opening = parts[header] if parts[header].endswith("\n") else parts[header] + eol
-            changed = "".join([*parts[:header], opening, *ours, *kept, *parts[end_of_table:]])
-        # A table that is written as `{…}` or by dotted keys cannot be extended like that.
-        if tomllib.loads(changed) != expected:
-            raise ValueError("it cannot be changed without changing something else")
+        table[keys[-1]] = whole
+        try:
+            matches = _read(changed) == expected
+        except ValueError:
+            matches = False
+        if not matches:  # it is written as `{…}` or by dotted keys, for example
+            raise ValueError(f"[{'.'.join(keys)}] can be no table of its own in it")
         return changed
+
+
+def _changed(text: str, keys: list[str], ours: Mapping[str, Any], gone: Collection[str]) -> str:
+    """The text without what is gone from a table, and with what is ours at its end."""
+    eol = "\r\n" if "\r\n" in text else "\n"
+    added = [f"{key} = {quoted(value)}{eol}" for key, value in ours.items()]
+    kept: list[str] = []
+    place: int | None = None
+    table: list[str] = []
+    for part in _statements(text):
+        is_header = _is_header(part)
+        if is_header:
+            table = _opens(part)
+        names = [] if is_header else list(tomllib.loads(part))
+        if [*table, *names][: len(keys) + 1] in [[*keys, name] for name in gone]:
+            continue
+        kept.append(part)
+        if table == keys and (is_header or names):
+            place = len(kept)
+    if place is None:
+        end = "" if not text or text.endswith("\n") else eol
+        space = eol if text.strip() else ""
+        return f"{''.join(kept)}{end}{space}[{'.'.join(keys)}]{eol}{''.join(added)}"
+    if added and not kept[place - 1].endswith("\n"):
+        kept[place - 1] += eol
+    return "".join([*kept[:place], *added, *kept[place:]])
+
+
+def quoted(value: Any) -> str:
+    """A value of JSON in a form that TOML and YAML read as the same, without line breaks."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _read(text: str) -> dict[str, Any]:
+    # As text, not-a-number equals itself.
+    return tomllib.loads(text, parse_float=str)
 
 
 def _statements(text: str) -> list[str]:

@@ -11,12 +11,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkiln.surfaces.cli.toml_entries import quoted
+
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _KEY = re.compile(
     r"""(?:"(?P<double>[^"\\]*)"|'(?P<single>[^']*)'|(?P<plain>[^\s\-?:,\[\]{}#&*!|>'"%@`][^:#]*))"""
-    r"\s*:(?:\s+(?P<value>.*))?"
+    r"[ \t]*:(?:[ \t]+(?P<value>.*))?"
 )
-_NOTHING = re.compile(r"\s*(?:#.*)?", re.S)
+_BLANKS = " \t\r\n"
+_NOTHING = re.compile(r"[ \t\r\n]*(?:#.*)?", re.S)
+_PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)\Z)[a-z_][a-z0-9_-]*", re.I)
+"""A key that needs no quotes."""
 _NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -55,38 +60,41 @@ class YamlFormat:
             ValueError: the text cannot be understood.
         """
         old = self.entry(text, keys) or {}
-        lines = _LINE.findall(text)
-        eol = "\r\n" if "\r\n" in text else "\n"
-        if lines and not lines[-1].endswith("\n"):
-            lines[-1] += eol
-        depth, item = _deepest(lines, keys)
-        children = _inside(lines, item) if item else []
-        if depth == len(keys):
-            gone = {*stale, *entry}
-            dropped = {
-                at for field in children if field.key in gone for at in range(field.at, field.end)
-            }
-        else:
-            dropped = set()
-        indent = _depth_of(lines[children[0].at]) if children else _indent_below(lines, item)
-        ours: list[str] = []
-        for key in keys[depth:]:
-            ours.append(f"{' ' * indent}{key}:{eol}")
-            indent += 2
-        ours += [
-            f"{' ' * indent}{key}: {json.dumps(value, ensure_ascii=False)}{eol}"
-            for key, value in entry.items()
-        ]
-        place = item.at + 1 if item else len(lines)
-        if item and item.value.startswith("{}"):
-            lines[item.at] = lines[item.at].replace("{}", "", 1).rstrip() + eol
-        before = [line for at, line in enumerate(lines[:place]) if at not in dropped]
-        after = [line for at, line in enumerate(lines[place:], place) if at not in dropped]
-        changed = "".join([*before, *ours, *after])
-        expected = {k: v for k, v in old.items() if k not in stale} | dict(entry)
-        if self.entry(changed, keys) != expected:
+        whole = {k: v for k, v in old.items() if k not in stale} | dict(entry)
+        if whole == old:
+            return text
+        ours = {k: v for k, v in entry.items() if k not in old or old[k] != v}
+        changed = _changed(text, keys, ours, {*stale, *ours})
+        if self.entry(changed, keys) != whole:
             raise ValueError("it cannot be changed without changing something else")
         return changed
+
+
+def _changed(text: str, keys: Sequence[str], ours: Mapping[str, Any], gone: Collection[str]) -> str:
+    """The text without what is gone from a mapping, and with what is ours at its start."""
+    lines = _LINE.findall(text)
+    eol = "\r\n" if "\r\n" in text else "\n"
+    depth, item = _deepest(lines, keys)
+    children = _inside(lines, item) if item else []
+    dropped: set[int] = set()
+    if depth == len(keys):
+        for field in children:
+            if field.key in gone:
+                dropped.update(range(field.at, _last_said(lines, field) + 1))
+    indent = _depth_of(lines[children[0].at]) if children else _indent_below(lines, item)
+    added: list[str] = []
+    for key in keys[depth:]:
+        added.append(f"{' ' * indent}{key if _PLAIN.fullmatch(key) else quoted(key)}:{eol}")
+        indent += 2
+    added += [f"{' ' * indent}{key}: {quoted(value)}{eol}" for key, value in ours.items()]
+    if item and item.value.startswith("{}"):
+        lines[item.at] = lines[item.at].replace("{}", "", 1).rstrip(_BLANKS) + eol
+    place = item.at + 1 if item else len(lines)
+    if place and not lines[place - 1].endswith("\n"):
+        lines[place - 1] += eol
+    before = [line for at, line in enumerate(lines[:place]) if at not in dropped]
+    after = [line for at, line in enumerate(lines[place:], place) if at not in dropped]
+    return "".join([*before, *added, *after])
 
 
 def _deepest(lines: list[str], keys: Sequence[str]) -> tuple[int, _Item | None]:
@@ -121,21 +129,26 @@ def _items(lines: list[str], start: int, end: int, depth: int) -> list[_Item]:
     starts: list[tuple[int, str, str]] = []
     for at in range(start, end):
         line = lines[at]
-        if not _is_said(line) or _depth_of(line) > depth:
+        if not _is_said(line) or (starts and _depth_of(line) > depth):
             continue
-        if depth == 0 and not starts and line.rstrip() == "---":
+        if depth == 0 and not starts and line.rstrip(_BLANKS) == "---":
             continue
-        text = line.strip()
-        if _depth_of(line) == depth and starts and text.startswith("- "):
+        text = line.strip(_BLANKS)
+        if _depth_of(line) == depth and starts and (text == "-" or text.startswith("- ")):
             if _NOTHING.fullmatch(starts[-1][2]):
                 continue  # an item of a list that is as deep as its key
         found = _KEY.fullmatch(text)
-        if not found or _depth_of(line) < depth:
+        if not found or _depth_of(line) != depth:
             raise ValueError(f"line {at + 1} is not understood")
         key = found["double"] or found["single"] or (found["plain"] or "").strip()
         starts.append((at, key, found["value"] or ""))
-    ends = [at for at, _, _ in starts[1:]] + [end]
+    ends = [*(at for at, _, _ in starts), end][1:]
     return [_Item(key, value, at, end) for (at, key, value), end in zip(starts, ends, strict=True)]
+
+
+def _last_said(lines: list[str], item: _Item) -> int:
+    """The last line of an item; what follows is about the next one."""
+    return max(at for at in range(item.at, item.end) if _is_said(lines[at]))
 
 
 def _indent_below(lines: list[str], item: _Item | None) -> int:
@@ -147,7 +160,7 @@ def _is_said(line: str) -> bool:
 
 
 def _depth_of(line: str) -> int:
-    blank = line[: len(line) - len(line.lstrip())]
+    blank = line[: len(line) - len(line.lstrip(_BLANKS))]
     if "\t" in blank:
         raise ValueError("it is indented with tabs")
     return len(blank)
@@ -157,9 +170,9 @@ def _value(lines: list[str], item: _Item) -> Any:
     """A scalar, or a list of such; None for what is neither."""
     if not _NOTHING.fullmatch(item.value):
         return _scalar(item.value)
-    listed = [line.strip() for line in lines[item.at + 1 : item.end] if _is_said(line)]
+    listed = [line.strip(_BLANKS) for line in lines[item.at + 1 : item.end] if _is_said(line)]
     if listed and all(line.startswith("- ") for line in listed):
-        return [_scalar(line[2:].strip()) for line in listed]
+        return [_scalar(line[2:].strip(_BLANKS)) for line in listed]
     return None
 
 

@@ -1,0 +1,368 @@
+"""`toolkiln install`: the files of clients, in a home folder of the test's own."""
+
+import json
+import os
+import stat
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from toolkiln.surfaces.cli.clients import CLIENTS, Client, place
+
+from .conftest import COMMAND, GREET, Done, Shell
+
+FILES = {
+    "claude-code": (".claude.json", ".mcp.json"),
+    "claude-desktop": (".config/Claude/claude_desktop_config.json", None),
+    "cursor": (".cursor/mcp.json", ".cursor/mcp.json"),
+    "vscode": (".config/Code/User/mcp.json", ".vscode/mcp.json"),
+    "codex": (".codex/config.toml", ".codex/config.toml"),
+    "gemini": (".gemini/settings.json", ".gemini/settings.json"),
+    "opencode": (".config/opencode/opencode.json", "opencode.json"),
+    "goose": (".config/goose/config.yaml", None),
+}
+"""Where each client looks, as its documentation says: below home, and in a project."""
+BEFORE = {
+    ".json": '{\n\t"theme": "dark",\n\t"mcpServers": {"other": {"command": "x"}}\n}',
+    ".toml": 'model = "x" # the best\n\n[mcp_servers.other]\ncommand = "x"\n',
+    ".yaml": "GOOSE_MODEL: x # the best\nextensions:\n  other:\n    cmd: x\n",
+}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Shell:
+    """A project with a tool, and a home."""
+    project = tmp_path / "project"
+    (project / "tools").mkdir(parents=True)
+    (project / "tools" / "greet.py").write_text(GREET)
+    (tmp_path / "home").mkdir()
+    return Shell(project, {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": ""})
+
+
+def home(desk: Shell) -> Path:
+    return Path(desk.variables["HOME"])
+
+
+def parsed(text: str, suffix: str) -> Any:
+    if suffix == ".toml":
+        return tomllib.loads(text)
+    return yaml.safe_load(text) if suffix == ".yaml" else json.loads(text)
+
+
+def command(entry: dict[str, Any]) -> list[str]:
+    """What an entry starts, whichever client it is for."""
+    program = entry.get("command") or entry["cmd"]
+    return program if isinstance(program, list) else [program, *entry["args"]]
+
+
+def installed(file: Path, client: Client, name: str = "toolkiln") -> dict[str, Any]:
+    (key,) = client.keys
+    entry = parsed(file.read_text(), file.suffix)[key][name]
+    assert isinstance(entry, dict)
+    return entry
+
+
+# Every client
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_gets_a_command_that_works_from_anywhere(name: str, desk: Shell) -> None:
+    file = home(desk) / FILES[name][0]
+
+    done = desk.invoke("install", name)
+
+    assert (done.code, done.out) == (0, f"added: {file}: toolkiln\n")
+    project = str(desk.folder)
+    expected = [str(COMMAND), "-C", project, "mcp", "--tools", f"{project}/tools"]
+    assert command(installed(file, CLIENTS[name])) == expected
+
+
+@pytest.mark.parametrize("name", [name for name, (_, project) in FILES.items() if project])
+def test_a_project_has_a_file_of_its_own(name: str, desk: Shell) -> None:
+    desk.invoke("install", name, "--scope", "project")
+
+    file = desk.folder / str(FILES[name][1])
+    assert command(installed(file, CLIENTS[name]))[-1] == str(desk.folder / "tools")
+    assert not (home(desk) / FILES[name][0]).exists()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_is_there_stays_and_a_second_time_changes_nothing(name: str, desk: Shell) -> None:
+    file = home(desk) / FILES[name][0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = BEFORE[file.suffix].replace("mcpServers", CLIENTS[name].keys[0])
+    file.write_text(text)
+    before = parsed(text, file.suffix)
+
+    first = desk.invoke("install", name)
+    data, moment = file.read_bytes(), file.stat().st_mtime_ns
+    second = desk.invoke("install", name)
+
+    after = parsed(data.decode(), file.suffix)
+    del after[CLIENTS[name].keys[0]]["toolkiln"]
+    assert after == before
+    assert (first.out.split(":")[0], second.out.split(":")[0]) == ("added", "unchanged")
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == (data, moment)
+    assert list(file.parent.glob(".*.??????*")) == []
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_printing_shows_the_same_and_writes_nothing(name: str, desk: Shell) -> None:
+    file = home(desk) / FILES[name][0]
+
+    printed = desk.invoke("install", name, "--print")
+
+    assert list(home(desk).iterdir()) == []
+    assert printed.err == f"note: this goes into {file}\n"
+    desk.invoke("install", name)
+    assert parsed(printed.out, file.suffix) == parsed(file.read_text(), file.suffix)
+
+
+@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.reached])
+def test_a_server_that_runs_is_reached_by_its_url_and_started_again(name: str, desk: Shell) -> None:
+    file = home(desk) / FILES[name][0]
+    url = "http://127.0.0.1:8181/mcp"
+    desk.invoke("install", name)
+    started = installed(file, CLIENTS[name])
+
+    changed = desk.invoke("install", name, "--url", url)
+
+    reached = installed(file, CLIENTS[name])
+    assert changed.out.startswith("changed: ")
+    assert f"until now it was {COMMAND} -C" in changed.err
+    assert url in reached.values()
+    assert not {"command", "cmd", "args"} & reached.keys()
+    desk.invoke("install", name)
+    assert installed(file, CLIENTS[name]) == started
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("text", ["{", "a [", "\x00", "\xff", "[1, 2]", '{"a": ' * 20_000])
+def test_a_file_that_is_broken_is_told_and_stays(name: str, text: str, desk: Shell) -> None:
+    file = home(desk) / FILES[name][0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "latin-1")
+
+    done = desk.invoke("install", name)
+
+    assert done.code == 2
+    assert done.err.startswith(f"error: '{file}' cannot be changed: ")
+    assert file.read_text("latin-1") == text
+
+
+# Entries
+
+
+def test_an_entry_keeps_what_somebody_added_to_it(desk: Shell) -> None:
+    file = home(desk) / ".codex" / "config.toml"
+    desk.invoke("install", "codex")
+    ours = file.read_text()
+    file.write_text(f"{ours}enabled = false # for now\n[mcp_servers.toolkiln.env]\nA = '1'\n")
+
+    desk.invoke("install", "codex", "--tools", "tools/greet.py")
+
+    entry = installed(file, CLIENTS["codex"])
+    assert entry["env"] == {"A": "1"}
+    assert "enabled = false # for now\n" in file.read_text()
+    assert command(entry)[-1].endswith("/greet.py")
+
+
+def test_an_extension_that_is_switched_off_stays_so(desk: Shell) -> None:
+    file = home(desk) / ".config" / "goose" / "config.yaml"
+    desk.invoke("install", "goose")
+    file.write_text(file.read_text().replace("enabled: true", "enabled: false"))
+
+    done = desk.invoke("install", "goose", "--tools", "tools/greet.py")
+
+    assert done.out.startswith("changed: ")
+    assert installed(file, CLIENTS["goose"])["enabled"] is False
+
+
+def test_servers_are_kept_apart_by_their_names(desk: Shell) -> None:
+    desk.invoke("install", "cursor")
+
+    desk.invoke("install", "cursor", "--name", "greetings", "--tools", "tools/greet.py")
+
+    servers = json.loads((home(desk) / ".cursor" / "mcp.json").read_text())["mcpServers"]
+    assert [command(servers[name])[-1][-8:] for name in servers] == ["ct/tools", "greet.py"]
+
+
+def test_comments_are_understood_where_the_client_does(desk: Shell) -> None:
+    file = desk.folder / ".vscode" / "mcp.json"
+    file.parent.mkdir()
+    text = '{\n  // what we use\n  "servers": {\n    "x": {"url": "http://x"}, // fine\n  },\n}\n'
+    file.write_text(text)
+
+    desk.invoke("install", "vscode", "--scope", "project")
+
+    lines = file.read_text().splitlines()
+    assert [line for line in text.splitlines() if line not in lines] == []
+    assert lines[4] == '    "toolkiln": {'
+
+
+def test_opencode_is_told_in_the_file_that_it_has(desk: Shell) -> None:
+    file = desk.folder / "opencode.jsonc"
+    file.write_text('{\n  "theme": "x", // dark\n}\n')
+
+    desk.invoke("install", "opencode", "--scope", "project")
+
+    assert '"theme": "x", // dark\n  "mcp": {' in file.read_text()
+    assert not (desk.folder / "opencode.json").exists()
+
+
+# Files
+
+
+def test_a_file_keeps_its_permissions_and_a_link_stays_one(desk: Shell) -> None:
+    target = home(desk) / "dotfiles" / "claude.json"
+    target.parent.mkdir()
+    target.write_text("{}")
+    target.chmod(0o640)
+    link = home(desk) / ".claude.json"
+    link.symlink_to(target)
+
+    desk.invoke("install", "claude-code")
+
+    assert link.is_symlink()
+    assert "toolkiln" in target.read_text()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_mark_at_the_start_of_a_file_stays(desk: Shell) -> None:
+    file = home(desk) / ".claude.json"
+    file.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n')
+
+    desk.invoke("install", "claude-code")
+
+    assert file.read_bytes().startswith(b'\xef\xbb\xbf{"a": 1, "mcpServers"')
+    assert file.read_bytes().endswith(b"}\r\n")
+
+
+def test_what_is_no_file_is_left_alone(desk: Shell) -> None:
+    os.mkfifo(home(desk) / ".claude.json")
+
+    done = desk.invoke("install", "claude-code")
+
+    assert done.code == 2
+    assert "is no file" in done.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_told(desk: Shell) -> None:
+    home(desk).chmod(0o500)
+
+    done = desk.invoke("install", "claude-code")
+
+    assert (done.code, "cannot be written: Permission denied" in done.err) == (2, True)
+
+
+def test_folders_that_variables_name_count(tmp_path: Path) -> None:
+    environ = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x", "XDG_CONFIG_HOME": "/g"}
+
+    found = [place(CLIENTS[name].user, tmp_path, environ) for name in ("claude-code", "codex")]
+    found += [place(CLIENTS[name].user, tmp_path, environ) for name in ("goose", "vscode")]
+
+    assert [str(file) for file in found] == [
+        "/c/.claude.json",
+        "/x/config.toml",
+        "/g/goose/config.yaml",
+        "/g/Code/User/mcp.json",
+    ]
+
+
+def test_on_a_mac_applications_have_their_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+
+    desktop = place(CLIENTS["claude-desktop"].user, tmp_path, {"HOME": "/h"})
+    goose = place(CLIENTS["goose"].user, tmp_path, {"HOME": "/h"})
+
+    assert str(desktop) == "/h/Library/Application Support/Claude/claude_desktop_config.json"
+    assert str(goose) == "/h/.config/goose/config.yaml"
+
+
+# Orders
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cursr"], "there is no client 'cursr'\n\nhint: did you mean 'cursor'?"),
+        (["cursor", "--name", "a.b"], "'a.b' is no name for a server"),
+        (["cursor", "--scope", "team"], "there is no scope 'team'\n\nhint: user or project"),
+        (["goose", "--scope", "project"], "Goose has no file for a project"),
+        (["cursor", "--url", "file:///x"], "'file:///x' is no URL of a server"),
+        (["claude-desktop", "--url", "http://x"], "Claude Desktop takes no URL in its file"),
+        (["cursor", "--tools", "nothing"], "there is nothing at "),
+    ],
+)
+def test_orders_that_make_no_sense_are_refused(
+    arguments: list[str], message: str, desk: Shell
+) -> None:
+    done = desk.invoke("install", *arguments)
+
+    assert done.code == 2
+    assert done.err.startswith(f"error: {message}")
+    assert list(home(desk).iterdir()) == []
+
+
+def test_without_a_home_nothing_is_guessed(desk: Shell) -> None:
+    done = desk.having(HOME="").invoke("install", "cursor")
+
+    assert (done.code, "HOME is not set" in done.err) == (2, True)
+
+
+def test_without_a_client_all_are_listed_with_their_files(desk: Shell) -> None:
+    table = desk.invoke("install")
+    found = {item["client"]: item for item in desk.invoke("install", "--json").json()}
+
+    assert [line.split()[0] for line in table.out.splitlines()[1:]] == list(CLIENTS)
+    assert {name: item["user"] for name, item in found.items()} == {
+        name: str(home(desk) / user) for name, (user, _) in FILES.items()
+    }
+    assert {name: item["project"] for name, item in found.items()} == {
+        name: project and str(desk.folder / project) for name, (_, project) in FILES.items()
+    }
+
+
+def test_outcomes_can_be_had_as_json(desk: Shell) -> None:
+    shown = desk.invoke("install", "cursor", "--print", "--json").json()
+    outcomes = [desk.invoke("install", "cursor", "--json").json() for _ in range(2)]
+
+    assert shown["keys"] == ["mcpServers", "toolkiln"]
+    assert shown["entry"]["command"] == str(COMMAND)
+    assert [item["outcome"] for item in outcomes] == ["added", "unchanged"]
+    assert {item["file"] for item in outcomes} == {shown["file"]}
+
+
+# The folder to work in
+
+
+def elsewhere(desk: Shell, *arguments: str) -> Done:
+    done = subprocess.run(
+        [COMMAND, *arguments], cwd="/", env=desk.environ(), capture_output=True, text=True
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_command_can_be_told_to_work_elsewhere(desk: Shell) -> None:
+    (desk.folder / "toolkiln.toml").write_text('tools = "tools/greet.py"\n')
+
+    done = elsewhere(desk, "-C", str(desk.folder), "list")
+
+    assert "greet  Greet a person by name." in done.out
+
+
+def test_a_folder_that_is_none_is_told(desk: Shell) -> None:
+    done = elsewhere(desk, "-C", "/nowhere", "list")
+
+    assert (done.code, done.err.split("\n")[0]) == (
+        2,
+        "error: '/nowhere': No such file or directory",
+    )
