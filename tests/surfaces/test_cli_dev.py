@@ -1,9 +1,11 @@
 """`toolkiln dev` as a person runs it: edit, read the line, press Ctrl-C."""
 
+import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
+from urllib.request import urlopen
 
 import pytest
 
@@ -31,7 +34,7 @@ class Session:
     """A running `toolkiln dev`, line by line."""
 
     def __init__(self, shell: Shell, *arguments: str) -> None:
-        self.process = shell.start("dev", "--no-serve", *arguments)
+        self.process = shell.start("dev", *(arguments or ("--no-serve",)))
         self.out: list[str] = []
         self.err: list[str] = []
         self._lines: Queue[str] = Queue()
@@ -199,11 +202,50 @@ def test_a_manifest_that_was_tampered_with_is_told_with_what_to_do(
     assert "toolkiln admit --afresh" in hint
 
 
+def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> None:
+    file = here.folder / "tools" / "greet.py"
+    file.write_text(GREET)
+    session = develop("--port", "0")
+    url = re.sub("^MCP +(.*)/mcp$", r"\1", session.until("^MCP"))
+
+    with urlopen(f"{url}/v1/tools") as answer:
+        before = json.load(answer)
+    file.write_text(GREET.replace("greet", "salute"))
+    session.until(r"^\+ salute")
+    with urlopen(f"{url}/v1/tools") as answer:
+        after = json.load(answer)
+    code = session.end()
+
+    assert code == 0
+    assert [tool["name"] for tool in before["items"]] == ["greet"]
+    assert [tool["name"] for tool in after["items"]] == ["salute"]
+    assert session.err == [
+        "1 tool of tools; Ctrl-C ends it",
+        f"HTTP {url}/v1, described at {url}/docs",
+        f"MCP  {url}/mcp",
+    ]
+
+
+def test_a_port_that_is_taken_is_left_to_whoever_has_it(here: Shell, develop: Develop) -> None:
+    (here.folder / "tools" / "greet.py").write_text(GREET)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (here.folder / "toolkiln.toml").write_text(f"port = {port}\n")
+        session = develop("--tools", "tools")
+        note = session.until("^note")
+        url = session.until("^HTTP")
+        named = here.run("dev", "--port", str(port))
+
+    assert note.startswith(f"note: 127.0.0.1 port {port} cannot be used")
+    assert f":{port}/" not in url
+    assert named.code == 2
+
+
 def test_a_reader_that_goes_ends_it_without_a_traceback(here: Shell) -> None:
     reading, writing = os.pipe()
     (here.folder / "tools" / "greet.py").write_text(GREET)
     process = subprocess.Popen(
-        [COMMAND, "dev", "--no-serve"],
+        [COMMAND, "dev", "--port", "0"],
         cwd=here.folder,
         env=here.environ(),
         stdout=writing,

@@ -41,6 +41,16 @@ def repeat(text: str, times: int) -> list[str]:
     return [text] * times
 
 
+@tool(read_only=True)
+def announce(name: str, ctx: Context) -> str:
+    """Greet a person by another tool, loudly.
+
+    Args:
+        name: Who is greeted.
+    """
+    return ctx.call("greet", name=name).upper()
+
+
 @tool(workspace="write")
 def linger(name: str, seconds: float) -> str:
     """Leave a line in a file, wait, and leave another one.

@@ -22,7 +22,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_it_says_where_it_is_on_stderr(served: Served) -> None:
-    assert served.err[0] == "3 tools of tools; Ctrl-C ends it"
+    assert served.err[0] == "4 tools of tools; Ctrl-C ends it"
     assert served.err[1:] == [
         f"HTTP {served.url}/v1, described at {served.url}/docs",
         f"MCP  {served.url}/mcp",
@@ -71,6 +71,10 @@ def test_the_description_and_its_page_are_there(served: Served) -> None:
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "unsafe" not in page.headers["content-security-policy"]
+
+
+def known(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
 
 
 # Host and Origin
@@ -210,14 +214,14 @@ def test_it_refuses_to_start_where_others_reach_it_and_no_key_holds(
 def test_with_keys_everybody_needs_one_but_for_health_and_the_description(tmp_path: Path) -> None:
     shell = make_shell(tmp_path, f'require_key = true\nhosts = ["tools.example"]\n{SETTINGS}')
     key = shell.run("keys", "create", "one", "--user", "ann").out.strip()
-    known = {"Authorization": f"Bearer {key}", "Host": "tools.example"}
+    named = {"Host": "tools.example", **known(key)}
 
     with serving(shell) as served:
         open_ones = [served.ask("GET", path).status for path in ("/healthz", "/readyz", "/docs")]
         without = [served.ask("GET", path).status for path in ("/metrics", "/v1/tools", "/mcp")]
         wrong = served.ask("GET", "/metrics", headers={"Authorization": "Bearer tk_made_up"})
-        measured = served.ask("GET", "/metrics", headers=known)
-        result = served.call("greet", known, name="Ada")
+        measured = served.ask("GET", "/metrics", headers=named)
+        result = served.call("greet", named, name="Ada")
 
     assert open_ones == [200, 200, 200]
     assert without == [401, 401, 401]
@@ -296,10 +300,32 @@ def test_tools_that_are_admitted_meanwhile_are_served(tmp_path: Path) -> None:
         before = served.ask("GET", "/readyz")
         shell.run("admit", "--yes", "--no-probe")
         until(lambda: served.call("greet", name="Ada").get("value") == "Hello Ada")
-        after = served.ask("GET", "/readyz")
+        until(lambda: served.ask("GET", "/readyz").status == 200)
 
     assert before.status == 503
     assert before.json()["checks"]["catalog"] == "manifest_unusable"
     assert "note: no tools yet: " in served.err[0]
-    assert after.status == 200
     assert json.dumps(served.err).count("Traceback") == 0
+
+
+def test_pages_of_a_configured_origin_may_ask_and_read(tmp_path: Path) -> None:
+    page = "https://app.example"
+    shell = make_shell(tmp_path, f'origins = ["{page}/"]\nrequire_key = true\n{SETTINGS}')
+    key = shell.run("keys", "create", "one", "--user", "ann").out.strip()
+    asked = {
+        "Origin": page,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type",
+    }
+
+    with serving(shell) as served:
+        before = served.ask("OPTIONS", "/v1/tools/greet/call", headers=asked)
+        answer = served.ask("GET", "/v1/tools", headers={"Origin": page, **known(key)})
+        other = served.ask("OPTIONS", "/v1/tools", headers={**asked, "Origin": "https://b.example"})
+
+    assert before.status == 204
+    assert before.headers["access-control-allow-origin"] == page
+    assert before.headers["access-control-allow-headers"] == "authorization, content-type"
+    assert "POST" in before.headers["access-control-allow-methods"]
+    assert answer.headers["access-control-allow-origin"] == page
+    assert other.status == 403

@@ -84,12 +84,13 @@ async def _serve(kiln: Kiln, listener: socket) -> None:
     telling = asyncio.create_task(tell())
     telling.add_done_callback(lambda _: server.stop())  # nobody reads what is told
     try:
-        async with kiln.changes.running():
-            waiting = asyncio.create_task(has_begun.wait())
-            await asyncio.wait((telling, waiting), return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            tell_urls(url_of(listener))
-            await server.run_on(listener)
+        with server.heeding_signals():
+            async with kiln.changes.running():
+                waiting = asyncio.create_task(has_begun.wait())
+                await asyncio.wait((telling, waiting), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                tell_urls(url_of(listener))
+                await server.run_on(listener)
     finally:
         if not telling.done():
             telling.cancel()

@@ -20,7 +20,6 @@ def serve(tools: Path | None, *, host: str | None, port: int | None) -> None:
         refuse_without_keys(kiln)
         with listening(kiln.settings.host, kiln.settings.port) as listener:
             _tell_tools(kiln)
-            tell_urls(url_of(listener))
             kiln.run_sync(_serve(kiln, listener))
 
 
@@ -42,4 +41,7 @@ def _tell_tools(kiln: Kiln) -> None:
 
 
 async def _serve(kiln: Kiln, listener: socket) -> None:
-    await Server(kiln, talk).run_on(listener)
+    server = Server(kiln, talk)
+    with server.heeding_signals():
+        tell_urls(url_of(listener))
+        await server.run_on(listener)

@@ -42,8 +42,9 @@ class Access:
     """Whether everybody has to show a credential: it can be reached from elsewhere."""
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    """Both in lower case."""
 
-    def check(self, path: bytes, headers: Headers) -> str | None:
+    def check(self, method: str, path: bytes, headers: Headers) -> str | None:
         """The configured web origin that a request came from, if it did.
 
         Raises:
@@ -61,7 +62,9 @@ class Access:
         host = given.get(b"host", "").lower()
         is_local = self._check_host(host)
         origin = self._check_origin(given.get(b"origin"), host, is_local=is_local)
-        is_known = b"authorization" in given or path in OPEN
+        # A browser that asks whether a page may send a credential does not send it yet.
+        is_asking = method == "OPTIONS" and origin is not None
+        is_known = b"authorization" in given or path in OPEN or is_asking
         if not is_known and (self.needs_key or not is_local or is_forwarded):
             raise Refused(
                 "no_session",
@@ -88,7 +91,7 @@ class Access:
     def _check_origin(self, origin: str | None, host: str, *, is_local: bool) -> str | None:
         if origin is None:
             return None
-        if origin in self.origins:
+        if origin.lower() in self.origins:
             return origin
         found = _ORIGIN.fullmatch(origin.lower())
         if found is not None:

@@ -109,7 +109,7 @@ class Gate:
                 "in all, its path included",
                 headers={"connection": "close"},
             )
-        origin = self._access.check(scope["raw_path"], headers)
+        origin = self._access.check(scope["method"], scope["raw_path"], headers)
         known = dict(headers)
         if known.get(b"upgrade", b"").lower() == b"websocket":
             raise Refused(

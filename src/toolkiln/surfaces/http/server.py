@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,6 +36,7 @@ _LAST_WORDS = 1
 _LOOK = 0.05
 _MOST_FILES = 1 << 14
 _BACKLOG = 2048
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -117,7 +117,11 @@ class Server(uvicorn.Server):
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
         self._gate = Gate(
             app if self._tracing is None else _traced(app, self._tracing),
-            Access(must_show, frozenset(settings.hosts), frozenset(settings.origins)),
+            Access(
+                must_show,
+                frozenset(host.lower() for host in settings.hosts),
+                frozenset(origin.lower().rstrip("/") for origin in settings.origins),
+            ),
             Limits(settings.body_bytes, settings.concurrent_requests, settings.request_seconds),
             self._metrics.count_request,
         )
@@ -141,8 +145,7 @@ class Server(uvicorn.Server):
         )
 
     async def run_on(self, listener: socket.socket) -> None:
-        """Serve until a signal, or whoever waits for this, ends it."""
-        self._loop = asyncio.get_running_loop()
+        """Serve until it is stopped."""
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
             if self._tracing is not None:
@@ -157,19 +160,21 @@ class Server(uvicorn.Server):
                 await self._end_requests()
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, but without raising them again: ending was what they were for."""
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+    def heeding_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM stop it meanwhile."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.stop)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
 
-    def handle_exit(self, _: int, __: FrameType | None) -> None:
-        """Stop: with time for calls at the first signal, without at the second."""
-        self._loop.call_soon_threadsafe(self.stop)
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Left to whoever runs it: they may have something to end before and after."""
+        yield
 
     def stop(self) -> None:
         """Take no new work, let what runs end; asked again, cancel it."""
@@ -177,8 +182,8 @@ class Server(uvicorn.Server):
             self._stopping = asyncio.create_task(self._drain())
             return
         self.should_exit = self.force_exit = True
-        for number in (signal.SIGINT, signal.SIGTERM):  # the next one needs no help from us
-            signal.signal(number, signal.SIG_DFL)
+        for number in _SIGNALS:  # the next one needs no help from us
+            asyncio.get_running_loop().remove_signal_handler(number)
 
     async def _drain(self) -> None:
         self._gate.is_draining = self._readiness.is_draining = True
