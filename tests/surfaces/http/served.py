@@ -137,6 +137,24 @@ class Served:
         path = f"/v1/tools/{tool}/call"
         return self.ask("POST", path, {"arguments": arguments}, headers).json()
 
+    def call_over_mcp(self, tool: str, meta: Mapping[str, str], **arguments: Any) -> Any:
+        """What a client of 2026-07-28 gets, in one request."""
+        told = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            **meta,
+        }
+        asked = {"name": tool, "arguments": arguments, "_meta": told}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        }
+        text = self.ask("POST", "/mcp", body, headers).text
+        return json.loads(text.rpartition("data: ")[2])
+
     def written(self, name: str) -> str:
         """What calls wrote to a file of the workspace that all from this machine share."""
         files = (self.shell.folder / "state" / "workspaces").glob(f"default-*/files/{name}")

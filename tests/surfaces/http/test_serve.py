@@ -46,6 +46,15 @@ def test_a_call_is_answered_with_its_result(served: Served) -> None:
     assert (result["status"], result["value"]) == ("ok", "Hello Ada")
 
 
+def test_the_same_tools_are_called_over_mcp(served: Served) -> None:
+    series = 'toolkiln_tool_calls_total{outcome="ok",surface="mcp",tool="greet"}'
+
+    answer = served.call_over_mcp("greet", {}, name="Ada")
+
+    assert answer["result"]["structuredContent"] == {"result": "Hello Ada"}
+    assert served.metric(series) == 1
+
+
 def test_head_has_the_headers_of_get_and_no_body(served: Served) -> None:
     got, head = served.ask("GET", "/openapi.json"), served.ask("HEAD", "/openapi.json")
 

@@ -97,6 +97,16 @@ def test_calls_are_spans_within_the_trace_that_the_request_names(
     assert not [body for body in collector.bodies if b"Ada" in body or b"made_up" in body]
 
 
+def test_a_call_over_mcp_has_its_parent_in_meta(collector: Collector, tmp_path: Path) -> None:
+    with serving(make_shell(tmp_path, TOOLKILN_TELEMETRY=collector.url)) as served:
+        served.call_over_mcp("greet", {"traceparent": f"00-{TRACE}-{PARENT}-01"}, name="Ada")
+        served.end()
+
+    span = collector.spans()["execute_tool greet"]
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+    assert attributes(span)["toolkiln.surface"] == "mcp"
+
+
 def test_a_call_within_a_call_is_a_span_within_its_span(
     collector: Collector, tmp_path: Path
 ) -> None:

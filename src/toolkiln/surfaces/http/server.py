@@ -27,6 +27,7 @@ from toolkiln.surfaces.http.beside import Beside, Readiness
 from toolkiln.surfaces.http.connections import Connection
 from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
+from toolkiln.surfaces.mcp.endpoint import Endpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
 _IDLE = 30
@@ -113,7 +114,9 @@ class Server(uvicorn.Server):
         beside = Beside(
             OPERATIONS, entrance, self._readiness, self._metrics, is_local=not must_show
         )
-        app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
+        self._endpoint = Endpoint(kiln, entrance)
+        mounts: dict[str, ASGIApp] = {**dict.fromkeys(beside.paths, beside), "/mcp": self._endpoint}
+        app = App(kiln, entrance, OPERATIONS, mounts)
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
         self._gate = Gate(
             app if self._tracing is None else _traced(app, self._tracing),
@@ -152,6 +155,7 @@ class Server(uvicorn.Server):
                 stack.push_async_callback(asyncio.to_thread, self._tracing.close)
                 stack.callback(self._tracing.watch(self._kiln))
             await stack.enter_async_context(self._kiln.changes.running())
+            await stack.enter_async_context(self._endpoint.running())
             try:
                 await self.serve([listener])
             finally:
