@@ -50,6 +50,7 @@ from toolkiln.surfaces.mcp.listing import Listing
 from toolkiln.surfaces.mcp.polling import Polling, TaskParams, UpdateParams
 from toolkiln.surfaces.mcp.requests import TASKS, Context, Request, is_modern
 from toolkiln.surfaces.mcp.visitors import Visitors
+from toolkiln.surfaces.tracing import is_traced
 
 _INSTRUCTIONS = """\
 Tools that run in a sandbox. If the list has search_tools, there are more tools than it \
@@ -106,7 +107,10 @@ class Service:
         )
         security = RequestStateSecurity.ephemeral(ttl=_STATE_SECONDS)
         security.bind_principal = self._visitors.principal
+        # The SDK's own makes what is called part of the trace that a request names.
+        traced = self.server.middleware if is_traced(kiln.settings) else []
         self.server.middleware = [
+            *traced,
             RequestStateBoundary(security, default_audience="toolkiln"),
             self._directly,
         ]
