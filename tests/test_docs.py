@@ -30,6 +30,7 @@ from toolkiln.execution.outcomes import limit_hit
 from toolkiln.model import Capability, Dialect, HealthLevel, Result, Severity, Status
 from toolkiln.surfaces.cli import app
 from toolkiln.surfaces.cli.clients import CLIENTS, place
+from toolkiln.surfaces.http.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -433,6 +434,24 @@ def test_sessions_in_the_guide_are_true() -> None:
     example = doctest.DocTestParser().get_doctest(session, names, "guide", None, None)
 
     assert doctest.DocTestRunner().run(example) == doctest.TestResults(0, 3)
+
+
+# Serving
+
+
+def test_every_metric_is_documented_with_its_kind(tmp_path: Path) -> None:
+    documented = dict(re.findall(r"^\| `(toolkiln_\w+)` \| (\w+) \|", page("serving"), re.M))
+
+    with Kiln(tmp_path, settings=Settings(state=tmp_path)) as kiln:
+        metrics = Metrics()
+        metrics.watch(kiln)
+        known = {
+            f"{metric.name}_total" if metric.type == "counter" else metric.name: metric.type
+            for metric in metrics.registry.collect()
+            if metric.name.startswith("toolkiln_")
+        }
+
+    assert documented == known
 
 
 # All pages

@@ -6,6 +6,7 @@ unless a collector is configured. What is called over MCP finds its parent in `_
 the SDK's own doing, what is called over HTTP in the header `traceparent`.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ class Tracing:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        # A collector that is away is told of once, when spans are lost, not at every attempt.
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "toolkiln"}), shutdown_on_exit=False
         )
