@@ -119,7 +119,7 @@ FILES = {
     "settable.py": SETTABLE,
     "kit.py": KIT,
 }
-DOUBLE_SOURCE = '''
+TRIPLE = '''
 def triple(number: int) -> int:
     """Multiply a number by three.
 

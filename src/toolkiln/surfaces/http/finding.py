@@ -8,7 +8,7 @@ from pydantic import Field
 from toolkiln.model import Hit, Value
 from toolkiln.surfaces.http.calls import Provider
 from toolkiln.surfaces.http.operations import Operation, Visit
-from toolkiln.surfaces.http.shapes import LONGEST_TEXT, Body, Count, Query
+from toolkiln.surfaces.http.shapes import LONGEST_QUERY, LONGEST_TEXT, Body, Count, Query
 
 _MOST_SELECTED = 200
 
@@ -16,7 +16,7 @@ _MOST_SELECTED = 200
 class SearchQuery(Query):
     """What is looked for."""
 
-    q: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+    q: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)]
     """In plain words; several things at once are fine."""
     k: Annotated[Count, Field(ge=1, le=50)] = 5
     """How many at most."""

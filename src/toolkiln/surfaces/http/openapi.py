@@ -182,7 +182,9 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
             content["examples"] = {
                 name: {"value": value} for name, value in operation.examples.items()
             }
-        found["requestBody"] = {"required": True, "content": {JSON: content}}
+        # Nothing at all is an object without fields.
+        is_needed = any(field.is_required() for field in operation.body.model_fields.values())
+        found["requestBody"] = {"required": is_needed, "content": {JSON: content}}
     answers = {
         str(status): _answer(operation, status, model, schemas)
         for status, model in operation.answers.items()
@@ -238,7 +240,6 @@ def _answer(
         names = ", ".join(f"`{name}`" for name in operation.events)
         found["description"] += f"; as server-sent events: {names}"
         content[EVENTS] = {
-            "schema": {"type": "string"},
             # OpenAPI 3.1 has no word for what is in a stream.
             "x-events": {name: schemas.got(event) for name, event in operation.events.items()},
         }

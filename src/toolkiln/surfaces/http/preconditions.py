@@ -21,6 +21,8 @@ def expected(visit: Visit, current: str | None) -> str | None:
     given = visit.headers.get("if-match")
     if given is None:
         return None
+    if not given.strip():
+        raise Refused("bad_request", "If-Match is empty")
     tags = [one.strip() for one in given.split(",")]
     if current is None or not {"*", tag(current)} & {*tags}:
         there = f"the tool is at version {current}" if current else "there is no such tool"

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
+from math import isfinite
 from typing import Any
 
 from pydantic import BaseModel
@@ -111,8 +113,18 @@ def as_json(value: BaseModel) -> bytes:
     try:
         return value.__pydantic_serializer__.to_json(value)
     except PydanticSerializationError:  # half a surrogate pair, which only an escape can say
-        plain: Any = value.model_dump()
-        return json.dumps(plain, default=str, allow_nan=False).encode()
+        return json.dumps(_plain(value.model_dump()), allow_nan=False).encode()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say of a value, as the serialiser would have said it."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 async def _close(events: AsyncIterator[Any]) -> None:

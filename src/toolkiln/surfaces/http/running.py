@@ -6,9 +6,20 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from toolkiln.app import SourceCall, prepare_source, read_source
-from toolkiln.model import Finding, Health, Hints, JsonSchema, Result, Rights, ToolSpec, Value
+from toolkiln.model import (
+    Finding,
+    Health,
+    Hints,
+    JsonSchema,
+    Result,
+    Rights,
+    Status,
+    ToolSpec,
+    Value,
+)
 from toolkiln.surfaces.http.calls import SURFACE, Seconds, answered
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
+from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.shapes import Body, Name, Source
 from toolkiln.surfaces.http.streams import OF_CALLS, of_call, wants_events
 
@@ -74,7 +85,11 @@ async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
     )
     if wants_events(visit):
         return of_call(run)
-    return answered(visit, await run(lambda _: None))
+    result = await run(lambda _: None)
+    error = result.error
+    if error is not None and result.status is Status.DENIED and error.code == "not_allowed":
+        raise Refused(error.code, error.message, hint=error.hint)  # there is nothing to hide
+    return answered(visit, result)
 
 
 async def read(_: Visit, body: SchemaBody) -> ReadSource:

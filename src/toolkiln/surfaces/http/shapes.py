@@ -11,7 +11,9 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from toolkiln.model import Value
 
 LONGEST_TEXT = 100_000
-"""Characters of a prompt or a query."""
+"""Characters of a prompt."""
+LONGEST_QUERY = 2_000
+"""Characters of what is searched for: the first line of a request has to hold it."""
 MOST_LISTED = 200
 
 

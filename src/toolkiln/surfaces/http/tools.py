@@ -24,7 +24,7 @@ from toolkiln.model import (
 from toolkiln.surfaces.http import cursors
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.preconditions import tag
-from toolkiln.surfaces.http.shapes import LONGEST_TEXT, Flag, Page
+from toolkiln.surfaces.http.shapes import LONGEST_QUERY, Flag, Page
 
 _KIND = "tools"
 
@@ -93,7 +93,7 @@ class ToolDetails(ToolSummary):
 class ToolsQuery(Page):
     """Which tools."""
 
-    q: Annotated[str | None, Field(min_length=1, max_length=LONGEST_TEXT)] = None
+    q: Annotated[str | None, Field(min_length=1, max_length=LONGEST_QUERY)] = None
     """What they are to do: those that fit best, best first, in one part."""
     toolkit: str | None = None
     read_only: Flag | None = None

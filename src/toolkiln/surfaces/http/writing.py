@@ -127,8 +127,9 @@ def _target(visit: Visit, source: str) -> _Target:
         proposed = catalog.manifest.proposed
     except InputError:  # nothing is served yet, or why not is told by who writes the manifest
         served, proposed = None, {}
+    must_be_new = creates_only(visit)
     base = expected(visit, served.read.digest if served else None)
-    if creates_only(visit) and served is not None:
+    if must_be_new and served is not None:
         raise Refused("outdated", f"there is a tool named {name!r}", hint="choose another name")
     declared = [spec.name for spec in read_source(source).reading.tools]
     if declared and name not in declared:
