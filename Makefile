@@ -4,8 +4,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+NPM := $(VENV)/npm
 
-.PHONY: run test check lint types bench corpus thorough soak postgres clean
+.PHONY: run test check lint types bench corpus thorough soak conformance postgres clean
 
 run: $(STAMP)  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -21,6 +22,9 @@ run: $(STAMP)  ## admit and list the example tools, check one, call one, and sto
 
 test: $(STAMP) postgres  ## everything that must hold
 	$(BIN)/python -m pytest -n auto
+
+conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
+	$(BIN)/python -m pytest -m conformance tests/conformance
 
 soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behind
 	$(BIN)/python -m pytest -m soak
@@ -56,4 +60,12 @@ $(STAMP): pyproject.toml requirements-dev.lock
 	python3 -m venv --clear --without-pip $(VENV)
 	python3 -m pip --python $(BIN)/python install --quiet -r requirements-dev.lock
 	python3 -m pip --python $(BIN)/python install --quiet --no-deps --editable .
+	@touch $@
+
+# Without npm the checks that need it say that they were skipped.
+$(NPM)/.installed: tests/conformance/package.json $(STAMP)
+	mkdir -p $(NPM)
+	cp tests/conformance/package.json $(NPM)
+	! command -v npm >/dev/null || npm install --prefix $(NPM) --ignore-scripts --no-audit \
+		--no-fund --no-package-lock --loglevel=error
 	@touch $@

@@ -98,7 +98,8 @@ def _reading_on(cut: Truncation) -> str:
 
 
 def _file(call_id: str, file: SentFile) -> dict[str, Any]:
-    kind = guess_type(file.name)[0] or "application/octet-stream"
+    guessed = guess_type(file.name)[0] or "application/octet-stream"
+    kind = "audio/wav" if guessed == "audio/x-wav" else guessed
     family = kind.partition("/")[0]
     if family in ("image", "audio") and kind != "image/svg+xml":
         return {"type": family, "data": b64encode(file.data).decode(), "mimeType": kind}
