@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,69 +52,68 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def collector() -> Iterator[Collector]:
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector that was told of a few calls, by a server that has ended."""
+    within = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
     with Collector() as collector:
         thread = threading.Thread(target=collector.serve_forever)
         thread.start()
-        yield collector
+        shell = make_shell(tmp_path_factory.mktemp("traced"), TOOLKILN_TELEMETRY=collector.url)
+        with serving(shell) as served:
+            served.call("announce", within, name="Ada")
+            served.call("repeat", within, text=["no", "text"])
+            served.ask("POST", "/v1/tools/made_up/call", {"arguments": {}})
+            served.call_over_mcp("linger", within, name="mcp", seconds=0)
+            assert served.end() == 0
         collector.shutdown()
         thread.join(BOUND)
+        yield collector
 
 
 def attributes(span: Any) -> dict[str, str]:
     return {item.key: item.value.string_value for item in span.attributes}
 
 
-@pytest.mark.parametrize("name", ["TOOLKILN_TELEMETRY", "OTEL_EXPORTER_OTLP_ENDPOINT"])
-def test_calls_are_spans_within_the_trace_that_the_request_names(
-    collector: Collector, tmp_path: Path, name: str
-) -> None:
-    shell = make_shell(tmp_path, **{name: collector.url})
-    within = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+def test_a_call_is_a_span_within_the_trace_that_the_request_names(told: Collector) -> None:
+    span = told.spans()["execute_tool announce"]
 
-    with serving(shell) as served:
-        result = served.call("announce", within, name="Ada")
-        served.call("greet", within, name=["not", "a", "text"])
-        served.ask("POST", "/v1/tools/made_up/call", {"arguments": {}})
-        code = served.end()
+    found = attributes(span)
 
-    spans = collector.spans()
-    outer, inner = spans["execute_tool announce"], spans["execute_tool greet"]
-    assert code == 0
-    assert (outer.trace_id.hex(), outer.parent_span_id.hex()) == (TRACE, PARENT)
-    assert attributes(outer) == {
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+    assert found.pop("gen_ai.tool.call.id")
+    assert found == {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.call.id": result["call_id"],
         "gen_ai.tool.name": "announce",
         "gen_ai.tool.type": "function",
         "toolkiln.outcome": "ok",
         "toolkiln.surface": "http",
     }
-    assert inner.trace_id.hex() == TRACE
-    assert attributes(inner)["error.type"] == "invalid_arguments"
-    assert not [body for body in collector.bodies if b"Ada" in body or b"made_up" in body]
 
 
-def test_a_call_over_mcp_has_its_parent_in_meta(collector: Collector, tmp_path: Path) -> None:
-    with serving(make_shell(tmp_path, TOOLKILN_TELEMETRY=collector.url)) as served:
-        served.call_over_mcp("greet", {"traceparent": f"00-{TRACE}-{PARENT}-01"}, name="Ada")
-        served.end()
+def test_a_call_within_a_call_is_a_span_within_its_span(told: Collector) -> None:
+    inner, outer = told.spans()["execute_tool greet"], told.spans()["execute_tool announce"]
 
-    span = collector.spans()["execute_tool greet"]
+    assert inner.parent_span_id == outer.span_id
+
+
+def test_a_call_over_mcp_has_its_parent_in_meta(told: Collector) -> None:
+    span = told.spans()["execute_tool linger"]
+
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
     assert attributes(span)["toolkiln.surface"] == "mcp"
 
 
-def test_a_call_within_a_call_is_a_span_within_its_span(
-    collector: Collector, tmp_path: Path
-) -> None:
-    with serving(make_shell(tmp_path, TOOLKILN_TELEMETRY=collector.url)) as served:
-        served.call("announce", name="Ada")
-        served.end()
+def test_a_call_that_did_not_end_well_says_of_which_kind_that_is(told: Collector) -> None:
+    span = told.spans()["execute_tool repeat"]
 
-    spans = collector.spans()
-    assert spans["execute_tool greet"].parent_span_id == spans["execute_tool announce"].span_id
+    assert attributes(span)["error.type"] == "invalid_arguments"
+    assert attributes(span)["toolkiln.outcome"] == "invalid"
+
+
+def test_neither_arguments_nor_names_that_somebody_made_up_are_told(told: Collector) -> None:
+    assert told.bodies
+    assert not [body for body in told.bodies if b"Ada" in body or b"made_up" in body]
 
 
 def test_nothing_is_traced_unless_somebody_says_where_to() -> None:

@@ -36,10 +36,6 @@ class Limits:
     seconds: float
 
 
-def _uncounted(method: str, status: int) -> None:
-    pass
-
-
 class Gate:
     """An application behind its limits."""
 
@@ -48,7 +44,7 @@ class Gate:
         app: ASGIApp,
         access: Access,
         limits: Limits,
-        count: Callable[[str, int], None] = _uncounted,
+        count: Callable[[str, int], None],
     ) -> None:
         """`count` gets the method and status of every request that was answered."""
         self._app = app
@@ -139,9 +135,8 @@ class Gate:
             Refused: it is too large, or takes too long.
         """
         most = self._limits.body_bytes
-        large = Refused("too_large", f"the body has more than {most:,} bytes")
         if length is not None and int(length) > most:
-            raise large
+            raise _too_large(most)
         chunks: list[bytes] = []
         left = most
         try:
@@ -153,7 +148,7 @@ class Gate:
                     chunk = message.get("body", b"")
                     left -= len(chunk)
                     if left < 0:
-                        raise large
+                        raise _too_large(most)
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return b"".join(chunks)
@@ -226,6 +221,10 @@ async def _preflight(send: Send, headers: dict[bytes, bytes]) -> None:
     ]
     await send({"type": "http.response.start", "status": 204, "headers": told})
     await send({"type": "http.response.body", "body": b""})
+
+
+def _too_large(most: int) -> Refused:
+    return Refused("too_large", f"the body has more than {most:,} bytes")
 
 
 def _draining(detail: str) -> Refused:
