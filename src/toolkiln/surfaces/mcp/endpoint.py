@@ -44,12 +44,24 @@ class Endpoint:
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=self._kiln.settings.body_bytes,
         )
-        async with self._service.running(), manager.run():
+        is_ready, is_over = asyncio.Event(), asyncio.Event()
+
+        async def manage() -> None:
+            async with manager.run():
+                is_ready.set()
+                await is_over.wait()
+
+        async with self._service.running():
+            # A task of its own: the SDK wants to be left by the one that entered it.
+            managing = asyncio.create_task(manage())
+            await is_ready.wait()
             self._manager = manager
             try:
                 yield
             finally:
                 self._manager = None
+                is_over.set()
+                await managing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -38,6 +38,7 @@ class Listing:
         """By session, with the tools and the rules that it was made from."""
         self._payloads: dict[str, tuple[ToolSpec, dict[str, Any]]] = {}
         self._forms: dict[str, tuple[ToolSpec, Callable[[Any], dict[str, Any] | None]]] = {}
+        self._headers: dict[str, tuple[ToolSpec, bool]] = {}
         self._originals: tuple[object, dict[str, str]] = (None, {})
 
     def page(self, session: str, cursor: str | None) -> dict[str, Any]:
@@ -70,6 +71,17 @@ class Listing:
         if known is None or known[0] is not spec:
             known = self._payloads[spec.name] = spec, self._made(spec)
         return known[1]
+
+    def schema_with_headers(self, name: str) -> dict[str, Any] | None:
+        """The schema of a tool some of whose arguments travel as headers too; None of others."""
+        spec = self._specs().get(self.original(name))
+        if spec is None:
+            return None
+        schema: dict[str, Any] = self.payload(spec)["inputSchema"]
+        known = self._headers.get(spec.name)
+        if known is None or known[0] is not spec:
+            known = self._headers[spec.name] = spec, "x-mcp-header" in json.dumps(schema)
+        return schema if known[1] else None
 
     def structured(self, spec: ToolSpec, value: Any) -> dict[str, Any] | None:
         """A result in the form that the tool's output schema has; None if it does not fit."""

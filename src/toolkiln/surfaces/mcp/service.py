@@ -114,6 +114,8 @@ class Service:
             RequestStateBoundary(security, default_audience="toolkiln"),
             self._directly,
         ]
+        # Without it the SDK lists all tools for each call, to compare headers with arguments.
+        self.server.get_tool_input_schema = self._listing.schema_with_headers
         self._stamp = {SERVER_INFO_META_KEY: self.server.server_info_stamp}
 
     @asynccontextmanager

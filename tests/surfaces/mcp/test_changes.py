@@ -1,0 +1,93 @@
+"""What clients of both eras are told when the catalog changes, and large catalogs."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.shared.subscriptions import ToolsListChanged
+
+from tests.surfaces.conftest import GREET
+from tests.surfaces.mcp.functions import FUNCTIONS
+from tests.surfaces.mcp.served import BOUND, serving
+
+
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_a_tool_that_is_written_is_told_and_listed(tmp_path: Path, era: str) -> None:
+    tools, told = tmp_path / "tools", asyncio.Event()
+    tools.mkdir()
+    (tools / "greet.py").write_text(GREET)
+
+    async def hear(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            told.set()
+
+    async with (
+        serving(tmp_path / "state", FUNCTIONS, tools=tools) as served,
+        Client(served.url, mode=era, message_handler=hear) as client,
+        asyncio.timeout(BOUND),
+    ):
+        before = {tool.name for tool in (await client.list_tools()).tools}
+        if era == "legacy":
+            changing = asyncio.create_task(_change_until(tools, told))
+            await told.wait()
+        else:
+            async with client.listen(tools_list_changed=True) as changes:
+                changing = asyncio.create_task(_change_until(tools, told))
+                async for event in changes:
+                    if isinstance(event, ToolsListChanged):
+                        told.set()
+                        break
+        await changing
+        after = {tool.name for tool in (await client.list_tools()).tools}
+
+    assert "greet" in before
+    assert "welcome" in after - before
+
+
+async def _change_until(tools: Path, told: asyncio.Event) -> None:
+    """Change a file again and again: watching may begin after the first time."""
+    number = 0
+    while not told.is_set():
+        number += 1
+        text = GREET.replace("greet", "welcome").replace("Hello", f"Hello {number}")
+        (tools / "welcome.py").write_text(text)
+        await asyncio.sleep(0.3)
+
+
+async def test_a_large_catalog_is_found_and_called_by_way_of_tools(tmp_path: Path) -> None:
+    async with serving(tmp_path, mcp_tools=3) as served, Client(served.url) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        called = await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 4}})
+        direct = await client.call_tool("add", {"a": 4})
+        described = await client.call_tool("describe_tool", {"name": "add"})
+
+    assert {"search_tools", "describe_tool", "call_tool"} <= names
+    assert "add" not in names
+    assert called.structured_content is None or "5" in called.content[0].text  # type: ignore[union-attr]
+    assert direct.structured_content == {"result": 5}
+    assert described.structured_content["name"] == "add"
+
+
+async def test_pages_of_tools_are_resources(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, Client(served.url) as client:
+        listed = (await client.list_resources()).resources
+        templates = (await client.list_resource_templates()).resource_templates
+        page = (await client.read_resource("toolkiln://tools/add")).contents[0]
+
+    assert "toolkiln://tools/add" in {str(resource.uri) for resource in listed}
+    assert templates[0].uri_template == "toolkiln://tools/{name}"
+    assert "Add two numbers." in page.text  # type: ignore[union-attr]
+
+
+async def test_what_a_caller_may_not_run_is_neither_listed_nor_readable(tmp_path: Path) -> None:
+    rules = ({"effect": "deny", "tools": ("add",)},)
+    async with serving(tmp_path, rules=rules) as served, Client(served.url) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        pages = {str(resource.uri) for resource in (await client.list_resources()).resources}
+        denied = await client.call_tool("add", {"a": 1})
+
+    assert "add" not in names
+    assert "toolkiln://tools/add" not in pages
+    assert denied.is_error
