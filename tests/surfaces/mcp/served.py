@@ -9,12 +9,13 @@ from typing import Any
 
 import uvicorn
 
-from tests.surfaces.mcp.functions import FUNCTIONS
 from toolkiln.app import Entrance, Kiln
 from toolkiln.config import Settings
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.server import listening, url_of
 from toolkiln.surfaces.mcp.endpoint import Endpoint
+
+from .functions import FUNCTIONS
 
 BOUND = 30.0
 """Seconds that anything may take before a test gives up."""

@@ -11,8 +11,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
-from tests.surfaces.mcp.functions import ENDED, STARTED
-from tests.surfaces.mcp.served import BOUND, Served, serving
+from .functions import ENDED, STARTED
+from .served import BOUND, Served, serving
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -108,8 +108,8 @@ async def test_a_cut_output_names_what_reads_the_rest(served: Served) -> None:
 async def test_progress_arrives_before_the_result(served: Served, era: str) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
-    async def observe(done: float, total: float | None, message: str | None) -> None:
-        seen.append((done, total, message))
+    async def observe(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
 
     async with Client(served.url, mode=era) as client:
         given = await client.call_tool("work", {}, progress_callback=observe)
@@ -136,7 +136,7 @@ async def test_a_client_that_goes_ends_its_call(served: Served, era: str) -> Non
 async def test_a_person_at_the_client_is_asked(served: Served, era: str, action: Any) -> None:
     asked: list[Any] = []
 
-    async def answer(_: Any, params: Any) -> ElicitResult:
+    async def answer(context: Any, params: Any) -> ElicitResult:
         asked.append(params)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 

@@ -8,9 +8,9 @@ import pytest
 from mcp import Client
 from mcp.shared.subscriptions import ToolsListChanged
 
-from tests.surfaces.conftest import GREET
-from tests.surfaces.mcp.functions import FUNCTIONS
-from tests.surfaces.mcp.served import BOUND, serving
+from ..conftest import GREET
+from .functions import FUNCTIONS
+from .served import BOUND, serving
 
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])

@@ -62,11 +62,25 @@ class Calling:
             background=True if wants_task else "auto",
         )
         await telling.finish()
+        if wants_task:
+            return await self._as_task(given, request.session)
         if isinstance(given, Result):
             return self.answered(given)
-        if wants_task:
-            return {"task": legacy_task(given)}
         return await self._followed(request, given, pending)
+
+    async def _as_task(self, given: Result | Task, session: str) -> dict[str, Any]:
+        """A task that a client of the handshake era asked for, ended or not.
+
+        Raises:
+            MCPError: the call was refused, which leaves nothing to ask for.
+        """
+        if isinstance(given, Task):
+            return {"task": legacy_task(given)}
+        answered = self.answered(given)
+        try:
+            return {"task": legacy_task(await self._kiln.check_task(given.call_id, session))}
+        except InputError:
+            raise MCPError(INVALID_PARAMS, answered["content"][0]["text"]) from None
 
     def answered(self, result: Result) -> dict[str, Any]:
         """A result in wire form.

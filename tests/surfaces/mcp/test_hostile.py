@@ -1,0 +1,182 @@
+"""Requests that no client should make, as bytes over HTTP."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from toolkiln.app import OWN, Scope
+
+from .served import BOUND, Served, serving
+
+VERSION = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": VERSION,
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+}
+ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    async with serving(tmp_path) as server:
+        yield server
+
+
+def bearer(served: Served, who: str) -> str:
+    """What somebody shows who has a key."""
+    made = served.kiln.guarding.keys.create(who, Scope(user_id=who), OWN)
+    return f"Bearer {made.text}"
+
+
+async def modern(
+    client: httpx.AsyncClient, url: str, method: str, params: dict[str, Any], **headers: str
+) -> httpx.Response:
+    shown = {**ACCEPT, "mcp-protocol-version": VERSION, "mcp-method": method}
+    if "name" in params:
+        shown["mcp-name"] = params["name"]
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **params}}
+    return await client.post(url, json=body, headers={**shown, **headers})
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", -32700),
+        (b"[" * 100_000, -32700),
+        (b"[]", -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]', -32600),
+        (b'"text"', -32600),
+        (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"tools/list"}', -32600),
+        (b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}', -32602),
+    ],
+)
+async def test_what_is_no_request_is_refused(served: Served, body: bytes, code: int) -> None:
+    headers = {**ACCEPT, "mcp-protocol-version": VERSION, "mcp-method": "tools/list"}
+
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        given = await client.post(served.url, content=body, headers=headers)
+
+    assert given.status_code == 400
+    assert given.json()["error"]["code"] == code
+
+
+async def test_headers_that_lie_are_refused(served: Served) -> None:
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        name = await modern(client, served.url, "tools/call", {"name": "add"}, **{"mcp-name": "x"})
+        version = await modern(
+            client, served.url, "tools/list", {}, **{"mcp-protocol-version": "2199-01-01"}
+        )
+
+    assert (name.status_code, name.json()["error"]["code"]) == (400, -32020)
+    assert version.status_code == 400
+    assert version.json()["error"]["code"] in (-32020, -32022)
+
+
+async def test_unknown_methods_sessions_and_cursors_are_told(served: Served) -> None:
+    old = {**ACCEPT, "mcp-protocol-version": "2025-11-25", "mcp-session-id": "none"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        method = await modern(client, served.url, "tools/destroy", {})
+        level = await modern(client, served.url, "logging/setLevel", {"level": "info"})
+        cursor = await modern(client, served.url, "tools/list", {"cursor": "%%%"})
+        session = await client.post(served.url, json=body, headers=old)
+
+    assert (method.status_code, method.json()["error"]["code"]) == (404, -32601)
+    assert level.json()["error"]["code"] == -32601
+    assert cursor.json()["error"]["code"] == -32602
+    assert session.status_code == 404
+
+
+async def test_whoever_shows_no_key_is_told_which_one_to_show(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, is_local=False) as served,
+        httpx.AsyncClient(timeout=BOUND) as client,
+    ):
+        nothing = await modern(client, served.url, "tools/list", {})
+        wrong = await modern(client, served.url, "tools/list", {}, authorization="Bearer tk_no")
+        key = bearer(served, "ann")
+        right = await modern(client, served.url, "tools/list", {}, authorization=key)
+
+    assert nothing.status_code == wrong.status_code == 401
+    assert "Bearer" in nothing.headers["www-authenticate"]
+    assert right.status_code == 200
+    assert "write_python_tool" not in right.text
+
+
+async def test_a_state_serves_its_own_call_only(served: Served) -> None:
+    call = {"name": "risky", "arguments": {"what": "a jump"}}
+    yes = {"approval": {"action": "accept", "content": {}}}
+
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        asked = (await modern(client, served.url, "tools/call", call)).json()["result"]
+        state = asked["requestState"]
+
+        async def answered(**params: Any) -> dict[str, Any]:
+            given = {**call, "inputResponses": yes, "requestState": state, **params}
+            answer: dict[str, Any] = (await modern(client, served.url, "tools/call", given)).json()
+            return answer
+
+        tampered = await answered(
+            requestState=state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
+        )
+        elsewhere = await answered(arguments={"what": "something else"})
+        other = await answered(name="add", arguments={"a": 1})
+        right = await answered()
+        again = await answered()
+
+    assert asked["resultType"] == "input_required"
+    for refused in (tampered, elsewhere, other):
+        assert refused["error"]["code"] == -32602
+    assert right["result"]["structuredContent"] == {"result": "did a jump"}
+    assert again["result"]["structuredContent"] == {"result": "did a jump"}
+
+
+async def test_a_state_serves_its_own_caller_only(tmp_path: Path) -> None:
+    rules = ({"effect": "ask", "tools": ("add",), "approve_own": True},)
+    call = {"name": "add", "arguments": {"a": 1}}
+    yes = {"approval": {"action": "accept", "content": {}}}
+    async with (
+        serving(tmp_path, is_local=False, rules=rules) as served,
+        httpx.AsyncClient(timeout=BOUND) as client,
+    ):
+        ann, bob = bearer(served, "ann"), bearer(served, "bob")
+        asked = await modern(client, served.url, "tools/call", call, authorization=ann)
+        state = asked.json()["result"]["requestState"]
+        answer = {**call, "inputResponses": yes, "requestState": state}
+        stolen = await modern(client, served.url, "tools/call", answer, authorization=bob)
+        own = await modern(client, served.url, "tools/call", answer, authorization=ann)
+
+    assert stolen.json()["error"]["code"] == -32602
+    assert own.json()["result"]["structuredContent"] == {"result": 2}
+
+
+async def test_a_session_is_its_openers_only(tmp_path: Path) -> None:
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    async with (
+        serving(tmp_path, is_local=False) as served,
+        httpx.AsyncClient(timeout=BOUND) as client,
+    ):
+        ann, bob = bearer(served, "ann"), bearer(served, "bob")
+        opened = await client.post(served.url, json=start, headers={**ACCEPT, "authorization": ann})
+        shown = {**ACCEPT, "mcp-session-id": opened.headers["mcp-session-id"]}
+        asked = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        stolen = await client.post(served.url, json=asked, headers={**shown, "authorization": bob})
+        own = await client.post(served.url, json=asked, headers={**shown, "authorization": ann})
+
+    assert json.loads(opened.text.split("data: ")[1])["result"]["capabilities"]["tools"] == {
+        "listChanged": True
+    }
+    assert stolen.status_code == 404
+    assert own.status_code == 200
