@@ -100,3 +100,16 @@ def test_settings_are_frozen(tmp_path: Path) -> None:
 
     with pytest.raises(AttributeError):
         settings.tools = Path("x")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("port", "65536"), ("body_bytes", "0"), ("request_seconds", "0"), ("telemetry", "there:4318")],
+)
+def test_what_no_server_can_do_is_an_error_with_what_would_do(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"TOOLKILN_{name.upper()}: {name}") as caught:
+        load(tmp_path, {f"TOOLKILN_{name.upper()}": value})
+
+    assert caught.value.hint

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolkiln.app import Kiln
-from toolkiln.model import Call, Caller, Event, Result, Status
+from toolkiln.model import Call, Caller, Event, Result, Status, ToolSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 20.0
@@ -594,3 +594,37 @@ async def test_nothing_of_the_host_process_is_in_the_environment(kiln: Kiln) -> 
     shared = {name for name, value in told.items() if os.environ.get(name) == value}
     assert shared <= {"LANG", "LC_CTYPE", "PYTHONDONTWRITEBYTECODE"}
     assert told["HOME"] == "/tmp"
+
+
+# Listening
+
+
+async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None:
+    heard: list[tuple[str, str | None, Status | None]] = []
+
+    def listen(call: Call) -> Callable[[ToolSpec | None, Result | None], None]:
+        def end(spec: ToolSpec | None, result: Result | None) -> None:
+            name = None if spec is None else spec.name
+            heard.append((call.tool, name, None if result is None else result.status))
+
+        return end
+
+    forget = kiln.engine.gateway.listen(listen)
+    await kiln.call("sum_up", {"numbers": [1]})
+    await kiln.call("nobody")
+    heart = space(kiln, "heard") / "heart"
+    session = kiln.sessions.local(Caller(workspace="heard"))
+    calling = asyncio.create_task(kiln.call("beat", {}, session=session))
+    await until(heart.exists)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    forget()
+    await kiln.call("sum_up", {"numbers": [1]})
+
+    assert heard == [
+        ("add", "add", Status.OK),
+        ("sum_up", "sum_up", Status.OK),
+        ("nobody", None, Status.INVALID),
+        ("beat", "beat", None),
+    ]
