@@ -4,8 +4,8 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from toolkiln.define import Context, ToolError, tool
 from toolkiln.model import Privilege
 from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.app import App
+from toolkiln.surfaces.http.beside import Beside, Readiness
+from toolkiln.surfaces.http.metrics import Metrics
 
 SOON = 60.0
 
@@ -186,7 +188,11 @@ class Serving:
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         async with self._opened() as kiln:
             self.kiln, self.loop = kiln, asyncio.get_running_loop()
-            app = App(kiln, Entrance(kiln.guarding, is_local=self._is_local), OPERATIONS)
+            entrance = Entrance(kiln.guarding, is_local=self._is_local)
+            beside = Beside(
+                OPERATIONS, entrance, Readiness(kiln), Metrics(), is_local=self._is_local
+            )
+            app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
             config = uvicorn.Config(app, lifespan="off", log_level="critical")
             self.server = uvicorn.Server(config)
             async with kiln.changes.running():
@@ -209,19 +215,3 @@ class Serving:
             base_url=self.url, headers=headers, timeout=SOON, trust_env=False, **options
         ) as client:
             yield client
-
-
-@contextmanager
-def holding(made: Callable[[], Any]) -> Iterator[threading.Thread]:
-    """Something that goes on in another thread; what it raises is not told."""
-
-    def run() -> None:
-        with suppress(Exception):
-            made()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield thread
-    finally:
-        thread.join(SOON)

@@ -29,7 +29,7 @@ THERE: Mapping[str, tuple[str, ...]] = {
 
 
 @SCHEMA.parametrize()
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 def test_answers_are_as_described(case: Case[Any], api: Serving) -> None:
     for part, names in THERE.items():
         if part in case.path_parameters:

@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
         self._unwatch()
         is_idle = self.cycle is None or self.cycle.response_complete
         if is_idle or not (self._is_whole or self.cycle.response_started):
-            problem = Refused(code, detail).problem.model_dump_json(exclude_none=True)
+            problem = Refused(code, detail).problem.model_dump_json()
             status = HTTPStatus(STATUSES[code])
             self.transport.write(
                 f"HTTP/1.1 {status.value} {status.phrase}\r\n"

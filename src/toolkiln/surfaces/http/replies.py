@@ -36,7 +36,7 @@ class Reply:
         """Say what is wrong, unless an answer has begun: then it is cut."""
         if self._has_begun:
             raise refused
-        content = refused.problem.model_dump_json(exclude_none=True).encode()
+        content = as_json(refused.problem)
         await self.whole(
             refused.problem.status, b"application/problem+json", content, refused.headers
         )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from toolkiln.app import Authored, Caretaking, Draft, Problem, read_source
+from toolkiln.app import Authored, Caretaking, Draft, read_source
 from toolkiln.errors import InputError
 from toolkiln.model import Privilege, Value
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
@@ -29,6 +29,15 @@ class ToolBody(Body):
     """Becomes the docstring of functions that have none."""
 
 
+class Remark(Value):
+    """What is wrong with a line of a source, and what to do about it."""
+
+    line: int
+    rule: str
+    message: str
+    fix: str
+
+
 class WrittenTool(Value):
     """What became of a tool that was written."""
 
@@ -40,7 +49,7 @@ class WrittenTool(Value):
     """Null if a person has to admit it first."""
     proposed: bool
     """Whether a person has to admit it before it can be called."""
-    warnings: tuple[Problem, ...]
+    warnings: tuple[Remark, ...]
     """What is wrong with the source, but no reason to refuse it."""
     notes: tuple[str, ...]
     """What did not come about: it is switched off, or search could not follow."""
@@ -101,7 +110,7 @@ async def put_tool(visit: Visit, body: ToolBody) -> Answer:
         digest=authored.digest,
         version=authored.version,
         proposed=authored.proposed,
-        warnings=authored.warnings,
+        warnings=tuple(Remark(**one.model_dump()) for one in authored.warnings),
         notes=tuple(f"{s.stage}: {s.message}" for s in authored.stages if not s.ok),
     )
     if authored.proposed:
