@@ -226,3 +226,11 @@ def test_a_key_is_needed_but_from_this_machine(is_local: bool) -> None:
 
     assert ({} in document["security"]) is is_local
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+
+
+def test_fields_are_described_by_the_texts_below_them() -> None:
+    (_, colour, *_) = find()["parameters"]
+    problem = described(FIND)["components"]["schemas"]["Problem"]
+
+    assert colour["description"] == "Which ones."
+    assert problem["properties"]["code"]["description"] == "Stable."

@@ -5,8 +5,13 @@ errors of the frame) is said here, once, in `_problems`. What is not under `/v1`
 metrics, this description, the page that shows it) is in `_BESIDE`.
 """
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from http import HTTPStatus
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel
@@ -139,10 +144,43 @@ class _Schemas:
 
 
 class _Generator(GenerateJsonSchema):
-    """Answers have all their fields: what is not set is said to be so."""
+    """Answers have all their fields: what is not set is said to be so.
+
+    Fields are described by the texts below them in the source, as everywhere in Toolkiln.
+    """
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().model_schema(schema)
+        texts = _texts(schema["cls"])
+        for name, part in found.get("properties", {}).items():
+            if name in texts and "description" not in part:
+                part["description"] = texts[name]
+        return found
 
     def field_is_required(self, field: Any, total: bool) -> bool:
         return self.mode == "serialization" or super().field_is_required(field, total)
+
+
+@cache
+def _texts(model: type[BaseModel]) -> dict[str, str]:
+    """What is written below the fields of a model, its bases' first."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if kind is BaseModel or not issubclass(kind, BaseModel):
+            continue
+        try:
+            (node,) = ast.parse(dedent(getsource(kind))).body
+        except (OSError, SyntaxError):  # without its source it is described without them
+            continue
+        assert isinstance(node, ast.ClassDef)
+        for field, text in pairwise(node.body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(said))),
+                ):
+                    found[name] = cleandoc(said)
+    return found
 
 
 def _models(operation: Operation) -> Iterator[tuple[type[BaseModel], JsonSchemaMode]]:
