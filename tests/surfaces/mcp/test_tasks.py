@@ -113,3 +113,15 @@ async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(served: 
     assert refused["error"]["code"] == -32601
     assert state["result"]["status"] == "working"
     assert ended["result"]["status"] == "cancelled"
+
+
+async def test_waiting_for_a_task_becomes_no_task_itself(served: Served) -> None:
+    served.kiln.engine.tasks._soft_limit = 0.05
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        first = await modern(client, served.url, "tools/call", {}, name="wait", arguments={})
+        waiting = {"task_id": first["result"]["_meta"]["toolkiln/task"], "seconds": 0.3}
+        waited = await modern(
+            client, served.url, "tools/call", {}, name="await_task", arguments=waiting
+        )
+
+    assert waited["result"]["structuredContent"]["state"] == "running"

@@ -10,7 +10,7 @@ way in.
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams
@@ -30,6 +30,8 @@ PATIENCE = 10.0
 """Seconds that a client waits for a call that went on after its person was asked."""
 _ABSENT = ("unknown_tool", "not_admitted", "disabled")
 _APPROVAL = "approval"
+_PATIENT = ("await_task",)
+"""Tools that are there to wait: no task is made of waiting for a task."""
 
 
 class Calling:
@@ -53,13 +55,14 @@ class Calling:
         if params.request_state is not None:
             return await self._resumed(request, observe, pending)
         wants_task = params.task is not None and not request.is_modern
+        background: Literal["auto"] | bool = "auto" if name not in _PATIENT else False
         given = await self._kiln.call(
             name,
             params.arguments or {},
             session=request.session,
             surface="mcp",
             observe=observe,
-            background=True if wants_task else "auto",
+            background=True if wants_task else background,
         )
         await telling.finish()
         if wants_task:
