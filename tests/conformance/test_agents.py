@@ -130,7 +130,7 @@ def test_an_agent_calls_a_tool_and_tells_its_result_to_the_model(
         if agent.file:
             (home / agent.file).parent.mkdir(parents=True)
             (home / agent.file).write_text(json.dumps(agent.settings(model.url)))
-        told = [COMMAND, "install", name]
+        told = [str(COMMAND), "install", name]
         subprocess.run(told, cwd=tmp_path, env=programs.environ(home), check=True)
 
         done = programs.run(
