@@ -71,6 +71,8 @@ class Endpoint:
         if self._manager is None:
             await _refuse(send, 503, "unavailable", "the server is starting or stopping")
             return
+        # Blanks around a value are no part of it, and the parser leaves those at the end.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         try:
             visitor = await self._visitor(scope)
         except InputError as error:
