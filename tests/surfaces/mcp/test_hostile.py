@@ -1,5 +1,6 @@
 """Requests that no client should make, as bytes over HTTP."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from toolkiln.app import OWN, Scope
 
+from .functions import ENDED, STARTED
 from .served import BOUND, Served, serving
 
 VERSION = "2026-07-28"
@@ -180,3 +182,26 @@ async def test_a_session_is_its_openers_only(tmp_path: Path) -> None:
     }
     assert stolen.status_code == 404
     assert own.status_code == 200
+
+
+async def test_a_connection_that_breaks_ends_the_call_without_a_stream(served: Served) -> None:
+    STARTED.clear()
+    ENDED.clear()
+    params = {"name": "wait", "arguments": {}, "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    headers = {
+        **ACCEPT,
+        "host": "127.0.0.1",
+        "mcp-protocol-version": VERSION,
+        "mcp-method": "tools/call",
+        "mcp-name": "wait",
+        "content-length": str(len(body)),
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+
+    _, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(served.url).port)
+    writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n{body}".encode())
+    assert await asyncio.to_thread(STARTED.wait, BOUND)
+    writer.close()
+
+    assert await asyncio.to_thread(ENDED.wait, BOUND)

@@ -14,9 +14,11 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolkiln.app import Entrance, Kiln
 from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.surfaces.http.requests import Presence, read_body
 from toolkiln.surfaces.mcp.service import Service
 from toolkiln.surfaces.mcp.visitors import SCOPE_KEY, Visitor
 
@@ -25,6 +27,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _PATHS = (b"/mcp", b"/mcp/")
+_STREAMED = (b"progressToken", b"logLevel", b"subscriptions/", b"await_task", b"\\u")
+"""What a request may say that something is to be told before its answer, or that it takes long.
+An escape may hide any of it."""
 
 
 class Endpoint:
@@ -34,20 +39,18 @@ class Endpoint:
         self._kiln = kiln
         self._entrance = entrance
         self._service = Service(kiln, entrance)
-        self._manager: StreamableHTTPSessionManager | None = None
+        self._managers: tuple[StreamableHTTPSessionManager, StreamableHTTPSessionManager] | None
+        self._managers = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve as long as the block runs; what is open then is ended."""
-        manager = StreamableHTTPSessionManager(
-            self._service.server,
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=self._kiln.settings.body_bytes,
-        )
+        # Two ways to answer: with a stream if need be, or with JSON and no stream prepared.
+        streaming, plain = self._manager_of(json_response=False), self._manager_of()
         is_ready, is_over = asyncio.Event(), asyncio.Event()
 
         async def manage() -> None:
-            async with manager.run():
+            async with streaming.run(), plain.run():
                 is_ready.set()
                 await is_over.wait()
 
@@ -55,11 +58,11 @@ class Endpoint:
             # A task of its own: the SDK wants to be left by the one that entered it.
             managing = asyncio.create_task(manage())
             await is_ready.wait()
-            self._manager = manager
+            self._managers = streaming, plain
             try:
                 yield
             finally:
-                self._manager = None
+                self._managers = None
                 is_over.set()
                 await managing
 
@@ -68,7 +71,7 @@ class Endpoint:
         if scope.get("raw_path", scope["path"].encode()) not in _PATHS:
             await _refuse(send, 404, "not_found", "MCP is at /mcp")
             return
-        if self._manager is None:
+        if self._managers is None:
             await _refuse(send, 503, "unavailable", "the server is starting or stopping")
             return
         # Blanks around a value are no part of it, and the parser leaves those at the end.
@@ -86,7 +89,25 @@ class Endpoint:
         scope["user"] = AuthenticatedUser(
             AccessToken(token="", client_id=visitor.principal, scopes=[])
         )
-        await self._manager.handle_request(scope, receive, send)
+        streaming, plain = self._managers
+        if scope["method"] != "POST" or not _is_modern(scope):
+            await streaming.handle_request(scope, receive, send)
+            return
+        body = await read_body(receive)
+        again = _replayed(body, receive)
+        if any(sign in body for sign in _STREAMED):
+            await streaming.handle_request(scope, again, send)
+            return
+        async with Presence(receive):
+            await plain.handle_request(scope, again, send)
+
+    def _manager_of(self, *, json_response: bool = True) -> StreamableHTTPSessionManager:
+        return StreamableHTTPSessionManager(
+            self._service.server,
+            json_response=json_response,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=self._kiln.settings.body_bytes,
+        )
 
     async def _visitor(self, scope: Scope) -> Visitor:
         """Who asks.
@@ -104,6 +125,25 @@ class Endpoint:
         guard = self._kiln.guarding.guard
         caller = guard.known_caller(session) or await guard.caller(session)
         return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")
+
+
+def _is_modern(scope: Scope) -> bool:
+    versions = [value for name, value in scope["headers"] if name == b"mcp-protocol-version"]
+    return len(versions) == 1 and versions[0].decode("latin-1") in MODERN_PROTOCOL_VERSIONS
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """What a request sends, its body first."""
+    is_told = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
 
 
 async def _refuse(
