@@ -27,6 +27,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _PATHS = (b"/mcp", b"/mcp/")
+_IDLE = 600.0
+"""Seconds without a request or a stream after which a session of the handshake era ends."""
+_MOST_SESSIONS = 2_000
+"""Each holds some 40 kB, whether its client is still there or not."""
 _STREAMED = (b"progressToken", b"logLevel", b"subscriptions/", b"await_task", b"\\u")
 """What a request may say that something is to be told before its answer, or that it takes long.
 An escape may hide any of it."""
@@ -107,6 +111,8 @@ class Endpoint:
             json_response=json_response,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=self._kiln.settings.body_bytes,
+            session_idle_timeout=_IDLE,
+            max_sessions=_MOST_SESSIONS,
         )
 
     async def _visitor(self, scope: Scope) -> Visitor:
