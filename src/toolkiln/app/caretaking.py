@@ -94,7 +94,7 @@ class Caretaking:
         Raises:
             NotAllowed: they have no ADMIN.
         """
-        self._kiln.guarding.require(self._session, Privilege.ADMIN, "list disabled tools")
+        self._kiln.guarding.require(self._session, Privilege.ADMIN, "switch")
         snapshot = self._kiln.catalog.snapshot
         off = sorted(snapshot.served.keys() - snapshot.tools.keys())
         return {name: snapshot.served[name].read.tool(name) for name in off}

@@ -76,8 +76,12 @@ async def prepare_source(
         call = call.model_copy(update={"id": wanted.call_id, "remember": True})
     caller = await kiln.guarding.guard.caller(call.session)
     about: dict[str, Any] = {"tool": call.tool, "digest": tool.spec.digest, "call_id": call.id}
-    # Ahead of the call's own record: that it was no admitted version that ran.
-    await asyncio.to_thread(kiln.guarding.record, "run_source", caller, **about)
+
+    def record() -> None:
+        """Ahead of the call's own record: that it was no admitted version that ran."""
+        kiln.guarding.record("run_source", caller, **about)
+
+    await asyncio.to_thread(record)
 
     async def run(observe: Callable[[Event], None]) -> Result:
         running = kiln.engine.beside(tool).call(call, observe)

@@ -20,6 +20,7 @@ from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.beside import Beside, Readiness
 from toolkiln.surfaces.http.metrics import Metrics
+from toolkiln.surfaces.http.server import listening, url_of
 
 SOON = 60.0
 
@@ -172,8 +173,8 @@ class Serving:
     @contextmanager
     def running(self) -> Iterator["Serving"]:
         """Serve as long as the block runs."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with listening("127.0.0.1", 0) as listener:
+            self.url = url_of(listener)
             ready = threading.Event()
             thread = threading.Thread(target=lambda: asyncio.run(self._serve(listener, ready)))
             thread.start()

@@ -48,7 +48,7 @@ async def get_settings(visit: Visit, query: SettingsQuery) -> ToolSettings:
     def got() -> ToolSettings:
         spec, user = seen(visit, visit.path["name"]), _whose(visit, query)
         if user != visit.caller.who:
-            visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "show settings")
+            visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "settings")
         return _settings(visit, spec, user)
 
     return await asyncio.to_thread(got)

@@ -85,7 +85,7 @@ async def get_version(visit: Visit, query: VersionQuery) -> VersionDetails:
 
     def got() -> VersionDetails:
         name, admissions = visit.path["name"], visit.kiln.admissions
-        visit.kiln.guarding.require(visit.session, Privilege.WRITE_TOOLS, "show source")
+        visit.kiln.guarding.require(visit.session, Privilege.WRITE_TOOLS, "source.show")
         _refuse_unseen(visit, name)
         version = admissions.version(name, visit.path["version"])
         sources = {

@@ -168,7 +168,7 @@ async def patch_tool(visit: Visit, body: ToolPatch) -> Answer:
 
     def patched() -> ToolDetails:
         name, care = visit.path["name"], Caretaking(visit.kiln, visit.session)
-        visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "patch")
+        visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "switch")
         digest = expected(visit, care.served(name).read.digest)
         if body.granted is not None:
             care.grant(name, digest=digest)
