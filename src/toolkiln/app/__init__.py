@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
     from toolkiln.app.library import Library
-    from toolkiln.app.offer import NotAdmitted
+    from toolkiln.app.offer import BUILTIN_NAMES, NotAdmitted
     from toolkiln.app.options import CallOptions
     from toolkiln.app.own import OWN, SessionToken, account
     from toolkiln.app.sources import SourceCall, prepare_source, read_source
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from toolkiln.store import AuditFilter, OutputPage, Verification
 
 _HOMES = {
+    "BUILTIN_NAMES": "toolkiln.app.offer",
     "Assessment": "toolkiln.catalog",
     "AuditFilter": "toolkiln.store",
     "Authored": "toolkiln.app.authoring",
@@ -72,6 +73,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "BUILTIN_NAMES",
     "OWN",
     "PROVIDERS",
     "Assessment",

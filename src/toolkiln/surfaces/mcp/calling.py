@@ -98,8 +98,8 @@ class Calling:
         spec = self._spec(result.tool)
         if spec is None:
             return answer(result, None, promises=False)
-        promises = "outputSchema" in self._listing.payload(spec)
-        return answer(result, lambda v: self._listing.structured(spec, v), promises=promises)
+        card = self._listing.card(spec)
+        return answer(result, card.structured, promises=card.promises)
 
     async def close(self) -> None:
         """Wait for what was told to stop."""
@@ -214,7 +214,7 @@ class Calling:
         if request.has_tasks:
             return {"resultType": "task", **modern_task(task)}
         spec = self._spec(task.tool)
-        promises = spec is not None and "outputSchema" in self._listing.payload(spec)
+        promises = spec is not None and self._listing.card(spec).promises
         return going_on(task, promises=promises)
 
     def _stop(self, task: Task, session: str) -> None:

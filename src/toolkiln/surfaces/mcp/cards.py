@@ -1,0 +1,76 @@
+"""A tool as clients see it: the wire form of its spec, and of what it returns."""
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from toolkiln.app import structuring
+from toolkiln.model import ToolSpec
+from toolkiln.surfaces.mcp.names import wire_name
+
+_LONGEST = 1_000
+"""Characters of a description that every client passes on."""
+_ORIGINAL = "toolkiln/name"
+_ICON = "toolkiln/icon"
+
+
+class Card:
+    """One version of one tool."""
+
+    def __init__(self, spec: ToolSpec, compiled: dict[str, Any]) -> None:
+        """`compiled` is what the compiler for MCP made of it."""
+        self.spec = spec
+        self.payload = _payload(spec, compiled)
+
+    @property
+    def promises(self) -> bool:
+        """Whether results have to have a certain form."""
+        return "outputSchema" in self.payload
+
+    @cached_property
+    def schema_with_headers(self) -> dict[str, Any] | None:
+        """The schema of the arguments, if some of them travel as headers too."""
+        schema: dict[str, Any] = self.payload["inputSchema"]
+        return schema if "x-mcp-header" in json.dumps(schema) else None
+
+    @cached_property
+    def structured(self) -> Callable[[Any], dict[str, Any] | None]:
+        """Puts a result into the form that the tool promises; None if it does not fit."""
+        return structuring(self.spec, self.payload.get("outputSchema"))
+
+
+def _payload(spec: ToolSpec, compiled: dict[str, Any]) -> dict[str, Any]:
+    payload = dict(compiled)
+    hints = payload.get("annotations", {})
+    is_read_only = hints.get("readOnlyHint", False)
+    # The protocol's own defaults, said aloud: not every client knows them.
+    payload["annotations"] = {
+        "title": spec.display_name,
+        "readOnlyHint": is_read_only,
+        "destructiveHint": hints.get("destructiveHint", not is_read_only),
+        "idempotentHint": hints.get("idempotentHint", False),
+        "openWorldHint": hints.get("openWorldHint", True),
+    }
+    payload["description"] = _described(spec)
+    payload["execution"] = {"taskSupport": "optional"}
+    payload["name"] = wire_name(spec.name)
+    meta = {}
+    if payload["name"] != spec.name:
+        meta[_ORIGINAL] = spec.name
+    if spec.icon:
+        meta[_ICON] = spec.icon
+    if meta:
+        payload["_meta"] = meta
+    return payload
+
+
+def _described(spec: ToolSpec) -> str:
+    """A description that says what matters within what every client passes on."""
+    text = spec.description
+    if len(text) <= _LONGEST:
+        return text
+    more = f"\n\nMore: the resource toolkiln://tools/{spec.name}, or describe_tool."
+    room = _LONGEST - len(more)
+    end = max(text.rfind("\n\n", 0, room), text.rfind(". ", 0, room) + 1)
+    return text[: end if end > room // 2 else room].rstrip() + more
