@@ -86,7 +86,7 @@ class Served:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.err.append(line.rstrip("\n"))
-            if found := re.match(r"HTTP http://(.+):(\d+)/v1", line):
+            if found := re.match(r"MCP  http://(.+):(\d+)/mcp", line):  # the last that it says
                 self.host, self.port = found[1].strip("[]"), int(found[2])
                 self._has_url.set()
         self._has_url.set()
