@@ -14,6 +14,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from bench.timing import Figure
 
 _ROOT = Path(__file__).parent.parent
 _HOME = _ROOT / ".venv" / "peers"
+PYTHON = _HOME / "bin" / "python"
+"""Of the environment that has Toolkiln and the frameworks."""
 _OURS = "Toolkiln, overhead of an inline call"
 _RIGHT = {"total": 37.5, "currency": "EUR"}
 _WRONG = {**ARGUMENTS, "amount": "much"}
@@ -89,13 +92,13 @@ def figures() -> Iterator[Figure]:
     A figure without a bound was not measured, and says why.
     """
     try:
-        refused = _install()
+        refused = install()
     except subprocess.CalledProcessError as error:
-        yield Figure(f"frameworks / {_OURS} (not installed)", _cell(error.stderr), "", None)
+        yield Figure(f"frameworks / {_OURS} (not installed)", cell(error.stderr), "", None)
         return
     # With an empty environment nothing is traced and no one's settings change the figures.
     measuring = subprocess.run(
-        [_HOME / "bin" / "python", "-m", "bench.peers", "--measure"],
+        [PYTHON, "-m", "bench.peers", "--measure"],
         cwd=_ROOT,
         env={},
         check=True,
@@ -106,10 +109,10 @@ def figures() -> Iterator[Figure]:
     for peer in _PEERS:
         cost = costs[peer.name]
         if peer.name in refused:
-            reason = _cell(refused[peer.name])
+            reason = cell(refused[peer.name])
             yield Figure(f"{peer.name} / {_OURS} (not installed)", reason, "", None)
         elif "failed" in cost:
-            reason = _cell(cost["failed"])
+            reason = cell(cost["failed"])
             yield Figure(f"{peer.name} / {_OURS} (not measured)", reason, "", None)
         else:
             form = " with JSON text" if peer.takes_text else ""
@@ -122,27 +125,27 @@ def figures() -> Iterator[Figure]:
             )
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Fit for a table."""
     return " ".join(text.replace("|", "/").split())[:300]
 
 
-def _install() -> dict[str, str]:
-    """Make the environment; return what uv said of each framework that is not in it.
+@cache
+def install() -> dict[str, str]:
+    """Make the environment, once; return what uv said of each framework that is not in it.
 
     Raises:
         CalledProcessError: Toolkiln itself cannot be installed.
     """
-    python = str(_HOME / "bin" / "python")
     # Made anew, from uv's cache, so that nothing of an interrupted run stays.
     _uv("venv", "--clear", "--python", sys.executable, str(_HOME))
     wanted = ["--editable", str(_ROOT)]
-    _uv("pip", "install", "--python", python, *wanted)
+    _uv("pip", "install", "--python", str(PYTHON), *wanted)
     refused = {}
     for peer in _PEERS:
         try:
             # All that are wanted take part in each resolution: none breaks another.
-            _uv("pip", "install", "--python", python, *wanted, peer.package)
+            _uv("pip", "install", "--python", str(PYTHON), *wanted, peer.package)
             wanted.append(peer.package)
         except subprocess.CalledProcessError as error:
             refused[peer.name] = error.stderr
