@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Kiln
+from toolkiln.app import Kiln, SourceCall, prepare_source
 from toolkiln.model import Call, Caller, Event, Result, Status, ToolSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -628,3 +628,18 @@ async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None
         ("nobody", None, Status.INVALID),
         ("beat", "beat", None),
     ]
+
+
+async def test_listeners_hear_of_calls_of_a_tool_that_is_in_no_catalog(kiln: Kiln) -> None:
+    heard: list[str] = []
+
+    def listen(call: Call) -> Callable[[ToolSpec | None, Result | None], None]:
+        return lambda spec, result: heard.append(spec.name if spec else "?")
+
+    source = 'def echo(word: str) -> str:\n    """Say a word again."""\n    return word\n'
+    forget = kiln.engine.gateway.listen(listen)
+    run = await prepare_source(kiln, SourceCall(source, {"word": "x"}))
+    result = await run(lambda _: None)
+    forget()
+
+    assert (result.value, heard) == ("x", ["echo"])

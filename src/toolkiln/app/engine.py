@@ -81,7 +81,7 @@ class Engine:
             allow_reduced=settings.allow_reduced,
             reveal=settings.show_exceptions,
         )
-        self._parts = Parts(
+        parts = Parts(
             resolve=offer.resolve,
             inline=InlineExecutor(reveal=settings.show_exceptions),
             sandbox=self.sandboxes,
@@ -93,7 +93,7 @@ class Engine:
             guard=guard,
             names=offer.names,
         )
-        self.gateway = Gateway(self._parts)
+        self.gateway = Gateway(parts)
         self.tasks = Tasks(self.gateway, self.memory)
 
     async def call(
@@ -119,14 +119,6 @@ class Engine:
         """Run calls in order; `lasting` ones go on if whoever awaits them is cancelled."""
         work = self.gateway.call_many(calls)
         return await (self.tasks.seen_out(work) if lasting else work)
-
-    def beside(self, tool: Admitted) -> Gateway:
-        """A door through which one more tool can be called, by its name, beside all others."""
-
-        def resolve(name: str, digest: str | None) -> Admitted:
-            return tool if name == tool.spec.name else self._offer.resolve(name, digest)
-
-        return Gateway(replace(self._parts, resolve=resolve))
 
     def requirements(self, tool: Admitted) -> Iterable[str]:
         """What a tool's environment holds: its own wishes and the folder's.

@@ -84,7 +84,7 @@ async def prepare_source(
     await asyncio.to_thread(record)
 
     async def run(observe: Callable[[Event], None]) -> Result:
-        running = kiln.engine.beside(tool).call(call, observe)
+        running = kiln.engine.gateway.beside(tool).call(call, observe)
         return await (kiln.engine.tasks.seen_out(running) if call.remember else running)
 
     return run

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -113,6 +113,17 @@ class Gateway:
             self._listeners = tuple(one for one in self._listeners if one is not listener)
 
         return forget
+
+    def beside(self, tool: Admitted) -> "Gateway":
+        """A door through which one more tool can be called, by its name, beside all others."""
+        others = self._parts.resolve
+
+        def resolve(name: str, digest: str | None) -> Admitted:
+            return tool if name == tool.spec.name else others(name, digest)
+
+        made = Gateway(replace(self._parts, resolve=resolve))
+        made._listeners = self._listeners
+        return made
 
     async def call(self, call: Call, observe: Observe = _unobserved) -> Result:
         """Run one call to its one Result, for whoever its session says."""
