@@ -9,6 +9,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from bench.inline import price, scratch
@@ -36,9 +37,7 @@ async def _toolkiln_on(listener: socket.socket | None) -> None:
 
 
 def _fastmcp(listener: socket.socket | None) -> None:
-    from fastmcp import FastMCP
-
-    server: Any = FastMCP("bench")
+    server: Any = import_module("fastmcp").FastMCP("bench")
     server.tool(price)
     if listener is None:
         server.run(transport="stdio", show_banner=False, log_level="CRITICAL")
