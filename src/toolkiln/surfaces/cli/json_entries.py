@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from toolkiln.surfaces.cli.entries import put_under, under
+
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.S)
 _LAST_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*[}}\]])")
@@ -42,16 +44,7 @@ class JsonFormat:
         Raises:
             ValueError: the text cannot be understood.
         """
-        found: Any = self._read(text)
-        for key in keys:
-            if not isinstance(found, dict):
-                raise ValueError(f"what holds {key!r} is no object")
-            if key not in found:
-                return None
-            found = found[key]
-        if not isinstance(found, dict):
-            raise ValueError(f"{keys[-1]!r} is no object")
-        return found
+        return under(self._read(text), keys)
 
     def put(
         self, text: str, keys: Sequence[str], entry: Mapping[str, Any], stale: Collection[str]
@@ -64,7 +57,7 @@ class JsonFormat:
         old = self.entry(text, keys)
         whole = {k: v for k, v in (old or {}).items() if k not in stale} | dict(entry)
         expected = self._read(text)
-        _set(expected, keys, whole)
+        put_under(expected, keys, whole)
         changed = text if text.strip(_BLANKS) else "{}\n"
         if old is None or not old.keys().isdisjoint(stale):
             changed = self._with(changed, keys, whole)
@@ -129,12 +122,6 @@ def _blanked(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(
         lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\r\n]", " ", found[0]), text
     )
-
-
-def _set(value: dict[str, Any], keys: Sequence[str], entry: Any) -> None:
-    for key in keys[:-1]:
-        value = value.setdefault(key, {})
-    value[keys[-1]] = entry
 
 
 def _after_blank(text: str, start: int) -> int:

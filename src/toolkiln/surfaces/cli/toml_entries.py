@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from toolkiln.surfaces.cli.entries import put_under, under
+
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """What JSON allows in a text, and others do not."""
@@ -24,16 +26,7 @@ class TomlFormat:
         Raises:
             ValueError: the text cannot be understood.
         """
-        found: Any = _read(text)
-        for key in keys:
-            if not isinstance(found, dict):
-                raise ValueError(f"what holds {key!r} is no table")
-            if key not in found:
-                return None
-            found = found[key]
-        if not isinstance(found, dict):
-            raise ValueError(f"{keys[-1]!r} is no table")
-        return found
+        return under(_read(text), keys)
 
     def put(
         self, text: str, keys: Sequence[str], entry: Mapping[str, Any], stale: Collection[str]
@@ -50,10 +43,7 @@ class TomlFormat:
         ours = {k: v for k, v in entry.items() if k not in old or old[k] != v}
         changed = _changed(text, list(keys), ours, {*stale, *ours})
         expected = _read(text)
-        table = expected
-        for key in keys[:-1]:
-            table = table.setdefault(key, {})
-        table[keys[-1]] = whole
+        put_under(expected, keys, whole)
         try:
             matches = _read(changed) == expected
         except ValueError:
