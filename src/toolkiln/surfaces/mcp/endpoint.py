@@ -12,7 +12,6 @@ from typing import Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -20,6 +19,7 @@ from toolkiln.app import Entrance, Kiln
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.surfaces.http.requests import Presence, read_body
 from toolkiln.surfaces.mcp.service import Service
+from toolkiln.surfaces.mcp.sessions import Sessions
 from toolkiln.surfaces.mcp.visitors import SCOPE_KEY, Visitor
 
 Scope = MutableMapping[str, Any]
@@ -43,7 +43,7 @@ class Endpoint:
         self._kiln = kiln
         self._entrance = entrance
         self._service = Service(kiln, entrance)
-        self._managers: tuple[StreamableHTTPSessionManager, StreamableHTTPSessionManager] | None
+        self._managers: tuple[Sessions, Sessions] | None
         self._managers = None
 
     @asynccontextmanager
@@ -105,8 +105,8 @@ class Endpoint:
         async with Presence(receive):
             await plain.handle_request(scope, again, send)
 
-    def _manager_of(self, *, json_response: bool = True) -> StreamableHTTPSessionManager:
-        return StreamableHTTPSessionManager(
+    def _manager_of(self, *, json_response: bool = True) -> Sessions:
+        return Sessions(
             self._service.server,
             json_response=json_response,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
