@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from toolkiln.app.discretion import Discretion, is_telling
 from toolkiln.app.offer import Offer
 from toolkiln.config import Settings
 from toolkiln.errors import ToolkilnError
@@ -81,6 +82,7 @@ class Engine:
             allow_reduced=settings.allow_reduced,
             reveal=settings.show_exceptions,
         )
+        self.discretion = Discretion(offer, guard)
         parts = Parts(
             resolve=offer.resolve,
             inline=InlineExecutor(reveal=settings.show_exceptions),
@@ -92,6 +94,7 @@ class Engine:
             requirements=self.requirements,
             guard=guard,
             names=offer.names,
+            told=self.discretion.told,
         )
         self.gateway = Gateway(parts)
         self.tasks = Tasks(self.gateway, self.memory)
@@ -119,6 +122,16 @@ class Engine:
         """Run calls in order; `lasting` ones go on if whoever awaits them is cancelled."""
         work = self.gateway.call_many(calls)
         return await (self.tasks.seen_out(work) if lasting else work)
+
+    async def told(self, result: Result, session: str | None, called: str | None = None) -> Result:
+        """A result as the holder of a session may know it; see `discretion`.
+
+        Raises:
+            NoSession: nobody holds it any more.
+        """
+        if not is_telling(result):
+            return result
+        return self.discretion.told(result, await self._guard.caller(session), called)
 
     def requirements(self, tool: Admitted) -> Iterable[str]:
         """What a tool's environment holds: its own wishes and the folder's.

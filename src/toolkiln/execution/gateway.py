@@ -91,6 +91,8 @@ class Parts:
     guard: Guard
     names: Callable[[Callable[[ToolSpec], bool]], list[str]]
     """The tools that a predicate on specs lets through, for hints."""
+    told: Callable[[Result, Caller], Result]
+    """A result as a caller may know it, who may not know of every tool."""
 
 
 class Gateway:
@@ -363,7 +365,8 @@ class Gateway:
                 result = refused(inner, trail.at, Status.DENIED, error)
                 self._guard.recorder.end(trail, trail.ended(result))
                 return result
-            return await self._recorded(inner, observe, mask)
+            result = await self._recorded(inner, observe, mask)
+            return self._parts.told(result, passage.caller)
 
         return nested
 

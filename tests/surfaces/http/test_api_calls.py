@@ -13,6 +13,10 @@ import pytest
 from .serving import SOON, WAITING, Serving
 
 EVENTS = {"accept": "text/event-stream"}
+NAMES = "pay", "pbb"
+"""A tool, and one that there is not."""
+OWN = {"call_id": "", "timing": {}}
+"""What no two results have in common."""
 
 
 def arguments(**given: Any) -> dict[str, Any]:
@@ -78,6 +82,33 @@ class TestOneCall:
 
                 assert (absent.status_code, absent.json()["code"]) == (404, "unknown_tool")
                 assert hidden.text == absent.text.replace("abc", "pay")
+
+    def test_neither_a_version_nor_a_hint_tells_a_forbidden_tool_from_an_unknown_one(
+        self, api: Serving
+    ) -> None:
+        with api.client(api.session("eve", tools=["double"])) as eve:
+            for sent in ({}, {"digest": "0" * 64}):
+                near = eve.post("/v1/tools/doubl/call", json=sent)
+                absent = eve.post("/v1/tools/payy/call", json=sent)
+                hidden = eve.post("/v1/tools/pay/call", json=sent)
+
+                assert "double" in near.json()["hint"]
+                assert hidden.text == absent.text.replace("payy", "pay")
+        with api.client(api.session("eve", tools=["pays", "doubl"])) as eve:
+            hidden = eve.post("/v1/tools/double/call", json={})
+            absent = eve.post("/v1/tools/doubly/call", json={})
+
+            assert hidden.text == absent.text.replace("doubly", "double")
+
+    def test_a_tool_that_calls_a_forbidden_one_finds_none(self, api: Serving) -> None:
+        with api.client(api.session("eve", tools=["call_tool"])) as eve:
+            hidden, absent = (
+                eve.post("/v1/tools/call_tool/call", json=arguments(name=name)).json()
+                for name in ("pay", "pbb")
+            )
+
+        assert "there is no tool named 'pbb'" in absent["text"]
+        assert hidden["text"] == absent["text"].replace("pbb", "pay")
 
     def test_what_was_refused_is_recorded_all_the_same(
         self, api: Serving, operator: httpx2.Client
@@ -177,13 +208,14 @@ class TestManyCalls:
 
     def test_a_forbidden_tool_is_an_unknown_one_in_a_batch_too(self, api: Serving) -> None:
         with api.client(api.session("eve", tools=["double"])) as eve:
-            calls = [{"tool": "pay", "arguments": {"amount": 1}}, {"tool": "pbb"}]
-            hidden, absent = eve.post("/v1/calls", json={"calls": calls}).json()["results"]
+            for more in ({}, {"digest": "0" * 64}):
+                calls = [{"tool": name, "arguments": {"amount": 1}, **more} for name in NAMES]
+                hidden, absent = eve.post("/v1/calls", json={"calls": calls}).json()["results"]
 
-        kept = ("status", "text", "error", "digest")
-        assert {key: hidden[key] for key in kept} == {
-            key: json.loads(json.dumps(absent[key]).replace("pbb", "pay")) for key in kept
-        }
+                assert {**json.loads(json.dumps(absent).replace("pbb", "pay")), **OWN} == {
+                    **hidden,
+                    **OWN,
+                }
 
     def test_a_batch_has_bounds(self, operator: httpx2.Client) -> None:
         none = operator.post("/v1/calls", json={"calls": []})

@@ -79,15 +79,3 @@ async def test_pages_of_tools_are_resources(tmp_path: Path) -> None:
     assert "toolkiln://tools/add" in {str(resource.uri) for resource in listed}
     assert templates[0].uri_template == "toolkiln://tools/{name}"
     assert "Add two numbers." in page.text  # type: ignore[union-attr]
-
-
-async def test_what_a_caller_may_not_run_is_neither_listed_nor_readable(tmp_path: Path) -> None:
-    rules = ({"effect": "deny", "tools": ("add",)},)
-    async with serving(tmp_path, rules=rules) as served, Client(served.url) as client:
-        names = {tool.name for tool in (await client.list_tools()).tools}
-        pages = {str(resource.uri) for resource in (await client.list_resources()).resources}
-        denied = await client.call_tool("add", {"a": 1})
-
-    assert "add" not in names
-    assert "toolkiln://tools/add" not in pages
-    assert denied.is_error

@@ -13,13 +13,9 @@ from toolkiln.app import OWN, Scope
 
 from .functions import ENDED, STARTED
 from .served import BOUND, Served, serving
+from .wire import ACCEPT, VERSION, meta
 
-VERSION = "2026-07-28"
-META = {
-    "io.modelcontextprotocol/protocolVersion": VERSION,
-    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-}
-ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+META = meta()
 
 
 @pytest.fixture

@@ -1,64 +1,19 @@
 """Long calls as tasks, in the form of each era, as bytes over HTTP."""
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import httpx2 as httpx
 import pytest
 
 from .served import BOUND, Served, serving
-
-ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-TASKS = "io.modelcontextprotocol/tasks"
+from .wire import TASKS, Legacy, modern
 
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     async with serving(tmp_path) as server:
         yield server
-
-
-class Legacy:
-    """A client of 2025-11-25."""
-
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
-        self._client, self._url, self._headers = client, url, dict(ACCEPT)
-
-    async def start(self) -> dict[str, Any]:
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "t", "version": "1"},
-        }
-        return await self.ask("initialize", **hello)
-
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        given = await self._client.post(self._url, json=body, headers=self._headers)
-        if "mcp-session-id" in given.headers:
-            self._headers["mcp-session-id"] = given.headers["mcp-session-id"]
-        answer: dict[str, Any] = json.loads(given.text.split("data: ")[-1])
-        return answer
-
-
-async def modern(
-    client: httpx.AsyncClient, url: str, method: str, extensions: dict[str, Any], **params: Any
-) -> dict[str, Any]:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {
-            "elicitation": {"form": {}},
-            "extensions": extensions,
-        },
-    }
-    headers = {**ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": method}
-    if "name" in params:
-        headers["mcp-name"] = params["name"]
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
-    given: dict[str, Any] = (await client.post(url, json=body, headers=headers)).json()
-    return given
 
 
 async def test_a_legacy_client_makes_a_call_a_task_and_takes_its_result(served: Served) -> None:

@@ -13,8 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field
 
 from toolkiln.app import CallOptions, OutputPage
-from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import Call, Privilege, Result, Status, Task, Value
+from toolkiln.model import Call, Result, Status, Task, Value
 from toolkiln.surfaces.http import cursors
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.problems import Refused
@@ -123,12 +122,13 @@ async def call_tool(visit: Visit, body: CallBody) -> BaseModel | Answer:
         return await kiln.call(name, arguments, background=body.background, **options)
 
     # What the caller may not know of is called all the same, for the record of it.
-    if wants_events(visit) and _is_seen(visit, name):
+    if wants_events(visit) and kiln.engine.discretion.is_seen(name, visit.caller):
         return of_call(run)
-    return answered(visit, await run())
+    ended = await run()
+    return answered(_told(visit, ended) if isinstance(ended, Result) else ended)
 
 
-def answered(visit: Visit, ended: Result | Task) -> BaseModel | Answer:
+def answered(ended: Result | Task) -> BaseModel | Answer:
     """The answer to a call.
 
     Raises:
@@ -137,15 +137,13 @@ def answered(visit: Visit, ended: Result | Task) -> BaseModel | Answer:
     if isinstance(ended, Task):
         return Answer(ended, 202, {"location": f"/v1/calls/{quote(ended.id, safe='')}"})
     if ended.error is not None:
-        _refuse(visit, ended)
+        _refuse(ended)
     return ended
 
 
-def _refuse(visit: Visit, result: Result) -> None:
+def _refuse(result: Result) -> None:
     error = result.error
     assert error is not None
-    if unknown := _unknown(visit, result):
-        raise unknown
     if result.status is Status.INVALID and error.code in (*_ABSENT, "manifest_unusable"):
         raise Refused(error.code, error.message, hint=error.hint)
     if result.status is Status.INVALID and error.code == "conflict":
@@ -158,22 +156,9 @@ def _refuse(visit: Visit, result: Result) -> None:
         raise Refused("rate_limited", error.message, hint=error.hint, headers=headers)
 
 
-def _unknown(visit: Visit, result: Result) -> UnknownTool | None:
-    """What a caller is told of a tool that they may not know of."""
-    assert result.error is not None
-    hidden = result.status is Status.INVALID and result.error.code in _ABSENT[1:]
-    is_admin = Privilege.ADMIN in visit.caller.privileges
-    denied = result.status is Status.DENIED and result.error.code == "not_allowed"
-    if (hidden and not is_admin) or (denied and not _is_seen(visit, result.tool)):
-        return UnknownTool(result.tool, ())
-    return None
-
-
-def _is_seen(visit: Visit, name: str) -> bool:
-    try:
-        return visit.kiln.guarding.guard.may_see(visit.caller, visit.kiln.tool(name))
-    except InputError:
-        return False
+def _told(visit: Visit, result: Result) -> Result:
+    """A result without what the caller may not know."""
+    return visit.kiln.engine.discretion.told(result, visit.caller)
 
 
 async def call_many(visit: Visit, body: CallsBody) -> Results:
@@ -196,19 +181,14 @@ async def call_many(visit: Visit, body: CallsBody) -> Results:
             for at, call in enumerate(calls)
         ]
     results = await visit.kiln.engine.call_many(calls, lasting=key is not None)
-    return Results(results=tuple(_in_batch(visit, result) for result in results))
-
-
-def _in_batch(visit: Visit, result: Result) -> Result:
-    """A result as others are, also where a single call would be answered with a problem."""
-    unknown = _unknown(visit, result) if result.error is not None else None
-    if unknown is None or result.error is None:
-        return result
-    error = result.error.model_copy(
-        update={"code": unknown.code, "message": unknown.message, "hint": unknown.hint}
+    told = [_told(visit, result) for result in results]
+    return Results(
+        results=tuple(
+            # As for a tool that does not exist: the version that was asked for.
+            one if one is result else one.model_copy(update={"digest": call.digest})
+            for call, result, one in zip(calls, results, told, strict=True)
+        )
     )
-    told = {"status": Status.INVALID, "error": error, "text": f"error: {unknown.message}"}
-    return result.model_copy(update={**told, "digest": None})
 
 
 async def list_calls(visit: Visit, query: Page) -> CallList:

@@ -89,7 +89,7 @@ async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
     error = result.error
     if error is not None and result.status is Status.DENIED and error.code == "not_allowed":
         raise Refused(error.code, error.message, hint=error.hint)  # there is nothing to hide
-    return answered(visit, result)
+    return answered(result)
 
 
 async def read(_: Visit, body: SchemaBody) -> ReadSource:

@@ -65,6 +65,8 @@ class Calling:
             background=True if wants_task else background,
         )
         await telling.finish()
+        if isinstance(given, Result):
+            given = await self._kiln.engine.told(given, request.session, params.name)
         if wants_task:
             return await self._as_task(given, request.session)
         if isinstance(given, Result):

@@ -20,7 +20,7 @@ from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.surfaces.http.requests import Presence, read_body
 from toolkiln.surfaces.mcp.service import Service
 from toolkiln.surfaces.mcp.sessions import Sessions
-from toolkiln.surfaces.mcp.visitors import SCOPE_KEY, Visitor
+from toolkiln.surfaces.mcp.visitors import SCOPE_KEY, VISITOR, Visitor
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -89,6 +89,7 @@ class Endpoint:
             await _refuse(send, 503, "unavailable", error.message, error.hint)
             return
         scope[SCOPE_KEY] = visitor
+        VISITOR.set(visitor)
         # The SDK lets nobody use a session that somebody else opened, by this.
         scope["user"] = AuthenticatedUser(
             AccessToken(token="", client_id=visitor.principal, scopes=[])

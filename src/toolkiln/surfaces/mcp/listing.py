@@ -69,10 +69,12 @@ class Listing:
             known = self._cards[spec.name] = Card(spec, payload)
         return known
 
-    def schema_with_headers(self, name: str) -> dict[str, Any] | None:
+    def schema_with_headers(self, name: str, session: str) -> dict[str, Any] | None:
         """The schema of a tool some of whose arguments travel as headers too; None of others."""
         spec = self._specs().get(self.original(name))
-        return self.card(spec).schema_with_headers if spec is not None else None
+        if spec is None or not self._kiln.guarding.may_see(session)(spec):
+            return None
+        return self.card(spec).schema_with_headers
 
     def _specs(self) -> Mapping[str, ToolSpec]:
         try:

@@ -49,7 +49,7 @@ from toolkiln.surfaces.mcp.documents import Documents
 from toolkiln.surfaces.mcp.listing import Listing
 from toolkiln.surfaces.mcp.polling import Polling, TaskParams, UpdateParams
 from toolkiln.surfaces.mcp.requests import TASKS, Context, Request, is_modern
-from toolkiln.surfaces.mcp.visitors import Visitors
+from toolkiln.surfaces.mcp.visitors import VISITOR, Visitors
 from toolkiln.surfaces.tracing import is_traced
 
 _INSTRUCTIONS = """\
@@ -115,7 +115,9 @@ class Service:
             self._directly,
         ]
         # Without it the SDK lists all tools for each call, to compare headers with arguments.
-        self.server.get_tool_input_schema = self._listing.schema_with_headers
+        self.server.get_tool_input_schema = lambda name: self._listing.schema_with_headers(
+            name, VISITOR.get().session
+        )
         self._stamp = {SERVER_INFO_META_KEY: self.server.server_info_stamp}
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ has one client, and takes that client's credentials from the environment.
 """
 
 import asyncio
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from toolkiln.app import Entrance
@@ -20,6 +21,10 @@ class Visitor:
     session: str
     principal: str
     """Names them for as long as any of their sessions lasts."""
+
+
+VISITOR: ContextVar[Visitor] = ContextVar("VISITOR")
+"""Whose request is looked at, for what the SDK asks before it makes a context of it."""
 
 
 class Visitors:
