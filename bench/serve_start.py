@@ -123,7 +123,7 @@ def _toolkiln(folder: Path, *, listing: int) -> _Server:
         tools.mkdir()
         for number in range(_OURS):
             Path(tools, f"convert_{number}.py").write_text(_TOOL.format(number=number), "utf-8")
-        admit = [command, "admit", "--yes", "--tools", "tools"]
+        admit = [command, "admit", "--yes", "--no-probe", "--tools", "tools"]
         subprocess.run(admit, cwd=folder, env=environ, check=True, stdout=subprocess.DEVNULL)
     is_right = (lambda n: n >= _OURS) if listing >= _OURS else (lambda n: 0 < n <= listing)
     return _Server([command, "mcp", "--tools", "tools"], folder, environ, is_right)
