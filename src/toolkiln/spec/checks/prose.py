@@ -8,6 +8,7 @@ not make a text harmless. Where texts come from, and on which line, the caller k
 
 import re
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
@@ -38,7 +39,12 @@ class _Order(NamedTuple):
     words: frozenset[str]
     pieces: tuple[str, ...]
     """Every match contains one of these words or pieces: a cheap first look."""
-    pattern: re.Pattern[str]
+    source: str
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Most processes never need it, and compiling all of them takes longer than a reading."""
+        return _compiled(self.source)
 
     def may_match(self, text: str, words: frozenset[str]) -> bool:
         return not self.words.isdisjoint(words) or any(piece in text for piece in self.pieces)
@@ -47,7 +53,12 @@ class _Order(NamedTuple):
 def _order(what: str, severity: Severity, anchors: str, pattern: str) -> _Order:
     words = frozenset(anchor for anchor in anchors.split() if anchor.isalpha())
     pieces = tuple(anchor for anchor in anchors.split() if not anchor.isalpha())
-    return _Order(what, severity, words, pieces, re.compile(pattern, re.VERBOSE))
+    return _Order(what, severity, words, pieces, pattern)
+
+
+@cache
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(source, re.VERBOSE)
 
 
 _ORDERS = (

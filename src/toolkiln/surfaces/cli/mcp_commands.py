@@ -1,5 +1,6 @@
 """The command for MCP clients that start a process: `toolkiln mcp`."""
 
+import gc
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ def mcp(
     ] = False,
 ) -> None:
     """Speak MCP over stdin and stdout, until the client closes them."""
+    gc.disable()  # a client waits, and nothing is thrown away yet; `mcp_serving` turns it on
     from toolkiln.surfaces.cli import mcp_serving
 
     with errors():

@@ -5,6 +5,7 @@ from the environment, as the protocol wants it.
 """
 
 import asyncio
+import gc
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,9 @@ async def _serve(kiln: Kiln) -> None:
     if credential is not None:
         entrance.agent(credential)  # a client with a wrong key is told so at once
     service = Service(kiln, entrance, credential)
+    # What a start has made stays: it need not be gone through again and again.
+    gc.freeze()
+    gc.enable()
     async with standard_streams() as (incoming, outgoing), service.running():
         options = service.server.create_initialization_options()
         await service.server.run(incoming, outgoing, options)
