@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 LONGEST_LINE = 64 << 20
-"""Bytes of one message; whoever sends more is cut off."""
+"""Bytes of one message; a longer one is dropped as it comes."""
 _UNREAD = 1_000
 """Messages that may wait here before no more are read."""
 
@@ -54,10 +54,9 @@ class Incoming(_Closing):
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
-            try:
-                line = await self._lines.readline()
-            except ValueError as error:  # a line without an end
-                return error
+            line = await self._line()
+            if line is None:
+                return ValueError("a message is too long")
             if not line:
                 raise StopAsyncIteration
             if not line.isspace():
@@ -67,6 +66,20 @@ class Incoming(_Closing):
         except ValidationError as error:
             return error
         return SessionMessage(message)
+
+    async def _line(self) -> bytes | None:
+        """The next line, empty at the end; None for one that was too long to be kept."""
+        is_dropped = False
+        while True:
+            try:
+                line = await self._lines.readuntil()
+            except asyncio.LimitOverrunError as error:
+                is_dropped = True
+                await self._lines.readexactly(error.consumed)
+                continue
+            except asyncio.IncompleteReadError as error:
+                line = error.partial
+            return None if is_dropped and line else line
 
     async def receive(self) -> SessionMessage | Exception:
         """The next one."""

@@ -1,0 +1,240 @@
+"""What ends a call ends the process in the sandbox that runs it, whichever way clients take."""
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+import pytest_asyncio
+
+from ..conftest import COMMAND
+from .functions import FUNCTIONS
+from .served import BOUND, Served, serving
+from .wire import Legacy, meta, modern_request
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BEATING = '''import time
+from pathlib import Path
+
+from toolkiln import tool
+
+
+@tool(workspace="write", timeout=120, parallel=True)
+def beat(name: str) -> str:
+    """Write numbers to a file, for ever.
+
+    Args:
+        name: Of the file.
+    """
+    number = 0
+    while True:
+        Path("/workspace", name).write_text(str(number := number + 1))
+        time.sleep(0.005)
+'''
+GRANTS = {"beat": {"workspace": "write"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("beating") / "tools"
+    folder.mkdir()
+    (folder / "beat.py").write_text(BEATING)
+    return folder
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tools: Path) -> AsyncIterator[Served]:
+    state = tools.parent / "state"
+    async with serving(state, FUNCTIONS, tools=tools, grants=GRANTS) as server:
+        yield server
+
+
+def space(served: Served) -> Path:
+    return served.kiln.engine.workspaces.open("default", writable=True).folder
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(BOUND):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def until_still(file: Path) -> None:
+    """Wait until nobody writes a file any more that was written every few milliseconds."""
+    async with asyncio.timeout(BOUND):
+        seen = 0
+        while seen != (seen := file.stat().st_mtime_ns):
+            await asyncio.sleep(0.2)
+
+
+async def running(file: Path) -> None:
+    """Wait until a call beats, and has not stopped."""
+    await until(file.exists)
+    before = file.stat().st_mtime_ns
+    await until(lambda: file.stat().st_mtime_ns != before)
+
+
+async def opened(served: Served, body: dict[str, Any], headers: dict[str, str]) -> Any:
+    """A socket over which a request was sent."""
+    data = json.dumps(body).encode()
+    shown = {**headers, "host": "127.0.0.1", "content-length": str(len(data))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in shown.items())
+    _, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(served.url).port)
+    writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + data)
+    return writer
+
+
+@pytest.mark.parametrize("wants_stream", [False, True])
+async def test_a_modern_client_that_vanishes_ends_its_call(
+    served: Served, wants_stream: bool
+) -> None:
+    name = f"modern_{wants_stream}"
+    more = {"progressToken": 1} if wants_stream else {}
+    params = {"name": "beat", "arguments": {"name": name}, "_meta": meta(**more)}
+
+    writer = await opened(served, *modern_request("tools/call", params))
+    await running(space(served) / name)
+    writer.transport.abort()
+
+    await until_still(space(served) / name)
+
+
+async def test_a_client_of_the_handshake_era_cancels_its_call(served: Served) -> None:
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        legacy = Legacy(client, served.url)
+        await legacy.start()
+        params = {"name": "beat", "arguments": {"name": "legacy"}}
+        calling = asyncio.create_task(legacy.messages("tools/call", **params))
+        await running(space(served) / "legacy")
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled",
+                     "params": {"requestId": 1}}  # fmt: skip
+        await client.post(served.url, json=cancelled, headers=legacy.headers)
+
+        await until_still(space(served) / "legacy")
+        await asyncio.wait_for(calling, BOUND)
+
+
+async def test_a_session_of_the_handshake_era_that_ends_ends_its_calls(served: Served) -> None:
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        legacy = Legacy(client, served.url)
+        await legacy.start()
+        call = {"name": "beat", "arguments": {"name": "session"}}
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        writer = await opened(served, body, legacy.headers)
+        await running(space(served) / "session")
+        writer.transport.abort()
+        await running(space(served) / "session")
+        await client.delete(served.url, headers=legacy.headers)
+
+        await until_still(space(served) / "session")
+
+
+@pytest.mark.parametrize("method", ["tasks/cancel", "cancel_task"])
+async def test_a_task_that_is_cancelled_ends(served: Served, method: str) -> None:
+    file = space(served) / method.replace("/", "_")
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        legacy = Legacy(client, served.url)
+        await legacy.start()
+        made = await legacy.ask("tools/call", name="beat", arguments={"name": file.name}, task={})
+        task = made["result"]["task"]["taskId"]
+        await running(file)
+        if method == "tasks/cancel":
+            await legacy.ask(method, taskId=task)
+        else:
+            await legacy.ask("tools/call", name=method, arguments={"task_id": task})
+
+        await until_still(file)
+
+
+class Spoken:
+    """`toolkiln mcp` as a process, and what it says."""
+
+    def __init__(self, place: Path) -> None:
+        self._environ = {**os.environ, "TOOLKILN_STATE": str(place / "spoken")}
+        self.process = subprocess.Popen(
+            [COMMAND, "mcp", "--dev"],
+            cwd=place, env=self._environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.space = place / "spoken" / "workspaces"
+
+    def say(self, method: str, number: int | None = None, **params: Any) -> None:
+        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        if number is not None:
+            body["id"] = number
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(body).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, number: int) -> dict[str, Any]:
+        """The answer to a request."""
+        assert self.process.stdout is not None
+        while (heard := json.loads(self.process.stdout.readline())).get("id") != number:
+            pass
+        answer: dict[str, Any] = heard
+        return answer
+
+    async def beats(self, name: str) -> Path:
+        """The file that a call writes, once it does."""
+        await until(lambda: bool([*self.space.rglob(name)]))
+        file = next(self.space.rglob(name))
+        await running(file)
+        return file
+
+
+@pytest.fixture
+def spoken(tools: Path) -> Iterator[Spoken]:
+    (tools.parent / "toolkiln.toml").write_text('[grants.beat]\nworkspace = "write"\n')
+    spoken = Spoken(tools.parent)
+    with spoken.process:
+        yield spoken
+        spoken.process.kill()
+
+
+async def test_over_stdio_a_cancelled_call_ends_and_so_do_all_when_the_client_goes(
+    spoken: Spoken,
+) -> None:
+    spoken.say("initialize", 1, **HELLO)
+    spoken.say("notifications/initialized")
+    spoken.say("tools/call", 2, name="beat", arguments={"name": "stdio"})
+    file = await spoken.beats("stdio")
+    spoken.say("notifications/cancelled", requestId=2)
+    await until_still(file)
+    spoken.say("ping", 3)
+    assert spoken.hear(3)["result"] == {}
+
+    spoken.say("tools/call", 4, name="beat", arguments={"name": "left"})
+    file = await spoken.beats("left")
+    assert spoken.process.stdin is not None
+    spoken.process.stdin.close()
+
+    await until_still(file)
+    assert await asyncio.to_thread(spoken.process.wait, BOUND) == 0
+
+
+async def test_over_stdio_a_modern_call_is_cancelled_and_others_end_with_a_killed_server(
+    spoken: Spoken,
+) -> None:
+    spoken.say("tools/call", 1, name="beat", arguments={"name": "modern"}, _meta=meta())
+    file = await spoken.beats("modern")
+    spoken.say("notifications/cancelled", requestId=1, _meta=meta())
+    await until_still(file)
+    spoken.say("tools/list", 2, _meta=meta())
+    assert "tools" in spoken.hear(2)["result"]
+
+    spoken.say("tools/call", 3, name="beat", arguments={"name": "killed"}, _meta=meta())
+    file = await spoken.beats("killed")
+    spoken.process.kill()
+
+    await until_still(file)
