@@ -227,8 +227,8 @@ async def until(condition: Callable[[], bool]) -> None:
 async def until_still(file: Path) -> None:
     """Wait until nobody writes a file any more that was written every few milliseconds."""
     async with asyncio.timeout(SOON):
-        seen = b""
-        while seen != (seen := file.read_bytes()):
+        seen = 0
+        while seen != (seen := file.stat().st_mtime_ns):
             await asyncio.sleep(0.2)
 
 

@@ -100,7 +100,7 @@ async def test_a_modern_client_that_vanishes_ends_its_call(
     served: Served, wants_stream: bool
 ) -> None:
     name = f"modern_{wants_stream}"
-    more = {"progressToken": 1} if wants_stream else {}
+    more: dict[str, Any] = {"progressToken": 1} if wants_stream else {}
     params = {"name": "beat", "arguments": {"name": name}, "_meta": meta(**more)}
 
     writer = await opened(served, *modern_request("tools/call", params))
@@ -170,7 +170,7 @@ class Spoken:
         self.space = place / "spoken" / "workspaces"
 
     def say(self, method: str, number: int | None = None, **params: Any) -> None:
-        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
         if number is not None:
             body["id"] = number
         assert self.process.stdin is not None

@@ -201,3 +201,27 @@ async def test_a_connection_that_breaks_ends_the_call_without_a_stream(served: S
     writer.close()
 
     assert await asyncio.to_thread(ENDED.wait, BOUND)
+
+
+async def test_no_more_sessions_are_opened_than_the_server_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._MOST_SESSIONS", 5)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    params = {**hello, "clientInfo": {"name": "t", "version": "1"}}
+    start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    async with serving(tmp_path) as served, httpx.AsyncClient(timeout=BOUND) as client:
+        opening = [client.post(served.url, json=start, headers=ACCEPT) for _ in range(40)]
+
+        answers = await asyncio.gather(*opening)
+        opened = [one for one in answers if one.status_code == 200]
+        shown = {**ACCEPT, "mcp-session-id": opened[0].headers["mcp-session-id"]}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        old = await client.post(served.url, json=ping, headers=shown)
+        others = await modern(client, served.url, "tools/list", {})
+        await client.delete(served.url, headers=shown)
+        after = await client.post(served.url, json=start, headers=ACCEPT)
+
+    assert len(opened) == 5
+    assert {one.status_code for one in answers} == {200, 503}
+    assert old.status_code == others.status_code == after.status_code == 200

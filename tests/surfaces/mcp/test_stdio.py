@@ -1,5 +1,6 @@
 """`toolkiln mcp` as clients start it: a real process, with tools in the sandbox."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.message import SessionMessage
+
+from toolkiln.surfaces.mcp.stdio import LONGEST_LINE, Incoming
 
 from ..conftest import BOUND, COMMAND, GREET
 
@@ -57,6 +61,13 @@ def request(number: int, method: str, **params: Any) -> bytes:
     return json.dumps(body).encode()
 
 
+def peak(process: subprocess.Popen[bytes]) -> int:
+    """Bytes of memory that a process has had at most."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) << 10
+
+
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_a_client_lists_and_calls_what_the_process_serves(place: Path, era: str) -> None:
     parameters = StdioServerParameters(
@@ -92,6 +103,46 @@ def test_nonsense_gets_errors_and_ends_nothing(spoken: subprocess.Popen[bytes]) 
     assert answers[3]["error"]["code"] == -32602
     assert "result" in after
     assert spoken.wait(BOUND) == 0
+
+
+def test_a_message_without_bounds_is_dropped_and_the_next_one_answered(
+    spoken: subprocess.Popen[bytes],
+) -> None:
+    assert spoken.stdin is not None
+    assert spoken.stdout is not None
+    say(spoken, request(1, "tools/list"))
+    before = peak(spoken)
+
+    for _ in range(3 * LONGEST_LINE >> 20):
+        spoken.stdin.write(b"x" * (1 << 20))
+    spoken.stdin.write(request(2, "tools/list") + b"\n")  # a part of that line all the same
+    heard = [say(spoken, request(3, "tools/list"))]
+    while heard[-1].get("id") != 3:
+        heard.append(json.loads(spoken.stdout.readline()))
+
+    assert "result" in heard[-1]
+    assert 2 not in [one.get("id") for one in heard]
+    assert peak(spoken) - before < 3 * LONGEST_LINE
+
+
+async def test_the_rest_of_a_message_that_is_too_long_is_no_message() -> None:
+    lines = asyncio.StreamReader(limit=100)
+    incoming = Incoming(lines)
+    dropping = asyncio.create_task(incoming.receive())
+    for part in (b"x" * 101, b"y" * 50, b"z" * 101):
+        lines.feed_data(part)
+        await asyncio.sleep(0)  # it is read before there is more
+        await asyncio.sleep(0)
+    lines.feed_data(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    lines.feed_data(b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n' + b"x" * 200 + b"\n")
+    lines.feed_data(b'{"jsonrpc":"2.0","id":3,"method":"ping"}\n' + b"x" * 200)
+    lines.feed_eof()
+
+    got = [await dropping, *[one async for one in incoming]]
+
+    ids = [getattr(one.message, "id", None) for one in got if isinstance(one, SessionMessage)]
+    assert ids == [2, 3]
+    assert [isinstance(one, ValueError) for one in got] == [True, False, True, False]
 
 
 def test_a_wrong_key_is_told_before_anything_is_served(place: Path) -> None:
