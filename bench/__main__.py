@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 
-from bench import arguments, catalog, guard, inline, peers, reading, sandbox, search, start
+from bench import arguments, catalog, guard, inline, peers, reading, sandbox, search, serve, start
 
 _VERDICTS = {True: "holds", False: "**missed**", None: "not measured"}
 
@@ -20,7 +20,18 @@ def main() -> int:
     print(f"{today}, commit {commit}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     print("| figure | measured | bound | |\n|---|---|---|---|")
     missed = 0
-    for module in (start, arguments, reading, inline, guard, peers, sandbox, catalog, search):
+    for module in (
+        start,
+        arguments,
+        reading,
+        inline,
+        guard,
+        peers,
+        serve,
+        sandbox,
+        catalog,
+        search,
+    ):
         for figure in module.figures():
             missed += figure.holds is False
             verdict = _VERDICTS[figure.holds]

@@ -6,6 +6,7 @@ functions of the same text. The list of Toolkiln holds what its clients get: abo
 `mcp_tools` the tools that find the others.
 """
 
+import shutil
 import subprocess
 import tempfile
 import time
@@ -18,7 +19,7 @@ from bench.timing import Figure
 from bench.wire import LEGACY, MODERN, Pipes, WrongAnswer, message
 
 _OURS, _THEIRS = 1_000, 10
-_STARTS = 12
+_STARTS = 8
 _TOOL = '''
 def convert_{number}(amount: float, currency: str, times: int = 1) -> dict[str, float]:
     """Convert an amount of money, in the way number {number}.
@@ -55,6 +56,7 @@ def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours, theirs = _toolkiln(folder, listing=40), _fastmcp(folder)
+        shutil.rmtree(folder / "state" / "readings")  # what admitting them left
         first = _start(ours, LEGACY)
         whole = _toolkiln(folder, listing=_OURS)
         for era, called in ((MODERN, "modern"), (LEGACY, "legacy")):
@@ -68,13 +70,13 @@ def figures() -> Iterator[Figure]:
             yield Figure(
                 f"the same with all {_OURS:,} listed, {called}",
                 f"{all_listed / peer:.2f} × ({all_listed * 1e3:.0f} ms)",
-                "for orientation",
+                "",
                 True,
             )
         yield Figure(
-            f"the very first start with {_OURS:,} tools",
+            f"the same, when none of the {_OURS:,} files was read before",
             f"{first * 1e3:,.0f} ms",
-            "for orientation",
+            "",
             True,
         )
 
