@@ -209,7 +209,7 @@ def test_any_address_but_this_machine_s_needs_keys() -> None:
 def test_it_refuses_to_start_where_others_reach_it_and_no_key_holds(
     served: Served, host: str
 ) -> None:
-    done = served.shell.run("serve", "--host", host, "--port", "0")
+    done = served.shell.invoke("serve", "--host", host, "--port", "0")
 
     assert done.code == 2
     assert done.err.startswith("error: no API key holds")
@@ -225,7 +225,7 @@ hosts = ["tools.example"]
 origins = ["https://app.example/"]
 {SETTINGS}"""
     shell = make_shell(tmp_path_factory.mktemp("guarded"), settings)
-    key = shell.run("keys", "create", "one", "--user", "ann").out.strip()
+    key = shell.invoke("keys", "create", "one", "--user", "ann").out.strip()
     with serving(shell) as served:
         yield served, key
 
@@ -275,7 +275,7 @@ def test_pages_of_a_configured_origin_may_ask_and_read(guarded: tuple[Served, st
 
 
 def test_a_port_that_is_taken_is_said(served: Served) -> None:
-    done = served.shell.run("serve", "--port", str(served.port))
+    done = served.shell.invoke("serve", "--port", str(served.port))
 
     assert done.code == 2
     assert done.err.startswith(f"error: 127.0.0.1 port {served.port} cannot be used: Address al")
@@ -284,7 +284,7 @@ def test_a_port_that_is_taken_is_said(served: Served) -> None:
 
 @pytest.mark.parametrize("arguments", [["--port", "70000"], ["--host", "no such"]])
 def test_an_address_that_makes_no_sense_is_said(served: Served, arguments: list[str]) -> None:
-    done = served.shell.run("serve", *arguments)
+    done = served.shell.invoke("serve", *arguments)
 
     assert done.code == 2
     assert done.err.startswith("error: ")
@@ -339,7 +339,7 @@ def test_tools_that_are_admitted_meanwhile_are_served(tmp_path: Path) -> None:
     shell = make_shell(tmp_path, TOOLKILN_DEV="0")
     with serving(shell) as served:
         before = served.ask("GET", "/readyz")
-        shell.run("admit", "--yes", "--no-probe")
+        shell.invoke("admit", "--yes", "--no-probe")
         until(lambda: served.call("greet", name="Ada").get("value") == "Hello Ada")
         until(lambda: served.ask("GET", "/readyz").status == 200)
 

@@ -3,10 +3,10 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
@@ -14,12 +14,13 @@ from mcp_types import ElicitResult
 from .functions import ENDED, STARTED
 from .served import BOUND, Served, serving
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = ["legacy", "2026-07-28"]
 
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with serving(tmp_path) as server:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    async with serving(tmp_path_factory.mktemp("served")) as server:
         yield server
 
 
@@ -155,8 +156,9 @@ async def test_a_call_that_nobody_here_can_allow_waits_as_a_task(served: Served,
     async with Client(served.url, mode=era) as client:
         given = await client.call_tool("risky", {"what": "a jump"})
         task = given.meta["toolkiln/task"] if given.meta else ""
-        waiting = served.kiln.guarding.approvals.waiting()
-        served.kiln.guarding.approve(waiting[0].id)
+        guarding = served.kiln.guarding
+        (waiting,) = (one for one in guarding.approvals.waiting() if one.call_id == task)
+        guarding.approve(waiting.id)
         ended = await client.call_tool("await_task", {"task_id": task})
 
     assert "await_task" in given.content[0].text  # type: ignore[union-attr]

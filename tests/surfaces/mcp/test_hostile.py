@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+import pytest_asyncio
 
 from toolkiln.app import OWN, Scope
 
@@ -15,12 +16,13 @@ from .functions import ENDED, STARTED
 from .served import BOUND, Served, serving
 from .wire import ACCEPT, VERSION, meta
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 META = meta()
 
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with serving(tmp_path) as server:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    async with serving(tmp_path_factory.mktemp("served")) as server:
         yield server
 
 

@@ -1,18 +1,20 @@
 """Long calls as tasks, in the form of each era, as bytes over HTTP."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+import pytest_asyncio
 
 from .served import BOUND, Served, serving
 from .wire import TASKS, Legacy, modern
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with serving(tmp_path) as server:
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    async with serving(tmp_path_factory.mktemp("served")) as server:
         yield server
 
 
@@ -49,9 +51,10 @@ async def test_a_legacy_client_stops_a_task(served: Served) -> None:
     assert stopped["result"]["status"] == "cancelled"
 
 
-async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(served: Served) -> None:
-    kiln = served.kiln
-    kiln.engine.tasks._soft_limit = 0.05
+async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.kiln.engine.tasks, "_soft_limit", 0.05)
     async with httpx.AsyncClient(timeout=BOUND) as client:
         plain = await modern(client, served.url, "tools/call", {}, name="wait", arguments={})
         able = await modern(
@@ -70,8 +73,10 @@ async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(served: 
     assert ended["result"]["status"] == "cancelled"
 
 
-async def test_waiting_for_a_task_becomes_no_task_itself(served: Served) -> None:
-    served.kiln.engine.tasks._soft_limit = 0.05
+async def test_waiting_for_a_task_becomes_no_task_itself(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.kiln.engine.tasks, "_soft_limit", 0.05)
     async with httpx.AsyncClient(timeout=BOUND) as client:
         first = await modern(client, served.url, "tools/call", {}, name="wait", arguments={})
         waiting = {"task_id": first["result"]["_meta"]["toolkiln/task"], "seconds": 0.3}
