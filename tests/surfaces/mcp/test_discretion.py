@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
+from pydantic import Field
 
 from toolkiln import Context, tool
 from toolkiln.app import AuditFilter
@@ -19,8 +20,22 @@ from .wire import TASKS, Legacy, modern, modern_reply
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+Told = Annotated[int, Field(json_schema_extra={"x-mcp-header": "A"})]
+"""An argument that travels as a header too."""
+
+
 @tool
-def secret_sum(a: int) -> int:
+def by_header(a: Told) -> int:
+    """Give a number that anybody may have.
+
+    Args:
+        a: A number.
+    """
+    return a
+
+
+@tool
+def secret_sum(a: Told) -> int:
     """Give a number that is nobody's business.
 
     Args:
@@ -54,7 +69,7 @@ RULES = ({"effect": "deny", "tools": ("secret_*", "Secret-*"), "reason": "not fo
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
-    functions = (*FUNCTIONS, secret_sum, secret_shout, hand_on)
+    functions = (*FUNCTIONS, by_header, secret_sum, secret_shout, hand_on)
     async with serving(tmp_path_factory.mktemp("discretion"), functions, rules=RULES) as server:
         yield server
 
@@ -145,21 +160,17 @@ async def test_tools_that_tell_of_tools_do_not_tell_of_hidden_ones(served: Serve
     assert as_absent(described, "secret_sum", "absent_sum") == absent
 
 
-async def test_headers_of_arguments_do_not_betray_a_hidden_tool(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = served.kiln.tool("secret_sum")
-    monkeypatch.setitem(spec.parameters["properties"]["a"], "x-mcp-header", "A")
-
+async def test_headers_of_arguments_do_not_betray_a_hidden_tool(served: Served) -> None:
     async with httpx.AsyncClient(timeout=BOUND) as client:
-        hidden, absent = [
+        seen, hidden, absent = [
             await modern_reply(
                 client, served.url, "tools/call", name=name, arguments={"a": 1},
                 headers={"mcp-param-a": "2"},
             )
-            for name in ("secret_sum", "absent_sum")
+            for name in ("by_header", "secret_sum", "absent_sum")
         ]  # fmt: skip
 
+    assert (seen.status_code, seen.json()["error"]["code"]) == (400, -32020)
     assert hidden.status_code == absent.status_code
     assert as_absent(hidden.json(), "secret_sum", "absent_sum") == absent.json()
 
