@@ -348,3 +348,22 @@ class TestSettings:
 
         assert (shown.status_code, changed.status_code) == (403, 403)
         assert none.status_code == 400
+
+
+def test_a_key_that_came_under_another_condition_is_no_repetition(
+    operator: httpx2.Client, triple: str
+) -> None:
+    key = {"Idempotency-Key": "condition"}
+    body = {"enabled": True}
+
+    first = operator.patch(
+        "/v1/tools/triple", json=body, headers={**key, "If-Match": f'"{triple}"'}
+    )
+    again = operator.patch(
+        "/v1/tools/triple", json=body, headers={**key, "If-Match": f'"{triple}"'}
+    )
+    other = operator.patch("/v1/tools/triple", json=body, headers={**key, "If-Match": '"else"'})
+    empty = operator.patch("/v1/tools/triple", json=body, headers={**key, "If-Match": ""})
+
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert [one.json()["code"] for one in (other, empty)] == ["key_reused"] * 2

@@ -35,6 +35,8 @@ EXIT_STATUS = {
 }
 TOKEN_VARIABLE = "TOOLKILN_TOKEN"  # noqa: S105
 _POLL = 0.02
+_NOT_THERE = ("unknown_tool", "not_admitted", "disabled", "manifest_unusable")
+"""Errors whose message says itself which tool is meant, or that it could be any."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ def keep_files(result: Result, folder: Path | None, *, quiet: bool) -> None:
 
 def _print_error(tool: str, error: CallError) -> None:
     first, *more = error.message.split("\n")
-    lines = [f"error: {tool}: {first}", *(f"       {line}" for line in more)]
+    about = "" if error.code in _NOT_THERE else f"{tool}: "
+    lines = [f"error: {about}{first}", *(f"       {line}" for line in more)]
     say("\n".join(lines), err=True)
     wait = error.retry_after
     again = "" if wait is None else f"try again in {max(wait, 0.1):.1f} s"

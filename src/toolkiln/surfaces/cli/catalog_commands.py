@@ -46,7 +46,7 @@ def dev(
     ] = False,
     tools: ToolsOption = None,
 ) -> None:
-    """Serve what is on disk as it is edited, to this machine, until Ctrl-C."""
+    """Serve what is on disk as it is edited, until Ctrl-C."""
     from toolkiln.surfaces.cli import developing
 
     with errors():

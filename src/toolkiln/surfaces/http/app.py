@@ -91,7 +91,8 @@ class App:
         async with Presence(receive):
             if key is not None and operation.idempotent_by_key is True:
                 whose = caller.who, caller.session, scope["method"], scope["raw_path"]
-                what = scope["query_string"] + b"\n" + body
+                conditions = [headers.get(name.lower()) for name in operation.preconditions]
+                what = repr((scope["query_string"], conditions, body)).encode()
                 answer = await self._repeats.once(key, whose, what, handle)
             else:
                 answer = await handle()

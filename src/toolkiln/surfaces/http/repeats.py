@@ -31,15 +31,15 @@ class Repeats:
         self,
         key: str,
         whose: tuple[Hashable, ...],
-        body: bytes,
+        what: bytes,
         handle: Callable[[], Awaitable[Answer]],
     ) -> Answer:
         """The answer to the first request with this key; what failed may be tried again.
 
         Raises:
-            Refused: the key cannot be one, or came with another body.
+            Refused: the key cannot be one, or came with another request; `what` tells them apart.
         """
-        now, digest, place = time.monotonic(), hashlib.sha256(body).digest(), (key, *whose)
+        now, digest, place = time.monotonic(), hashlib.sha256(what).digest(), (key, *whose)
         while True:
             self._forget(now)
             if (known := self._kept.get(place)) is None:
@@ -47,7 +47,7 @@ class Repeats:
             if known[1] != digest:
                 hint = "make up another key for another request"
                 raise Refused(
-                    "key_reused", "this Idempotency-Key came with another body", hint=hint
+                    "key_reused", "this Idempotency-Key came with another request", hint=hint
                 )
             await asyncio.wait((known[2],))
             if not known[2].cancelled():
