@@ -6,9 +6,10 @@ unless a collector is configured. What is called over MCP finds its parent in `_
 the SDK's own doing, what is called over HTTP in the header `traceparent`.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from toolkiln.app import Kiln
@@ -49,7 +50,7 @@ def exporter(settings: Settings) -> "SpanExporter":
 
 
 class Tracing:
-    """The spans of one server."""
+    """The spans of one process that serves."""
 
     def __init__(self, exporter: "SpanExporter") -> None:
         from opentelemetry.sdk.resources import Resource
@@ -64,13 +65,18 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("toolkiln")
 
-    def watch(self, kiln: Kiln) -> Callable[[], None]:
-        """Make spans of a Kiln's calls; what is returned ends that."""
-        return kiln.engine.gateway.listen(self._begin)
+    @asynccontextmanager
+    async def watching(self, kiln: Kiln) -> AsyncIterator[None]:
+        """Make spans of a Kiln's calls meanwhile; at the end what is left is sent.
 
-    def close(self) -> None:
-        """Send what is left; a collector that does not answer is not waited for long."""
-        self._provider.shutdown()
+        A collector that does not answer is not waited for long.
+        """
+        forget = kiln.engine.gateway.listen(self._begin)
+        try:
+            yield
+        finally:
+            forget()
+            await asyncio.to_thread(self._provider.shutdown)
 
     @contextmanager
     def within(self, headers: Mapping[str, str]) -> Iterator[None]:

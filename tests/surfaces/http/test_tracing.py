@@ -1,5 +1,7 @@
 """Traces, as a collector gets them from a server that was told of it."""
 
+import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,10 +13,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from toolkiln.config import Settings
 from toolkiln.surfaces.tracing import is_traced
 
-from ..conftest import BOUND
+from ..conftest import BOUND, Shell
 from .served import make_shell, serving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+OTHER = TRACE[::-1]
 
 
 class Collector(HTTPServer):
@@ -28,14 +31,15 @@ class Collector(HTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def spans(self) -> dict[str, Any]:
-        """By their names."""
+    def spans(self, trace: str = TRACE) -> dict[str, Any]:
+        """Those of one trace, by their names."""
         return {
             span.name: span
             for body in self.bodies
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
+            if span.trace_id.hex() == trace
         }
 
 
@@ -66,9 +70,29 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
             served.ask("POST", "/v1/tools/made_up/call", {"arguments": {}})
             served.call_over_mcp("linger", within, name="mcp", seconds=0)
             assert served.end() == 0
+        call_over_stdio(shell, "greet", name="Eve")
         collector.shutdown()
         thread.join(BOUND)
         yield collector
+
+
+def call_over_stdio(shell: Shell, tool: str, **arguments: Any) -> None:
+    """Call a tool of `toolkiln mcp`, and let it end."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "traceparent": f"00-{OTHER}-{PARENT}-01",
+    }
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    with shell.start("mcp", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        assert "result" in json.loads(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(BOUND) == 0
 
 
 def attributes(span: Any) -> dict[str, str]:
@@ -104,6 +128,13 @@ def test_a_call_over_mcp_has_its_parent_in_meta(told: Collector) -> None:
     assert attributes(span)["toolkiln.surface"] == "mcp"
 
 
+def test_a_call_over_stdio_is_told_as_well(told: Collector) -> None:
+    (span,) = told.spans(OTHER).values()
+
+    assert (span.name, span.parent_span_id.hex()) == ("execute_tool greet", PARENT)
+    assert attributes(span)["toolkiln.surface"] == "mcp"
+
+
 def test_a_call_that_did_not_end_well_says_of_which_kind_that_is(told: Collector) -> None:
     span = told.spans()["execute_tool repeat"]
 
@@ -113,7 +144,9 @@ def test_a_call_that_did_not_end_well_says_of_which_kind_that_is(told: Collector
 
 def test_neither_arguments_nor_names_that_somebody_made_up_are_told(told: Collector) -> None:
     assert told.bodies
-    assert not [body for body in told.bodies if b"Ada" in body or b"made_up" in body]
+    assert not [
+        body for body in told.bodies if any(word in body for word in (b"Ada", b"Eve", b"made_up"))
+    ]
 
 
 def test_nothing_is_traced_unless_somebody_says_where_to() -> None:

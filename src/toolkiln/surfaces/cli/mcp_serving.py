@@ -7,11 +7,12 @@ from the environment, as the protocol wants it.
 import asyncio
 import gc
 import signal
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from toolkiln.app import Entrance, Kiln
 from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
 _CREDENTIALS = ("TOOLKILN_TOKEN", "TOOLKILN_API_KEY")
 
@@ -40,6 +41,11 @@ async def _serve(kiln: Kiln) -> None:
     # What a start has made stays: it need not be gone through again and again.
     gc.freeze()
     gc.enable()
-    async with standard_streams() as (incoming, outgoing), service.running():
+    async with AsyncExitStack() as stack:
+        if is_traced(kiln.settings):
+            tracing = Tracing(exporter(kiln.settings))
+            await stack.enter_async_context(tracing.watching(kiln))
+        incoming, outgoing = await stack.enter_async_context(standard_streams())
+        await stack.enter_async_context(service.running())
         options = service.server.create_initialization_options()
         await service.server.run(incoming, outgoing, options)

@@ -152,8 +152,7 @@ class Server(uvicorn.Server):
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
             if self._tracing is not None:
-                stack.push_async_callback(asyncio.to_thread, self._tracing.close)
-                stack.callback(self._tracing.watch(self._kiln))
+                await stack.enter_async_context(self._tracing.watching(self._kiln))
             await stack.enter_async_context(self._kiln.changes.running())
             await stack.enter_async_context(self._endpoint.running())
             try:
