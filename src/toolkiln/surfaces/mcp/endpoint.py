@@ -43,8 +43,8 @@ class Endpoint:
         self._kiln = kiln
         self._entrance = entrance
         self._service = Service(kiln, entrance)
-        self._managers: tuple[Sessions, Sessions] | None
-        self._managers = None
+        self._managers: tuple[Sessions, Sessions] | None = None
+        """What answers with a stream if need be, and what never does; None: it does not run."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
