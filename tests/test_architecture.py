@@ -15,14 +15,15 @@ LONGEST = 450
 
 _BELOW_APP = {
     "define", "errors", "model", "config", "spec", "schema", "catalog", "docs", "search",
-    "execution", "runtime", "store", "fleet",
+    "execution", "runtime", "store", "fleet", "looks",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "define": set(),
     "errors": set(),
     "model": set(),
     "config": {"errors"},
-    "spec": {"errors", "model"},
+    "looks": set(),
+    "spec": {"errors", "model", "looks"},
     "schema": {"errors", "model"},
     "catalog": {"errors", "model", "spec", "schema", "store"},
     "docs": {"errors", "model"},

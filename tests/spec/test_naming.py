@@ -1,4 +1,4 @@
-"""Display names, portable names, icons and colors."""
+"""Display names and portable names."""
 
 import keyword
 
@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 
 from toolkiln.spec.naming import (
     accepted_name,
-    color_problem,
     display_name,
-    icon_problem,
-    lucide_icon,
     name_problem,
     portable_name,
 )
@@ -128,72 +125,8 @@ def test_a_name_is_portable_or_has_a_problem(name: str) -> None:
     assert portable_name(name) == (name_problem(name) is None)
 
 
-@pytest.mark.parametrize(
-    "icon", ["x", "folder-open", "trash-2", "axis-3d", "grid-2x2", "a-large-small"]
-)
-def test_kebab_case_is_a_plausible_icon(icon: str) -> None:
-    assert lucide_icon(icon)
-    assert icon_problem(icon) is None
-
-
-@pytest.mark.parametrize(
-    ("icon", "meant"),
-    [
-        ("FolderOpen", "folder-open"),
-        ("FolderOpenIcon", "folder-open"),
-        ("LucideFolder", "folder"),
-        ("lucide:folder-open", "folder-open"),
-        ("folder_open", "folder-open"),
-        ("Folder Open", "folder-open"),
-        ("Trash2", "trash-2"),
-        ("Grid2x2", "grid-2x2"),
-        ("folder--open", "folder-open"),
-        ("FOLDER", "folder"),
-    ],
-)
-def test_icon_problem_suggests_the_name_meant(icon: str, meant: str) -> None:
-    assert (icon_problem(icon) or "").endswith(f"did you mean {meant!r}?")
-
-
-@pytest.mark.parametrize("icon", ["", "📁", "-", "<svg/>", "2", "a\n"])
-def test_what_cannot_be_an_icon_is_a_problem(icon: str) -> None:
-    assert "not the name of a Lucide icon" in (icon_problem(icon) or "")
-
-
-@pytest.mark.parametrize(
-    "color",
-    [
-        "#fff",
-        "#3B82F6",
-        "blue",
-        "rebeccapurple",
-        "blue-500",
-        "slate-950",
-        "bg-blue-100",
-        "text-white",
-        "bg-blue-100 dark:bg-blue-800/50",
-    ],
-)
-def test_colors_have_no_problem(color: str) -> None:
-    assert color_problem(color) is None
-
-
-@pytest.mark.parametrize(
-    ("color", "meant"),
-    [("3b82f6", "#3b82f6"), ("0x3b82f6", "#3b82f6"), ("Blue", "blue"), ("turquiose", "turquoise")],
-)
-def test_color_problem_suggests_the_color_meant(color: str, meant: str) -> None:
-    assert (color_problem(color) or "").endswith(f"did you mean {meant!r}?")
-
-
-@pytest.mark.parametrize(
-    "color", ["", " ", "#ff", "#gggggg", "blue-501", "url(x)", "x" * 10_000, "#fff\n"]
-)
-def test_what_is_no_color_is_a_problem(color: str) -> None:
-    assert "is not a color" in (color_problem(color) or "")
-
-
 @given(st.text())
 def test_any_text_is_judged(text: str) -> None:
-    for problem in (icon_problem(text), color_problem(text), name_problem(text)):
-        assert problem is None or problem.isprintable()
+    problem = name_problem(text)
+
+    assert problem is None or problem.isprintable()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         check,
     )
     from toolkiln.execution import NoSession
+    from toolkiln.looks import svg
     from toolkiln.schema import structuring
     from toolkiln.search import evaluation
     from toolkiln.store import AuditFilter, OutputPage, Verification
@@ -70,6 +71,7 @@ _HOMES = {
     "prepare_source": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
     "structuring": "toolkiln.schema",
+    "svg": "toolkiln.looks",
 }
 
 __all__ = [
@@ -107,6 +109,7 @@ __all__ = [
     "prepare_source",
     "read_source",
     "structuring",
+    "svg",
 ]
 
 

@@ -216,7 +216,7 @@ def without_collector() -> Iterator[None]:
 def _code_version() -> int:
     """Changes with the code that reads files and the Python that parses them."""
     parts = [sys.version]
-    for layer in ("spec", "model", "catalog"):
+    for layer in ("spec", "model", "catalog", "looks"):
         for file in sorted((_PACKAGE / layer).rglob("*.py")):
             status = file.stat()
             parts.append(f"{file.name} {status.st_size} {status.st_mtime_ns}")

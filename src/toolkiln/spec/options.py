@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
+from toolkiln import looks
 from toolkiln.model import Capability
-from toolkiln.spec import naming
 from toolkiln.spec.report import Findings
 
 T = TypeVar("T", bound=str)
@@ -156,11 +156,11 @@ class Options:
 
     def icon(self, name: str) -> str | None:
         """The name of a Lucide icon."""
-        return self._checked(name, "bad-icon", naming.icon_problem)
+        return self._checked(name, "bad-icon", looks.icon_problem)
 
     def color(self, name: str) -> str | None:
         """A colour."""
-        return self._checked(name, "bad-color", naming.color_problem)
+        return self._checked(name, "bad-color", looks.color_problem)
 
     def _checked(self, name: str, rule: str, problem_of: Callable[[str], str | None]) -> str | None:
         value = self.text(name)

@@ -3,11 +3,13 @@
 import json
 from base64 import b64decode
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
+from mcp_types import Icon
 
 from .functions import FUNCTIONS
 from .served import BOUND, Served, serving
@@ -50,7 +52,7 @@ def send_messages(ctx: Context) -> dict[str, int]:
     return {"sent": 2}
 
 
-@tool
+@tool(icon="megaphone", color="emerald")
 def tell(ctx: Context) -> str:
     """Write log lines."""
     ctx.log("first")
@@ -58,7 +60,7 @@ def tell(ctx: Context) -> str:
     return "told"
 
 
-@tool
+@tool(icon="text")
 def much(size: int) -> list[str]:
     """Give many words.
 
@@ -68,7 +70,7 @@ def much(size: int) -> list[str]:
     return ["word"] * size
 
 
-@tool(return_char_limit=100)
+@tool(return_char_limit=100, icon="no-such-icon")
 def plain(size: int):
     """Give a text without a promise.
 
@@ -257,3 +259,44 @@ async def test_a_task_asks_its_client_who_answers_with_an_update(
         assert ended["result"]["structuredContent"] == {"result": f"did a jump {action}"}
     else:
         assert ended["result"]["isError"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_icon_is_a_drawing_in_the_list_in_the_color_of_its_tool(
+    client: httpx.AsyncClient, served: Served, era: str
+) -> None:
+    if era == "modern":
+        answer = await modern(client, served.url, "tools/list")
+    else:
+        legacy = Legacy(client, served.url)
+        await legacy.start()
+        answer = await legacy.ask("tools/list")
+
+    listed = {tool["name"]: tool for tool in answer["result"]["tools"]}
+    (told,), (much,) = listed["tell"]["icons"], listed["much"]["icons"]
+    assert (told["mimeType"], told["sizes"]) == ("image/svg+xml", ["any"])
+    assert 'stroke="#10b981"' in drawn(told)
+    assert 'stroke="#808080"' in drawn(much)  # an image has no text around it
+    assert listed["tell"]["_meta"]["toolkiln/icon"] == "megaphone"
+    assert "icons" not in listed["plain"]
+    assert "icons" in listed["rag_search"]
+
+
+async def test_a_long_list_has_the_names_of_icons_without_the_drawings(
+    client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.surfaces.mcp.listing.ILLUSTRATED", 3)
+
+    async with serving(tmp_path) as server:
+        answer = await modern(client, server.url, "tools/list")
+
+    listed = {tool["name"]: tool for tool in answer["result"]["tools"]}
+    assert listed["rag_search"]["_meta"] == {"toolkiln/icon": "wrench"}
+    assert not any("icons" in tool for tool in listed.values())
+
+
+def drawn(icon: dict[str, Any]) -> str:
+    """The drawing that a client makes of an icon."""
+    kind, _, data = Icon.model_validate(icon).src.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    return b64decode(data).decode()

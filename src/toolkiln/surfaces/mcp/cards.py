@@ -1,11 +1,12 @@
 """A tool as clients see it: the wire form of its spec, and of what it returns."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from toolkiln.app import structuring
+from toolkiln.app import structuring, svg
 from toolkiln.model import ToolSpec
 from toolkiln.surfaces.mcp.names import wire_name
 
@@ -13,6 +14,9 @@ _LONGEST = 1_000
 """Characters of a description that every client passes on."""
 _ORIGINAL = "toolkiln/name"
 _ICON = "toolkiln/icon"
+_SVG = "image/svg+xml"
+_GREY = "#808080"
+"""Can be seen on light and dark ground; an image does not know the color of the text around it."""
 
 
 class Card:
@@ -22,6 +26,12 @@ class Card:
         """`compiled` is what the compiler for MCP made of it."""
         self.spec = spec
         self.payload = _payload(spec, compiled)
+
+    @cached_property
+    def illustrated(self) -> dict[str, Any]:
+        """The wire form with the drawing of the icon, if it has one."""
+        drawing = svg(self.spec.icon, self.spec.color) if self.spec.icon else None
+        return {**self.payload, "icons": [_icon(drawing)]} if drawing else self.payload
 
     @property
     def promises(self) -> bool:
@@ -63,6 +73,12 @@ def _payload(spec: ToolSpec, compiled: dict[str, Any]) -> dict[str, Any]:
     if meta:
         payload["_meta"] = meta
     return payload
+
+
+def _icon(drawing: str) -> dict[str, Any]:
+    """A drawing in the list itself: there is no address that each client could load it from."""
+    image = b64encode(drawing.replace("currentColor", _GREY).encode()).decode()
+    return {"src": f"data:{_SVG};base64,{image}", "mimeType": _SVG, "sizes": ["any"]}
 
 
 def _described(spec: ToolSpec) -> str:

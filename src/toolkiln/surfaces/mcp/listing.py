@@ -8,6 +8,7 @@ not change by itself. How one tool is shown is in `cards`.
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from toolkiln.app import BUILTIN_NAMES, Kiln
@@ -18,6 +19,8 @@ from toolkiln.surfaces.mcp.names import originals
 
 PAGE = 200
 """Tools on one page of the list."""
+ILLUSTRATED = 100
+"""Tools of a list that has drawings of their icons: half a kilobyte each."""
 _ALWAYS = ("rag_search", "read_output", "check_task", "await_task", "cancel_task")
 _AUTHORING = "write_python_tool"
 _MOST_CALLERS = 1_000
@@ -91,7 +94,12 @@ class Listing:
             self._shown.clear()
         at_hand = self._kiln.at_hand(session) if specs else []
         tools = {spec.name: spec for spec in (*at_hand, *self._own(session))}
-        shown = sorted((_key(spec), self.card(spec).payload) for spec in tools.values())
+        cards = {_key(spec): self.card(spec) for spec in tools.values()}
+        has_icons = len(cards) <= ILLUSTRATED
+        shown = [
+            (key, card.illustrated if has_icons else card.payload)
+            for key, card in sorted(cards.items(), key=itemgetter(0))
+        ]
         self._shown[session] = specs, rules, shown
         return shown
 
