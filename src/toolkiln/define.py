@@ -138,6 +138,7 @@ def tool(
     workspace: Literal["read", "write"] | None = None,
     sandbox: bool = True,
     isolation: Literal["template", "call"] = "template",
+    pinned: bool = False,
     needs_approval: bool | Callable[[dict[str, Any]], bool] = False,
     requirements: Sequence[str] = (),
     settings: type | None = None,

@@ -176,6 +176,8 @@ class ToolSpec(Value):
     parallel: bool = False
     """May run beside other calls of the same batch."""
     isolation: Literal["template", "call"] = "template"
+    pinned: bool = False
+    """Runs where its caller is, in a sandbox there, and not at a worker of a fleet."""
     output_kind: (
         Literal["knowledge", "file", "file_view", "execution_result", "error", "status"] | None
     ) = None

@@ -75,6 +75,7 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         is_async=declaration.is_async,
         parallel=options.flag("parallel"),
         isolation=options.choice("isolation", ("template", "call")) or "template",
+        pinned=options.flag("pinned"),
         output_kind=options.kind("output_kind"),
         stdout_kind=options.kind("stdout_kind"),
         stderr_kind=options.kind("stderr_kind"),

@@ -96,8 +96,8 @@ OPTIONS = {
     "name", "description", "display_name", "icon", "color", "weight", "is_core", "visible",
     "read_only", "destructive", "idempotent", "open_world", "parallel", "output_kind",
     "return_char_limit", "timeout", "memory", "cpu", "processes", "disk", "network",
-    "requires_secrets", "capabilities", "workspace", "sandbox", "isolation", "needs_approval",
-    "requirements", "settings", "usages", "parameters",
+    "requires_secrets", "capabilities", "workspace", "sandbox", "isolation", "pinned",
+    "needs_approval", "requirements", "settings", "usages", "parameters",
 }  # fmt: skip
 """What `@tool` takes; a test compares it with `define.tool`."""
 
