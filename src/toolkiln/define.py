@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_overloads, overload
+from typing import Any, Generic, Literal, TypeVar, get_overloads, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
 INFO = 20
 """As in `logging`, which every sandbox would pay for."""
@@ -36,6 +39,88 @@ class ToolError(Exception):
         super().__init__(message)
         self.message = message
         self.retryable = retryable
+
+
+class NotAnswered(ToolError):
+    """Raised by `Context.ask` if the caller cannot be asked, or gave no answer that fits."""
+
+
+class Question(Generic[A]):
+    """Something to ask the caller: a `Form`, a `Sample` or `Roots`."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a person did with a `Form`; true if they filled it in."""
+
+    action: Literal["accept", "decline", "cancel"]
+    """`decline`: they said no. `cancel`: they closed it."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.action == "accept"
+
+    def __getitem__(self, name: str) -> Any:
+        """A field, if they filled the form in; `values.get` where it may have been left empty.
+
+        Raises:
+            NotAnswered: they did not.
+        """
+        if not self:
+            raise NotAnswered(f"the form was not filled in: the answer was {self.action}")
+        return self.values[name]
+
+
+@dataclass(frozen=True)
+class Form(Question[Filled]):
+    """Fields for the caller's person to fill in. Never ask for passwords or keys with it."""
+
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """By name: `str`, `int`, `float`, `bool`, or the JSON Schema of a text, a number, a
+    boolean, a choice or several choices; nothing nested."""
+    required: Sequence[str] | None = None
+    """By default the fields that have no default."""
+    name: str = ""
+    """What clients are told that the question is called."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What the caller's model said."""
+
+    text: str
+    model: str = ""
+    stop_reason: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Sample(Question[Sampled]):
+    """Something for the caller's model to go on with."""
+
+    prompt: str | Sequence[tuple[Literal["user", "assistant"], str]]
+    """A prompt, or a conversation: who said what."""
+    system: str = ""
+    max_tokens: int = 1_000
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A folder of the caller's: `file:///home/ada/project`."""
+
+    uri: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Roots(Question[tuple[Root, ...]]):
+    """Which folders the caller works in; a sandbox sees none of them."""
+
+    name: str = ""
 
 
 @dataclass
@@ -73,6 +158,9 @@ class Context:
     """Where the user id means something: `discord`, `slack` …"""
     guild_id: str | None = None
     channel_id: str | None = None
+    answers: list[Any] = field(default_factory=list)
+    """What `ask` gives, in order, when the context was made by hand."""
+    asked: list[Question[Any]] = field(default_factory=list)
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell the caller how far the call is."""
@@ -105,6 +193,34 @@ class Context:
         if tool not in self.tools:
             raise ToolError(f"{tool}: there is no tool of this name")
         return self.tools[tool](**arguments)
+
+    def can_ask(self, kind: type[Question[Any]], /) -> bool:
+        """Whether the caller can be asked such a question."""
+        return bool(self.answers)
+
+    @overload
+    def ask(self, question: Question[A], /) -> A: ...
+    @overload
+    def ask(self, first: Question[A], second: Question[B], /) -> tuple[A, B]: ...
+    @overload
+    def ask(
+        self, first: Question[A], second: Question[B], third: Question[C], /
+    ) -> tuple[A, B, C]: ...
+    @overload
+    def ask(self, *questions: Question[Any]) -> Any: ...
+    def ask(self, *questions: Question[Any]) -> Any:
+        """Ask the caller and wait for the answer; several questions are asked together.
+
+        The tool's own time does not run meanwhile.
+
+        Raises:
+            NotAnswered: the caller cannot be asked that, or gave no answer that fits.
+        """
+        self.asked += questions
+        if len(self.answers) < len(questions):
+            raise NotAnswered("the caller cannot be asked: the context has no answers left")
+        given = tuple(self.answers.pop(0) for _ in questions)
+        return given[0] if len(given) == 1 else given
 
 
 @overload

@@ -18,6 +18,7 @@
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
     ├── StoreError         the database behind the store cannot be used      (store)
     ├── SecretError        a secret is missing, or cannot be read or kept secret (execution)
+    ├── Unanswered         a tool's question cannot be put to its caller, or has no answer
     ├── AuditFailed        what cannot be recorded must not happen           (execution)
     └── BackendError       the platform cannot run tools: no sandbox, or it broke down
 
@@ -79,6 +80,12 @@ class ConfigError(ToolkilnError):
     """A setting that cannot be used."""
 
     code = "bad_config"
+
+
+class Unanswered(ToolkilnError):
+    """A question of a tool's that cannot be asked, or was not answered."""
+
+    code = "unanswered"
 
 
 class EnvironmentFailed(ToolkilnError):

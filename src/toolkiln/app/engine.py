@@ -14,6 +14,7 @@ from toolkiln.execution import (
     MAXIMA,
     SANDBOX_USER,
     Admitted,
+    Asking,
     Bounds,
     Candidate,
     Environment,
@@ -106,17 +107,20 @@ class Engine:
         background: Literal["auto"] | bool,
         *,
         lasting: bool = False,
+        asking: Asking | None = None,
     ) -> Result | Task:
         """Run a call; one that may outlast its caller ends at once if nobody may make it."""
         if not background and not lasting:
-            return await self.gateway.call(call, observe)
+            return await self.gateway.call(call, observe, asking)
         try:
             caller = await self._guard.caller(call.session)
         except ToolkilnError:
             return await self.gateway.call(call, observe)  # which says why, and records it
         if not background:
-            return await self.tasks.lasting(call, caller, observe)
-        return await self.tasks.call(call, caller, observe, background, lasting=lasting)
+            return await self.tasks.lasting(call, caller, observe, asking)
+        return await self.tasks.call(
+            call, caller, observe, background, lasting=lasting, asking=asking
+        )
 
     async def call_many(self, calls: Sequence[Call], *, lasting: bool = False) -> list[Result]:
         """Run calls in order; `lasting` ones go on if whoever awaits them is cancelled."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
 from toolkiln.app.opened import Opened
-from toolkiln.app.options import CallOptions, unobserved
+from toolkiln.app.options import CallOptions, asking_of, unobserved
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.remembered import Remembered
 from toolkiln.app.usages import Usages
@@ -336,7 +336,8 @@ class Kiln(Opened, Remembered):
             call = call.model_copy(update={"id": call_id, "remember": True})
         observe, prompt = options.get("observe", unobserved), options.get("prompt")
         lasting = options.get("lasting", False) and call.remember
-        result = await self.engine.call(call, observe, background, lasting=lasting)
+        asking = asking_of(options)
+        result = await self.engine.call(call, observe, background, lasting=lasting, asking=asking)
         if prompt and isinstance(result, Result) and result.status is Status.OK:
             from asyncio import to_thread
 

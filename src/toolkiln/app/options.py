@@ -1,10 +1,13 @@
 """What can be said about a call beside the tool and its arguments."""
 
-from collections.abc import Callable
-from typing import TypedDict
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, TypedDict
 
 from toolkiln.app.own import SessionToken
-from toolkiln.model import Event
+from toolkiln.model import Event, QuestionKind
+
+if TYPE_CHECKING:
+    from toolkiln.execution import Ask, Asking
 
 
 class CallOptions(TypedDict, total=False):
@@ -27,7 +30,21 @@ class CallOptions(TypedDict, total=False):
     """Whether a call with a `call_id` goes on if the task that awaits it is cancelled."""
     observe: Callable[[Event], None]
     """Gets progress, log lines, output and requests for approval while the call runs."""
+    ask: "Ask"
+    """Answers what the tool asks its caller; without it tools cannot ask. Raises Unanswered."""
+    asks: Collection[QuestionKind]
+    """What `ask` answers; by default every kind of question."""
 
 
 def unobserved(event: Event) -> None:
     """An observer for calls that nobody watches."""
+
+
+def asking_of(options: CallOptions) -> "Asking | None":
+    """How the caller is asked; None: not at all."""
+    if "ask" not in options:
+        return None
+    from toolkiln.execution import Asking
+
+    ask = options["ask"]
+    return Asking(ask, options["asks"]) if "asks" in options else Asking(ask)

@@ -6,6 +6,7 @@
 
 from toolkiln.execution.acting import acting_session
 from toolkiln.execution.approvals import Approvals
+from toolkiln.execution.asking import Ask, Asking
 from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
 from toolkiln.execution.environments import (
@@ -39,6 +40,8 @@ __all__ = [
     "SANDBOX_USER",
     "Admitted",
     "Approvals",
+    "Ask",
+    "Asking",
     "AuditFailed",
     "Bounds",
     "BucketBook",

@@ -104,6 +104,11 @@ class Approvals:
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         """Calls of this process, so that an answer given here wakes them at once."""
 
+    @property
+    def patience(self) -> float:
+        """Seconds that a person may take."""
+        return self._seconds()
+
     async def obtain(self, wanted: Wanted, observe: Callable[[Event], None]) -> Obtained:
         """Wait for a person's answer, as long as they may take and the caller waits.
 
@@ -119,7 +124,7 @@ class Approvals:
             said = f"approved by {known.decided_by}, remembered for {known.remember}"
             return Obtained(json.loads(text), said)
         now = time.time()
-        patience = self._seconds()
+        patience = self.patience
         if wanted.call.timeout is not None:
             patience = min(patience, wanted.call.timeout)
         request = Approval(

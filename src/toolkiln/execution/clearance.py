@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkiln.execution.approvals import Wanted
+from toolkiln.execution.asking import Asking
 from toolkiln.execution.executor import Admitted
 from toolkiln.execution.guard import Guard, Trail
 from toolkiln.execution.masking import Mask
@@ -48,6 +49,8 @@ class Passage:
     arguments: dict[str, Any]
     """Checked; a person may put others in their place."""
     notes: tuple[str, ...]
+    asking: Asking | None = None
+    """How its caller is asked; None: not at all."""
 
     @property
     def is_privileged(self) -> bool:

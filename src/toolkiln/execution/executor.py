@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from toolkiln.execution.asking import Asker
+from toolkiln.execution.clock import Clock
 from toolkiln.execution.network import HostRules
 from toolkiln.model import (
     Caller,
@@ -77,6 +79,10 @@ class Invocation:
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     user_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     nested: Callable[[str, Any], Awaitable[Result]] | None = None
+    asker: Asker | None = None
+    """What the tool's questions go through; None: its caller cannot be asked."""
+    clock: Clock | None = None
+    """What counts the time, if others have to stop it."""
     is_nested: bool = False
     """Whether another call waits for this one."""
     observe: Callable[[Event], None] = lambda _: None
@@ -114,6 +120,7 @@ def told(invocation: Invocation) -> dict[str, Any]:
         "channel_id": caller.channel_id,
         "agent_id": caller.agent_id,
         "agent_state": caller.agent_state,
+        "asks": list(invocation.asker.kinds) if invocation.asker else [],
         "secrets": dict(invocation.secrets),
         "settings": dict(invocation.settings),
         "user_settings": dict(invocation.user_settings),

@@ -18,6 +18,7 @@ from typing import Any
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool, nearest_hint
 from toolkiln.execution.acting import SESSION
 from toolkiln.execution.approval_function import wants_approval
+from toolkiln.execution.asking import Asker, Asking
 from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
 from toolkiln.execution.clearance import (
@@ -30,6 +31,7 @@ from toolkiln.execution.clearance import (
     not_allowed,
     rightful_secrets,
 )
+from toolkiln.execution.clock import Clock
 from toolkiln.execution.concealing import ConcealedEvents, conceal
 from toolkiln.execution.environments import Environments
 from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, Outcome
@@ -127,11 +129,13 @@ class Gateway:
         made._listeners = self._listeners
         return made
 
-    async def call(self, call: Call, observe: Observe = _unobserved) -> Result:
+    async def call(
+        self, call: Call, observe: Observe = _unobserved, asking: Asking | None = None
+    ) -> Result:
         """Run one call to its one Result, for whoever its session says."""
         if call.depth or call.parent:  # only the gateway itself knows which call made another
             call = call.model_copy(update={"depth": 0, "parent": None})
-        return await self._recorded(call, observe, NO_MASK)
+        return await self._recorded(call, observe, NO_MASK, asking)
 
     async def call_many(
         self, calls: Sequence[Call], observe: Observe = _unobserved
@@ -151,7 +155,9 @@ class Gateway:
         except InputError:
             return True  # it ends at once
 
-    async def _recorded(self, call: Call, observe: Observe, outer_mask: Mask) -> Result:
+    async def _recorded(
+        self, call: Call, observe: Observe, outer_mask: Mask, asking: Asking | None
+    ) -> Result:
         """Pass a call through, and record what came of it, whatever that is."""
         trail, recorder = Trail(call, outer_mask), self._guard.recorder
         endings = [listener(call) for listener in self._listeners]
@@ -162,7 +168,7 @@ class Gateway:
                 await recorder.caught_up()
             recorder.begin(trail, trail.started)
             is_recorded = True
-            result = await self._passed(call, observe, trail, outer_mask)
+            result = await self._passed(call, observe, trail, outer_mask, asking)
             return result
         except Refused as end:
             result = refused(call, trail.at, end.status, end.error, end.tool)
@@ -176,7 +182,9 @@ class Gateway:
             for ending in endings:
                 ending(trail.spec, result)
 
-    async def _passed(self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask) -> Result:
+    async def _passed(
+        self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask, asking: Asking | None
+    ) -> Result:
         caller = trail.caller = self._guard.known_caller(
             call.session, running=call.depth > 0
         ) or await self._caller(call)
@@ -192,7 +200,7 @@ class Gateway:
             raise Refused(Status.INVALID, unsendable, tool)
         passage = Passage(
             call, observe, trail, outer_mask, caller, tool, decision,
-            checked.arguments, checked.notes,
+            checked.arguments, checked.notes, asking,
         )  # fmt: skip
         if observe is not _unobserved:
             passage.observe = _careful(observe, call.tool)
@@ -289,13 +297,15 @@ class Gateway:
             invocation.user_settings = resolved(dict(clearance.settled.user), secrets)
         if tool.function is None or tool.spec.injected:
             known = passage.outer_mask.joined(mask) if mask else passage.outer_mask
-            invocation.nested = self._nested(passage, bounds, known)
+            self._connect(invocation, passage, known)
         if tool.function is not None:
             before = SESSION.set(call.session)
             try:
                 outcome = await self._parts.inline.run(invocation)
             finally:
                 SESSION.reset(before)
+                if invocation.asker is not None:
+                    invocation.asker.stop()
         else:
             outcome = await self._sandboxed(passage, invocation)
         if events is not None:
@@ -334,12 +344,21 @@ class Gateway:
             self._usual[id(tool)] = known  # with the tool, so that no other gets its id
         return known[1]
 
+    def _connect(self, invocation: Invocation, passage: Passage, mask: Mask) -> None:
+        """Let the tool call others, and ask its caller if that is possible."""
+        clock = invocation.clock = Clock(invocation.bounds.timeout)
+        asking = passage.asking
+        if asking is not None:
+            seconds, note = self._guard.approvals.patience, passage.trail.note
+            invocation.asker = Asker(asking, clock, mask, seconds, note)
+            passage.asking = invocation.asker.within
+        invocation.nested = self._nested(passage, clock, mask)
+
     def _nested(
-        self, passage: Passage, bounds: Bounds, mask: Mask
+        self, passage: Passage, clock: Clock, mask: Mask
     ) -> Callable[[str, Any], Awaitable[Result]]:
         """A door for the tool itself, with the caller's rights and what is left of the time."""
-        call, deadline = passage.call, time.monotonic() + bounds.timeout
-        made = 0
+        call, made = passage.call, 0
 
         def observe(event: Event) -> None:
             if event.kind == "pending":  # a person can only answer what they are told of
@@ -355,7 +374,7 @@ class Gateway:
                 surface=call.surface,
                 parent=call.id,
                 depth=call.depth + 1,
-                timeout=max(0.01, deadline - time.monotonic()),
+                timeout=max(0.01, clock.left),
             )
             if inner.depth > _DEEPEST or made > _MOST_NESTED:
                 bound = f"{_DEEPEST} deep" if inner.depth > _DEEPEST else f"{_MOST_NESTED} in all"
@@ -365,7 +384,7 @@ class Gateway:
                 result = refused(inner, trail.at, Status.DENIED, error)
                 self._guard.recorder.end(trail, trail.ended(result))
                 return result
-            result = await self._recorded(inner, observe, mask)
+            result = await self._recorded(inner, observe, mask, passage.asking)
             return self._parts.told(result, passage.caller)
 
         return nested

@@ -147,6 +147,10 @@ class Trail:
         self.detail = ""
         self._arguments = ""
 
+    def note(self, said: str) -> None:
+        """Add something that whoever reads the audit should know."""
+        self.detail = f"{self.detail}; {said}" if self.detail else said
+
     def privileged(self, arguments: object) -> AuditRecord:
         """The record that is committed before a privileged call starts."""
         # Masked before they are cut, too: of a value that is cut the beginning would stay.

@@ -9,17 +9,20 @@ import asyncio
 import inspect
 import threading
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from types import CoroutineType, coroutine
 from typing import Any
 
+from toolkiln.execution.asking import CANNOT_ASK
+from toolkiln.execution.clock import Clock
 from toolkiln.execution.executor import Admitted, Invocation, Outcome, told
 from toolkiln.execution.outcomes import apply_frame, limit_hit, reply
-from toolkiln.model import Event, Result, SentFile
+from toolkiln.model import Event, SentFile
 from toolkiln.runtime.binding import Binder
 from toolkiln.runtime.context import injections
 from toolkiln.runtime.running import failure, streams
@@ -63,9 +66,15 @@ class InlineExecutor:
                 attempt = partial(copy_context().run, _attempt, function, positional, named)
                 work = asyncio.get_running_loop().run_in_executor(self._threads, attempt)
             if work is not None:
-                clock = asyncio.timeout(invocation.bounds.timeout)
-                async with clock:
-                    value = await work
+                if invocation.clock is not None:
+                    clock = asyncio.timeout(None)
+                    async with clock:
+                        with _counted(invocation.clock, clock):
+                            value = await work
+                else:
+                    clock = asyncio.timeout(invocation.bounds.timeout)
+                    async with clock:
+                        value = await work
             if not is_async:
                 value, error = value
         except asyncio.CancelledError as raised:
@@ -109,6 +118,17 @@ class InlineExecutor:
 
 def _as_one(arguments: dict[str, Any], _: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (arguments,), {}
+
+
+@contextmanager
+def _counted(clock: Clock, timeout: asyncio.Timeout) -> Iterator[None]:
+    """Have a clock that may rest end what another is there for."""
+    loop = asyncio.get_running_loop()
+    clock.start(lambda: timeout.reschedule(loop.time()))
+    try:
+        yield
+    finally:
+        clock.stop()
 
 
 def _begun(work: Any) -> tuple[Awaitable[Any] | None, Any]:
@@ -168,7 +188,7 @@ def _injections(invocation: Invocation, outcome: Outcome) -> dict[str, Any]:
             loop.call_soon_threadsafe(_take, frame, invocation, outcome)
 
     def ask(frame: Frame) -> Frame:
-        return _nested(frame, invocation, loop)
+        return _asked(frame, invocation, loop)
 
     caller = deepcopy(told(invocation)) | {"workdir": "."}
     caller["settings"] = typed(invocation.tool.function, caller["settings"])
@@ -193,19 +213,25 @@ def _take(frame: Frame, invocation: Invocation, outcome: Outcome) -> None:
             outcome.files.append(SentFile(name=frame["name"], data=data))
 
 
-def _nested(frame: Frame, invocation: Invocation, loop: asyncio.AbstractEventLoop) -> Frame:
+def _asked(frame: Frame, invocation: Invocation, loop: asyncio.AbstractEventLoop) -> Frame:
+    """The reply to a frame that wants one: another call, or a question."""
     if _is_on(loop):
-        return {"error": "on the event loop, write `await asyncio.to_thread(ctx.call, …)`"}
+        how = f"await asyncio.to_thread(ctx.{frame['op']}, …)"
+        return {"error": f"on the event loop, write `{how}`"}
+    work = _question if frame["op"] == "ask" else _nested
+    return asyncio.run_coroutine_threadsafe(work(frame, invocation), loop).result()
+
+
+async def _nested(frame: Frame, invocation: Invocation) -> Frame:
     if invocation.nested is None:
         return {"error": "calling other tools is not possible here"}
-    call = invocation.nested(frame["tool"], frame["arguments"])
-    future = asyncio.run_coroutine_threadsafe(_awaited(call), loop)
-    return reply(frame["tool"], future.result())
+    return reply(frame["tool"], await invocation.nested(frame["tool"], frame["arguments"]))
+
+
+async def _question(frame: Frame, invocation: Invocation) -> Frame:
+    asker = invocation.asker
+    return CANNOT_ASK if asker is None else await asker.reply(frame["questions"])
 
 
 def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
     return threading.get_ident() == getattr(loop, "_thread_id", None)
-
-
-async def _awaited(call: Awaitable[Result]) -> Result:
-    return await call

@@ -7,13 +7,14 @@ remembered when it becomes a task and not before: most end in time, and need no 
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
 
 from toolkiln.errors import ToolkilnError
+from toolkiln.execution.asking import Asking
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.memory import Memory
-from toolkiln.model import Call, Caller, Event, Result, Task, TaskState
+from toolkiln.model import Call, Caller, Event, Question, Reply, Result, Task, TaskState
 
 SOFT_LIMIT = 10.0
 """Seconds after which a call may go to the background."""
@@ -35,13 +36,16 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], Key] = {}
         self._observers: dict[Key, list[Observe]] = {}
 
-    async def lasting(self, call: Call, caller: Caller, observe: Observe) -> Result:
+    async def lasting(
+        self, call: Call, caller: Caller, observe: Observe, asking: Asking | None = None
+    ) -> Result:
         """The result of a call that goes on if whoever awaits it is cancelled.
 
         With an id of its caller's, which finds the result later.
         """
         key = _key(caller, call.id)
-        return await self.seen_out(self._gateway.call(call, self._to_all(key, observe)), key)
+        work = self._gateway.call(call, self._to_all(key, observe), asking)
+        return await self.seen_out(work, key)
 
     async def seen_out(self, work: Coroutine[Any, Any, T], key: Key = ()) -> T:
         """What some work gives, which goes on if whoever awaits it is cancelled."""
@@ -55,11 +59,12 @@ class Tasks:
         background: Literal["auto", True],
         *,
         lasting: bool = False,
+        asking: Asking | None = None,
     ) -> Result | Task:
         """The result, if it comes in time, else a task that goes on.
 
-        A call that waits for a person is not waited for. Cancelled before it is a task, it
-        ends, unless it is a `lasting` one.
+        A call that waits for a person, or asks its caller, is not waited for. Cancelled before
+        it is a task, it ends, unless it is a `lasting` one.
         """
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
         progress, is_pending, to_all = "", False, self._to_all(key, observe)
@@ -79,8 +84,16 @@ class Tasks:
                 wake()
             to_all(event)
 
+        async def ask(questions: tuple[Question, ...]) -> Sequence[Reply]:
+            assert asking is not None
+            answers = asking.ask(questions)  # what cannot be asked may be said at once
+            wake()
+            return await answers
+
         made = call if is_late else call.model_copy(update={"remember": True})
-        running = self._keep(asyncio.create_task(self._gateway.call(made, watch)), key)
+        asked = None if asking is None else Asking(ask, asking.kinds)
+        work = self._gateway.call(made, watch, asked)
+        running = self._keep(asyncio.create_task(work), key)
         running.add_done_callback(wake)
         patience = self._soft_limit if background == "auto" else 0
         timer = asyncio.get_running_loop().call_later(patience, wake)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkiln.define import INFO, Context, ToolError
+from toolkiln.define import INFO, Context, NotAnswered, Question, ToolError
+from toolkiln.runtime.questions import answered, described, kind_of
 from toolkiln.runtime.serialise import plain
 
 Frame = dict[str, Any]
@@ -38,6 +39,7 @@ class CallContext(Context):
         )
         self._send = send
         self._ask = ask
+        self._asks = caller.get("asks") or ()
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell the caller how far the call is."""
@@ -74,6 +76,25 @@ class CallContext(Context):
         if "error" in reply:
             raise ToolError(reply["error"], retryable=bool(reply.get("retryable")))
         return reply.get("value")
+
+    def can_ask(self, kind: type[Question[Any]], /) -> bool:
+        """Whether the caller can be asked such a question."""
+        return kind_of(kind) in self._asks
+
+    # The overloads are those of `Context`.
+    def ask(self, *questions: Question[Any]) -> Any:
+        """Ask the caller, and wait for the answers.
+
+        Raises:
+            NotAnswered: the caller cannot be asked that, or gave no answer that fits.
+        """
+        if not questions:
+            return ()
+        reply = self._ask({"op": "ask", "questions": [described(one) for one in questions]})
+        if "error" in reply:
+            raise NotAnswered(reply["error"])
+        given = tuple(map(answered, questions, reply["answers"]))
+        return given[0] if len(given) == 1 else given
 
 
 def injections(

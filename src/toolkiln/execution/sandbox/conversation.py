@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from toolkiln.execution.asking import CANNOT_ASK
 from toolkiln.execution.executor import Invocation, Outcome
 from toolkiln.execution.outcomes import reply
 from toolkiln.model import Event, SentFile
@@ -245,12 +246,25 @@ class Conversation:
         elif isinstance(tool, str):
             self._nested = self._loop.create_task(self._call(tool, arguments))
 
+    def _on_ask(self, frame: Frame) -> None:
+        questions = frame["questions"]
+        if self._nested is not None and not self._nested.done():
+            self._break("it asked something before the last had an answer")
+        elif self._outgoing:
+            self._break("it asks and does not read the answers")
+        else:
+            self._nested = self._loop.create_task(self._ask(questions))
+
     async def _call(self, tool: str, arguments: Any) -> None:
         nested = self._invocation.nested
         if nested is None:
             self.send(encode_frame({"error": "calling other tools is not possible here"}))
             return
         self.send(encode_frame(reply(tool, await nested(tool, arguments))))
+
+    async def _ask(self, questions: Any) -> None:
+        asker = self._invocation.asker
+        self.send(encode_frame(CANNOT_ASK if asker is None else await asker.reply(questions)))
 
     def _break(self, why: str) -> None:
         self.end("broken", why)
@@ -266,6 +280,7 @@ _HANDLERS: dict[str, Callable[[Conversation, Frame], None]] = {
     "inject": Conversation._on_inject,
     "file": Conversation._on_file,
     "call": Conversation._on_nested_call,
+    "ask": Conversation._on_ask,
 }
 
 

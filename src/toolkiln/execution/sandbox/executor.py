@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from toolkiln.errors import BackendError
+from toolkiln.execution.clock import Clock
 from toolkiln.execution.executor import Invocation, Outcome, told
 from toolkiln.execution.network import ConnectionRecord
 from toolkiln.execution.outcomes import apply_frame, died, limit_hit
@@ -185,8 +186,8 @@ class SandboxExecutor:
         self, invocation: Invocation, conversation: Conversation, process: Process
     ) -> None:
         """Wait for a final frame, the other side's end, a breach, the clock or the quota."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(invocation.bounds.timeout, conversation.end, "timeout", None)
+        clock = invocation.clock or Clock(invocation.bounds.timeout)
+        clock.start(partial(conversation.end, "timeout", None))
         watch = None
         if invocation.workspace is not None and invocation.workspace.writable:
             watch = asyncio.create_task(over_quota(invocation.workspace))
@@ -197,7 +198,7 @@ class SandboxExecutor:
             process.kill()
             raise
         finally:
-            timer.cancel()
+            clock.stop()
             if watch is not None:
                 watch.cancel()
 

@@ -11,8 +11,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_types import ClientCapabilities
-
 from toolkiln.app import Entrance, Kiln
 from toolkiln.errors import ToolkilnError
 from toolkiln.model import Approval, Remember
@@ -72,12 +70,6 @@ class Asking:
                 await asyncio.to_thread(guarding.reject, approval_id, session=by, reason=reason)
         except ToolkilnError:  # answered elsewhere, or too late: the call tells how it ended
             pass
-
-
-def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
-    """Whether a client shows forms to its person."""
-    elicitation = capabilities.elicitation if capabilities else None
-    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 def _message(approval: Approval) -> str:

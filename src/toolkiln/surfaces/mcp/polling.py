@@ -4,7 +4,7 @@ In the handshake era a client makes a call a task by asking for it, and takes it
 with `tasks/result`. In the modern era the server decides, and `tasks/get` has the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -13,9 +13,9 @@ from pydantic import Field
 
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError
-from toolkiln.model import Approval, Task
-from toolkiln.surfaces.mcp.asking import can_be_asked
-from toolkiln.surfaces.mcp.calling import Calling
+from toolkiln.model import Approval, Result, Task
+from toolkiln.surfaces.mcp.following import Following
+from toolkiln.surfaces.mcp.questions import can_be_asked
 from toolkiln.surfaces.mcp.requests import Request
 from toolkiln.surfaces.mcp.task_forms import legacy_task, modern_task, status
 
@@ -39,9 +39,13 @@ class UpdateParams(TaskParams):
 class Polling:
     """The tasks of all callers."""
 
-    def __init__(self, kiln: Kiln, calling: Calling) -> None:
+    def __init__(
+        self, kiln: Kiln, following: Following, answered: Callable[[Result], dict[str, Any]]
+    ) -> None:
+        """`answered` makes of a result what `tools/call` answers."""
         self._kiln = kiln
-        self._calling = calling
+        self._following = following
+        self._answered = answered
 
     async def get(self, request: Request[TaskParams]) -> dict[str, Any]:
         """How a task stands; in the modern era with its result, or what it asks."""
@@ -50,15 +54,14 @@ class Polling:
             return legacy_task(task)
         found = modern_task(task)
         if task.result is not None and found["status"] == "completed":
-            found["result"] = {"resultType": "complete", **self._calling.answered(task.result)}
+            found["result"] = {"resultType": "complete", **self._answered(task.result)}
         elif found["status"] == "failed":
             found["error"] = {"code": INTERNAL_ERROR, "message": _LOST}
-        elif found["status"] == "input_required":
+        elif task.result is None:
             questions = await self._questions(request, task)
+            found["status"] = "input_required" if questions else "working"
             if questions:
                 found["inputRequests"] = questions
-            else:  # somebody else is asked
-                found["status"] = "working"
         return found
 
     async def result(self, request: Request[TaskParams]) -> dict[str, Any]:
@@ -67,7 +70,7 @@ class Polling:
         task = await self._kiln.await_task(task.id, request.session)
         if task.result is None:
             raise MCPError(INTERNAL_ERROR, _LOST)
-        answered = self._calling.answered(task.result)
+        answered = self._answered(task.result)
         meta = {**answered.get("_meta", {}), _RELATED: {"taskId": task.id}}
         return {**answered, "_meta": meta}
 
@@ -90,10 +93,12 @@ class Polling:
     async def update(self, request: Request[UpdateParams]) -> dict[str, Any]:
         """Take the answers to what a task asked; of the modern era."""
         task = await self._task(request)
+        responses = request.params.input_responses
+        self._following.answer(task, responses)
         for approval in await self._waiting(task):
-            given = request.params.input_responses.get(approval.id)
+            given = responses.get(approval.id)
             if isinstance(given, Mapping):
-                await self._calling.asking.answer(approval.id, given, request.session)
+                await self._following.asking.answer(approval.id, given, request.session)
         return {}
 
     async def _task(self, request: Request[TaskParams]) -> Task:
@@ -106,15 +111,15 @@ class Polling:
             raise MCPError(INVALID_PARAMS, f"Unknown task: {error.message}", hint) from error
 
     async def _questions(self, request: Request[TaskParams], task: Task) -> dict[str, Any]:
-        if not can_be_asked(request.capabilities):
-            return {}
-        found = {}
+        found = self._following.questions(task)
+        if not can_be_asked(request.capabilities) or task.state != "pending":
+            return found
         for approval in await self._waiting(task):
-            question = await self._calling.asking.question(approval.id, request.session)
+            question = await self._following.asking.question(approval.id, request.session)
             if question is not None:
                 found[approval.id] = {"method": "elicitation/create", "params": question}
         return found
 
     async def _waiting(self, task: Task) -> list[Approval]:
         """What a task itself waits for; calls that it makes are not told apart."""
-        return await self._calling.asking.waiting(task.id)
+        return await self._following.asking.waiting(task.id)

@@ -46,6 +46,7 @@ from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.surfaces.mcp.calling import Calling
 from toolkiln.surfaces.mcp.connections import Connections
 from toolkiln.surfaces.mcp.documents import Documents
+from toolkiln.surfaces.mcp.following import Following
 from toolkiln.surfaces.mcp.listing import Listing
 from toolkiln.surfaces.mcp.polling import Polling, TaskParams, UpdateParams
 from toolkiln.surfaces.mcp.requests import TASKS, Context, Request, is_modern
@@ -79,15 +80,17 @@ class Service:
         self._kiln = kiln
         self._visitors = Visitors(entrance, credential)
         self._listing = Listing(kiln)
-        self._calling = Calling(kiln, entrance, self._listing)
+        self._following = Following(kiln, entrance)
+        calling = Calling(kiln, self._following, self._listing)
         self._connections = Connections()
         self._bus = InMemorySubscriptionBus()
         self._listeners = ListenHandler(self._bus)
         self._publishing: set[asyncio.Task[None]] = set()
-        polling, documents = Polling(kiln, self._calling), Documents(kiln)
+        polling = Polling(kiln, self._following, calling.answered)
+        documents = Documents(kiln)
         self._methods: dict[str, tuple[type[BaseModel], Handler]] = {
             "tools/list": (PaginatedRequestParams, self._list),
-            "tools/call": (CallToolRequestParams, self._calling.call),
+            "tools/call": (CallToolRequestParams, calling.call),
             "resources/list": (PaginatedRequestParams, documents.list_resources),
             "resources/templates/list": (PaginatedRequestParams, documents.list_templates),
             "resources/read": (ReadResourceRequestParams, documents.read),
@@ -130,7 +133,7 @@ class Service:
         finally:
             forget()
             self._listeners.close()
-            await self._calling.close()
+            await self._following.close()
 
     def _changed(self, _: Change) -> None:
         self._connections.tell()

@@ -1,0 +1,143 @@
+"""What a running tool asks its caller, and what it is answered.
+
+The sizes here are bounds: a question comes out of a sandbox, an answer from a client. How
+authors write questions is `define`'s business; what puts them to somebody a surface's.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from toolkiln.model.value import Value
+
+QuestionKind = Literal["form", "sample", "roots"]
+
+_Name = Annotated[str, Field(max_length=100)]
+_Text = Annotated[str, Field(max_length=2_000)]
+_Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_Choices = Annotated[tuple[_Name, ...], Field(min_length=1, max_length=200)]
+
+
+class _Keywords(BaseModel):
+    """A part of a JSON Schema: the keywords that clients show forms by, and no others."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, allow_inf_nan=False
+    )
+
+
+class Choice(_Keywords):
+    """One value to choose, and what a person reads."""
+
+    const: _Name
+    title: _Text
+
+
+_Titled = Annotated[tuple[Choice, ...], Field(min_length=1, max_length=200)]
+
+
+class Choices(_Keywords):
+    """What several can be chosen of."""
+
+    type: Literal["string"] | None = None
+    enum: _Choices | None = None
+    any_of: _Titled | None = None
+
+
+class FormField(_Keywords):
+    """One field of a form."""
+
+    type: Literal["string", "integer", "number", "boolean", "array"]
+    title: _Text | None = None
+    description: _Text | None = None
+    default: bool | int | float | _Text | _Choices | None = None
+    enum: _Choices | None = None
+    enum_names: Annotated[tuple[_Text, ...], Field(max_length=200)] | None = None
+    one_of: _Titled | None = None
+    min_length: _Count | None = None
+    max_length: _Count | None = None
+    format: Literal["email", "uri", "date", "date-time"] | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    items: Choices | None = None
+    min_items: _Count | None = None
+    max_items: _Count | None = None
+
+
+class FormQuestion(Value):
+    """Fields for a person to fill in."""
+
+    kind: Literal["form"] = "form"
+    name: _Name = ""
+    """What the author calls the question; empty if it needs no name."""
+    message: Annotated[str, Field(max_length=10_000)]
+    fields: Annotated[dict[_Name, FormField], Field(max_length=50)]
+    required: Annotated[tuple[_Name, ...], Field(max_length=50)] = ()
+
+    @property
+    def form_schema(self) -> dict[str, Any]:
+        """The JSON Schema of what is filled in."""
+        shown = {"by_alias": True, "mode": "json", "exclude_unset": True}
+        fields = {name: field.model_dump(**shown) for name, field in self.fields.items()}  # type: ignore[arg-type]
+        found = {"type": "object", "properties": fields}
+        return found | ({"required": list(self.required)} if self.required else {})
+
+
+class Message(Value):
+    """Something said to a model, or by one."""
+
+    role: Literal["user", "assistant"]
+    text: Annotated[str, Field(max_length=200_000)]
+
+
+class SampleQuestion(Value):
+    """A conversation that the caller's model is to go on with."""
+
+    kind: Literal["sample"] = "sample"
+    name: _Name = ""
+    messages: Annotated[tuple[Message, ...], Field(min_length=1, max_length=100)]
+    system: Annotated[str, Field(max_length=200_000)] = ""
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class RootsQuestion(Value):
+    """Which folders the caller works in."""
+
+    kind: Literal["roots"] = "roots"
+    name: _Name = ""
+
+
+Question = FormQuestion | SampleQuestion | RootsQuestion
+
+
+class FormAnswer(Value):
+    """What a person did with a form."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] = Field(default_factory=dict, max_length=1_000)
+
+
+class SampleAnswer(Value):
+    """What a model said."""
+
+    text: Annotated[str, Field(max_length=4_000_000)]
+    model: _Text = ""
+    stop_reason: _Text = ""
+
+
+class RootFolder(Value):
+    """A folder of the caller's."""
+
+    uri: Annotated[str, Field(max_length=10_000)]
+    name: _Text = ""
+
+
+class RootsAnswer(Value):
+    """The folders that a caller works in."""
+
+    roots: Annotated[tuple[RootFolder, ...], Field(max_length=1_000)] = ()
+
+
+Reply = FormAnswer | SampleAnswer | RootsAnswer
+"""What a question is answered with."""
