@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "surfaces": {"errors", "model", "config", "app"},
     "__init__": {*_BELOW_APP, "app"},
 }
-SHARED = {"pydantic", "pydantic_core", "packaging"}
+SHARED = {"msgspec", "pydantic", "pydantic_core", "packaging"}
 """The language that values are written in, and that of requirements; the rest has one home."""
 
 

@@ -7,6 +7,7 @@ need a database number each.
 """
 
 from hashlib import sha256
+from typing import Literal
 
 SESSIONS = "toolkiln:sessions"
 """A sorted set: the keys of all sessions, by when they expire."""
@@ -25,6 +26,63 @@ def sessions_of_key(key_id: str) -> str:
 def bucket(name: str) -> str:
     """A hash: the tokens that were left, and when."""
     return _named("bucket", name)
+
+
+def calls(pool: str) -> str:
+    """A stream: the calls that a pool's workers have to make, as `record`, `call`, `by`, `tries`.
+
+    `call` is an envelope, or empty where that is a key of its own (`body`); `by` the
+    deadline in milliseconds of Redis's clock, or 0; `tries` how often a worker began it
+    before. An entry goes when its call ends, so that its length is what is under way.
+    """
+    return _named("calls", pool)
+
+
+GROUP = "workers"
+"""The consumer group of a stream of calls."""
+
+
+def dead(pool: str) -> str:
+    """A stream: calls that were given up, as `record`, `call`, `tries`, `why`."""
+    return _named("dead", pool)
+
+
+def control(pool: str) -> str:
+    """A stream: what a pool's workers are asked to do, as `ask` and `of`."""
+    return _named("control", pool)
+
+
+def record(record: str) -> str:
+    """A hash: one call, from when it was accepted until some time after its end.
+
+    `print`: what its tool and arguments hash to; `pool`: the key of its stream; `entry`: its
+    id there; `askers`: the keys of the reply streams, separated by spaces. After the end
+    `state` is `done` and `reply` the packed reply, if it is to be remembered.
+    """
+    return f"toolkiln:call:{record}"
+
+
+def body(record: str, what: Literal["call", "result"]) -> str:
+    """A string: an envelope or a reply of one call that is too large for a stream."""
+    return f"toolkiln:body:{what}:{record}"
+
+
+def replies(reply_to: str) -> str:
+    """A stream: what one client process is told, as `replies`, several packed in one entry.
+
+    The name stays readable, so that a server's ACL can give each client its own prefix.
+    """
+    return f"toolkiln:replies:{reply_to}"
+
+
+def worker(worker_id: str) -> str:
+    """A hash: one worker, as it describes itself for as long as it lives."""
+    return f"toolkiln:worker:{worker_id}"
+
+
+def sweeper(pool: str) -> str:
+    """A string: the worker that looks after a pool's abandoned calls, for as long as it does."""
+    return _named("sweeper", pool)
 
 
 def _named(kind: str, name: str) -> str:

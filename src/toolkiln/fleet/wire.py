@@ -1,0 +1,281 @@
+"""What travels between caller and worker, as msgpack: envelopes, results, events, replies.
+
+Whatever bytes come in, what comes out is one of these values or `Malformed`. Large bodies,
+keys and streams are `queue`'s business, and who may send what is `identity`'s.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+from msgspec.msgpack import Decoder, Encoder, Ext
+from pydantic import BaseModel, ValidationError
+
+from toolkiln.errors import InputError
+from toolkiln.model import Event, Result
+from toolkiln.store import StoreError
+
+BODY_LIMIT = 32 * 1024 * 1024
+"""Bytes that an envelope or a reply may have."""
+INLINE_LIMIT = 256 * 1024
+"""Bytes up to which a body travels in the stream itself."""
+
+Short = Annotated[str, Meta(max_length=1000)]
+Record = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[0-9A-Za-z_-]*$")]
+"""What a call is known by: its id, hashed with its caller's identity (`store.key_of`)."""
+ReplyTo = Annotated[str, Meta(max_length=200, pattern="^[0-9A-Za-z_.:-]*$")]
+Milliseconds = Annotated[int, Meta(ge=0, le=1 << 48)]
+
+# Extensions of msgpack for what it has no words for: text with lone surrogates, integers of
+# more than 64 bits, and objects with a key of such a kind.
+_TEXT, _INTEGER, _OBJECT = 1, 2, 3
+
+
+class Malformed(StoreError):
+    """Bytes from Redis that are not what they should be."""
+
+
+class Envelope(Struct, frozen=True, array_like=True):
+    """One call on its way to a worker."""
+
+    id: Annotated[str, Meta(max_length=200)]
+    """The caller's own name for it, or a random one."""
+    record: Record
+    tool: Short
+    digest: Short | None = None
+    """The version to run; None means the current one."""
+    arguments: Raw = Raw(b"\xc0")
+    """As `pack` wrote them; `unpack` reads them."""
+    session: Short | None = None
+    """The hash of the session's token."""
+    surface: Short = ""
+    timeout_ms: Milliseconds | None = None
+    """What the caller is ready to wait, from when the call is accepted."""
+    repeatable: bool = False
+    """Whether a second run does no harm: the tool is read-only or idempotent."""
+    remember: bool = False
+    """Whether the id is the caller's own, so that repeating it gives the first result."""
+    events: bool = False
+    """Whether the caller wants to hear of progress."""
+    reply_to: ReplyTo = ""
+    """The name of the caller's reply stream; nobody is told if it is empty."""
+    pool: Short = "default"
+    parent: Short | None = None
+    depth: Annotated[int, Meta(ge=0, le=1000)] = 0
+    seal: bytes = b""
+    """What proves that the caller holds the fleet's key (`identity`)."""
+
+
+class Reply(Struct, frozen=True, array_like=True):
+    """What a caller is told of one call."""
+
+    record: Record
+    kind: Literal["result", "end", "event", "stored"]
+    """`end`: it ended without a Result, for the reason whose code the body is (`endings`).
+    `stored`: the rest is a key of its own; `queue` turns that into what it is."""
+    body: bytes
+
+
+_ENVELOPES = Decoder(Envelope)
+_REPLIES = Decoder(list[Reply])
+_REPLY = Decoder(Reply)
+_ENCODER = Encoder()
+_SORTED = Encoder(order="deterministic")
+_SEND_JSON = "send plain JSON: text, numbers, true, false, null, lists and objects"
+_BAD = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError, MemoryError)
+
+
+def envelope_to_wire(envelope: Envelope) -> bytes:
+    """One envelope.
+
+    Raises:
+        InputError: it is too large, or has text that is none.
+    """
+    return _fitting(_written(envelope, "the call"), "the call")
+
+
+def envelope_from_wire(data: bytes) -> Envelope:
+    """The envelope that `envelope_to_wire` wrote.
+
+    Raises:
+        Malformed: these bytes are none.
+    """
+    try:
+        return _ENVELOPES.decode(data)
+    except _BAD as error:
+        raise Malformed(f"an envelope cannot be read: {error}") from None
+
+
+def reply_to_wire(reply: Reply) -> bytes:
+    """One reply; a stream's entry holds several of them (`replies_from_wire`).
+
+    Raises:
+        InputError: it is too large.
+    """
+    return _fitting(_ENCODER.encode(reply), "the result")
+
+
+def reply_from_wire(data: bytes) -> Reply:
+    """The reply that `reply_to_wire` wrote.
+
+    Raises:
+        Malformed: these bytes are none.
+    """
+    try:
+        return _REPLY.decode(data)
+    except _BAD as error:
+        raise Malformed(f"a reply cannot be read: {error}") from None
+
+
+def replies_to_wire(replies: Sequence[Reply]) -> bytes:
+    """Several replies to one caller, as one entry."""
+    return _ENCODER.encode(replies)
+
+
+def replies_from_wire(data: bytes) -> list[Reply]:
+    """The replies of one entry.
+
+    Raises:
+        Malformed: these bytes are none.
+    """
+    try:
+        return _REPLIES.decode(data)
+    except _BAD as error:
+        raise Malformed(f"replies cannot be read: {error}") from None
+
+
+def result_to_wire(result: Result) -> bytes:
+    """One result: those of its fields that say something.
+
+    Raises:
+        InputError: it is too large, or its value is not plain JSON.
+    """
+    said = _said(result)
+    for name in ("error", "truncation", "timing"):
+        if name in said:
+            said[name] = _said(said[name])
+    if result.files:
+        said["files"] = [_said(file) for file in result.files]
+    return _fitting(pack(said), "the result")
+
+
+def result_from_wire(data: bytes) -> Result:
+    """The result that `result_to_wire` wrote.
+
+    Raises:
+        Malformed: these bytes are none, or of a version with other fields.
+    """
+    try:
+        return Result.model_validate(unpack(data))
+    except ValidationError as error:
+        raise Malformed(f"a result cannot be read: {error.errors()[0]['msg']}") from None
+
+
+def event_to_wire(event: Event) -> bytes:
+    """One event."""
+    return pack(event.__dict__)
+
+
+def event_from_wire(data: bytes) -> Event:
+    """The event that `event_to_wire` wrote.
+
+    Raises:
+        Malformed: these bytes are none.
+    """
+    try:
+        return Event.model_validate(unpack(data))
+    except ValidationError as error:
+        raise Malformed(f"an event cannot be read: {error.errors()[0]['msg']}") from None
+
+
+def fingerprint(envelope: Envelope) -> str:
+    """What two tries of one call have in common: another one is another call."""
+    arguments = _SORTED.encode(_expressible(unpack(envelope.arguments)))
+    return sha256(envelope.tool.encode() + b"\0" + arguments).hexdigest()[:32]
+
+
+def pack(value: Any) -> bytes:
+    """Any plain JSON, with bytes; lone surrogates and huge numbers come back as they were.
+
+    Raises:
+        InputError: it is something else, or nested too deep.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (UnicodeError, OverflowError):
+        return _written(_expressible(value), "the value")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"the value cannot be sent: {error}", hint=_SEND_JSON) from None
+
+
+def unpack(data: bytes | Raw) -> Any:
+    """The value that `pack` wrote.
+
+    Raises:
+        Malformed: these bytes are none.
+    """
+    try:
+        return _VALUES.decode(data)
+    except _BAD as error:
+        raise Malformed(f"a value cannot be read: {error}") from None
+
+
+def _said(value: BaseModel) -> dict[str, Any]:
+    """The fields that differ from what they are by themselves."""
+    fields = type(value).model_fields
+    return {name: said for name, said in value.__dict__.items() if said != fields[name].default}
+
+
+def _written(value: Any, what: str) -> bytes:
+    try:
+        return _ENCODER.encode(value)
+    except (UnicodeError, OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{what} cannot be sent: {error}", hint=_SEND_JSON) from None
+
+
+def _fitting(data: bytes, what: str) -> bytes:
+    if len(data) > BODY_LIMIT:
+        raise InputError(
+            f"{what} has {len(data):,} bytes, and {BODY_LIMIT:,} can be sent",
+            hint="hand over a file in the workspace, or a part at a time",
+        )
+    return data
+
+
+def _expressible(value: Any) -> Any:
+    """The same with extensions in place of what msgpack cannot say."""
+    if isinstance(value, str):
+        return value if _is_text(value) else Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 64 else Ext(_INTEGER, b"%x" % value)
+    if isinstance(value, list | tuple):
+        return [_expressible(item) for item in value]
+    if isinstance(value, dict):
+        if all(isinstance(key, str) and _is_text(key) for key in value):
+            return {key: _expressible(item) for key, item in value.items()}
+        pairs = [[_expressible(key), _expressible(item)] for key, item in value.items()]
+        return Ext(_OBJECT, _ENCODER.encode(pairs))
+    return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _extended(code: int, data: memoryview) -> Any:
+    if code == _TEXT:
+        return bytes(data).decode("utf-8", "surrogatepass")
+    if code == _INTEGER:
+        return int(bytes(data), 16)
+    if code == _OBJECT:
+        return dict(_VALUES.decode(data))
+    raise ValueError(f"extension {code} is unknown")
+
+
+_VALUES = Decoder(ext_hook=_extended)
