@@ -174,6 +174,27 @@ async def test_rejected_call_never_runs_and_tells_the_reason(
     assert RAN == []
 
 
+@pytest.mark.parametrize("background", [True, "auto"])
+@pytest.mark.parametrize("call_id", [None, "unseen"])
+async def test_task_that_nobody_approved_in_time_is_known_and_may_be_tried_again(
+    kiln: Kiln, ann: str, boss: str, background: Literal[True, "auto"], call_id: str | None
+) -> None:
+    given: dict[str, Any] = {"session": ann}
+    if call_id is not None:
+        given["call_id"] = f"{call_id} {background}"
+    task = await kiln.call("pay", {"to": "bob"}, timeout=0.2, background=background, **given)
+    assert isinstance(task, Task)
+
+    ended = await kiln.await_task(task.id, ann)
+    again = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id=task.id)
+    approve(kiln, again, boss)
+
+    assert ended.result is not None
+    assert code(ended.result) == (Status.DENIED, "approval_expired")
+    assert (await again.result()).status is Status.OK
+    assert len(RAN) == 1
+
+
 async def test_nobody_in_time_means_no(kiln: Kiln, ann: str, boss: str) -> None:
     result = await kiln.call("pay", {"to": "bob"}, session=ann, timeout=0.2, call_id="late")
     late = kiln.guarding.approvals.history(1)[0]

@@ -99,7 +99,7 @@ def test_a_lease_that_ran_out_is_taken_over_by_one(store: Store, clock: Clock) -
     assert claim(store, owner="host:3") == Busy(owner="host:2", remaining=30)
     assert store.renew(late, 30) is Lease.LOST
     assert not store.finish(late, result("late"))
-    assert not store.release(late)
+    assert not store.release(late, result("late"))
     assert not store.set_progress(late, "late")
     assert store.finish(successor, result("good"))
     assert claim(store) == Done(result=result("good"))
@@ -136,19 +136,36 @@ def test_a_clock_that_goes_back_gives_nothing_away(store: Store, clock: Clock) -
 def test_a_released_id_is_free_also_for_other_arguments(store: Store) -> None:
     mine = claimed(store)
 
-    assert store.release(mine)
-    assert not store.release(mine)
-    assert store.task(NOBODY, "c1") is None
+    assert store.release(mine, result())
+    assert not store.release(mine, result("again"))
     again = claimed(store, fingerprint="other")
     assert again.attempt == 1
     assert not store.finish(mine, result()), "the first claim is not the second"
+
+
+def test_a_released_call_can_be_asked_for_until_it_is_made_again(
+    store: Store, clock: Clock
+) -> None:
+    store.release(claimed(store), result("not yet"))
+    ended, listed = store.task(NOBODY, "c1"), store.tasks(NOBODY)
+    again = claimed(store)
+    running = store.task(NOBODY, "c1")
+    store.release(again, result("nor now"))
+    clock.now += 3_600
+
+    assert ended is not None
+    assert (ended.state, ended.result) == ("done", result("not yet"))
+    assert [task.state for task in listed] == ["done"]
+    assert running is not None
+    assert (running.state, running.result) == ("running", None)
+    assert store.task(NOBODY, "c1") is None
 
 
 def test_a_finished_call_cannot_be_released(store: Store) -> None:
     mine = claimed(store)
     store.finish(mine, result())
 
-    assert not store.release(mine)
+    assert not store.release(mine, result("other"))
     assert store.renew(mine, 30) is Lease.LOST
     assert claim(store) == Done(result=result())
 

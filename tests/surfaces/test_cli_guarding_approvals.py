@@ -327,6 +327,22 @@ class TestCalling:
         assert cancelled.code == 0
         assert fresh.invoke("approvals", "list").err == "nothing waits\n"
 
+    def test_a_task_that_nobody_approved_in_time_says_so_and_can_be_tried_again(
+        self, fresh: Shell
+    ) -> None:
+        call = ["call", "wipe", "path=/a", "--background", "--timeout", "0.3"]
+        task = fresh.run(*call).out.strip()
+
+        ended = fresh.invoke("task", "await", task)
+        again = fresh.run(*call, "--id", task).out.strip()
+        ended_again = fresh.invoke("task", "await", task)
+
+        assert (ended.code, ended.out) == (ended_again.code, ended_again.out) == (2, "")
+        assert "nobody approved this call in time" in ended.err
+        assert again == task
+        asked = json.loads(fresh.invoke("approvals", "list", "--all", "--json").out)
+        assert len(asked) == 2
+
     @pytest.mark.parametrize(
         ("answer", "code", "said"),
         [(b"y\n", 0, "did it"), (b"\n", 2, "rejected this call"), (b"\xff\n", 2, "rejected")],

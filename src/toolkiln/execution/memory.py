@@ -87,15 +87,13 @@ class Memory:
     ) -> "asyncio.Task[Result]":
         """Remember a call that already runs, under an id that only this process knows of.
 
-        Whatever it ends in is kept: somebody is about to be told the id.
-
         Raises:
             StoreError: it cannot be remembered.
         """
         claim = await self._ask(
             "claim", call, caller=caller, fingerprint="", owner=self._owner, lease_seconds=_LEASE
         )
-        return asyncio.create_task(self._see_out(call, claim, running, progress, is_id_known=True))
+        return asyncio.create_task(self._see_out(call, claim, running, progress))
 
     async def _see_out(
         self,
@@ -103,10 +101,8 @@ class Memory:
         claim: "Claimed",
         running: "asyncio.Future[Result]",
         progress: Callable[[], str],
-        *,
-        is_id_known: bool = False,
     ) -> Result:
-        """Wait for a call and record how it ended."""
+        """Wait for a call and record how it ended: somebody may have been told its id."""
         try:
             result = await self._watch(call, claim, running, progress)
         except asyncio.CancelledError:
@@ -119,10 +115,7 @@ class Memory:
             note = "an earlier run of this call was cut off; the tool may have run in part"
             result = result.model_copy(update={"notes": (*result.notes, note)})
         try:
-            if _nothing_ran(result) and not is_id_known:
-                await self._ask("release", claim)  # nothing ran: the id is free for another try
-                return result
-            recorded = await self._ask("finish", claim, result)
+            recorded = await self._ask("release" if result.is_open else "finish", claim, result)
             why = "another process has taken this call over"
         except ToolkilnError as error:
             recorded, why = False, error.message
@@ -255,12 +248,6 @@ _STILL_RUNNING = (
     ),
 )
 _CANCELLED = (Status.CANCELLED, CallError(code="cancelled", message="the call was cancelled"))
-
-
-def _nothing_ran(result: Result) -> bool:
-    """Whether the same call may well end otherwise when it is made again."""
-    again = result.error is not None and result.error.retryable and not result.sandbox
-    return result.status is Status.UNAVAILABLE or again
 
 
 def _fingerprint(spec: ToolSpec, arguments: dict[str, Any]) -> str:

@@ -101,7 +101,7 @@ class Tasks:
             await woken
             if is_late and not running.done():
                 await self._adopt(call, caller, running, lambda: progress)
-            while not running.done() and not await self._is_known(caller, call.id):
+            while not running.done() and not await self._is_followed(caller, call.id):
                 await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
             if not lasting:
@@ -184,13 +184,13 @@ class Tasks:
         except ToolkilnError:
             await asyncio.wait([running])
 
-    async def _is_known(self, caller: Caller, call_id: str) -> bool:
-        """Whether others can ask for a call by its id."""
+    async def _is_followed(self, caller: Caller, call_id: str) -> bool:
+        """Whether who asks by its id is told of this call, not of an earlier one that ended."""
         try:
-            await self._memory.task(caller, call_id)
+            task = await self._memory.task(caller, call_id)
         except ToolkilnError:
             return False
-        return True
+        return task.state in ("running", "pending")
 
 
 def _key(caller: Caller, call_id: str) -> Key:

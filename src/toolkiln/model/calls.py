@@ -146,6 +146,12 @@ class Result(Value):
     """The mode that it ran in: A, B, C or none; empty if nothing ran."""
     timing: Timing = Timing()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the same call may well end otherwise when it is made again, under its id too."""
+        again = self.error is not None and self.error.retryable and not self.sandbox
+        return self.status is Status.UNAVAILABLE or again
+
 
 TaskState = Literal["running", "pending", "done", "lost"]
 

@@ -12,7 +12,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     exists,
     insert,
     or_,
@@ -54,13 +53,14 @@ class Statements:
         add = add.values(started=now, attempt=1, cancel=False, progress="", result=None, **leased)
         lost = and_(calls.c.result.is_(None), calls.c.leased_until <= now)
         forgotten = calls.c.kept_until <= now
+        free = or_(forgotten, calls.c.token == "")
         replaced = {c.name: add.excluded[c.name] for c in calls.c if not c.primary_key}
-        attempt = case((forgotten, 1), else_=calls.c.attempt + 1)
+        attempt = case((free, 1), else_=calls.c.attempt + 1)
         same = calls.c.fingerprint == add.excluded.fingerprint
         self.claim = add.on_conflict_do_update(
             index_elements=[calls.c.key],
             set_={**replaced, "attempt": attempt},
-            where=or_(forgotten, and_(lost, same)),
+            where=or_(free, and_(lost, same)),
         ).returning(calls.c.attempt)
         self.claimed = select(
             calls.c.fingerprint,
@@ -69,15 +69,12 @@ class Statements:
             (calls.c.leased_until - now).label("remaining"),
         ).where(calls.c.key == _KEY)
         self.renew = update(calls).where(held).values(leased).returning(calls.c.cancel)
-        self.finish = (
-            update(calls)
-            .where(held)
-            .values(result=bindparam("the_result"), kept_until=now + _SECONDS)
-        )
+        ended = {"result": bindparam("the_result"), "kept_until": now + _SECONDS}
+        self.finish = update(calls).where(held).values(ended)
+        self.release = update(calls).where(held).values(**ended, token="")
         self.set_progress = (
             update(calls).where(held).values(progress=bindparam("text", type_=AnyText))
         )
-        self.release = delete(calls).where(held)
         self.cancel = update(calls).where(running).values(cancel=True)
 
         waits = exists().where(approvals.c.call_key == calls.c.key, is_pending(now))

@@ -121,16 +121,15 @@ class Store:
 
         False: it ended before, was released, or another took over; `task` and `claim` tell.
         """
-        ended = {
-            "the_result": write_result(result),
-            "seconds": keep_seconds,
-            **self._clock.values(),
-        }
-        return self._changed(self._statements.finish, {**_held(claim), **ended})
+        return self._ended(self._statements.finish, claim, result, keep_seconds)
 
-    def release(self, claim: Claimed) -> bool:
-        """Gives the id free again, since nothing ran; False if the claim was lost."""
-        return self._changed(self._statements.release, _held(claim))
+    def release(self, claim: Claimed, result: Result) -> bool:
+        """Records how the call ended and gives the id free again, since nothing ran.
+
+        The result is there for those who were told the id, until somebody claims it anew.
+        False if the claim was lost.
+        """
+        return self._ended(self._statements.release, claim, result, KEEP_SECONDS)
 
     def set_progress(self, claim: Claimed, text: str) -> bool:
         """Notes the last thing that the tool reported, cut to 2,000 characters."""
@@ -215,6 +214,14 @@ class Store:
     def close(self) -> None:
         """Closes the connections."""
         self._database.engine.dispose()
+
+    def _ended(self, statement: Any, claim: Claimed, result: Result, keep_seconds: float) -> bool:
+        ended = {
+            "the_result": write_result(result),
+            "seconds": keep_seconds,
+            **self._clock.values(),
+        }
+        return self._changed(statement, {**_held(claim), **ended})
 
     def _changed(self, statement: Any, values: dict[str, Any]) -> bool:
         with self._database.transaction() as connection:

@@ -237,6 +237,22 @@ class TestTasks:
         assert ended.json()["result"]["value"] == "waited"
         assert "behind" in {item["id"] for item in listed}
 
+    def test_one_that_nobody_approved_in_time_is_found_and_can_be_made_again(
+        self, operator: httpx2.Client
+    ) -> None:
+        sent = {**arguments(amount=3), "background": True, "timeout": 0.2}
+        first = operator.post("/v1/tools/pay/call", json=sent)
+        keyed = {"idempotency-key": "unapproved"}
+        made = [operator.post("/v1/tools/pay/call", json=sent, headers=keyed).json()]
+        ended = [operator.get("/v1/calls/unapproved", params={"wait": 60}).json()]
+        made.append(operator.post("/v1/tools/pay/call", json=sent, headers=keyed).json())
+        ended.append(operator.get("/v1/calls/unapproved", params={"wait": 60}).json())
+        ended.append(operator.get(first.headers["location"], params={"wait": 60}).json())
+
+        codes = [task["result"]["error"]["code"] for task in ended]
+        assert codes == ["approval_expired"] * 3
+        assert made[0]["started"] < made[1]["started"]
+
     def test_nobody_else_finds_it(self, operator: httpx2.Client, ann: httpx2.Client) -> None:
         key = {"idempotency-key": "private"}
         operator.post("/v1/tools/wait/call", json=arguments(seconds=0), headers=key)

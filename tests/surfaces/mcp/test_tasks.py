@@ -1,6 +1,7 @@
 """Long calls as tasks, in the form of each era, as bytes over HTTP."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -37,6 +38,23 @@ async def test_a_legacy_client_makes_a_call_a_task_and_takes_its_result(served: 
     assert state["result"]["status"] == "completed"
     assert task in {one["taskId"] for one in listed["result"]["tasks"]}
     assert unknown["error"]["code"] == late["error"]["code"] == -32602
+
+
+async def test_a_task_that_nobody_approved_in_time_says_so(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, approval_seconds=1) as server,
+        httpx.AsyncClient(timeout=BOUND) as client,
+    ):
+        legacy = Legacy(client, server.url)
+        await legacy.start()
+        made = await legacy.ask("tools/call", name="risky", arguments={"what": "it"}, task={})
+        task = made["result"]["task"]["taskId"]
+        result = await legacy.ask("tasks/result", taskId=task)
+        state = await legacy.ask("tasks/get", taskId=task)
+
+    assert result["result"]["isError"]
+    assert "nobody approved this call in time" in result["result"]["content"][0]["text"]
+    assert state["result"]["status"] == "completed"
 
 
 async def test_a_legacy_client_stops_a_task(served: Served) -> None:

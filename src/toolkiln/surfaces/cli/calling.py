@@ -93,7 +93,8 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
     with open_kiln(options.tools) as kiln, TemporaryFile() as arguments:
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
-        if known := _known(kiln, task_id, options):
+        known = _known(kiln, task_id, options)
+        if known is not None and not (known.result and known.result.is_open):
             return _earlier(known, name, given, options)
         with TemporaryFile() as out, TemporaryFile() as err:
             child = subprocess.Popen(  # noqa: S603
@@ -102,9 +103,11 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
                 env=_environment(options),
             )  # fmt: skip
             # Nobody is told an id that cannot be asked for: the child claims it first, or ends.
-            while (started := _known(kiln, task_id, options)) is None and child.poll() is None:
+            while (started := _known(kiln, task_id, options)) == known and child.poll() is None:
                 time.sleep(_POLL)
-            if started is None and (started := _known(kiln, task_id, options)) is None:
+            if started == known:
+                started = _known(kiln, task_id, options)
+            if started is None or started == known:
                 return report(_last_words(out, err), None, as_json=options.as_json)
     if options.as_json:
         say(started.model_dump_json(indent=2))
