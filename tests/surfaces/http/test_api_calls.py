@@ -190,6 +190,14 @@ class TestEvents:
         assert off == ("catalog", {"added": [], "changed": [], "removed": ["fail"]})
         assert on == ("catalog", {"added": ["fail"], "changed": [], "removed": []})
 
+    def test_changes_are_told_for_as_long_as_was_asked(self, operator: httpx2.Client) -> None:
+        with operator.stream("GET", "/v1/events", params={"seconds": 0.1}) as answer:
+            told = [name for name, _ in events(answer)]
+        never = operator.get("/v1/events", params={"seconds": "inf"})
+
+        assert told == ["ready"]
+        assert never.status_code == 422
+
 
 class TestManyCalls:
     def test_results_come_in_the_order_of_the_calls(self, operator: httpx2.Client) -> None:

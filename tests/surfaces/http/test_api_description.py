@@ -1,6 +1,6 @@
 """The whole API held against its description, by requests that nobody thought up.
 
-Half of them are about things that are there. What has no end, a stream, is tested elsewhere.
+Half of them are about things that are there. A stream that would not end is ended.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,7 @@ from toolkiln.surfaces.http.openapi import describe
 from .serving import Serving
 
 load_all_checks()
-SCHEMA = schemathesis.openapi.from_dict(
-    describe(OPERATIONS, version="1.2.3", is_local=True)
-).exclude(operation_id="follow_catalog")
+SCHEMA = schemathesis.openapi.from_dict(describe(OPERATIONS, version="1.2.3", is_local=True))
 REFUSED_THOUGH_IT_FITS: Any = CHECKS.get_one("positive_data_acceptance")
 """What fits its schema may still be no cursor, no tool, no Python."""
 THERE: Mapping[str, tuple[str, ...]] = {
@@ -31,6 +29,8 @@ THERE: Mapping[str, tuple[str, ...]] = {
 @SCHEMA.parametrize()
 @settings(max_examples=6, suppress_health_check=list(HealthCheck))
 def test_answers_are_as_described(case: Case[Any], api: Serving) -> None:
+    if case.operation.path == "/v1/events" and lasts(case.query.get("seconds")):
+        case.query["seconds"] = 0
     for part, names in THERE.items():
         if part in case.path_parameters:
             place = sum(map(ord, str(case.body) + str(case.query)))
@@ -38,3 +38,11 @@ def test_answers_are_as_described(case: Case[Any], api: Serving) -> None:
                 case.path_parameters[part] = names[place // 2 % len(names)]
 
     case.call_and_validate(base_url=api.url, excluded_checks=[REFUSED_THOUGH_IT_FITS])
+
+
+def lasts(seconds: object) -> bool:
+    """Whether a stream would go on for longer than a test should."""
+    try:
+        return seconds is None or 0 < float(str(seconds)) <= 86_400
+    except ValueError:
+        return False

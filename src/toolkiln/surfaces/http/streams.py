@@ -7,14 +7,16 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from toolkiln.app import NoSession
 from toolkiln.errors import ToolkilnError
 from toolkiln.model import Event, Result, Task, Value
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.problems import Problem, refusal
+from toolkiln.surfaces.http.shapes import Query
 
 _MOST_WAITING = 1_000
 _POLL = 1.0
@@ -143,12 +145,21 @@ class CatalogChange(Value):
     removed: tuple[str, ...]
 
 
-async def follow_catalog(visit: Visit) -> Answer:
+class FollowQuery(Query):
+    """How long to follow."""
+
+    seconds: Annotated[float | None, Field(ge=0, le=86_400, allow_inf_nan=False)] = None
+    """After how many the stream ends; without, it does not end by itself."""
+
+
+async def follow_catalog(visit: Visit, query: FollowQuery) -> Answer:
     """What changes among the tools that the caller may run."""
-    return Answer(events=_changes(visit))
+    return Answer(events=_changes(visit, query.seconds))
 
 
-async def _changes(visit: Visit) -> Events:
+async def _changes(visit: Visit, seconds: float | None) -> Events:
+    clock = asyncio.get_running_loop().time
+    end = None if seconds is None else clock() + seconds
     async with aclosing(visit.kiln.changes.stream()) as changes:
         # Listening has to begin before the first look, or what comes between would be missed.
         following = asyncio.ensure_future(anext(changes))
@@ -156,6 +167,9 @@ async def _changes(visit: Visit) -> Events:
             before = await _visible(visit)
             yield "ready", CatalogState(tools=len(before))
             while True:
+                left = None if end is None else max(0.0, end - clock())
+                if not (await asyncio.wait((following,), timeout=left))[0]:
+                    return
                 await following
                 following = asyncio.ensure_future(anext(changes))
                 after = await _visible(visit)
@@ -213,6 +227,7 @@ OPERATIONS = (
         description="Always a stream, which begins with `ready`.",
         handle=follow_catalog,
         group="tools",
+        query=FollowQuery,
         answers={200: None},
         events={"ready": CatalogState, "catalog": CatalogChange},
     ),
