@@ -1,0 +1,455 @@
+"""What holds of every Kiln, whether its tools run on this machine or in a fleet."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln import Context, tool
+from toolkiln.app import Kiln, NoSession
+from toolkiln.config import Settings
+from toolkiln.errors import InputError, NotFound, UnknownTool
+from toolkiln.model import Call, Event, Result, Status, Task
+
+from .contract_tools import RULES, SOURCE, WRITTEN
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = 60.0
+UNUSUAL = {
+    "null": "\0",
+    "big": 2**70,
+    "negative": -1,
+    "float": 1.5,
+    "long": "x" * 400_000,
+    "nested": [[None, True, {"": []}]],
+}
+
+
+@tool
+def square(number: int) -> int:
+    """Square a number, in the process that calls."""
+    return number * number
+
+
+@tool
+def add_through(ctx: Context, left: int) -> int:
+    """Add two to a number with a tool of a file, from a function of the caller's."""
+    value: int = ctx.call("add", left=left)
+    return value
+
+
+def admitted(folder: Path, state: Path) -> Path:
+    """A folder of admitted tools."""
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "contract.py").write_text(SOURCE, "utf-8")
+    with Kiln(tools, settings=Settings(state=state)) as kiln:
+        candidates = [kiln.admissions.candidate("contract.py")]
+        kiln.admissions.admit(candidates, kiln.guarding.decision())
+    return tools
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded"])
+async def kiln(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Kiln]:
+    """A Kiln of each kind in turn, over the same tools and rules."""
+    folder = tmp_path_factory.mktemp("contract")
+    tools = admitted(folder, folder / "state")
+    settings = Settings(state=folder / "state", policy="deny", rules=RULES)
+    async with Kiln(tools, functions=[square, add_through], settings=settings) as opened:
+        yield opened
+
+
+async def test_the_tools_are_listed_with_the_lightest_first(kiln: Kiln) -> None:
+    names = list(kiln.specs)
+
+    assert names[0] == "divide"
+    assert {"add", "send_out", "be_hidden", "square"} <= set(names)
+    assert kiln.tool("add").parameters["required"] == ["left"]
+    assert kiln.tool("search_tools").name == "search_tools"
+
+
+async def test_a_name_that_nobody_has_is_unknown_and_the_nearest_is_told(kiln: Kiln) -> None:
+    with pytest.raises(UnknownTool) as raised:
+        kiln.tool("ad")
+
+    result = await kiln.call("ad", {"left": 1})
+
+    assert "add" in (raised.value.hint or "")
+    assert (result.status, code(result)) == (Status.INVALID, "unknown_tool")
+    assert result.error is not None
+    assert "add" in (result.error.hint or "")
+
+
+async def test_tools_are_found_by_what_they_are_for(kiln: Kiln) -> None:
+    found = kiln.search("sum of two numbers", 3)
+    chosen = kiln.select("sum of two numbers", 3)
+    passages = kiln.search_docs("what is divided", 3)
+
+    assert found.hits[0].key in ("add", "add_twice")
+    assert {"divide", found.hits[0].key} <= {spec.name for spec in chosen}
+    assert passages[0].passage.tool == "divide"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini"])
+async def test_tools_are_compiled_for_providers(kiln: Kiln, provider: str) -> None:
+    some = kiln.tools(provider, names=["add", "divide"])
+    suitable = kiln.tools(provider, "sum of two numbers", 3)
+
+    assert "left" in json.dumps(some)
+    assert "divide" in json.dumps(suitable)
+
+
+async def test_a_model_s_calls_are_answered(kiln: Kiln) -> None:
+    calls = [
+        {"id": str(n), "type": "function", "function": {"name": name, "arguments": arguments}}
+        for n, (name, arguments) in enumerate([("add", '{"left": 1}'), ("square", '{"number": 4}')])
+    ]
+
+    answers = await kiln.handle({"role": "assistant", "content": None, "tool_calls": calls})
+
+    assert [answer["content"] for answer in answers] == ["3", "16"]
+
+
+async def test_a_call_gives_what_the_tool_returned(kiln: Kiln) -> None:
+    result = await kiln.call("add", {"left": 40})
+
+    assert (result.status, result.value, result.text) == (Status.OK, 42, "42")
+    assert (result.tool, result.digest) == ("add", kiln.tool("add").digest)
+    assert result.sandbox
+
+
+async def test_every_value_comes_back_as_it_was(kiln: Kiln) -> None:
+    result = await kiln.call("give_back", {"value": UNUSUAL})
+
+    assert result.value == UNUSUAL
+
+
+@pytest.mark.parametrize("given", ["\ud800", object(), float("nan"), b"bytes", {1: 2}])
+async def test_what_is_not_json_is_refused(kiln: Kiln, given: object) -> None:
+    result = await kiln.call("give_back", {"value": {"held": given}})
+
+    assert (result.status, code(result)) == (Status.INVALID, "invalid_arguments")
+
+
+async def test_wrong_arguments_are_told_all_at_once(kiln: Kiln) -> None:
+    result = await kiln.call("divide", {"dividend": "much", "divided": 1})
+
+    assert (result.status, code(result)) == (Status.INVALID, "invalid_arguments")
+    assert "dividend" in result.text
+    assert "divisor" in result.text
+
+
+async def test_a_failing_tool_is_an_answer(kiln: Kiln) -> None:
+    result = await kiln.call("divide", {"dividend": 1, "divisor": 0})
+
+    assert (result.status, code(result)) == (Status.FAILED, "tool_error")
+    assert "nothing can be divided by 0" in result.text
+
+
+async def test_a_call_that_takes_too_long_is_ended(kiln: Kiln) -> None:
+    result = await kiln.call("last", {"seconds": 30}, timeout=1)
+
+    assert (result.status, code(result)) == (Status.TIMEOUT, "timeout")
+
+
+async def test_only_the_version_runs_that_was_asked_for(kiln: Kiln) -> None:
+    right = await kiln.call("add", {"left": 1}, digest=kiln.tool("add").digest)
+    wrong = await kiln.call("add", {"left": 1}, digest="0" * 64)
+
+    assert right.value == 3
+    assert (wrong.status, code(wrong)) == (Status.INVALID, "bad_input")
+
+
+async def test_what_a_tool_hands_out_arrives(kiln: Kiln) -> None:
+    result = await kiln.call("send_out")
+
+    assert [(file.name, file.data) for file in result.files] == [("data.bin", bytes(range(256)))]
+    assert result.messages == ({"card": "hello"},)
+    assert result.injected_tools == ("add",)
+
+
+async def test_a_long_output_can_be_paged_through(kiln: Kiln) -> None:
+    result = await kiln.call("write_much", {"characters": 5000})
+    assert result.truncation is not None
+    assert result.truncation.handle is not None
+
+    page = await kiln.read_output(result.truncation.handle, offset=4990)
+
+    assert (result.truncation.total, page.text) == (5000, "0123456789")
+
+
+async def test_a_call_is_watched_while_it_runs(kiln: Kiln) -> None:
+    seen: list[Event] = []
+
+    result = await kiln.call("report", {"steps": 3}, observe=seen.append)
+
+    assert result.value == "reported"
+    assert [event.done for event in seen if event.kind == "progress"] == [1, 2, 3]
+    assert [event.text for event in seen if event.kind == "log"] == ["it begins"]
+
+
+async def test_an_observer_that_fails_does_not_end_the_call(kiln: Kiln) -> None:
+    def fail(_: Event) -> None:
+        raise RuntimeError("of the observer's own")
+
+    result = await kiln.call("report", {"steps": 3}, observe=fail)
+
+    assert result.value == "reported"
+
+
+async def test_an_id_makes_a_call_run_once(kiln: Kiln) -> None:
+    first = await kiln.call("count_runs", call_id="once")
+    again = await kiln.call("count_runs", call_id="once")
+    other = await kiln.call("count_runs", call_id="once more")
+
+    assert first.status is Status.OK
+    assert again.value == first.value
+    assert other.value != first.value
+
+
+async def test_an_id_is_not_used_for_another_call(kiln: Kiln) -> None:
+    await kiln.call("add", {"left": 1}, call_id="taken")
+
+    result = await kiln.call("add", {"left": 2}, call_id="taken")
+
+    assert (result.status, code(result)) == (Status.INVALID, "conflict")
+
+
+async def test_an_id_of_one_caller_is_not_another_caller_s(kiln: Kiln) -> None:
+    ann, bob = kiln.sessions.create("ann").token, kiln.sessions.create("bob").token
+
+    hers = await kiln.call("count_runs", call_id="mine", session=ann)
+    his = await kiln.call("count_runs", call_id="mine", session=bob)
+
+    assert (value(hers)["user"], value(his)["user"]) == ("ann", "bob")
+
+
+async def test_a_call_that_was_refused_leaves_its_id_free(kiln: Kiln) -> None:
+    refused = await kiln.call("divide", {"dividend": 1}, call_id="freed")
+    made = await kiln.call("divide", {"dividend": 1, "divisor": 2}, call_id="freed")
+
+    assert refused.status is Status.INVALID
+    assert made.value == 0.5
+
+
+async def test_calls_made_at_once_with_one_id_share_a_run(kiln: Kiln) -> None:
+    results = await asyncio.gather(*(kiln.call("count_runs", call_id="shared") for _ in range(3)))
+
+    assert len({value(result)["run"] for result in results}) == 1
+
+
+async def test_many_calls_are_answered_in_their_order(kiln: Kiln) -> None:
+    calls = [Call(tool="add", arguments={"left": number}) for number in range(5)]
+    calls.insert(2, Call(tool="divide", arguments={"dividend": 1, "divisor": 0}))
+
+    results = await kiln.call_many(calls)
+
+    values = [result.value for result in results]
+    assert values == [2, 3, None, 4, 5, 6]
+
+
+async def test_a_call_ends_when_nobody_awaits_it(kiln: Kiln) -> None:
+    running = await begun(kiln, "last", {"seconds": 30}, call_id="stopped")
+
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    task = await kiln.await_task("stopped", timeout=SOON)
+
+    assert task.result is not None
+    assert task.result.status is Status.CANCELLED
+
+
+async def test_a_call_in_the_background_is_awaited_by_its_id(kiln: Kiln) -> None:
+    task = await kiln.call("count_runs", background=True)
+    assert isinstance(task, Task)
+
+    ended = await kiln.await_task(task.id, timeout=SOON)
+    again = await kiln.check_task(task.id)
+
+    assert ended.state == again.state == "done"
+    assert ended.result is not None
+    assert again.result == ended.result
+    assert ended.result.status is Status.OK
+    assert task.id in {one.id for one in await kiln.tasks()}
+
+
+async def test_a_call_in_the_background_is_cancelled_by_its_id(kiln: Kiln) -> None:
+    task = await kiln.call("last", {"seconds": 30}, background=True)
+    assert isinstance(task, Task)
+
+    await kiln.cancel_task(task.id)
+    ended = await kiln.await_task(task.id, timeout=SOON)
+
+    assert ended.result is not None
+    assert ended.result.status is Status.CANCELLED
+
+
+async def test_a_quick_call_does_not_become_a_task(kiln: Kiln) -> None:
+    result = await kiln.call("add", {"left": 1}, background="auto")
+
+    assert isinstance(result, Result)
+    assert result.value == 3
+
+
+async def test_a_task_belongs_to_its_caller(kiln: Kiln) -> None:
+    ann, bob = kiln.sessions.create("ann").token, kiln.sessions.create("bob").token
+    task = await kiln.call("add", {"left": 1}, background=True, session=ann)
+    assert isinstance(task, Task)
+
+    with pytest.raises(NotFound):
+        await kiln.check_task(task.id, bob)
+
+    assert (await kiln.await_task(task.id, ann, timeout=SOON)).result is not None
+
+
+async def test_functions_run_in_the_process_that_has_them(kiln: Kiln) -> None:
+    here = await kiln.call("square", {"number": 7})
+    through = await kiln.call("add_through", {"left": 5})
+
+    assert (here.value, here.sandbox) == (49, "none")
+    assert through.value == 7
+
+
+async def test_tools_call_each_other(kiln: Kiln) -> None:
+    assert (await kiln.call("add_twice", {"number": 4})).value == 8
+
+
+async def test_a_call_without_a_session_is_denied(kiln: Kiln) -> None:
+    nobody = await kiln.call("add", {"left": 1}, session=None)
+    stranger = await kiln.call("add", {"left": 1}, session="ts_unknown")
+
+    assert (nobody.status, code(nobody)) == (Status.DENIED, "no_session")
+    assert (stranger.status, code(stranger)) == (Status.DENIED, "no_session")
+    with pytest.raises(NoSession):
+        kiln.visible(None)
+
+
+async def test_calls_run_for_the_holder_of_their_session(kiln: Kiln) -> None:
+    opened = kiln.sessions.create("ann", agent_id="helper")
+
+    before = await kiln.call("count_runs", session=opened.token)
+    kiln.sessions.end(opened.token)
+    after = await kiln.call("count_runs", session=opened.token)
+
+    assert (value(before)["user"], value(before)["agent"]) == ("ann", "helper")
+    assert after.status is Status.DENIED
+
+
+async def test_callers_are_shown_what_the_rules_let_them_run(kiln: Kiln) -> None:
+    ann = kiln.sessions.create("ann").token
+    limited = kiln.sessions.create("cid", tools=["ad*"]).token
+
+    denied = await kiln.call("be_hidden", session=ann)
+
+    assert "be_hidden" in kiln.visible()
+    assert "be_hidden" not in kiln.visible(ann)
+    assert "be_hidden" not in {hit.key for hit in kiln.search("tell a secret", 50, ann).hits}
+    assert set(kiln.visible(limited)) == {"add", "add_twice", "add_through"}
+    assert (denied.status, code(denied)) == (Status.DENIED, "not_allowed")
+
+
+async def test_a_call_waits_for_a_person_and_runs_once_approved(kiln: Kiln) -> None:
+    ann = kiln.sessions.create("ann").token
+    task = await kiln.call("delete_all", {"what": "files"}, background=True, session=ann)
+    assert isinstance(task, Task)
+    approval = await first_pending(kiln, "delete_all")
+
+    await asyncio.to_thread(kiln.guarding.approve, approval)
+    ended = await kiln.await_task(task.id, ann, timeout=SOON)
+
+    assert ended.result is not None
+    assert ended.result.value == "deleted files"
+
+
+async def test_a_caller_is_told_that_a_person_is_asked(kiln: Kiln) -> None:
+    ann = kiln.sessions.create("ann").token
+    asked = asyncio.Event()
+
+    def observe(event: Event) -> None:
+        if event.kind == "pending":
+            asked.set()
+
+    running = asyncio.create_task(
+        kiln.call("delete_all", {"what": "mail"}, session=ann, observe=observe)
+    )
+    await asyncio.wait_for(asked.wait(), SOON)
+    approval = await first_pending(kiln, "delete_all")
+    await asyncio.to_thread(kiln.guarding.reject, approval, reason="no")
+    result = await asyncio.wait_for(running, SOON)
+
+    assert (result.status, code(result)) == (Status.DENIED, "rejected")
+
+
+async def test_a_model_finds_describes_and_calls_tools_by_tools(kiln: Kiln) -> None:
+    found = await kiln.call("search_tools", {"query": "sum of two numbers"})
+    told = await kiln.call("describe_tool", {"name": "add"})
+    called = await kiln.call("call_tool", {"name": "add", "arguments": {"left": 5}})
+
+    assert found.value is not None
+    assert "add" in {one["name"] for one in value(found)["tools"]}
+    assert "left" in value(told)["parameters"]["properties"]
+    assert called.value == 7
+
+
+async def test_a_tool_that_was_written_can_be_called(kiln: Kiln) -> None:
+    told = asyncio.Event()
+    forget = kiln.changes.listen(lambda change: told.set() if "triple" in change.added else None)
+    async with kiln.changes.running():
+        written = await kiln.call(
+            "write_python_tool", {"tool_code": WRITTEN, "tool_name": "triple", "overwrite": True}
+        )
+        await asyncio.wait_for(told.wait(), SOON)
+    forget()
+
+    result = await kiln.call("triple", {"number": 14})
+
+    assert value(written)["success"], written
+    assert result.value == 42
+    assert "triple" in {hit.key for hit in kiln.search("triple a number", 3).hits}
+
+
+async def test_arguments_can_be_checked_ahead(kiln: Kiln) -> None:
+    wrong = kiln.check_arguments("add", {"left": "x"})
+
+    assert "left" in str(wrong)
+    with pytest.raises(InputError):
+        kiln.check_arguments("nothing", {})
+
+
+def code(result: Result) -> str | None:
+    return result.error.code if result.error else None
+
+
+def value(result: Result) -> Any:
+    assert result.status is Status.OK, result
+    return result.value
+
+
+async def begun(
+    kiln: Kiln, name: str, arguments: dict[str, Any], **options: Any
+) -> "asyncio.Task[Result]":
+    """A call that has told of itself."""
+    started = asyncio.Event()
+    observe: Callable[[Event], None] = lambda _: started.set()  # noqa: E731
+    running = asyncio.create_task(kiln.call(name, arguments, observe=observe, **options))
+    await asyncio.wait_for(started.wait(), SOON)
+    return running
+
+
+async def first_pending(kiln: Kiln, tool: str) -> str:
+    """The id of the approval that somebody waits for."""
+    async with asyncio.timeout(SOON):
+        while True:
+            waiting = await asyncio.to_thread(kiln.guarding.approvals.waiting)
+            for approval in waiting:
+                if approval.tool == tool:
+                    return approval.id
+            await asyncio.sleep(0.02)
