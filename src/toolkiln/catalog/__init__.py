@@ -5,6 +5,7 @@
 """
 
 from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
+from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, Options, utc_now
 from toolkiln.catalog.checking import Report, check, report
 from toolkiln.catalog.files import read_file, tool_files
@@ -32,6 +33,7 @@ __all__ = [
     "file_for",
     "name_finding",
     "read_file",
+    "read_sources",
     "refuse_outdated",
     "report",
     "tool_files",

@@ -30,7 +30,13 @@ from toolkiln.execution.rates import Rates
 from toolkiln.execution.rules import Rules, decide
 from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
 from toolkiln.execution.secrets import SecretError, Secrets
-from toolkiln.execution.sessions import NoSession, SessionBook, Sessions, refuse_ambiguous
+from toolkiln.execution.sessions import (
+    NoSession,
+    SessionBook,
+    Sessions,
+    refuse_ambiguous,
+    token_hash,
+)
 from toolkiln.execution.tasks import Tasks
 from toolkiln.execution.tool_settings import ToolSettings
 from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
@@ -82,4 +88,5 @@ __all__ = [
     "read_requirements_file",
     "refuse_ambiguous",
     "run_examples",
+    "token_hash",
 ]

@@ -8,6 +8,7 @@ have sessions that live in its memory and nowhere else.
 """
 
 import hashlib
+import hmac
 import secrets
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ _MOST_KNOWN = 10_000
 _LONGEST = 200
 _PREFIX = "ts_"
 """Else some tokens would look like an option on a command line."""
+_ALIAS, _PROOF = "ta_", 64
 _MOST_SECONDS = 30 * 86_400.0
 
 
@@ -88,6 +90,7 @@ class Sessions:
         self._open = book
         self._seconds = seconds
         self._known: dict[str, _Known] = {}
+        self._alias_key = secrets.token_bytes(32)
 
     def create(self, user_id: str, *, seconds: float | None = None, **identity: Any) -> OpenSession:
         """Write a session down, for somebody whom the trusted side has authenticated.
@@ -108,7 +111,7 @@ class Sessions:
         held = self._held(seconds)
         token, session = _made(caller, key_id)
         self._opened(session)
-        self._open().put(_hash(token), session, held)
+        self._open().put(token_hash(token), session, held)
         return OpenSession(token, session.trace_id, held)
 
     def renew(self, token: str, seconds: float | None = None) -> None:
@@ -121,14 +124,14 @@ class Sessions:
         if self.find(token).key_id is not None:
             hint = "show the key again, which makes another"
             raise InputError("a session that an API key made is not renewed", hint=hint)
-        if not self._open().renew(_hash(token), self._held(seconds)):
+        if not self._open().renew(self._hash(token), self._held(seconds)):
             raise _NONE
-        self._known.pop(token, None)
+        self._forget(token)
 
     def end(self, token: str) -> bool:
         """Let a session hold no longer, also for calls that run."""
-        ended = self._open().end(_hash(token))
-        self._known.pop(token, None)  # afterwards, so that nobody looks it up in between
+        ended = self._open().end(self._hash(token))
+        self._forget(token)  # afterwards, so that nobody looks it up in between
         return ended
 
     def end_of_key(self, key_id: str) -> int:
@@ -154,6 +157,15 @@ class Sessions:
         known = self._known.get(token)
         return known is not None and known.until == inf
 
+    def alias(self, hashed: str) -> str:
+        """A token that stands for a session by the hash of its own, in this process only.
+
+        For calls that come through a queue, which carries no tokens. Always the same one;
+        it holds as long as the session does, and means nothing to any other process.
+        """
+        proof = hmac.digest(self._alias_key, hashed.encode("utf-8", "surrogatepass"), "sha256")
+        return f"{_ALIAS}{proof.hex()}{hashed}"
+
     def known(self, token: str | None, *, running: bool = False) -> Session | None:
         """A session that was looked up a moment ago; None says nothing."""
         found = self._known.get(token) if token else None
@@ -176,7 +188,7 @@ class Sessions:
         if found := self.known(token, running=running):
             return found
         now = time.monotonic()
-        kept = self._open().get(_hash(token), running=running)
+        kept = self._open().get(self._hash(token), running=running)
         if kept is None:
             self._known.pop(token, None)
             raise _NONE
@@ -185,6 +197,18 @@ class Sessions:
             self._known = {t: k for t, k in list(self._known.items()) if k.until == inf}
         self._known[token] = _Known(session, now + left, now + _BELIEVED)
         return session
+
+    def _hash(self, token: str) -> str:
+        """By what the book knows a session; an alias tells, if it is one of ours."""
+        if token.startswith(_ALIAS) and token.isascii():
+            hashed = token[len(_ALIAS) + _PROOF :]
+            if hmac.compare_digest(token, self.alias(hashed)):
+                return hashed
+        return token_hash(token)
+
+    def _forget(self, token: str) -> None:
+        self._known.pop(token, None)
+        self._known.pop(self.alias(self._hash(token)), None)
 
     def _held(self, seconds: float | None) -> float:
         held = self._seconds() if seconds is None else seconds
@@ -243,5 +267,6 @@ def refuse_ambiguous(caller: Caller) -> None:
         )
 
 
-def _hash(token: str) -> str:
+def token_hash(token: str) -> str:
+    """By what a session is kept and spoken of where its token must not be."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -12,6 +12,19 @@ from typing import Literal
 SESSIONS = "toolkiln:sessions"
 """A sorted set: the keys of all sessions, by when they expire."""
 
+FLEET_KEY = "toolkiln:fleet-key"
+"""A string: what the fleet seals with, where no setting says it."""
+CATALOG = "toolkiln:catalog"
+"""A hash: the number of the catalog, whose numbers these are, and the permissions."""
+CATALOG_NAMES = "toolkiln:catalog-names"
+"""A hash: by the name of a tool, which entry is served, and for which pool."""
+CATALOG_CHANGES = "toolkiln:catalog-changes"
+"""A sorted set: names of tools, gone ones too, by the number that last changed them."""
+PUBLISHERS = "toolkiln:publishers"
+"""A sorted set: the keys of those who publish tools, by when they were last heard of."""
+ANNOUNCEMENTS = "toolkiln:announcements"
+"""A stream: what every process of the fleet has to know at once."""
+
 
 def session(token_hash: str) -> str:
     """A hash: one session."""
@@ -83,6 +96,35 @@ def worker(worker_id: str) -> str:
 def sweeper(pool: str) -> str:
     """A string: the worker that looks after a pool's abandoned calls, for as long as it does."""
     return _named("sweeper", pool)
+
+
+def publisher(pool: str, publisher_id: str) -> str:
+    """A hash: by the name of a tool, the entry that one publisher has; see `publish.lua`."""
+    return f"toolkiln:publisher:{_short(pool)}:{_short(publisher_id)}"
+
+
+def publishers_of(pool: str) -> str:
+    """How the keys of a pool's publishers begin."""
+    return f"toolkiln:publisher:{_short(pool)}:"
+
+
+def entry(entry_id: str) -> str:
+    """A string: one tool as it is published, by the SHA-256 of the string."""
+    return f"toolkiln:entry:{entry_id}"
+
+
+def version(tool: str, digest: str) -> str:
+    """A string: the id of the entry that has this version of a tool."""
+    return _named("version", f"{digest} {tool}")
+
+
+def source(sha256_: str) -> str:
+    """A string: the bytes of a file, by their SHA-256."""
+    return _named("source", sha256_)
+
+
+def _short(name: str) -> str:
+    return sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _named(kind: str, name: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolkiln.store.errors import StoreError
     from toolkiln.store.guarding import Keys, Sessions
     from toolkiln.store.ledger import Ledger, open_ledger
-    from toolkiln.store.records import key_of
+    from toolkiln.store.records import key_of, write_json
     from toolkiln.store.settings import ToolSettings
     from toolkiln.store.store import Store, open_store
     from toolkiln.store.values import (
@@ -61,6 +61,7 @@ _HOMES = {
     "key_of": "records",
     "open_ledger": "ledger",
     "open_store": "store",
+    "write_json": "records",
 }
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "key_of",
     "open_ledger",
     "open_store",
+    "write_json",
 ]
 
 

@@ -1,0 +1,200 @@
+"""How tools are written down for the fleet, and read back. No Redis here.
+
+An entry, sealed with the fleet's key, has all that a caller needs to present a tool, and
+names the files that a worker needs to run it. It does not say on which machine, by whom
+or when the tool was admitted, so that workers with the same files publish the same bytes.
+What cannot be read, or is not sealed, counts as not there.
+"""
+
+import json
+import logging
+import zlib
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+from pydantic import ValidationError
+
+from toolkiln.fleet.identity import sealed, unsealed
+from toolkiln.model import Admission, Grant, Read, Reading, Served, ToolSpec
+from toolkiln.store import write_json
+
+_log = logging.getLogger(__name__)
+_MOST_BYTES = 64 << 20
+"""What a document may unpack to."""
+
+
+class _Packed(msgspec.Struct, frozen=True):
+    """An entry as it travels; what few callers look at is unpacked when they do."""
+
+    name: str
+    pool: str
+    digest: str
+    rest: bytes
+
+
+class Document(NamedTuple):
+    """A document, and the SHA-256 that it is kept under."""
+
+    id: str
+    data: bytes
+
+
+class Entry:
+    """A published tool; most of it is unpacked when it is first asked for."""
+
+    __slots__ = ("_content", "_is_read", "_packed")
+
+    def __init__(self, packed: _Packed) -> None:
+        self._packed = packed
+        self._content: Content | None = None
+        self._is_read = False
+
+    @property
+    def pool(self) -> str:
+        """Whose workers run it."""
+        return self._packed.pool
+
+    @property
+    def digest(self) -> str:
+        """The version of its file."""
+        return self._packed.digest
+
+    @property
+    def content(self) -> "Content | None":
+        """What it says; None, with a warning, if it cannot be read."""
+        if not self._is_read:
+            self._content, self._is_read = _content(self._packed), True
+        return self._content
+
+
+class Content(NamedTuple):
+    """What an entry says of a tool."""
+
+    served: Served
+    """With its grant, and without its sources."""
+    files: Mapping[str, str]
+    """The SHA-256 of each source by its path, the tool's own file first."""
+
+
+def write_entry(key: bytes, pool: str, served: Served, spec: ToolSpec, grant: Grant) -> Document:
+    """A tool for the fleet.
+
+    Raises:
+        StoreError: its schemas are not plain JSON.
+    """
+    told = spec.model_copy(update={"path": served.file})
+    rest = _pack(
+        {
+            "file": served.file,
+            "files": [[path, digest_of(data)] for path, data in served.sources.items()],
+            "grant": grant.model_dump(exclude_defaults=True),
+            "spec": told.model_dump(exclude_defaults=True),
+        }
+    )
+    packed = _Packed(name=spec.name, pool=pool, digest=spec.digest, rest=rest)
+    data = sealed(key, "entry", msgspec.msgpack.encode(packed))
+    return Document(digest_of(data), data)
+
+
+def read_entry(key: bytes, name: str, blob: bytes) -> Entry | None:
+    """The entry of a tool; None, with a warning, if it is forged, damaged or another's."""
+    data = unsealed(key, "entry", blob)
+    if data is None:
+        _log.warning("the published tool %r is not sealed with the fleet's key: ignored", name)
+        return None
+    try:
+        packed = msgspec.msgpack.decode(data, type=_Packed)
+    except msgspec.MsgspecError as error:
+        _log.warning("the published tool %r cannot be read: %s", name, error)
+        return None
+    if packed.name != name:
+        _log.warning("what is published as %r is the tool %r: ignored", name, packed.name)
+        return None
+    return Entry(packed)
+
+
+def _content(packed: _Packed) -> Content | None:
+    try:
+        told = _unpack(packed.rest)
+        spec = _tolerant(told["spec"])
+        if (spec.name, spec.digest) != (packed.name, packed.digest):
+            raise ValueError("it is another tool")
+        grant = Grant.model_validate(told["grant"])
+        file, files = str(told["file"]), {str(path): str(sha) for path, sha in told["files"]}
+        if not all(map(_is_below, files)):
+            raise ValueError("its files lie elsewhere")
+    except (ValueError, TypeError, KeyError, RecursionError, zlib.error) as error:
+        said = str(error).partition("\n")[0]
+        _log.warning("the published tool %r cannot be read: %s", packed.name, said)
+        return None
+    reading = Reading(path=file, digest=spec.digest, tools=(spec,))
+    return Content(Served(file, Read(reading, {}), admission(spec, grant)), files)
+
+
+def admission(spec: ToolSpec, grant: Grant) -> Admission:
+    """That the fleet serves a tool: some worker's people have admitted it."""
+    rights = {spec.name: grant}
+    return Admission(
+        sha256=spec.digest, version=0, admitted_by="", admitted_at="", since="", rights=rights
+    )
+
+
+def write_permissions(key: bytes, permissions: Mapping[str, Any]) -> bytes:
+    """Settings by name, for callers.
+
+    Raises:
+        StoreError: they are not plain JSON.
+    """
+    return sealed(key, "permissions", _pack(dict(permissions)))
+
+
+def read_permissions(key: bytes, blob: bytes) -> dict[str, Any] | None:
+    """What `write_permissions` wrote; None, with a warning, if it is forged or damaged."""
+    data = unsealed(key, "permissions", blob)
+    if data is not None:
+        try:
+            return dict(_unpack(data))
+        except (ValueError, TypeError, RecursionError, zlib.error):
+            pass
+    _log.warning("the published permissions are forged or damaged; ignored")
+    return None
+
+
+def digest_of(data: bytes) -> str:
+    """What a file is kept under."""
+    return sha256(data).hexdigest()
+
+
+def _tolerant(told: Any) -> ToolSpec:
+    """A spec, without the fields that this Toolkiln does not know."""
+    try:
+        return ToolSpec.model_validate(told)
+    except ValidationError as error:
+        unknown = [wrong["loc"] for wrong in error.errors() if wrong["type"] == "extra_forbidden"]
+        for *path, last in unknown:
+            where = told
+            for step in path:
+                where = where[step]
+            del where[last]
+        return ToolSpec.model_validate(told)
+
+
+def _is_below(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and "\0" not in path
+
+
+def _pack(value: Any) -> bytes:
+    text = write_json("what is published", value)
+    return zlib.compress(text.encode("utf-8", "surrogatepass"), level=1)
+
+
+def _unpack(data: bytes) -> Any:
+    opened = zlib.decompressobj()
+    text = opened.decompress(data, _MOST_BYTES)
+    if opened.unconsumed_tail:
+        raise ValueError("it is too large")
+    return json.loads(text.decode("utf-8", "surrogatepass"))

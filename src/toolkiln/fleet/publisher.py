@@ -1,0 +1,211 @@
+"""A worker's side of the catalog: what it serves, put where callers and other workers find it.
+
+Documents (entries, files) are named by their content and kept for a day after somebody
+last vouched for them, so that a version which was replaced can still be run. Which of
+several publishers' tools is served is decided by `publish.lua`: the tools of one stay when
+another's change, and of two versions in one pool the one that was published last counts.
+The callers' side is `catalog`.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from toolkiln.fleet import entries, keys
+from toolkiln.model import Grant, Served, Snapshot
+from toolkiln.store import StoreError
+
+if TYPE_CHECKING:
+    from toolkiln.fleet.resp import Pipe
+
+REFRESH_SECONDS = 60.0
+"""How often a publisher has to say that it is there: after 300 s its pool goes on without."""
+_KEPT = 24 * 3600 * 1000
+"""Milliseconds that documents are kept after somebody vouched for them."""
+_VOUCH_SECONDS = 3600.0
+_AT_ONCE = 500
+_BYTES_AT_ONCE = 4 << 20
+_TRIES = 5
+
+T = TypeVar("T")
+
+
+class Publisher:
+    """One publisher's part of the catalog.
+
+    Its id is to be the same after a restart (a machine and a folder, not a process), so
+    that what it had before is replaced. Processes that share one must serve the same.
+    """
+
+    def __init__(self, pipe: "Pipe", key: bytes, pool: str, publisher_id: str) -> None:
+        self._pipe = pipe
+        self._key = key
+        self._pool = pool
+        self._own = keys.publisher(pool, publisher_id)
+        self._publish = pipe.script("publish")
+        self._keep = pipe.script("keep")
+        self._publishing = asyncio.Lock()
+        self._stamp = ""
+        self._had: Mapping[str, str] = {}
+        """Ids of entries by name, as Redis has them under this stamp."""
+        self._tools: dict[str, _Tool] = {}
+        """What the last publication was about."""
+        self._permitted = b""
+        self._state: tuple[Snapshot, Mapping[str, Grant], Mapping[str, Any]] | None = None
+        self._vouched = -inf
+
+    async def publish(
+        self,
+        snapshot: Snapshot,
+        grants: Mapping[str, Grant],
+        permissions: Mapping[str, Any],
+    ) -> int:
+        """Let the fleet have these tools of ours and no others; the number of the catalog.
+
+        `grants` by tool, those of `snapshot.tools`; `permissions` are settings by name.
+        Sends what has changed since the last time.
+
+        Raises:
+            StoreError: Redis failed; what was published before stays.
+        """
+        async with self._publishing:
+            self._state = snapshot, grants, permissions
+            return await self._bring_up()
+
+    async def refresh(self) -> int:
+        """Say that we are still there; due every `REFRESH_SECONDS`. The number of the catalog.
+
+        If Redis has lost what was published, it is published again.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        async with self._publishing:
+            number = await self._script("refresh", self._stamp) if self._stamp else None
+            if number is None or time.monotonic() >= self._vouched + _VOUCH_SECONDS:
+                self._vouched = -inf
+                number = await self._bring_up()
+            return int(number)
+
+    async def withdraw(self) -> None:
+        """Take our tools out of the catalog: this publisher is gone for good.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        async with self._publishing:
+            await self._script("withdraw")
+            self._stamp, self._had = "", {}
+
+    async def _bring_up(self) -> int:
+        """Make Redis have what we want it to."""
+        if self._state is None:
+            return 0
+        snapshot, grants, permissions = self._state
+        self._tools = tools = await asyncio.to_thread(self._identified, snapshot, grants)
+        permitted = entries.write_permissions(self._key, permissions)
+        for _ in range(_TRIES):
+            if not self._stamp:
+                await self._load()
+            changed = [tool for tool in tools.values() if self._had.get(tool.name) != tool.id]
+            pairs = [part for tool in changed for part in (tool.name, tool.id)]
+            pairs += [part for name in self._had.keys() - tools.keys() for part in (name, "")]
+            await self._deliver(changed)
+            stamp = secrets.token_hex(8)
+            news = permitted if permitted != self._permitted else b""
+            number = await self._script("publish", self._stamp, stamp, news, *pairs)
+            if number is not None:
+                self._stamp, self._permitted = stamp, permitted
+                self._had = {name: tool.id for name, tool in tools.items()}
+                return int(number)
+            # Redis has lost it, or another process has published in our name.
+            self._stamp, self._permitted, self._vouched = "", b"", -inf
+        raise StoreError(
+            "others publish in the name of this publisher all the time",
+            hint="give each folder of tools a publisher of its own",
+        )
+
+    def _identified(self, snapshot: Snapshot, grants: Mapping[str, Grant]) -> "dict[str, _Tool]":
+        found: dict[str, _Tool] = {}
+        for name in snapshot.tools:
+            served, grant = snapshot.served[name], grants[name]
+            tool = _Tool(name, served, grant, "")
+            known = self._tools.get(name)
+            is_same = known and known.about == tool.about
+            found[name] = tool._replace(id=known.id if known and is_same else self._entry(tool).id)
+        return found
+
+    def _entry(self, tool: "_Tool") -> entries.Document:
+        spec = tool.served.read.tool(tool.name)
+        return entries.write_entry(self._key, self._pool, tool.served, spec, tool.grant)
+
+    def _data(self, tool: "_Tool") -> bytes:
+        return self._entry(tool).data
+
+    async def _load(self) -> None:
+        """Learn what Redis has of ours."""
+        found = await self._pipe.command("HGETALL", self._own)
+        own = dict(zip(found[::2], found[1::2], strict=True))
+        self._stamp = own.pop(b"", b"").decode()
+        self._had = {_text(name): _text(value[:64]) for name, value in own.items()}
+
+    async def _deliver(self, changed: "Sequence[_Tool]") -> None:
+        """See that the documents of some tools are in Redis; from time to time of all."""
+        is_due = time.monotonic() >= self._vouched + _VOUCH_SECONDS
+        for some in _batches(list(self._tools.values()) if is_due else changed):
+            documents = await asyncio.to_thread(self._documents, some)
+            for names in _batches(list(documents)):
+                missing = await self._keep(names, [_KEPT])
+                await self._set({names[at - 1]: documents[names[at - 1]]() for at in missing})
+            # Not named by their content: the same version may have another grant.
+            await self._set({keys.version(t.name, t.served.read.digest): t.id for t in some})
+        if is_due:
+            self._vouched = time.monotonic()
+
+    def _documents(self, tools: "Sequence[_Tool]") -> dict[str, Callable[[], bytes]]:
+        found: dict[str, Callable[[], bytes]] = {}
+        for tool in tools:
+            found[keys.entry(tool.id)] = partial(self._data, tool)
+            for data in tool.served.sources.values():
+                found[keys.source(entries.digest_of(data))] = partial(bytes, data)
+        return found
+
+    async def _set(self, documents: Mapping[str, bytes | str]) -> None:
+        sending, size = [], 0
+        for key, data in documents.items():
+            sending.append(self._pipe.command("SET", key, data, "PX", _KEPT))
+            size += len(data)
+            if size > _BYTES_AT_ONCE:
+                await asyncio.gather(*sending)
+                sending, size = [], 0
+        await asyncio.gather(*sending)
+
+    async def _script(self, act: str, *arguments: str | bytes) -> Any:
+        touched = keys.CATALOG, keys.CATALOG_NAMES, keys.CATALOG_CHANGES, keys.PUBLISHERS
+        return await self._publish([*touched, keys.ANNOUNCEMENTS, self._own], [act, *arguments])
+
+
+class _Tool(NamedTuple):
+    """A tool to be published."""
+
+    name: str
+    served: Served
+    grant: Grant
+    id: str
+
+    @property
+    def about(self) -> tuple[str, str, Grant]:
+        """What its entry depends on."""
+        return self.served.read.digest, self.served.file, self.grant
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
