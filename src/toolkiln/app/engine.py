@@ -17,6 +17,7 @@ from toolkiln.execution import (
     Asking,
     Bounds,
     Candidate,
+    Elsewhere,
     Environment,
     Environments,
     Gateway,
@@ -60,7 +61,9 @@ class Engine:
         resolve_host: Resolve | None,
         guard: Guard,
         store: "Callable[[], Store]",
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        """`elsewhere` takes the calls that do not run in this process or its sandbox."""
         self._offer = offer
         self._guard = guard
         self._tools = tools
@@ -96,6 +99,7 @@ class Engine:
             guard=guard,
             names=offer.names,
             told=self.discretion.told,
+            elsewhere=elsewhere,
         )
         self.gateway = Gateway(parts)
         self.tasks = Tasks(self.gateway, self.memory)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
 from toolkiln.app.opened import Opened
-from toolkiln.app.options import CallOptions, asking_of, unobserved
+from toolkiln.app.options import CallOptions, asking_of
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.remembered import Remembered
 from toolkiln.app.usages import Usages
@@ -32,6 +32,7 @@ from toolkiln.model import (
     Status,
     Task,
     ToolSpec,
+    unobserved,
 )
 
 if TYPE_CHECKING:

@@ -36,10 +36,6 @@ class CallOptions(TypedDict, total=False):
     """What `ask` answers; by default every kind of question."""
 
 
-def unobserved(event: Event) -> None:
-    """An observer for calls that nobody watches."""
-
-
 def asking_of(options: CallOptions) -> "Asking | None":
     """How the caller is asked; None: not at all."""
     if "ask" not in options:

@@ -9,6 +9,7 @@ from toolkiln.execution.approvals import Approvals
 from toolkiln.execution.asking import Ask, Asking
 from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
+from toolkiln.execution.elsewhere import Elsewhere
 from toolkiln.execution.environments import (
     Candidate,
     Entry,
@@ -24,6 +25,7 @@ from toolkiln.execution.guard import BucketBook, Guard
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
+from toolkiln.execution.observing import careful
 from toolkiln.execution.policy import authoring_refusal
 from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.rates import Rates
@@ -53,6 +55,7 @@ __all__ = [
     "BucketBook",
     "Candidate",
     "Diagnosis",
+    "Elsewhere",
     "Entry",
     "Environment",
     "Environments",
@@ -81,6 +84,7 @@ __all__ = [
     "acting_session",
     "audit_key",
     "authoring_refusal",
+    "careful",
     "clean",
     "decide",
     "normalise",

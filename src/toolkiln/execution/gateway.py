@@ -33,12 +33,14 @@ from toolkiln.execution.clearance import (
 )
 from toolkiln.execution.clock import Clock
 from toolkiln.execution.concealing import ConcealedEvents, conceal
+from toolkiln.execution.elsewhere import Elsewhere
 from toolkiln.execution.environments import Environments
 from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, Outcome
 from toolkiln.execution.guard import NO_MASK, Guard, Trail
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import granted
+from toolkiln.execution.observing import Observe, careful
 from toolkiln.execution.output import limited
 from toolkiln.execution.results import as_call_error, invalid, refused
 from toolkiln.execution.secrets import resolved
@@ -54,6 +56,7 @@ from toolkiln.model import (
     Timing,
     ToolSpec,
     Truncation,
+    unobserved,
 )
 from toolkiln.schema import Problems, check
 
@@ -64,15 +67,10 @@ _REMEMBERED = 1024
 _MOST_NESTED = 200
 """Calls that one call may make."""
 
-Observe = Callable[[Event], None]
 Ending = Callable[[ToolSpec | None, Result | None], None]
 """Told how a call ended: its tool, None if there is no such; its Result, None if cancelled."""
 Listener = Callable[[Call], Ending]
 """Told of every call when it begins."""
-
-
-def _unobserved(event: Event) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +93,7 @@ class Parts:
     """The tools that a predicate on specs lets through, for hints."""
     told: Callable[[Result, Caller], Result]
     """A result as a caller may know it, who may not know of every tool."""
+    elsewhere: Elsewhere | None = None
 
 
 class Gateway:
@@ -130,16 +129,14 @@ class Gateway:
         return made
 
     async def call(
-        self, call: Call, observe: Observe = _unobserved, asking: Asking | None = None
+        self, call: Call, observe: Observe = unobserved, asking: Asking | None = None
     ) -> Result:
         """Run one call to its one Result, for whoever its session says."""
         if call.depth or call.parent:  # only the gateway itself knows which call made another
             call = call.model_copy(update={"depth": 0, "parent": None})
         return await self._recorded(call, observe, NO_MASK, asking)
 
-    async def call_many(
-        self, calls: Sequence[Call], observe: Observe = _unobserved
-    ) -> list[Result]:
+    async def call_many(self, calls: Sequence[Call], observe: Observe = unobserved) -> list[Result]:
         """Run calls in order, neighbours that are parallel-safe together, the others alone."""
         results: list[Result] = []
         for together, group in groupby(calls, self._is_parallel):
@@ -164,6 +161,12 @@ class Gateway:
         is_recorded = False
         result: Result | None = None
         try:
+            elsewhere = self._parts.elsewhere
+            if elsewhere is not None and (spec := elsewhere.spec(call)) is not None:
+                trail.spec = spec
+                result = await elsewhere.call(call, spec, observe)
+                if result is not None:
+                    return result
             if recorder.must_wait:
                 await recorder.caught_up()
             recorder.begin(trail, trail.started)
@@ -202,8 +205,8 @@ class Gateway:
             call, observe, trail, outer_mask, caller, tool, decision,
             checked.arguments, checked.notes, asking,
         )  # fmt: skip
-        if observe is not _unobserved:
-            passage.observe = _careful(observe, call.tool)
+        if observe is not unobserved:
+            passage.observe = careful(observe, call.tool)
         if not call.remember:
             return await self._run(passage)
         return await self._once(passage)
@@ -422,18 +425,6 @@ class Gateway:
                 memory=outcome.memory,
             ),
         )
-
-
-def _careful(observe: Observe, tool: str) -> Observe:
-    """An observer whose own faults do not end the call."""
-
-    def careful(event: Event) -> None:
-        try:
-            observe(event)
-        except Exception:  # noqa: BLE001 - the observer's own fault; the call goes on
-            _log.exception("an event of %s could not be observed", tool)
-
-    return careful
 
 
 def _unsendable(caller: Caller) -> CallError | None:

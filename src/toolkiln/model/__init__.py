@@ -24,6 +24,7 @@ from toolkiln.model.calls import (
     TaskState,
     Timing,
     Truncation,
+    unobserved,
 )
 from toolkiln.model.catalog import (
     Admission,
@@ -156,4 +157,5 @@ __all__ = [
     "Verdict",
     "Version",
     "detailed_description",
+    "unobserved",
 ]

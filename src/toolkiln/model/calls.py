@@ -92,6 +92,10 @@ class Event(Value):
         return f"{self.text} ({share})" if self.text and share else self.text or share
 
 
+def unobserved(event: Event) -> None:
+    """An observer for calls that nobody watches."""
+
+
 class SentFile(Value):
     """A file that a tool handed to the caller."""
 
