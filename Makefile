@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NPM := $(VENV)/npm
 
-.PHONY: run test check lint types bench corpus thorough soak conformance postgres clean
+.PHONY: run test check lint types bench corpus thorough soak conformance postgres chromium clean
 
 run: $(STAMP)  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -20,7 +20,7 @@ run: $(STAMP)  ## admit and list the example tools, check one, call one, and sto
 	$(BIN)/toolkiln admit --yes --tools examples/attack.py
 	$(BIN)/toolkiln call steal_secrets --tools examples/attack.py
 
-test: $(STAMP) postgres  ## everything that must hold
+test: $(STAMP) postgres chromium  ## everything that must hold
 	$(BIN)/python -m pytest -n auto
 
 conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
@@ -33,6 +33,11 @@ soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behi
 postgres:
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
 	|| test "$$(id -u)" != 0 || { apt-get update -qq && apt-get install -y -qq postgresql; }
+
+# A page is opened in a real browser; where there is none, root can install it.
+chromium:
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 \
+	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
 check: lint types test  ## what CI runs
 
