@@ -60,7 +60,7 @@ class Offer:
         self._make_home = home
         self._here: dict[str, Admitted] = {}
         """What runs in this process; executors know it again by its identity."""
-        self._admitted: dict[str, tuple[Served, object, Admitted]] = {}
+        self._tools: dict[str, tuple[Served, object, Admitted]] = {}
         """With the version and the grants that they were made for."""
         self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
 
@@ -139,11 +139,20 @@ class Offer:
         if name not in snapshot.tools:
             raise self._why_not(name)
         spec, served = snapshot.tools[name], snapshot.served[name]
-        known, grants = self._admitted.get(name), self._grants()
+        known, grants = self._tools.get(name), self._grants()
         if known is None or known[0] is not served or known[1] is not grants:
-            tool = Admitted(spec, lambda: served.sources, self._grant(name, served))
-            known = self._admitted[name] = served, grants, tool
+            known = self._tools[name] = served, grants, self._admitted(spec, served)
         return known[2]
+
+    def _admitted(self, spec: ToolSpec, served: Served) -> "Admitted":
+        """A tool of the catalog, to be run."""
+        from toolkiln.execution import Admitted
+
+        return Admitted(spec, lambda: served.sources, self._grant(spec.name, served))
+
+    def is_function(self, name: str) -> bool:
+        """Whether a tool is a function of this process."""
+        return name in self._own
 
     def names(self, may_see: Callable[[ToolSpec], bool]) -> list[str]:
         """The names of the tools that somebody may know of."""
