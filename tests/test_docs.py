@@ -184,7 +184,12 @@ def test_every_form_and_dialect_is_named() -> None:
 
 def options_of_commands() -> dict[str, set[str]]:
     return {
-        name: {option for p in command.params if p.param_type_name == "option" for option in p.opts}
+        name: {
+            option
+            for p in command.params
+            if p.param_type_name == "option" and not p.hidden
+            for option in p.opts
+        }
         for name, command in commands().items()
     }
 
@@ -291,7 +296,6 @@ _OTHERWISE = {
     "authoring": "off",
     "policy": "deny",
     "redis": "redis://x",
-    "fleet": "redis://x",
     "telemetry": "http://x",
 }
 """Values of settings that take but a few."""

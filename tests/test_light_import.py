@@ -101,7 +101,7 @@ def test_no_part_of_ours_is_loaded_before_it_is_needed(arguments: list[str]) -> 
         "toolkiln.surfaces.cli.finding_commands", "toolkiln.surfaces.cli.guard_commands",
         "toolkiln.surfaces.cli.mcp_commands",
         "toolkiln.surfaces.cli.shell", "toolkiln.surfaces.cli.tool_commands",
-        "toolkiln.surfaces.cli.upkeep_commands",
+        "toolkiln.surfaces.cli.upkeep_commands", "toolkiln.surfaces.cli.worker_commands",
     }  # fmt: skip
 
 

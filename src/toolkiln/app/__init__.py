@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from toolkiln.app.options import CallOptions
     from toolkiln.app.own import OWN, SessionToken, account
     from toolkiln.app.sources import SourceCall, prepare_source, read_source
+    from toolkiln.app.supervising import Post, supervise
+    from toolkiln.app.working import Kept, Station, join_fleet, kept_by_parent, serve_fleet
     from toolkiln.catalog import (
         Assessment,
         Candidate,
@@ -37,10 +39,10 @@ if TYPE_CHECKING:
     from toolkiln.store import AuditFilter, OutputPage, Verification
 
 _HOMES = {
-    "BUILTIN_NAMES": "toolkiln.app.offer",
     "Assessment": "toolkiln.catalog",
     "AuditFilter": "toolkiln.store",
     "Authored": "toolkiln.app.authoring",
+    "BUILTIN_NAMES": "toolkiln.app.offer",
     "CallOptions": "toolkiln.app.options",
     "Candidate": "toolkiln.catalog",
     "Caretaking": "toolkiln.app.caretaking",
@@ -49,6 +51,7 @@ _HOMES = {
     "Decision": "toolkiln.catalog",
     "Draft": "toolkiln.app.authoring",
     "Entrance": "toolkiln.app.entrance",
+    "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
     "Library": "toolkiln.app.library",
     "MadeKey": "toolkiln.app.keys",
@@ -58,19 +61,25 @@ _HOMES = {
     "OWN": "toolkiln.app.own",
     "OutputPage": "toolkiln.store",
     "PROVIDERS": "toolkiln.app.kiln",
+    "Post": "toolkiln.app.supervising",
     "Problem": "toolkiln.app.authoring",
     "Report": "toolkiln.catalog",
     "Scope": "toolkiln.app.keys",
     "SessionToken": "toolkiln.app.own",
     "SourceCall": "toolkiln.app.sources",
     "Stage": "toolkiln.app.authoring",
+    "Station": "toolkiln.app.working",
     "Verification": "toolkiln.store",
     "account": "toolkiln.app.own",
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
+    "join_fleet": "toolkiln.app.working",
+    "kept_by_parent": "toolkiln.app.working",
     "prepare_source": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
+    "serve_fleet": "toolkiln.app.working",
     "structuring": "toolkiln.schema",
+    "supervise": "toolkiln.app.supervising",
     "svg": "toolkiln.looks",
 }
 
@@ -89,6 +98,7 @@ __all__ = [
     "Decision",
     "Draft",
     "Entrance",
+    "Kept",
     "Kiln",
     "Library",
     "MadeKey",
@@ -96,19 +106,25 @@ __all__ = [
     "NoSession",
     "NotAdmitted",
     "OutputPage",
+    "Post",
     "Problem",
     "Report",
     "Scope",
     "SessionToken",
     "SourceCall",
     "Stage",
+    "Station",
     "Verification",
     "account",
     "check",
     "evaluation",
+    "join_fleet",
+    "kept_by_parent",
     "prepare_source",
     "read_source",
+    "serve_fleet",
     "structuring",
+    "supervise",
     "svg",
 ]
 

@@ -65,6 +65,9 @@ class Engine:
     ) -> None:
         """`elsewhere` takes the calls that do not run in this process or its sandbox."""
         self._offer = offer
+        self.resolve = offer.resolve
+        self.admitted = offer.admitted
+        self.published = offer.published
         self._guard = guard
         self._tools = tools
         self._maxima = _maxima(settings)
@@ -140,6 +143,14 @@ class Engine:
         if not is_telling(result):
             return result
         return self.discretion.told(result, await self._guard.caller(session), called)
+
+    def longest(self, name: str) -> float:
+        """The seconds that a call of a tool may take, whatever its caller says."""
+        try:
+            asked = self._offer.spec(name).limits.timeout
+        except ToolkilnError:
+            asked = None
+        return self._maxima.timeout if asked is None else min(asked, self._maxima.timeout)
 
     def requirements(self, tool: Admitted) -> Iterable[str]:
         """What a tool's environment holds: its own wishes and the folder's.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from toolkiln.catalog import Catalog, read_file
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
-from toolkiln.model import FileState, Grant, Served, Snapshot, ToolSpec
+from toolkiln.model import Admission, FileState, Grant, Read, Reading, Served, Snapshot, ToolSpec
 
 if TYPE_CHECKING:
     from toolkiln.execution import Admitted
@@ -60,7 +60,7 @@ class Offer:
         self._make_home = home
         self._here: dict[str, Admitted] = {}
         """What runs in this process; executors know it again by its identity."""
-        self._tools: dict[str, tuple[Served, object, Admitted]] = {}
+        self._admitted: dict[str, tuple[Served, object, Admitted]] = {}
         """With the version and the grants that they were made for."""
         self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
 
@@ -138,21 +138,32 @@ class Offer:
         snapshot = self.snapshot
         if name not in snapshot.tools:
             raise self._why_not(name)
-        spec, served = snapshot.tools[name], snapshot.served[name]
-        known, grants = self._tools.get(name), self._grants()
+        served = snapshot.served[name]
+        known, grants = self._admitted.get(name), self._grants()
         if known is None or known[0] is not served or known[1] is not grants:
-            known = self._tools[name] = served, grants, self._admitted(spec, served)
+            tool = self.admitted(name, served)
+            known = self._admitted[name] = served, grants, tool
         return known[2]
 
-    def _admitted(self, spec: ToolSpec, served: Served) -> "Admitted":
-        """A tool of the catalog, to be run."""
+    def admitted(self, name: str, served: Served) -> "Admitted":
+        """A tool of some version, with what it is granted here, or else was with its admission."""
         from toolkiln.execution import Admitted
 
-        return Admitted(spec, lambda: served.sources, self._grant(spec.name, served))
+        spec, grant = served.read.tool(name), self._grant(name, served)
+        return Admitted(spec, lambda: served.sources, grant)
 
-    def is_function(self, name: str) -> bool:
-        """Whether a tool is a function of this process."""
-        return name in self._own
+    def published(self) -> tuple[Snapshot, dict[str, Grant]]:
+        """What others may know of the tools that are called here, and what each is granted.
+
+        Functions of this process are without sources: they run here and nowhere else.
+        """
+        snapshot = self.snapshot
+        grants = {name: self._grant(name, snapshot.served[name]) for name in snapshot.tools}
+        tools, served = dict(snapshot.tools), dict(snapshot.served)
+        for name, (spec, _) in self._own.items():
+            grants[name] = self._grant(name, None)
+            tools[name], served[name] = spec, _without_sources(spec, grants[name])
+        return Snapshot(snapshot.number, tools, served), grants
 
     def names(self, may_see: Callable[[ToolSpec], bool]) -> list[str]:
         """The names of the tools that somebody may know of."""
@@ -191,6 +202,13 @@ class Offer:
 
 
 _EMPTY = Snapshot(0)
+
+
+def _without_sources(spec: ToolSpec, grant: Grant) -> Served:
+    reading = Reading(path=spec.path, digest=spec.digest, tools=(spec,))
+    said = dict.fromkeys(("admitted_by", "admitted_at", "since"), "")
+    admission = Admission(sha256=spec.digest, version=0, rights={spec.name: grant}, **said)
+    return Served(spec.path, Read(reading, {}), admission)
 
 
 def functions_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Function]:

@@ -1,11 +1,13 @@
-"""What several machines share through Redis: sessions, rates, and the calls of a fleet.
+"""What several machines share through Redis: sessions and rates, tools, and calls.
 
-Names load on first use, and Redis with the first connection, so that this package can be
-imported where the extra `toolkiln[redis]` is not installed. Key names are in `keys`, the
-scripts that Redis runs in `lua/`.
+Calls go through a queue (`queue`, `wire`, `steps`) from callers (`client`) to workers
+(`worker`, and beside it `keeper`, `supervisor`, `sweeper`), which publish their tools
+(`publisher`, `catalog`). Names load on first use, so that this package can be imported where
+the extra `toolkiln[redis]` is not installed. Key names are in `keys`, the scripts that Redis
+runs in `lua/`.
 
-Whoever can write to this Redis is the trusted side: sessions carry privileges, nothing in
-it is signed, and a record written there by hand is believed. Give it a password or an ACL
+Whoever can write to this Redis is the trusted side: sessions carry privileges, nothing of
+them is signed, and a record written there by hand is believed. Give it a password or an ACL
 user, TLS when it is on another machine, and no other tenants whom you would not let decide
 who may do what.
 """
@@ -14,43 +16,101 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolkiln.fleet.address import read_address
-    from toolkiln.fleet.catalog import Listing, Published
-    from toolkiln.fleet.client import Client
+    from toolkiln.fleet.address import Address, read_address
+    from toolkiln.fleet.announcements import Announcements, announce
+    from toolkiln.fleet.attendant import Orders, start_attendant
+    from toolkiln.fleet.catalog import Listing, Published, fetch
     from toolkiln.fleet.connection import Connection, open_redis
+    from toolkiln.fleet.endings import ended
     from toolkiln.fleet.guarding import RedisBuckets, RedisSessions
-    from toolkiln.fleet.identity import fleet_key
-    from toolkiln.fleet.resp import Pipe
-    from toolkiln.fleet.wire import Envelope, pack
+    from toolkiln.fleet.identity import fleet_key, is_genuine, seal
+    from toolkiln.fleet.keeper import Keeper
+    from toolkiln.fleet.leases import Leases, new_table
+    from toolkiln.fleet.publisher import REFRESH_SECONDS, Publisher
+    from toolkiln.fleet.queue import Queue
+    from toolkiln.fleet.resp import Pipe, Unreachable
+    from toolkiln.fleet.steps import End
+    from toolkiln.fleet.supervisor import READY, Start, Supervisor
+    from toolkiln.fleet.sweeper import Sweeper, settle
+    from toolkiln.fleet.wire import Envelope, unpack
+    from toolkiln.fleet.worker import BLOCK_MS, Parts, Worker
 
 _HOMES = {
-    "Client": "client",
+    "BLOCK_MS": "worker",
+    "READY": "supervisor",
+    "REFRESH_SECONDS": "publisher",
+    "Address": "address",
+    "Announcements": "announcements",
     "Connection": "connection",
+    "End": "steps",
     "Envelope": "wire",
+    "Keeper": "keeper",
+    "Leases": "leases",
     "Listing": "catalog",
+    "Orders": "attendant",
+    "Parts": "worker",
     "Pipe": "resp",
     "Published": "catalog",
+    "Publisher": "publisher",
+    "Queue": "queue",
     "RedisBuckets": "guarding",
     "RedisSessions": "guarding",
+    "Start": "supervisor",
+    "Supervisor": "supervisor",
+    "Sweeper": "sweeper",
+    "Unreachable": "resp",
+    "Worker": "worker",
+    "announce": "announcements",
+    "ended": "endings",
+    "fetch": "catalog",
     "fleet_key": "identity",
+    "is_genuine": "identity",
+    "new_table": "leases",
     "open_redis": "connection",
-    "pack": "wire",
     "read_address": "address",
+    "seal": "identity",
+    "settle": "sweeper",
+    "start_attendant": "attendant",
+    "unpack": "wire",
 }
 
 __all__ = [
-    "Client",
+    "BLOCK_MS",
+    "READY",
+    "REFRESH_SECONDS",
+    "Address",
+    "Announcements",
     "Connection",
+    "End",
     "Envelope",
+    "Keeper",
+    "Leases",
     "Listing",
+    "Orders",
+    "Parts",
     "Pipe",
     "Published",
+    "Publisher",
+    "Queue",
     "RedisBuckets",
     "RedisSessions",
+    "Start",
+    "Supervisor",
+    "Sweeper",
+    "Unreachable",
+    "Worker",
+    "announce",
+    "ended",
+    "fetch",
     "fleet_key",
+    "is_genuine",
+    "new_table",
     "open_redis",
-    "pack",
     "read_address",
+    "seal",
+    "settle",
+    "start_attendant",
+    "unpack",
 ]
 
 

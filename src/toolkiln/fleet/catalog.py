@@ -171,7 +171,7 @@ async def fetch(pipe: "Pipe", key: bytes, name: str, digest: str) -> Served | No
     blob = entry_id and await pipe.command("GET", keys.entry(_text(entry_id)))
     entry = blob and entries.read_entry(key, name, blob)
     content = entry.content if entry and entry.digest == digest else None
-    if content is None:
+    if content is None or not content.files:  # a function, which runs where it is and nowhere else
         return None
     found = await pipe.command("MGET", *map(keys.source, content.files.values()))
     sources = dict(zip(content.files, found, strict=True))

@@ -23,6 +23,8 @@ from toolkiln.surfaces.cli import mcp_commands  # isort: split
 
 from toolkiln.surfaces.cli import client_commands  # isort: split
 
+from toolkiln.surfaces.cli import worker_commands  # isort: split
+
 from toolkiln.surfaces.cli.shell import app
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "mcp_commands",
     "tool_commands",
     "upkeep_commands",
+    "worker_commands",
 ]
 
 

@@ -24,13 +24,20 @@ _PATIENCE = 10.0
 """Seconds that they have to answer."""
 _UNKEPT = {"cache-control": "no-store"}
 Content = tuple[int, str, bytes, Mapping[str, str]]
+Checks = Mapping[str, Callable[[], Awaitable[object]]]
 
 
 class Readiness:
     """Whether calls would be run: the parts that they need, looked at now and then."""
 
-    def __init__(self, kiln: Kiln) -> None:
-        self._kiln = kiln
+    def __init__(self, kiln: Kiln, checks: Checks | None = None) -> None:
+        """`checks` are further parts, by name; asked, they raise ToolkilnError."""
+        self._checks: Checks = {
+            "catalog": lambda: asyncio.to_thread(lambda: kiln.specs),
+            "store": lambda: asyncio.to_thread(kiln.guarding.keys.list),
+            "sandbox": kiln.engine.sandboxes.ready,
+            **(checks or {}),
+        }
         self._looking = asyncio.Lock()
         self._found: dict[str, str] = {}
         self._at = 0.0
@@ -40,12 +47,8 @@ class Readiness:
         """How each part stands: `ok`, or what is wrong with it."""
         async with self._looking:
             if not self._at or time.monotonic() - self._at > _FRESH:
-                catalog, store, sandbox = await asyncio.gather(
-                    _state(asyncio.to_thread(lambda: self._kiln.specs)),
-                    _state(asyncio.to_thread(self._kiln.guarding.keys.list)),
-                    _state(self._kiln.engine.sandboxes.ready()),
-                )
-                self._found = {"catalog": catalog, "store": store, "sandbox": sandbox}
+                states = [_state(ask()) for ask in self._checks.values()]
+                self._found = dict(zip(self._checks, await asyncio.gather(*states), strict=True))
                 self._at = time.monotonic()
         return {**self._found, "server": "draining" if self.is_draining else "ok"}
 

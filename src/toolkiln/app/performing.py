@@ -1,0 +1,120 @@
+"""From an envelope to a result: what a worker's Kiln does with a call of the fleet.
+
+The seal says that somebody of the fleet sent it, the session who that is, the digest which
+version they saw. A version that is not served here is fetched and run as it was published;
+where it is not to be had the caller is told that what it knows is stale. Everything else is
+the gateway's business, as for every call.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from toolkiln.app.engine import Engine
+from toolkiln.app.guarding import Guarding
+from toolkiln.app.offer import Disabled
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.execution import Gateway
+from toolkiln.fleet import (
+    End,
+    Envelope,
+    is_genuine,
+    unpack,
+)
+from toolkiln.model import Call, Event, Result, Served, unobserved
+from toolkiln.store import key_of
+
+Fetch = Callable[[str, str], Awaitable[Served | None]]
+"""A version by the tool's name and the digest; None if there is none."""
+_MOST_VERSIONS = 100
+_MOST_ALIASES = 10_000
+
+
+class Performer:
+    """Performs the calls that a fleet has for one Kiln."""
+
+    def __init__(self, engine: Engine, guarding: Guarding, key: bytes, fetch: Fetch) -> None:
+        """`key` is the fleet's."""
+        self._engine = engine
+        self._guard = guarding.guard
+        self._alias = guarding.sessions.alias
+        self._key = key
+        self._fetch = fetch
+        self._tokens: dict[str, str] = {}
+        """By the hash of a session's own token: one that stands for it here."""
+        self._doors: dict[tuple[str, str], Gateway] = {}
+        """By name and digest: the ways to versions that are not served here."""
+
+    async def perform(
+        self, envelope: Envelope, left: float | None, observe: Callable[[Event], None] | None
+    ) -> Result | End:
+        """Run a call, with the seconds that are left for it."""
+        if not is_genuine(self._key, envelope):
+            return End("forged")
+        token = self._token(envelope.session)
+        if not await self._is_theirs(envelope, token):
+            return End("forged")
+        gateway = self._engine.gateway
+        if envelope.digest is not None and not self._is_here(envelope.tool, envelope.digest):
+            found = await self._door(envelope.tool, envelope.digest)
+            if found is None:
+                return End("stale")
+            gateway = found
+        call = Call(
+            tool=envelope.tool,
+            arguments=unpack(envelope.arguments),
+            id=envelope.id,
+            session=token,
+            digest=envelope.digest,
+            timeout=left,
+            surface=envelope.surface,
+        )
+        return await gateway.call(call, observe or unobserved)
+
+    def limit(self, envelope: Envelope) -> float:
+        """The most seconds that a call may take."""
+        return self._engine.longest(envelope.tool)
+
+    def _token(self, hashed: str | None) -> str | None:
+        if hashed is None:
+            return None
+        token = self._tokens.get(hashed)
+        if token is None:
+            if len(self._tokens) >= _MOST_ALIASES:
+                self._tokens.clear()
+            token = self._tokens[hashed] = self._alias(hashed)
+        return token
+
+    async def _is_theirs(self, envelope: Envelope, token: str | None) -> bool:
+        """Whether the record that the result will be kept under is the caller's own."""
+        caller = self._guard.known_caller(token)
+        if caller is None:
+            try:
+                caller = await self._guard.caller(token)
+            except ToolkilnError:  # the gateway says why, and records it
+                return True
+        return envelope.record == key_of(caller, envelope.id)
+
+    def _is_here(self, name: str, digest: str) -> bool:
+        try:
+            self._engine.resolve(name, digest)
+        except Disabled:  # here nobody may run it, in no version
+            return True
+        except InputError:
+            return False
+        return True
+
+    async def _door(self, name: str, digest: str) -> Gateway | None:
+        """A way to a version that others have published.
+
+        Raises:
+            StoreError: it cannot be looked for.
+        """
+        door = self._doors.get((name, digest))
+        if door is None:
+            served = await self._fetch(name, digest)
+            if served is None:
+                return None
+            if len(self._doors) >= _MOST_VERSIONS:
+                self._doors.pop(next(iter(self._doors)))
+            door = self._engine.gateway.beside(self._engine.admitted(name, served))
+            self._doors[name, digest] = door
+        return door

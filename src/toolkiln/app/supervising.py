@@ -1,0 +1,98 @@
+"""The process that `toolkiln worker` starts with: it keeps another one at work for a fleet.
+
+It runs nothing of a tool's, and loads little: what runs tools is `working`, in the other.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from toolkiln.fleet import (
+    BLOCK_MS,
+    Keeper,
+    Leases,
+    Pipe,
+    Queue,
+    Start,
+    Supervisor,
+    Sweeper,
+    keys,
+    read_address,
+    settle,
+)
+from toolkiln.store import StoreError
+
+LEASE = 10.0
+"""Seconds for which a call is a worker's without being renewed."""
+SLOTS = 32
+"""As many calls as the sandbox runs at once."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """Where a worker works, and how much at once."""
+
+    url: str = field(repr=False)
+    pool: str = "default"
+    slots: int = SLOTS
+    lease: float = LEASE
+    block_ms: int = BLOCK_MS
+    name: str = field(
+        default_factory=lambda: f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
+    )
+    """What the worker is called in the fleet."""
+
+
+async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], None]], None]) -> int:
+    """Keep a worker's process running, and its leases; the exit status of the last.
+
+    `stopper` gets what ends it.
+
+    Raises:
+        StoreError: Redis cannot be used.
+    """
+    async with opened(Pipe(read_address(post.url))) as pipe:
+        queue = Queue(pipe, post.pool)
+        sweeper = Sweeper(pipe, queue, post.name, post.lease)
+
+        def keep(leases: Leases, consumer: str, process: int) -> Keeper:
+            return Keeper(leases, queue, consumer, process, post.lease)
+
+        supervisor = Supervisor(post.name, post.slots, start, keep, partial(settle, queue))
+        stopper(supervisor.stop)
+        async with beside(sweeper.run()):
+            status = await supervisor.run()
+        with suppress(StoreError):  # then it is forgotten later
+            await sweeper.leave()
+            await pipe.command("DEL", keys.worker(post.name))
+        return status
+
+
+@asynccontextmanager
+async def opened(pipe: Pipe) -> AsyncIterator[Pipe]:
+    """A connection as long as the block runs.
+
+    Raises:
+        StoreError: there is none to be had.
+    """
+    await pipe.open()
+    try:
+        yield pipe
+    finally:
+        await pipe.close()
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do something else as long as the block runs."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,254 @@
+"""A Kiln at work for a fleet: what a worker is made of, put together.
+
+`Station` is one worker's life in one process, from the connections to the last reply;
+`serve_fleet` is that for a program with functions of its own. The process beside it is
+`supervising`'s business, or an attendant's.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from typing import ClassVar
+
+from toolkiln.app.kiln import Kiln
+from toolkiln.app.performing import Performer
+from toolkiln.app.publishing import Publishing, publisher_id
+from toolkiln.app.supervising import SLOTS, Post, beside, opened
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.fleet import (
+    READY,
+    Announcements,
+    Leases,
+    Orders,
+    Parts,
+    Pipe,
+    Publisher,
+    Queue,
+    Worker,
+    fetch,
+    fleet_key,
+    keys,
+    new_table,
+    read_address,
+    start_attendant,
+)
+from toolkiln.store import StoreError
+
+_TOLD = 2.0
+"""Seconds between two descriptions of a worker, which hold five times as long."""
+
+
+class Leaving(ToolkilnError):
+    """The worker ends what it has begun, and takes nothing new."""
+
+    code: ClassVar[str] = "draining"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a worker's process shares with its keeper."""
+
+    consumer: str
+    worker: str
+    """The name of the worker, of which this process may be one of several in turn."""
+    leases: Leases
+    channel: socket.socket
+    """Not blocking."""
+
+    async def say_ready(self) -> None:
+        """Tell the keeper that calls are taken."""
+        await asyncio.get_running_loop().sock_sendall(self.channel, READY + b"\n")
+
+
+def kept_by_parent(said: str) -> Kept:
+    """What the process that started this one shares with it; this one dies with it.
+
+    `said` is `CONSUMER,TABLE,CHANNEL,PARENT`: two descriptors and a process.
+
+    Raises:
+        InputError: it is something else, or the parent is gone.
+    """
+    from toolkiln.runtime import linux
+
+    try:
+        consumer, table, channel, parent = said.split(",")
+        leases, end = Leases(int(table)), socket.socket(fileno=int(channel))
+    except (ValueError, OSError):
+        hint = "start `toolkiln worker` without it"
+        raise InputError("--kept is for a worker's own use", hint=hint) from None
+    os.close(int(table))
+    end.set_inheritable(False)
+    end.setblocking(False)
+    linux.die_with_parent(signal.SIGKILL)
+    if os.getppid() != int(parent):
+        raise InputError("the process that started this one is gone")
+    return Kept(consumer, consumer.rpartition(".")[0], leases, end)
+
+
+class Station:
+    """One worker of one Kiln."""
+
+    def __init__(self, kiln: Kiln, post: Post, kept: Kept) -> None:
+        self._kiln = kiln
+        self._post = post
+        self._kept = kept
+        self._stopping = asyncio.Event()
+        self._pipe = Pipe(read_address(post.url))
+        self._worker: Worker | None = None
+        self._started = time.time()
+
+    def stop(self) -> None:
+        """Take no more calls, and end those that run in time; asked again, at once."""
+        if self._stopping.is_set() and self._worker is not None:
+            self._worker.hurry()
+        self._stopping.set()
+
+    @property
+    def running(self) -> int:
+        """How many calls it holds."""
+        return self._worker.running if self._worker else 0
+
+    async def check(self) -> None:
+        """Whether calls are taken.
+
+        Raises:
+            Leaving: not any more.
+            StoreError: Redis does not answer.
+        """
+        if self._stopping.is_set():
+            raise Leaving("the worker is about to stop")
+        await self._pipe.command("PING")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Work until it is stopped; `ready` is called when calls are taken.
+
+        Raises:
+            ToolkilnError: Redis or the tools cannot be used.
+        """
+        kiln, post, kept = self._kiln, self._post, self._kept
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(opened(self._pipe))
+            waiting, control, listening = [
+                await stack.enter_async_context(opened(Pipe(self._pipe.address))) for _ in range(3)
+            ]
+            key = await fleet_key(self._pipe, kiln.settings.fleet_key)
+            queue = Queue(self._pipe, post.pool, waiting=waiting)
+            performer = Performer(kiln.engine, kiln.guarding, key, partial(fetch, self._pipe, key))
+            publisher = Publisher(self._pipe, key, post.pool, publisher_id(kiln))
+            publishing = Publishing(kiln, publisher)
+            asked = {"drain": self._drain, "reload": lambda _: publishing.again()}
+            worker = self._worker = Worker(
+                Parts(
+                    queue, kept.consumer, kept.leases, kept.channel,
+                    performer.perform, performer.limit, asked, post.block_ms,
+                )
+            )  # fmt: skip
+            await publishing.publish()
+            await stack.enter_async_context(kiln.changes.running())
+            await stack.enter_async_context(beside(publishing.follow(Announcements(listening))))
+            await stack.enter_async_context(beside(self._describe()))
+            await self._work(worker, control, ready)
+
+    async def _work(self, worker: Worker, control: Pipe, ready: Callable[[], None]) -> None:
+        working, grace = asyncio.create_task(worker.run(control)), 0
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await self._kept.say_ready()
+            ready()
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            grace = self._kiln.settings.drain_seconds
+        finally:  # whoever cancels this has no time
+            stopping.cancel()
+            if not working.done():
+                await worker.leave(grace)
+            await working
+
+    def _drain(self, name: str) -> None:
+        if name in ("", self._post.name):
+            self.stop()
+
+    async def _describe(self) -> None:
+        """Say in Redis that this worker is there, for as long as it is."""
+        post, key = self._post, keys.worker(self._post.name)
+        about: dict[str, str | int] = {
+            "pool": post.pool,
+            "slots": post.slots,
+            "version": version("toolkiln"),
+            "host": os.uname().nodename,
+            "pid": os.getpid(),
+            "started": round(self._started),
+        }
+        parts = [part for pair in about.items() for part in pair]
+        while True:
+            state = "draining" if self._stopping.is_set() else "running"
+            with suppress(StoreError):
+                told = (*parts, "running", self.running, "state", state)
+                await self._pipe.command("HSET", key, *told)
+                await self._pipe.command("PEXPIRE", key, round(5000 * _TOLD))
+            await asyncio.sleep(_TOLD)
+
+
+async def serve_fleet(
+    kiln: Kiln,
+    url: str,
+    *,
+    pool: str = "default",
+    slots: int = SLOTS,
+    ready: Callable[[], None] = lambda: None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Perform calls for the fleet at a Redis URL with the tools of this Kiln.
+
+    Its functions run in this process. It ends when it is cancelled, with what runs, or when
+    `stop` is set, after what runs; `ready` is called once calls are taken.
+
+    Raises:
+        InputError: the Kiln is at work already, with sessions of its own.
+        ToolkilnError: Redis or the tools cannot be used.
+    """
+    await perform_calls(kiln, Post(url, pool, slots), ready, stop)
+
+
+async def perform_calls(
+    kiln: Kiln, post: Post, ready: Callable[[], None], stop: asyncio.Event | None
+) -> None:
+    """As `serve_fleet`."""
+    join_fleet(kiln, post.url)
+    table = new_table(post.slots)
+    orders = Orders(post.url, post.pool, post.name, os.getpid(), post.lease)
+    attendant, channel = await start_attendant(orders, table)
+    with closing(channel), closing(Leases(table)) as leases:
+        station = Station(kiln, post, Kept(post.name, post.name, leases, channel))
+
+        async def heed() -> None:
+            if stop is not None:
+                await stop.wait()
+                station.stop()
+
+        try:
+            async with beside(heed()):
+                await station.run(ready)
+        finally:
+            os.close(table)
+    await attendant.wait()
+
+
+def join_fleet(kiln: Kiln, url: str) -> None:
+    """Have a Kiln look its callers up where those of the fleet are.
+
+    Raises:
+        InputError: it has begun to look elsewhere.
+    """
+    if kiln.settings.redis == url:
+        return
+    if "guarding" in kiln.__dict__:
+        hint = "open it with Settings(redis=…), or hand over one that nobody has used"
+        raise InputError("this Kiln has sessions elsewhere than in the fleet's Redis", hint=hint)
+    kiln.settings = replace(kiln.settings, redis=url)

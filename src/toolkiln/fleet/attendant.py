@@ -1,0 +1,98 @@
+"""The attendant: a process that keeps the leases of a program which performs calls itself.
+
+`toolkiln worker` starts the process that runs tools; a program that offers functions of its
+own is that process already, and starts this one: `python -m toolkiln.fleet.attendant TABLE
+CHANNEL`, with its orders as a line of JSON on the channel. When the program is gone, it
+settles what was left and ends. It never ends the program.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.keeper import Keeper, Verdict
+from toolkiln.fleet.leases import Leases
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.sweeper import Sweeper, settle
+
+
+class Orders(NamedTuple):
+    """What an attendant has to know."""
+
+    url: str
+    pool: str
+    worker: str
+    process: int
+    lease: float
+
+
+async def start_attendant(orders: Orders, table: int) -> tuple[Process, socket.socket]:
+    """Start one for this process; the socket leads to it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", __name__, str(table), str(theirs.fileno()),
+            pass_fds=(table, theirs.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            process_group=0,  # what ends the program by its terminal must leave this one
+        )  # fmt: skip
+    ours.sendall(json.dumps(orders).encode() + b"\n")
+    ours.setblocking(False)
+    return process, ours
+
+
+async def attend(orders: Orders, leases: Leases, channel: socket.socket) -> None:
+    """Keep the leases of a program until it is gone, then settle what it left."""
+    pipe = Pipe(read_address(orders.url))
+    await pipe.open()
+    queue = Queue(pipe, orders.pool)
+    sweeper = Sweeper(pipe, queue, orders.worker, orders.lease)
+    sweeping = asyncio.create_task(sweeper.run())
+    keeper = Keeper(leases, queue, orders.worker, orders.process, orders.lease)
+    gone = asyncio.create_task(_closed(channel))
+    while not gone.done() and await _either(gone, keeper.run(channel)) is not Verdict.GONE:
+        await asyncio.sleep(orders.lease / 3)  # it hangs, and may go on after all
+    sweeping.cancel()
+    await settle(queue, orders.worker, {one.entry for one in leases.held()})
+    await sweeper.leave()
+    await pipe.close()
+
+
+async def _closed(channel: socket.socket) -> None:
+    """Until the program's end of the channel is closed, by its death at the latest."""
+    with suppress(ConnectionError):
+        while await asyncio.get_running_loop().sock_recv(channel, 4096):
+            pass
+
+
+async def _either(gone: "asyncio.Task[None]", keeping: Coroutine[Any, Any, Verdict]) -> Verdict:
+    task = asyncio.create_task(keeping)
+    await asyncio.wait([gone, task], return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        return task.result()
+    task.cancel()
+    return Verdict.GONE
+
+
+def main(table: str, channel: str) -> None:
+    """Attend to the process that started this one."""
+    with socket.socket(fileno=int(channel)) as end:
+        line = b""
+        while not line.endswith(b"\n"):
+            heard = end.recv(4096)
+            if not heard:
+                return
+            line += heard
+        end.setblocking(False)
+        asyncio.run(attend(Orders(*json.loads(line)), Leases(int(table)), end))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

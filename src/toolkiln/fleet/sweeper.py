@@ -1,0 +1,111 @@
+"""The sweeper: finds the calls that dead workers left behind, and sees that they end.
+
+Every worker brings one along, and of those of a pool one is at work, by a lease on a key; a
+second one would do no harm, as taking over and handing on are atomic. What becomes of a call
+is decided by `steps`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from toolkiln.fleet import keys
+from toolkiln.fleet.queue import Delivery, Ending, Queue
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.steps import Bury, End, Requeue, after_loss, before_leaving
+from toolkiln.store import StoreError
+
+_FORGOTTEN_MS = 60_000
+"""How long a consumer that holds nothing is kept: one that lives asks every few seconds."""
+_START = "0-0"
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Looks after one pool, if no other does."""
+
+    def __init__(self, pipe: Pipe, queue: Queue, name: str, lease: float) -> None:
+        """`name` is the worker's; `lease` the seconds for which its calls hold unrenewed."""
+        self._pipe = pipe
+        self._queue = queue
+        self._name = name
+        self._consumer = f"{name}.sweeper"
+        self._lease_ms = round(lease * 1000)
+        self._pause = lease / 3
+        self._cursor = _START
+
+    async def run(self) -> None:
+        """Sweep now and then, until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._pause)
+            try:
+                if await self._is_ours():
+                    await self.sweep()
+            except StoreError as error:  # the next time may do better
+                _log.warning("abandoned calls cannot be looked for: %s", error.message)
+
+    async def sweep(self) -> int:
+        """Go through all calls once, and say how many had been abandoned."""
+        found = 0
+        while True:
+            self._cursor, abandoned = await self._queue.abandoned(
+                self._consumer, self._cursor, self._lease_ms
+            )
+            now = await self._queue.now_ms() if abandoned else 0
+            for delivery in abandoned:
+                await carry_out(self._queue, delivery, after_loss(delivery, now))
+            found += len(abandoned)
+            if self._cursor == _START:
+                break
+        for consumer in await self._queue.consumers():
+            if not consumer.pending and consumer.idle_ms > _FORGOTTEN_MS:
+                await self._queue.retire(consumer.name)
+        return found
+
+    async def leave(self) -> None:
+        """Let others look after the pool at once."""
+        await self._queue.retire(self._consumer)
+        if await self._holder() == self._name:
+            await self._pipe.command("DEL", keys.sweeper(self._queue.pool))
+
+    async def _is_ours(self) -> bool:
+        key, milliseconds = keys.sweeper(self._queue.pool), round(self._pause * 1500)
+        if await self._pipe.command("SET", key, self._name, "NX", "PX", milliseconds) is not None:
+            return True
+        if await self._holder() != self._name:
+            return False
+        await self._pipe.command("PEXPIRE", key, milliseconds)
+        return True
+
+    async def _holder(self) -> str:
+        held: bytes | None = await self._pipe.command("GET", keys.sweeper(self._queue.pool))
+        return (held or b"").decode("utf-8", "replace")
+
+
+async def settle(queue: Queue, consumer: str, begun: Collection[str]) -> None:
+    """Hand on, or end, what a worker held that is known to be dead; then forget it.
+
+    Raises:
+        StoreError: Redis failed; a sweeper finds what is left.
+    """
+    held = await queue.own(consumer)
+    now = await queue.now_ms() if held else 0
+    for delivery in held:
+        step = before_leaving(delivery, now, begun=delivery.entry in begun)
+        await carry_out(queue, delivery, step)
+    await queue.retire(consumer)
+
+
+async def carry_out(queue: Queue, delivery: Delivery, step: Requeue | End | Bury) -> bool:
+    """Do what was decided about a call; False if it was ended or handed on before.
+
+    Raises:
+        StoreError: Redis failed; nothing or all of it was done.
+    """
+    match step:
+        case Requeue(tries):
+            return await queue.requeue(delivery, tries)
+        case End(code):
+            return await queue.finish(Ending(delivery, "end", code.encode()))
+        case Bury(why):
+            return await queue.bury(delivery, why)

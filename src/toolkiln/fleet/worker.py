@@ -1,0 +1,302 @@
+"""The worker: takes calls from a pool's queue, has them run, and ends each of them once.
+
+It knows neither tools nor sessions: what a call means is for the function that performs it.
+Leases are renewed by another process (`keeper`), which this one tells in a table what it
+holds, and which tells it over a channel what it has lost. Decisions are in `steps`.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
+
+from toolkiln.errors import InputError
+from toolkiln.fleet.leases import Leases
+from toolkiln.fleet.queue import Delivery, Ending, Queue
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.steps import Bury, End, Requeue, Run, before_leaving, next_step
+from toolkiln.fleet.sweeper import carry_out
+from toolkiln.fleet.telling import Telling
+from toolkiln.fleet.wire import Envelope, result_to_wire
+from toolkiln.model import CallError, Event, Result, Status
+from toolkiln.store import StoreError
+
+BLOCK_MS = 2000
+"""How long a read waits for calls; so long does a worker take to see that it is to stop."""
+_BEAT = 0.5
+_CLOCK = 5.0
+"""Seconds between looks at Redis's clock."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_log = logging.getLogger(__name__)
+
+Observe = Callable[[Event], None]
+Perform = Callable[[Envelope, float | None, Observe | None], Awaitable[Result | End]]
+"""Runs a call, with the seconds that are left for it and somebody who wants to hear of it."""
+Limit = Callable[[Envelope], float]
+"""The most seconds for which a call may keep the event loop from going on."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A call that is being performed."""
+
+    delivery: Delivery
+    task: "asyncio.Task[None]"
+    why: Literal["", "cancelled", "taken", "leaving"] = ""
+    """Why it was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a worker is made of."""
+
+    queue: Queue
+    consumer: str
+    leases: Leases
+    channel: socket.socket
+    """Leads to the keeper; not blocking."""
+    perform: Perform
+    limit: Limit
+    asked: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
+    """What else to do when workers are asked to: by the word, with whom or what it is about."""
+    block_ms: int = BLOCK_MS
+
+
+class Worker:
+    """Performs the calls of one pool, as many at once as its table of leases has slots."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._queue, self._leases = parts.queue, parts.leases
+        self._telling = Telling(parts.queue)
+        self._runs: dict[str, _Run] = {}
+        """By entry: what can still be cancelled."""
+        self._held: dict[str, int] = {}
+        """By entry, with its slot: what has not ended in Redis, as far as we know."""
+        self._room = asyncio.Event()
+        self._is_leaving = False
+        self._has_read, self._has_left = asyncio.Event(), asyncio.Event()
+        self._unwanted: dict[str, float] = {}
+        """By record: what is to be cancelled, should it still come, and until when."""
+        self._offset = 0.0
+        """What to add to the monotonic clock, in milliseconds, for Redis's."""
+
+    @property
+    def running(self) -> int:
+        """How many calls it holds."""
+        return len(self._held)
+
+    async def run(self, control: Pipe) -> None:
+        """Take calls until `leave` is called; `control` is a connection of its own.
+
+        Raises:
+            StoreError: Redis cannot be used at the start.
+        """
+        await self._set_clock()
+        beside = [
+            asyncio.create_task(work)
+            for work in (self._beat(), self._follow_clock(), self._listen(), self._heed(control))
+        ]
+        try:
+            await self._read()
+            self._has_read.set()
+            await self._has_left.wait()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def leave(self, grace: float) -> None:
+        """Take no more calls, hand back what has not begun, and let what runs end in time.
+
+        What has not ended then is cancelled, and handed on or ended as its kind demands.
+        """
+        self._is_leaving = True
+        self._room.set()
+        if self._runs and grace:
+            await asyncio.wait([run.task for run in self._runs.values()], timeout=grace)
+        self.hurry()
+        await self._has_read.wait()
+        while self._runs:
+            await asyncio.wait([run.task for run in self._runs.values()])
+        self._has_left.set()
+
+    def hurry(self) -> None:
+        """Do not wait for what runs: see that others run it, or that it ends as lost."""
+        for run in list(self._runs.values()):
+            self._cancel(run, "leaving")
+
+    async def _read(self) -> None:
+        pause, is_new = _FIRST_PAUSE, False
+        queue, consumer, block_ms = self._queue, self._parts.consumer, self._parts.block_ms
+        while not self._is_leaving:
+            if not self._leases.free:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            try:
+                if is_new:  # what was on its way to us when the connection broke
+                    for delivery in await queue.own(consumer):
+                        if delivery.entry not in self._held and self._leases.free:
+                            self._take(delivery)
+                    is_new = False
+                    continue
+                deliveries = await queue.read(consumer, self._leases.free, block_ms)
+            except StoreError as error:
+                _log.warning("calls cannot be read: %s", error.message)
+                is_new = True
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pause = _FIRST_PAUSE
+            for delivery in deliveries:
+                self._take(delivery)
+
+    def _take(self, delivery: Delivery) -> None:
+        """Begin a call, or see that it ends without."""
+        entry, now = delivery.entry, self._now_ms()
+        step: Run | Requeue | End | Bury = next_step(delivery, now)
+        if self._unwanted and self._unwanted.pop(delivery.record, 0.0) > time.monotonic():
+            step = End("cancelled")
+        elif self._is_leaving:
+            step = before_leaving(delivery, now, begun=False)
+        until = inf
+        if isinstance(step, Run):
+            until = time.monotonic() + self._parts.limit(delivery.envelope)
+        slot = self._held[entry] = self._leases.hold(entry, until)
+        if isinstance(step, Run):
+            task = asyncio.create_task(self._perform(delivery, slot))
+            self._runs[entry] = _Run(delivery, task)
+        else:
+            task = asyncio.create_task(self._end(delivery, slot, step))
+            self._runs[entry] = _Run(delivery, task, "taken")
+
+    async def _perform(self, delivery: Delivery, slot: int) -> None:
+        """A call from start to end."""
+        envelope, left, observe = delivery.envelope, None, None
+        if delivery.deadline_ms is not None:
+            left = max(1, delivery.deadline_ms - self._now_ms()) / 1000
+        if envelope.events and envelope.reply_to:
+            observe = self._telling.about(envelope)
+        step: Result | Requeue | End | Bury | None
+        try:
+            step = await self._parts.perform(envelope, left, observe)
+        except asyncio.CancelledError:
+            step = self._after_cancelling(delivery)
+        except Exception:  # noqa: BLE001 - the platform's own fault; the call must end all the same
+            _log.exception("a call of %s could not be performed", envelope.tool)
+            step = End("lost")
+        if observe is not None:
+            await self._telling.told(envelope)
+        await self._end(delivery, slot, step)
+
+    def _after_cancelling(self, delivery: Delivery) -> Requeue | End | Bury | None:
+        match self._runs[delivery.entry].why:
+            case "taken":
+                return None
+            case "leaving":
+                return before_leaving(delivery, self._now_ms(), begun=True)
+            case _:
+                return End("cancelled")
+
+    async def _end(
+        self, delivery: Delivery, slot: int, step: Result | Requeue | End | Bury | None
+    ) -> None:
+        """Do what is to be done about a call, however long Redis takes, and forget it."""
+        entry, pause = delivery.entry, _FIRST_PAUSE
+        self._runs[entry].why = "taken"  # nothing is left to be cancelled
+        while step is not None:
+            try:
+                if isinstance(step, Result):
+                    await self._queue.finish(Ending(delivery, "result", _body(step)))
+                else:
+                    await carry_out(self._queue, delivery, step)
+                break
+            except StoreError as error:
+                _log.warning("a call of %s cannot be ended yet: %s", delivery.envelope.tool, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        del self._runs[entry], self._held[entry]
+        self._leases.release(slot)
+        self._room.set()
+
+    def _cancel(self, run: _Run, why: Literal["cancelled", "taken", "leaving"]) -> None:
+        if not run.why:
+            run.why = why
+            run.task.cancel()
+
+    async def _listen(self) -> None:
+        """Stop calls whose leases are lost: others have them now."""
+        loop, rest = asyncio.get_running_loop(), b""
+        while heard := await loop.sock_recv(self._parts.channel, 4096):
+            *lines, rest = (rest + heard).split(b"\n")
+            for line in lines:
+                if run := self._runs.get(line.decode("ascii", "replace")):
+                    _log.warning("the lease of a call of %s is lost", run.delivery.envelope.tool)
+                    self._cancel(run, "taken")
+
+    async def _heed(self, control: Pipe) -> None:
+        """Do what workers are asked to do."""
+        last, pause = "$", _FIRST_PAUSE
+        while True:
+            try:
+                last, asks = await self._queue.asked(last, BLOCK_MS, control)
+            except StoreError:  # reading says so already
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pause = _FIRST_PAUSE
+            for ask in asks:
+                if ask.ask == "cancel":
+                    self._cancel_record(ask.of)
+                elif act := self._parts.asked.get(ask.ask):
+                    act(ask.of)
+
+    def _cancel_record(self, record: str) -> None:
+        now = time.monotonic()
+        self._unwanted = {some: until for some, until in self._unwanted.items() if until > now}
+        runs = [run for run in self._runs.values() if run.delivery.record == record]
+        for run in runs:
+            self._cancel(run, "cancelled")
+        if not runs:  # another worker's, or on its way to us
+            self._unwanted[record] = now + BLOCK_MS / 1000
+
+    async def _beat(self) -> None:
+        while True:
+            self._leases.beat()
+            await asyncio.sleep(_BEAT)
+
+    async def _follow_clock(self) -> None:
+        while True:
+            await asyncio.sleep(_CLOCK)
+            with suppress(StoreError):  # it goes on by itself meanwhile
+                await self._set_clock()
+
+    async def _set_clock(self) -> None:
+        self._offset = await self._queue.now_ms() - time.monotonic() * 1000
+
+    def _now_ms(self) -> int:
+        return round(time.monotonic() * 1000 + self._offset)
+
+
+def _body(result: Result) -> bytes:
+    """A result as it travels, or one that says why it cannot."""
+    try:
+        return result_to_wire(result)
+    except InputError as error:
+        failed = Result(
+            call_id=result.call_id,
+            tool=result.tool,
+            digest=result.digest,
+            status=Status.FAILED,
+            text=f"error: {error.message}",
+            error=CallError(code="unsendable_result", message=error.message, hint=error.hint),
+            sandbox=result.sandbox,
+            timing=result.timing,
+        )
+        return result_to_wire(failed)

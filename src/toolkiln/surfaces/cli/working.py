@@ -1,0 +1,105 @@
+"""What `toolkiln worker` does: one process that supervises, and one that runs tools.
+
+The first starts the second as the same command with `--kept`, which says what the two share.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from toolkiln.app import Kept, Kiln, Post, Station, join_fleet, kept_by_parent
+from toolkiln.app import supervise as keep_running
+from toolkiln.errors import InputError
+from toolkiln.surfaces.cli.opening import open_kiln, settings
+from toolkiln.surfaces.cli.terminal import talk
+
+
+class Options(NamedTuple):
+    """What the command was given."""
+
+    redis: str | None
+    pool: str
+    slots: int
+    health_port: int | None
+    tools: Path | None
+    dev: bool
+    lease: float
+
+
+def supervise(options: Options) -> int:
+    """Keep a process at work that runs tools; the exit status of the last."""
+    post = _post(options)
+    talk(f"worker {post.name}, pool {post.pool}; Ctrl-C ends it")
+
+    async def start(consumer: str, table: int, channel: int) -> Process:
+        kept = f"{consumer},{table},{channel},{os.getpid()}"
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "toolkiln.surfaces.cli", "worker", *_said(options),
+            "--kept", kept,
+            pass_fds=(table, channel),
+            process_group=0,  # Ctrl-C is for this process, which passes it on
+        )  # fmt: skip
+
+    status = asyncio.run(keep_running(post, start, _heed))
+    return status if status >= 0 else 128 - status
+
+
+def perform(options: Options, kept: str) -> int:
+    """Run tools, for the process that started this one."""
+    post, shared = _post(options), kept_by_parent(kept)
+    with open_kiln(options.tools, dev=options.dev, surface="fleet") as kiln:
+        join_fleet(kiln, post.url)
+        kiln.run_sync(
+            _perform(kiln, replace(post, name=shared.worker), shared, options.health_port)
+        )
+    return 0
+
+
+async def _perform(kiln: Kiln, post: Post, shared: Kept, health_port: int | None) -> None:
+    def ready() -> None:
+        count = len(kiln.specs)
+        talk(f"ready: {count:,} tool{'' if count == 1 else 's'}, {post.slots} calls at once")
+
+    station = Station(kiln, post, shared)
+    _heed(station.stop)
+    async with AsyncExitStack() as stack:
+        if health_port is not None:
+            from toolkiln.surfaces.http.health import Health
+            from toolkiln.surfaces.http.server import listening, url_of
+
+            listener = stack.enter_context(listening(kiln.settings.host, health_port))
+            await stack.enter_async_context(
+                Health(kiln, {"fleet": station.check}).answering(listener)
+            )
+            talk(f"health {url_of(listener)}/readyz")
+        await station.run(ready)
+
+
+def _heed(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _post(options: Options) -> Post:
+    url = options.redis or settings().redis
+    if not url:
+        raise InputError(
+            "there is no fleet to work for", hint="name its Redis: --redis redis://HOST:PORT"
+        )
+    return Post(url, options.pool, options.slots, options.lease)
+
+
+def _said(options: Options) -> list[str]:
+    """The options again, for a process in the same folder."""
+    said = ["--pool", options.pool, "--slots", str(options.slots), "--lease", str(options.lease)]
+    said += ["--redis", options.redis] if options.redis else []
+    said += ["--health-port", str(options.health_port)] if options.health_port is not None else []
+    said += ["--tools", str(options.tools)] if options.tools else []
+    return [*said, *(["--dev"] if options.dev else [])]

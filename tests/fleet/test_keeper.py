@@ -1,0 +1,242 @@
+"""The table of leases and its keeper, with real processes; Redis has no part in this."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from math import inf
+
+import pytest
+
+from toolkiln.fleet.keeper import GRACE, SILENT, Keeper, Verdict, judge, state_of
+from toolkiln.fleet.leases import Held, Leases, new_table
+from toolkiln.fleet.supervisor import READY, Supervisor
+
+LATE = [Held("1-0", 100.0), Held("2-0", inf)]
+
+
+@pytest.fixture
+def table() -> Iterator[int]:
+    file = new_table(4)
+    yield file
+    os.close(file)
+
+
+@pytest.fixture
+def leases(table: int) -> Iterator[Leases]:
+    with closing(Leases(table)) as found:
+        yield found
+
+
+class Renewing:
+    """Takes note of what is renewed, and has lost some of it."""
+
+    def __init__(self, lost: Sequence[str] = ()) -> None:
+        self.lost = lost
+        self.renewed: list[list[str]] = []
+        self.came = asyncio.Event()
+
+    async def renew(self, consumer: str, entries: Sequence[str]) -> list[bool]:
+        assert consumer.startswith("me")
+        self.renewed.append(list(entries))
+        self.came.set()
+        return [entry not in self.lost for entry in entries]
+
+
+def test_what_one_process_writes_into_the_table_another_one_reads(table: int) -> None:
+    code = f"""
+from toolkiln.fleet.leases import Leases
+leases = Leases({table})
+leases.release(leases.hold("1-0", 5.0))
+leases.hold("18446744073709551615-18446744073709551615", 6.5)
+leases.hold("3-0", float("inf"))
+leases.beat()
+"""
+    subprocess.run([sys.executable, "-c", code], pass_fds=[table], check=True, timeout=60)
+
+    with closing(Leases(table)) as leases:
+        assert leases.held() == [
+            Held("18446744073709551615-18446744073709551615", 6.5),
+            Held("3-0", inf),
+        ]
+        assert 0 < leases.silence < 60
+
+
+def test_a_slot_is_used_again_once_it_is_released(leases: Leases) -> None:
+    slots = {leases.hold(f"{number}-0", inf) for number in range(4)}
+    for slot in slots:
+        leases.release(slot)
+
+    assert leases.free == 4
+    assert {leases.hold("9-0", inf) for _ in range(4)} == slots
+
+
+@pytest.mark.parametrize(
+    ("state", "silence", "now", "expected"),
+    [
+        ("S", 0.0, 50.0, Verdict.GOES_ON),
+        ("R", 0.0, 1e9, Verdict.GOES_ON),  # its loop goes on, and ends calls in time by itself
+        ("R", SILENT + 1, 100.0 + GRACE, Verdict.GOES_ON),  # a call may block it for its time
+        ("R", SILENT + 1, 101.0 + GRACE, Verdict.HUNG),
+        ("T", 0.0, 50.0, Verdict.STOPPED),
+        ("t", SILENT + 1, 1e9, Verdict.STOPPED),
+        ("Z", 0.0, 50.0, Verdict.GONE),
+        ("", 0.0, 50.0, Verdict.GONE),
+    ],
+)
+def test_a_worker_is_judged_by_its_process_its_loop_and_its_calls(
+    state: str, silence: float, now: float, expected: Verdict
+) -> None:
+    assert judge(state, silence, LATE, now) is expected
+
+
+def test_a_loop_that_stands_still_without_calls_is_not_hung() -> None:
+    assert judge("R", 1e9, [], 1e9) is Verdict.GOES_ON
+
+
+async def test_leases_are_renewed_until_the_process_is_gone(leases: Leases) -> None:
+    queue, process = Renewing(), _asleep()
+    leases.hold("1-0", inf)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        keeping = asyncio.create_task(Keeper(leases, queue, "me", process.pid, 0.03).run(ours))
+        await asyncio.wait_for(queue.came.wait(), 30)
+
+        process.kill()
+
+        assert await asyncio.wait_for(keeping, 30) is Verdict.GONE
+        process.wait()
+    assert queue.renewed[0] == ["1-0"]
+
+
+async def test_a_lost_lease_is_told_to_the_worker(leases: Leases) -> None:
+    queue = Renewing(lost=["2-0"])
+    leases.hold("1-0", inf)
+    leases.hold("2-0", inf)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for end in (ours, theirs):
+            end.setblocking(False)
+        keeping = asyncio.create_task(Keeper(leases, queue, "me", os.getpid(), 60).run(ours))
+
+        told = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 100), 30)
+
+        keeping.cancel()
+    assert told == b"2-0\n"
+
+
+async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: Leases) -> None:
+    queue, process = Renewing(), _asleep()
+    leases.hold("1-0", inf)
+    process.send_signal(signal.SIGSTOP)
+    _await_state(process.pid, "T")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        keeping = asyncio.create_task(Keeper(leases, queue, "me", process.pid, 0.03).run(ours))
+        for _ in range(20):  # several beats
+            await asyncio.sleep(0.01)
+        renewed_while_stopped = len(queue.renewed)
+        process.send_signal(signal.SIGCONT)
+        await asyncio.wait_for(queue.came.wait(), 30)
+
+        process.kill()
+        await asyncio.wait_for(keeping, 30)
+        process.wait()
+    assert renewed_while_stopped == 0
+
+
+# The supervisor
+
+
+CHILD = """
+import os, signal, socket, sys, time
+from toolkiln.fleet.leases import Leases
+leases, channel = Leases(int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
+channel.send(sys.argv[3].encode())
+"""
+
+
+class Children:
+    """Starts a child for each of some programs, and takes note of what was settled."""
+
+    def __init__(self, *programs: str, says: str = READY.decode()) -> None:
+        self._programs = iter(programs)
+        self._says = says
+        self.settled: list[tuple[str, ...]] = []
+        self.started = asyncio.Event()
+        self.supervisor = Supervisor("me", 2, self._start, self._keep, self._settle)
+
+    async def _start(self, consumer: str, table: int, channel: int) -> asyncio.subprocess.Process:
+        code, passed = CHILD + next(self._programs), [str(table), str(channel), self._says]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, *passed, pass_fds=[table, channel]
+        )
+        self.started.set()
+        return process
+
+    def _keep(self, leases: Leases, consumer: str, process: int) -> Keeper:
+        return Keeper(leases, Renewing(), consumer, process, 0.1)
+
+    async def _settle(self, consumer: str, begun: Collection[str]) -> None:
+        self.settled.append((consumer, *begun))
+
+    async def run(self) -> int:
+        return await asyncio.wait_for(self.supervisor.run(), 60)
+
+
+async def test_a_worker_that_dies_is_started_again_and_what_it_held_is_settled() -> None:
+    kill = 'leases.hold("5-0", 1e9); os.kill(os.getpid(), signal.SIGKILL)'
+    children = Children(kill, "sys.exit(7)", "sys.exit(0)")
+
+    assert await children.run() == 0
+    assert children.settled == [("me.1", "5-0"), ("me.2",), ("me.3",)]
+
+
+async def test_a_worker_that_never_gets_ready_is_not_started_again() -> None:
+    children = Children("sys.exit(2)", "sys.exit(0)", says="sorry")
+
+    assert await children.run() == 2
+
+
+async def test_a_worker_that_stands_still_beyond_its_calls_time_is_killed() -> None:
+    long_ago = time.monotonic() - GRACE - SILENT - 1
+    hang = f"""
+from struct import pack_into
+leases.hold("1-0", {long_ago})
+pack_into("d", leases._memory, 0, {long_ago})
+signal.pause()
+"""
+    children = Children(hang, "sys.exit(0)")
+
+    assert await children.run() == 0
+    assert children.settled == [("me.1", "1-0"), ("me.2",)]
+
+
+async def test_told_to_stop_it_passes_that_on_and_starts_no_other() -> None:
+    children = Children("signal.signal(15, lambda *_: sys.exit(3)); signal.pause()")
+    running = asyncio.create_task(children.run())
+    await children.started.wait()
+
+    children.supervisor.stop()
+
+    assert await running in (3, -15)  # it may have had no time to heed it
+    assert children.settled == [("me.1",)]
+
+
+def _asleep() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["sleep", "60"])
+
+
+def _await_state(process: int, state: str) -> None:
+    for _ in range(1000):
+        if state_of(process) == state:
+            return
+        time.sleep(0.01)
+    raise AssertionError(state_of(process))
