@@ -95,6 +95,38 @@ async def test_refusal_tells_the_model_where_and_how_to_mend(forge: Forge) -> No
     assert forge.files() == {}
 
 
+async def test_version_of_a_tool_in_a_folder_is_written_there(forge: Forge) -> None:
+    kiln = forge.kiln()
+
+    draft = Draft(FIRST, NAME, folder="warm/units")
+    told = await authoring(kiln).write(draft, Decision("ann"))
+
+    assert told.success
+    assert told.filepath == str(forge.tools / "warm" / "units" / f"{NAME}.py")
+    assert forge.served() == {NAME: FIRST}
+
+
+@pytest.mark.parametrize(
+    "folder", ["..", "../beside", "kept/../..", "link", "link/below", "/tmp", "tests", ".hidden"]
+)
+async def test_nothing_is_written_to_a_folder_that_is_not_the_tools_own(
+    forge: Forge, folder: str
+) -> None:
+    beside = forge.tools.parent / "beside"
+    (beside / "below").mkdir(parents=True)
+    (forge.tools / "kept").mkdir(parents=True)
+    (forge.tools / "link").symlink_to(beside)
+    kiln = forge.kiln()
+
+    draft = Draft(FIRST, NAME, overwrite=True, folder=folder)
+    told = await authoring(kiln).write(draft, Decision("ann"))
+
+    assert not told.success
+    assert told.stages[-1].stage is Stage.NAME
+    assert list(forge.tools.parent.rglob("*.py")) == []
+    assert not Path("/tmp", f"{NAME}.py").exists()
+
+
 async def test_description_becomes_the_docstring_of_what_has_none(forge: Forge) -> None:
     kiln = forge.kiln()
 

@@ -68,6 +68,8 @@ class Draft:
     overwrite: bool = False
     base: str | None = None
     """The version that it is to take the place of; another one is left as it is."""
+    folder: str = ""
+    """Where it lies below the tools' folder, with forward slashes."""
 
 
 class Problem(Value):
@@ -241,7 +243,7 @@ class Authoring:
             if version_digest(data, helpers) != reading.digest:
                 raise _Stopped("its helper modules changed meanwhile; try again")
             version = Read(reading, {target.name: data, **helpers})
-            candidate = self._admissions.written(target.name, version)
+            candidate = self._admissions.written(self._key(target), version)
         except OSError as error:
             raise _stop(error) from error
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
@@ -256,13 +258,20 @@ class Authoring:
     def _target(self, draft: Draft) -> Path:
         """The file to be written, as the folder is at this moment, whoever changed it."""
         root = self._catalog.root
-        target = file_for(draft.name, root)
-        if not self._catalog.disk.is_ours(target.name):
+        folder = root / draft.folder
+        # What lies behind a link, or above, is none of the catalog's, whoever named it.
+        if folder.resolve() != Path(f"{root.resolve()}/{draft.folder}"):
+            raise _Stopped(f"{draft.folder} is no folder of {root} itself")
+        target = file_for(draft.name, folder)
+        if not self._catalog.disk.is_ours(self._key(target)):
             raise _Stopped(f"only {self._catalog.disk.place} is served, and no folder")
         _refuse_existing(target, draft, exists=target.exists())
         root.mkdir(parents=True, exist_ok=True)
         self._catalog.refresh([root / MANIFEST, target])
         return target
+
+    def _key(self, target: Path) -> str:
+        return target.relative_to(self._catalog.root).as_posix()
 
     def _refuse_taken_names(self, candidate: Candidate) -> None:
         try:

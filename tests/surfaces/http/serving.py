@@ -160,9 +160,10 @@ class Serving:
 
     def write(self, files: Mapping[str, str]) -> None:
         """Put files into the folder and admit them, untried."""
-        self.tools.mkdir(parents=True, exist_ok=True)
         for file, source in files.items():
-            (self.tools / file).write_text(source, "utf-8")
+            place = self.tools / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(source, "utf-8")
         with self._opened() as kiln:
             candidates = [kiln.admissions.candidate(file) for file in files]
             kiln.admissions.admit(candidates, kiln.guarding.decision())

@@ -7,10 +7,12 @@ import pytest
 
 from toolkiln.model import Privilege
 
+from .served import until
 from .serving import FAILING, FILES, TRIPLE, Serving
 
 BETTER = TRIPLE.replace("number * 3", "3 * number")
-
+QUADRUPLE = TRIPLE.replace("triple", "quadruple").replace("number * 3", "number * FOUR")
+QUADRUPLE = f"from _factors import FOUR\n\n{QUADRUPLE}"
 WRONG = "Examples:\n        >>> triple(1)\n        4"
 
 
@@ -154,6 +156,28 @@ class TestWriting:
 
         assert (answer.status_code, answer.json()["code"]) == (412, "outdated")
         assert operator.get("/v1/tools/triple").json()["digest"] == triple
+
+    def test_a_tool_in_a_folder_stays_there_with_its_helpers(
+        self, api: Serving, operator: httpx2.Client
+    ) -> None:
+        place = "/v1/tools/quadruple"
+        helper = api.tools / "more" / "numbers" / "_factors.py"
+        helper.parent.mkdir(parents=True)
+        helper.write_text("FOUR = 4\n")
+        api.write({"more/numbers/many.py": QUADRUPLE})
+        until(lambda: operator.get(place).status_code == 200)
+
+        better = QUADRUPLE.replace("* FOUR", "* FOUR * 10")
+        tag = operator.get(place).headers["etag"]
+        put = operator.put(place, json={"source": better}, headers={"if-match": tag})
+        called = operator.post(f"{place}/call", json={"arguments": {"number": 1}})
+        written = (helper.parent / "many.py").read_text()
+        gone = operator.delete(place)
+
+        assert (put.status_code, put.json()["tools"]) == (200, ["quadruple"])
+        assert called.json()["value"] == 40
+        assert written == better
+        assert gone.json() == {**gone.json(), "file": "more/numbers/many.py", "version": 2}
 
     @pytest.mark.parametrize(
         ("source", "place"),

@@ -100,7 +100,9 @@ async def put_tool(visit: Visit, body: ToolBody) -> Answer:
     """Write a tool: a new one, or another version of one."""
     name = visit.path["name"]
     target = await asyncio.to_thread(_target, visit, body.source)
-    draft = Draft(body.source, target.file, body.description, target.overwrite, target.base)
+    draft = Draft(
+        body.source, target.file, body.description, target.overwrite, target.base, target.folder
+    )
     authored = await visit.kiln.author(draft, visit.session)
     if not authored.success:
         raise _refusal(authored)
@@ -127,6 +129,8 @@ class _Target(NamedTuple):
     is_new: bool
     overwrite: bool
     base: str | None
+    folder: str = ""
+    """Below that of the tools."""
 
 
 def _target(visit: Visit, source: str) -> _Target:
@@ -149,9 +153,7 @@ def _target(visit: Visit, source: str) -> _Target:
     if not visit.kiln.guarding.may_see(visit.session)(served.read.tool(name)):
         raise Refused("exists", f"the name {name!r} is taken", hint="choose another name")
     folder, _, file = served.file.rpartition("/")
-    if folder:
-        raise Refused("conflict", f"{served.file} lies in a folder", hint="edit the file itself")
-    return _Target(file.removesuffix(".py"), False, True, base)
+    return _Target(file.removesuffix(".py"), False, True, base, folder)
 
 
 def _refusal(authored: Authored) -> Refused:
