@@ -296,6 +296,7 @@ _OTHERWISE = {
     "authoring": "off",
     "policy": "deny",
     "redis": "redis://x",
+    "fleet": "redis://x",
     "telemetry": "http://x",
 }
 """Values of settings that take but a few."""

@@ -58,13 +58,14 @@ class Guarding:
         store: "Callable[[], Store]",
         spec: Callable[[str], ToolSpec],
         surface: str,
+        live: Live | None = None,
     ) -> None:
-        """`spec` finds a tool by its name."""
+        """`spec` finds a tool by its name; `live` are the settings, where others change them."""
         self._settings = settings
         self._spec = spec
         self._store = store
         self._surface = surface
-        self.live = Live(settings, self._on_change)
+        self.live = live or Live(settings, self._on_change)
         state = settings.state.absolute()
         file = settings.secrets_file or state / "secrets.toml"
         self.secrets = Secrets(settings.environ, file, keyring=settings.keyring)

@@ -17,17 +17,16 @@ from toolkiln.app.opened import Opened
 from toolkiln.app.options import CallOptions, asking_of
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.remembered import Remembered
+from toolkiln.app.searched import Searched
 from toolkiln.app.usages import Usages
 from toolkiln.catalog import Admissions, Catalog, Change, Options, watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import (
-    Answer,
     Call,
     CallError,
     Grant,
     Health,
-    PassageHit,
     Result,
     Status,
     Task,
@@ -51,7 +50,7 @@ _LONGEST_ID = 200
 _log = logging.getLogger(__name__)
 
 
-class Kiln(Opened, Remembered):
+class Kiln(Opened, Remembered, Searched):
     """The tools of a file or folder, and functions of this process, ready to be called.
 
         async with Kiln("tools") as kiln:
@@ -87,6 +86,26 @@ class Kiln(Opened, Remembered):
         )
         self._surface = surface
         self._resolve_host = resolve_host
+
+    @staticmethod
+    def connect(
+        url: str,
+        *,
+        functions: Iterable[Callable[..., Any]] = (),
+        settings: Settings | None = None,
+        surface: str = "python",
+    ) -> "Kiln":
+        """The tools of a fleet, which its workers run; functions and pinned tools run here.
+
+        `url` is that of the Redis that the workers use: `redis://`, `rediss://`, `unix://` or
+        `redis+sentinel://`. Nothing is asked of it yet.
+
+        Raises:
+            StoreError: the URL cannot be read, or the extra `toolkiln[redis]` is missing.
+        """
+        from toolkiln.app.connected import Connected
+
+        return Connected(url, functions=functions, settings=settings, surface=surface)
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -168,18 +187,6 @@ class Kiln(Opened, Remembered):
         reads = self.catalog.disk.everything().values()
         return {spec.name: spec for read in reads for spec in read.reading.tools}
 
-    def search(self, query: str, k: int = 5, session: SessionToken = OWN) -> Answer:
-        """The k tools that fit a query best, among those that the session's holder may run."""
-        return self.library.search(query, k, self._may_see(session))
-
-    def search_docs(self, query: str, k: int = 5, session: SessionToken = OWN) -> list[PassageHit]:
-        """The passages of tools' pages that answer a query best, as `search`."""
-        return self.library.search_docs(query, k, self._may_see(session))
-
-    def select(self, prompt: str, k: int = 10, session: SessionToken = OWN) -> list[ToolSpec]:
-        """The tools for a model's context: core ones always, then by relevance, k in all."""
-        return self.library.select(prompt, k, self._may_see(session))
-
     @cached_property
     def library(self) -> "Library":
         """Search, and what is written about tools."""
@@ -223,18 +230,6 @@ class Kiln(Opened, Remembered):
     def compiled(self, tool: str | ToolSpec, provider: str) -> schema.Compiled:
         """A tool as one provider wants it, with what was lost on the way."""
         return schema.compile_tool(self.tool(tool) if isinstance(tool, str) else tool, provider)
-
-    def deferring(
-        self, provider: str, prompt: str = "", k: int = 5, session: SessionToken = OWN
-    ) -> list[dict[str, Any]]:
-        """All tools for one request: the k that fit the prompt at hand, the others deferred.
-
-        What a model sends for one of them is decoded as `compiled` does.
-
-        Raises:
-            InputError: the provider has no deferred loading.
-        """
-        return self.library.deferring(provider, prompt, k, self._may_see(session))
 
     def at_hand(self, session: SessionToken = OWN) -> list[ToolSpec]:
         """The tools to list for a model: all, or core ones and those that find the others."""

@@ -8,7 +8,7 @@ that parts were built from (folders, the store, the sandbox) keep their first va
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -130,6 +130,31 @@ class Live:
             said = f"{new.source} was read again: {', '.join(changed) or 'nothing'} changed"
             _log.warning("%s", said)
             self._on_change(said, None)
+
+
+class FleetLive(Live):
+    """The settings of this moment, as workers of a fleet have those that say who may do what."""
+
+    def __init__(
+        self, settings: Settings, permissions: Callable[[], Mapping[str, Any] | None]
+    ) -> None:
+        """`permissions` are the fleet's: the same object as long as they stay; None: unknown."""
+        super().__init__(replace(settings, source=None))
+        self._own = settings
+        self._permissions = permissions
+        self._taken: Mapping[str, Any] | None = None
+
+    def current(self) -> Settings:
+        """The settings, with the fleet's permissions.
+
+        Raises:
+            StoreError: nothing is known of the fleet yet.
+        """
+        told = self._permissions()
+        if told is not self._taken and told is not None:
+            known = {name: told[name] for name in PERMISSIONS if name in told}
+            self._held, self._taken = _version(replace(self._own, **known)), told
+        return self._held.settings
 
 
 class _Version(NamedTuple):

@@ -60,7 +60,7 @@ class Offer:
         self._make_home = home
         self._here: dict[str, Admitted] = {}
         """What runs in this process; executors know it again by its identity."""
-        self._admitted: dict[str, tuple[Served, object, Admitted]] = {}
+        self._tools: dict[str, tuple[Served, object, Admitted]] = {}
         """With the version and the grants that they were made for."""
         self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
 
@@ -139,10 +139,9 @@ class Offer:
         if name not in snapshot.tools:
             raise self._why_not(name)
         served = snapshot.served[name]
-        known, grants = self._admitted.get(name), self._grants()
+        known, grants = self._tools.get(name), self._grants()
         if known is None or known[0] is not served or known[1] is not grants:
-            tool = self.admitted(name, served)
-            known = self._admitted[name] = served, grants, tool
+            known = self._tools[name] = served, grants, self.admitted(name, served)
         return known[2]
 
     def admitted(self, name: str, served: Served) -> "Admitted":
@@ -151,6 +150,10 @@ class Offer:
 
         spec, grant = served.read.tool(name), self._grant(name, served)
         return Admitted(spec, lambda: served.sources, grant)
+
+    def is_function(self, name: str) -> bool:
+        """Whether a tool is a function of this process."""
+        return name in self._own
 
     def published(self) -> tuple[Snapshot, dict[str, Grant]]:
         """What others may know of the tools that are called here, and what each is granted.

@@ -96,8 +96,10 @@ class Settings:
     """Whether secrets are looked for in the system's keyring as well."""
     redis: str = field(default="", repr=False)
     """A `redis://` URL where sessions and rates are shared; empty: in the store."""
+    fleet: str = field(default="", repr=False)
+    """The `redis://` URL of a fleet, whose tools are used instead of a folder's."""
     fleet_key: str = field(default="", repr=False)
-    """What calls and tools of a fleet are sealed with; empty: a key that is kept in Redis."""
+    """What proves who belongs to the fleet; empty: a key that Redis keeps."""
     host: str = "127.0.0.1"
     """The address that `serve` listens on."""
     port: int = 8420
@@ -144,7 +146,7 @@ _CHOICES = {
     "policy": EFFECTS,
 }
 _PATHS = ("tools", "state", "secrets_file")
-_REDIS = ("redis://", "rediss://", "unix://")
+_REDIS = ("redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://")
 _LEAST = {
     "approval_seconds": 1,
     "session_seconds": 1,
@@ -152,7 +154,7 @@ _LEAST = {
     "concurrent_requests": 1,
     "request_seconds": 1,
 }
-_HIDDEN = ("manifest_key", "embeddings_key", "audit_key", "fleet_key", "redis", "store")
+_HIDDEN = ("manifest_key", "embeddings_key", "audit_key", "redis", "fleet", "fleet_key", "store")
 """Values that no message repeats: they hold passwords."""
 _NOT_SET = ("environ", "source", "seen")
 
@@ -215,8 +217,8 @@ def checked(name: str, value: Any, origin: str) -> Any:
         raise ConfigError(f"{origin}: port is {shown}", hint="a number from 0 to 65535")
     if name == "telemetry" and value and not value.startswith(("http://", "https://")):
         raise ConfigError(f"{origin}: telemetry is no URL", hint="such as http://127.0.0.1:4318")
-    if name == "redis" and value and not value.startswith(_REDIS):
-        raise ConfigError(f"{origin}: redis is no such URL", hint="redis://HOST:PORT/NUMBER")
+    if name in ("redis", "fleet") and value and not value.startswith(_REDIS):
+        raise ConfigError(f"{origin}: {name} is no such URL", hint="redis://HOST:PORT/NUMBER")
     return value
 
 

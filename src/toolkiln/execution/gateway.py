@@ -19,7 +19,6 @@ from toolkiln.errors import InputError, ToolkilnError, UnknownTool, nearest_hint
 from toolkiln.execution.acting import SESSION
 from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.asking import Asker, Asking
-from toolkiln.execution.audit import AuditFailed
 from toolkiln.execution.bounds import bounds_of
 from toolkiln.execution.clearance import (
     PLAIN,
@@ -149,7 +148,7 @@ class Gateway:
     def _is_parallel(self, call: Call) -> bool:
         try:
             return self._parts.resolve(call.tool, call.digest).spec.parallel
-        except InputError:
+        except ToolkilnError:
             return True  # it ends at once
 
     async def _recorded(
@@ -176,7 +175,7 @@ class Gateway:
         except Refused as end:
             result = refused(call, trail.at, end.status, end.error, end.tool)
             return result
-        except AuditFailed as error:  # what cannot be recorded does not happen
+        except ToolkilnError as error:  # what cannot be recorded, above all, does not happen
             result = refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
             return result
         finally:

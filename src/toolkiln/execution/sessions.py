@@ -152,6 +152,14 @@ class Sessions:
         self._known[token] = _Known(session, inf, inf)
         return token
 
+    def share(self, token: str, seconds: float) -> None:
+        """Let other processes know a session of this process's own, for so long.
+
+        Raises:
+            StoreError: it cannot be kept.
+        """
+        self._open().put(token_hash(token), self._known[token].session, seconds)
+
     def is_local(self, token: str) -> bool:
         """Whether a session is one of this process's own."""
         known = self._known.get(token)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.announcements import Announcements, announce
     from toolkiln.fleet.attendant import Orders, start_attendant
     from toolkiln.fleet.catalog import Listing, Published, fetch
+    from toolkiln.fleet.client import Client
     from toolkiln.fleet.connection import Connection, open_redis
     from toolkiln.fleet.endings import ended
     from toolkiln.fleet.guarding import RedisBuckets, RedisSessions
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
     from toolkiln.fleet.sweeper import Sweeper, settle
-    from toolkiln.fleet.wire import Envelope, unpack
+    from toolkiln.fleet.wire import Envelope, pack, unpack
     from toolkiln.fleet.worker import BLOCK_MS, Parts, Worker
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "REFRESH_SECONDS": "publisher",
     "Address": "address",
     "Announcements": "announcements",
+    "Client": "client",
     "Connection": "connection",
     "End": "steps",
     "Envelope": "wire",
@@ -67,6 +69,7 @@ _HOMES = {
     "is_genuine": "identity",
     "new_table": "leases",
     "open_redis": "connection",
+    "pack": "wire",
     "read_address": "address",
     "seal": "identity",
     "settle": "sweeper",
@@ -80,6 +83,7 @@ __all__ = [
     "REFRESH_SECONDS",
     "Address",
     "Announcements",
+    "Client",
     "Connection",
     "End",
     "Envelope",
@@ -106,6 +110,7 @@ __all__ = [
     "is_genuine",
     "new_table",
     "open_redis",
+    "pack",
     "read_address",
     "seal",
     "settle",

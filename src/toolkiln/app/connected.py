@@ -1,0 +1,139 @@
+"""A Kiln in front of a fleet: it presents the fleet's tools and has workers run them.
+
+It differs from one over a folder in where its tools come from (`published`), where calls go
+(`forwarding`), whose rules hold (the fleet's, as its workers publish them), and in that there
+are no files here to admit. No code of a tool is loaded, but for pinned ones in a sandbox.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from toolkiln.app.forwarding import Forwarding
+from toolkiln.app.kiln import Kiln
+from toolkiln.app.live import FleetLive
+from toolkiln.app.own import OWN, SessionToken
+from toolkiln.app.published import FleetOffer, PublishedTools, changes_of
+from toolkiln.catalog import Catalog, Change
+from toolkiln.config import Settings
+from toolkiln.errors import InputError
+
+if TYPE_CHECKING:
+    from toolkiln.app.authoring import Authored, Draft
+    from toolkiln.app.engine import Engine
+    from toolkiln.app.guarding import Guarding
+
+
+class Connected(Kiln):
+    """The tools of a fleet, and functions of this process."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        functions: Iterable[Callable[..., Any]] = (),
+        settings: Settings | None = None,
+        surface: str = "python",
+    ) -> None:
+        """Raises StoreError if the URL cannot be read."""
+        shared = replace(settings or Settings(), redis=url, dev=False)
+        super().__init__(functions=functions, settings=shared, surface=surface)
+        self.path = None
+        self._published = PublishedTools(url, shared.fleet_key)
+
+    @property
+    def place(self) -> str:
+        """Where the tools are, for people."""
+        return self._published.address.name
+
+    @property
+    def catalog(self) -> Catalog:
+        """There is none here.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "the files of these tools lie with the workers of the fleet",
+            hint="do this in the folder of a worker",
+        )
+
+    def watch(
+        self,
+        say: Callable[[str], None] = lambda _: None,  # noqa: ARG002 - nothing to be said
+    ) -> AsyncGenerator[Change, None]:
+        """What changes in the catalog of the fleet, as long as somebody asks."""
+        return changes_of(self._published)
+
+    async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
+        """Have a worker write a tool, as `Kiln.author`."""
+        from toolkiln.app.authoring import Authored
+
+        given = {
+            "tool_code": draft.code,
+            "tool_name": draft.name,
+            "description": draft.description,
+            "overwrite": draft.overwrite,
+        }
+        result = await self.call("write_python_tool", given, session=session)
+        if isinstance(result.value, dict):
+            return Authored.model_validate(result.value)
+        assert result.error is not None
+        return Authored(success=False, error=result.error.message, code=result.error.code)
+
+    @cached_property
+    def guarding(self) -> "Guarding":
+        """Who may run what here; workers decide for themselves what they run."""
+        from toolkiln.app.guarding import Guarding
+
+        live = FleetLive(self.settings, lambda: self._published.snapshot.permissions)
+        return Guarding(self.settings, lambda: self.store, self.tool, self._surface, live)
+
+    @cached_property
+    def engine(self) -> "Engine":
+        """What calls need that run here, and the way to the workers for all others."""
+        from toolkiln.app.engine import Engine
+
+        return Engine(
+            self._offer,
+            self.settings,
+            None,
+            self._resolve_host,
+            self.guarding.guard,
+            lambda: self.store,
+            self._forwarding,
+        )
+
+    async def __aenter__(self) -> "Connected":
+        # The first look at the fleet, ahead of what cannot wait for it without blocking the loop.
+        await asyncio.to_thread(lambda: self._published.snapshot)
+        return self
+
+    async def close(self) -> None:
+        """Let go of the fleet; calls in the background go on there."""
+        forwarding: Forwarding | None = self.__dict__.pop("_forwarding", None)
+        if forwarding is not None:
+            forwarding.detach()
+        await super().close()
+        if forwarding is not None:
+            await forwarding.close()
+
+    def let_go(self) -> None:
+        """Close what needs no event loop for that."""
+        super().let_go()
+        self._published.close()
+
+    @cached_property
+    def _forwarding(self) -> Forwarding:
+        return Forwarding(self._offer, self._published, self.guarding.guard)
+
+    @cached_property
+    def _offer(self) -> FleetOffer:
+        def home() -> object:
+            from toolkiln.app.builtin import Builtin
+
+            return Builtin(self)
+
+        return FleetOffer(self._published, self._functions, lambda: self._now.grants, home)

@@ -1,0 +1,188 @@
+"""The way of calls to a fleet, for a Kiln in front of one.
+
+What is sent says which tool in which version, with what, and for which session; all that is
+decided about it is decided by a worker. Pinned tools, functions of this process and the tools
+of Toolkiln that only read are not sent.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import Raw
+
+from toolkiln.app.offer import BUILTIN_NAMES
+from toolkiln.app.published import FleetOffer, PublishedTools
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.execution import Guard, careful, token_hash
+from toolkiln.fleet import Client, Envelope, Listing, Pipe, pack
+from toolkiln.model import Call, Caller, Event, Result, ToolSpec, unobserved
+from toolkiln.store import key_of
+
+_SENT_ALWAYS = "write_python_tool"
+"""Of Toolkiln's own tools the one that changes the catalog, which workers have."""
+_POOL = "default"
+_OWN_SECONDS = 3600.0
+"""How long workers know a session of this process's own after its last use."""
+_SPARE = 3
+"""It is told to them again when a third of that has passed."""
+_LONGEST = 10**9
+
+
+class _Route(NamedTuple):
+    """Where a tool runs."""
+
+    spec: ToolSpec
+    digest: str | None
+    pool: str
+    is_repeatable: bool
+
+
+class Forwarding:
+    """Sends calls to the workers of a fleet; `execution.Elsewhere`."""
+
+    def __init__(self, offer: FleetOffer, published: PublishedTools, guard: Guard) -> None:
+        self._offer = offer
+        self._published = published
+        self._guard = guard
+        self._listing: Listing | None = None
+        self._routes: dict[str, _Route] = {}
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+        self._shared: dict[str, float] = {}
+        """Sessions of this process's own, with the time when workers have to be told again."""
+
+    def spec(self, call: Call) -> ToolSpec | None:
+        """The tool of a call that a worker runs; None: it runs here, or is refused here.
+
+        Raises:
+            StoreError: nothing is known of the fleet yet.
+        """
+        route = self._route(call.tool)
+        if route is None or (call.digest is not None and call.digest != route.spec.digest):
+            return None
+        return route.spec
+
+    async def call(
+        self, call: Call, spec: ToolSpec, observe: Callable[[Event], None]
+    ) -> Result | None:
+        """The end of a call at a worker; None if it cannot be sent for what it says."""
+        token, running = call.session, call.depth > 0
+        try:
+            caller = self._guard.known_caller(token, running=running)
+            if caller is None:
+                caller = await self._guard.caller(token, running=running)
+            arguments = Raw(pack(call.arguments))
+        except InputError:
+            return None
+        assert token is not None  # as somebody holds it
+        route = self._routes[spec.name]
+        result = await self._sent(call, route, caller, arguments, observe)
+        code = result.error.code if result.error is not None else None
+        if code == "no_session" and token in self._shared:  # Redis has lost it
+            del self._shared[token]
+            return await self._sent(call, route, caller, arguments, observe)
+        if code == "stale" and call.digest is None:
+            await self._published.refresh()
+            newer = self._route(call.tool)
+            if newer is not None and newer.digest != route.digest:
+                return await self._sent(call, newer, caller, arguments, observe)
+        return result
+
+    def detach(self) -> None:
+        """Let calls with ids of their callers' go on when this process is done with them."""
+        if self._client is not None:
+            self._client.detach()
+
+    async def ready(self) -> None:
+        """See that calls can be sent.
+
+        Raises:
+            StoreError: they cannot.
+        """
+        await (self._client or await self._opened()).check()
+
+    async def close(self) -> None:
+        """Let go of the fleet."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _sent(
+        self,
+        call: Call,
+        route: _Route,
+        caller: Caller,
+        arguments: Raw,
+        observe: Callable[[Event], None],
+    ) -> Result:
+        client = self._client or await self._opened()
+        token = call.session
+        assert token is not None
+        if self._guard.sessions.is_local(token):
+            await self._share(token)
+        timeout = None
+        if call.timeout is not None and call.timeout < _LONGEST:
+            timeout = max(1, round(call.timeout * 1000))
+        is_watched = observe is not unobserved
+        envelope = Envelope(
+            id=call.id,
+            record=key_of(caller, call.id),
+            tool=call.tool,
+            digest=route.digest,
+            arguments=arguments,
+            session=token_hash(token),
+            surface=call.surface,
+            timeout_ms=timeout,
+            repeatable=route.is_repeatable,
+            remember=call.remember,
+            # With a deadline, to know when a person is asked, who may take longer than that.
+            events=is_watched or timeout is not None,
+            reply_to=client.reply_to,
+            pool=route.pool,
+        )
+        return await client.call(envelope, careful(observe, call.tool) if is_watched else None)
+
+    async def _share(self, token: str) -> None:
+        """Let workers know a session that was made here."""
+        if time.monotonic() < self._shared.get(token, 0.0):
+            return
+        self._shared[token] = time.monotonic() + _OWN_SECONDS / _SPARE
+        try:
+            await asyncio.to_thread(self._guard.sessions.share, token, _OWN_SECONDS)
+        except ToolkilnError:
+            self._shared.pop(token, None)
+            raise
+
+    async def _opened(self) -> Client:
+        async with self._opening:
+            if self._client is None:
+                key = await asyncio.to_thread(lambda: self._published.key)
+                address = self._published.address
+                client = Client(Pipe(address), Pipe(address), key)
+                await client.open()
+                self._client = client
+        return self._client
+
+    def _route(self, name: str) -> _Route | None:
+        listing = self._published.snapshot
+        if listing is not self._listing:
+            self._listing, self._routes = listing, {}
+        route = self._routes.get(name)
+        if route is None and (route := self._found(listing, name)) is not None:
+            self._routes[name] = route
+        return route
+
+    def _found(self, listing: Listing, name: str) -> _Route | None:
+        if name == _SENT_ALWAYS:
+            pools = {entry.pool for entry in listing.entries.values()} or {_POOL}
+            pool = _POOL if _POOL in pools else min(pools)
+            return _Route(self._offer.spec(name), None, pool, is_repeatable=False)
+        if name in BUILTIN_NAMES or self._offer.is_function(name) or name not in listing.tools:
+            return None
+        spec = listing.tools[name]
+        if spec.pinned:
+            return None
+        repeatable = bool(spec.hints.read_only or spec.hints.idempotent)
+        return _Route(spec, spec.digest, listing.pool(name), repeatable)

@@ -1,0 +1,366 @@
+"""The caller's side of the fleet: calls go out, and each comes back as exactly one Result.
+
+One reply stream for all calls of a process, read by one task; another looks after calls that
+are out for long, so that none is waited for in vain when Redis or all workers are gone. Which
+tool a call means, and who may make it, is decided elsewhere: what is handed over is sent.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+
+from msgspec.structs import replace
+
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.fleet.endings import ended
+from toolkiln.fleet.identity import seal
+from toolkiln.fleet.queue import Accepted, Admission, Conflict, Finished, Overloaded, Queue
+from toolkiln.fleet.replies import Replies
+from toolkiln.fleet.resp import Pipe, Unreachable
+from toolkiln.fleet.steps import START_BY_MS
+from toolkiln.fleet.wire import Envelope, Malformed, Reply, event_from_wire, result_from_wire
+from toolkiln.model import CallError, Event, Result, Status
+
+_BLOCK_MS = 5000
+_LOOK = 2.0
+"""Seconds between two looks at calls that are out for longer than that."""
+_GRACE = 1.0
+"""Seconds after a call's own time in which its worker may still say what became of it."""
+_PATIENCE = 10.0
+"""Seconds for which a call that did not leave is tried again."""
+_AWAY = 60.0
+"""Seconds without Redis after which calls that are out count as lost."""
+_PAUSE = 0.05
+_TOGETHER = 500
+_log = logging.getLogger(__name__)
+
+Observe = Callable[[Event], None]
+
+
+class _Waiter:
+    """One who awaits the end of a call."""
+
+    __slots__ = ("observe", "reply", "timer")
+
+    def __init__(self, reply: "asyncio.Future[Reply]", observe: Observe | None) -> None:
+        self.reply = reply
+        self.observe = observe
+        self.timer: asyncio.TimerHandle | None = None
+
+    def settle(self, reply: Reply) -> None:
+        """End the waiting, unless something has ended it before."""
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+    def rest(self) -> None:
+        """Wait for however long it takes."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class _Out:
+    """A call that is out, under its record; several may wait for it."""
+
+    __slots__ = ("envelope", "is_ours", "misses", "since", "waiters")
+
+    def __init__(self, envelope: Envelope, now: float) -> None:
+        self.envelope = envelope
+        self.since = now
+        self.waiters: list[_Waiter] = []
+        self.is_ours = True
+        """Whether it was put into the queue from here: then it ends if nobody here awaits it."""
+        self.misses = 0
+        """How many looks in a row found nothing of it."""
+
+
+class Client:
+    """Makes calls in a fleet, for one event loop."""
+
+    def __init__(self, pipe: Pipe, waiting: Pipe, key: bytes) -> None:
+        """`waiting` is a connection for the replies alone; `key` is the fleet's."""
+        self._pipe = pipe
+        self._waiting = waiting
+        self._key = key
+        user = "".join(c for c in pipe.address.username or "" if c.isalnum() or c in "_.-")
+        self.reply_to = f"{user[:100] or 'client'}:{secrets.token_hex(12)}"
+        """The stream that replies go to; an ACL can give each user their own."""
+        self._replies = Replies(pipe, waiting, self.reply_to)
+        self._queues: dict[str, Queue] = {}
+        self._out: dict[str, _Out] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cancelling: set[asyncio.Task[None]] = set()
+        self._is_detached = False
+
+    async def open(self) -> None:
+        """Connect, and begin to take replies.
+
+        Raises:
+            StoreError: the server cannot be reached or used.
+        """
+        await asyncio.gather(self._pipe.open(), self._waiting.open())
+        self._tasks = [
+            asyncio.create_task(self._take_replies()),
+            asyncio.create_task(self._look_after()),
+        ]
+
+    async def call(self, envelope: Envelope, observe: Observe | None = None) -> Result:
+        """Have a call made, and wait for its end; to stop it, cancel the task that awaits this.
+
+        The envelope names our `reply_to`, and comes without a seal. Never raises for what
+        becomes of it, as `observe` must not.
+
+        Raises:
+            InputError: it is too large to be sent.
+        """
+        record, loop = envelope.record, asyncio.get_running_loop()
+        out = self._out.get(record)
+        is_first = out is None
+        if out is None:
+            out = self._out[record] = _Out(envelope, loop.time())
+        waiter = _Waiter(loop.create_future(), observe)
+        out.waiters.append(waiter)
+        if envelope.timeout_ms is not None:
+            seconds = envelope.timeout_ms / 1000 + _GRACE
+            waiter.timer = loop.call_later(seconds, self._expire, out, waiter)
+        try:
+            refusal = await self._enter(envelope, out, waiter, is_first=is_first)
+            if refusal is not None:
+                return refusal
+            return self._result(envelope, await waiter.reply)
+        except asyncio.CancelledError:
+            self._forsake(out, waiter)
+            raise
+        finally:
+            waiter.rest()
+            self._drop(out, waiter)
+
+    async def check(self) -> None:
+        """See that Redis answers.
+
+        Raises:
+            StoreError: it does not.
+        """
+        await self._pipe.command("PING")
+
+    def detach(self) -> None:
+        """Let calls with their callers' own ids go on when nobody here awaits them any more."""
+        self._is_detached = True
+
+    async def close(self) -> None:
+        """Take no more replies; calls that are out end, if whoever made them awaits them here."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._cancelling:
+            await asyncio.wait(self._cancelling, timeout=_GRACE)
+        if self._tasks:
+            with suppress(ToolkilnError):  # else it expires
+                await self._replies.close()
+        self._tasks = []
+        await asyncio.gather(self._pipe.close(), self._waiting.close())
+
+    async def _enter(
+        self, envelope: Envelope, out: _Out, waiter: _Waiter, *, is_first: bool
+    ) -> Result | None:
+        """Put a call into the queue; None if its reply is on the way, or there."""
+        sent = self._sealed(envelope)
+        admission: Admission | Result
+        try:
+            admission = await self._queue(envelope.pool).enqueue(sent)
+        except Unreachable as error:
+            admission = await self._insist(sent, error)
+        except InputError:
+            raise
+        except ToolkilnError as error:
+            return _failed(envelope, error)
+        if isinstance(admission, Result):
+            return admission
+        if isinstance(admission, Overloaded):
+            after = admission.retry_after
+            return ended("overloaded", call_id=envelope.id, tool=envelope.tool, retry_after=after)
+        if isinstance(admission, Conflict):
+            return _refused(envelope, Status.INVALID, _CONFLICT)
+        if isinstance(admission, Finished) and admission.reply is not None:
+            waiter.settle(admission.reply)
+        elif is_first:
+            out.is_ours = isinstance(admission, Accepted)
+        return None
+
+    async def _insist(self, sent: Envelope, error: Unreachable) -> Admission | Result:
+        """Try again what did not leave, or of which nobody knows whether it arrived.
+
+        What may have arrived and is not there may also have run before Redis forgot it: it is
+        sent again only if a second run does no harm.
+        """
+        queue, until, pause = self._queue(sent.pool), time.monotonic() + _PATIENCE, _PAUSE
+        may_be_there = error.sent
+        while time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+            try:
+                if may_be_there and not sent.repeatable:
+                    (standing,) = await queue.standing([sent.record])
+                    if standing.state == "missing":
+                        return ended("lost", call_id=sent.id, tool=sent.tool)
+                return await queue.enqueue(sent)
+            except Unreachable as again:
+                error = again
+                may_be_there = may_be_there or again.sent
+            except ToolkilnError as failure:
+                return _failed(sent, failure)
+        if may_be_there:
+            return ended("lost", call_id=sent.id, tool=sent.tool)
+        return _failed(sent, error)
+
+    def _result(self, envelope: Envelope, reply: Reply) -> Result:
+        if reply.kind == "result":
+            try:
+                return result_from_wire(reply.body)
+            except Malformed as error:
+                _log.error("the result of a call of %s is lost: %s", envelope.tool, error)
+                return ended("lost", call_id=envelope.id, tool=envelope.tool)
+        code = reply.body.decode("ascii", "replace")
+        return ended(code, call_id=envelope.id, tool=envelope.tool)
+
+    def _expire(self, out: _Out, waiter: _Waiter) -> None:
+        self._forsake(out, waiter)
+        waiter.settle(_end(out.envelope.record, "timeout"))
+
+    def _forsake(self, out: _Out, waiter: _Waiter) -> None:
+        """See that a call ends which nobody awaits any more."""
+        lasts = self._is_detached and out.envelope.remember
+        if waiter.reply.done() or len(out.waiters) > 1 or not out.is_ours or lasts:
+            return
+        task = asyncio.create_task(self._cancel(out.envelope))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+    async def _cancel(self, envelope: Envelope) -> None:
+        with suppress(ToolkilnError):  # then it runs to its end, and nobody is told
+            await self._queue(envelope.pool).cancel(envelope.record)
+
+    def _drop(self, out: _Out, waiter: _Waiter) -> None:
+        out.waiters.remove(waiter)
+        if not out.waiters:
+            record = out.envelope.record
+            if self._out.get(record) is out:
+                del self._out[record]
+
+    def _sealed(self, envelope: Envelope) -> Envelope:
+        return replace(envelope, seal=seal(self._key, envelope))
+
+    def _queue(self, pool: str) -> Queue:
+        queue = self._queues.get(pool)
+        if queue is None:
+            queue = self._queues[pool] = Queue(self._pipe, pool)
+        return queue
+
+    async def _take_replies(self) -> None:
+        pause = _PAUSE
+        while True:
+            try:
+                replies = await self._replies.next(_BLOCK_MS)
+            except ToolkilnError as error:
+                _log.debug("replies could not be read: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 1.0)
+                continue
+            pause = _PAUSE
+            for reply in replies:
+                self._told(reply)
+
+    def _told(self, reply: Reply) -> None:
+        out = self._out.get(reply.record)
+        if out is None:
+            return  # late: its caller was told something else, or has gone
+        if reply.kind != "event":
+            for waiter in out.waiters:
+                waiter.settle(reply)
+            return
+        try:
+            event = event_from_wire(reply.body)
+        except Malformed as error:
+            _log.error("an event of %s cannot be read: %s", out.envelope.tool, error)
+            return
+        for waiter in out.waiters:
+            if event.kind == "pending":
+                waiter.rest()  # a person takes the time that they take
+            if waiter.observe is not None:
+                waiter.observe(event)
+
+    async def _look_after(self) -> None:
+        """Ask now and then how calls stand that have been out for some time."""
+        reached = time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK)
+            try:
+                for some in _portions(self._overdue()):
+                    await self._look_at(some)
+                reached = time.monotonic()
+            except ToolkilnError as error:
+                if time.monotonic() - reached > _AWAY:
+                    _log.error("calls are given up: %s", error)
+                    for out in self._overdue():
+                        self._told(_end(out.envelope.record, "lost"))
+
+    def _overdue(self) -> list[_Out]:
+        before = asyncio.get_running_loop().time() - _LOOK
+        return [out for out in self._out.values() if out.since < before]
+
+    async def _look_at(self, some: list[_Out]) -> None:
+        standings = await self._queue(some[0].envelope.pool).standing(
+            [out.envelope.record for out in some]
+        )
+        for out, standing in zip(some, standings, strict=True):
+            record = out.envelope.record
+            if standing.reply is not None:
+                self._told(standing.reply)
+            elif standing.state in ("done", "missing"):
+                out.misses += 1
+                if out.misses > 1:  # not only on its way to us at the first look
+                    await self._replace(out, standing.state)
+            else:
+                out.misses = 0
+                if standing.state == "waiting" and standing.age_ms > START_BY_MS:
+                    await self._queue(out.envelope.pool).withdraw(record, "no_worker")
+
+    async def _replace(self, out: _Out, state: str) -> None:
+        """Make a call again of which Redis knows nothing, or give it up."""
+        envelope = out.envelope
+        if state == "missing" and envelope.repeatable and out.is_ours:
+            admission = await self._queue(envelope.pool).enqueue(self._sealed(envelope))
+            if not isinstance(admission, Overloaded | Conflict):
+                out.misses, out.since = 0, asyncio.get_running_loop().time()
+                return
+        self._told(_end(envelope.record, "lost"))
+
+
+_CONFLICT = CallError(
+    code="conflict",
+    message="this call id belongs to a call with another tool, version or arguments",
+    hint="use a fresh id for a different call",
+)
+
+
+def _end(record: str, code: str) -> Reply:
+    return Reply(record, "end", code.encode())
+
+
+def _failed(envelope: Envelope, error: ToolkilnError) -> Result:
+    failure = CallError(code=error.code, message=error.message, hint=error.hint, retryable=True)
+    return _refused(envelope, Status.UNAVAILABLE, failure)
+
+
+def _refused(envelope: Envelope, status: Status, error: CallError) -> Result:
+    text = f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
+    return Result(call_id=envelope.id, tool=envelope.tool, status=status, error=error, text=text)
+
+
+def _portions(some: list[_Out]) -> Iterator[list[_Out]]:
+    rest = iter(some)
+    while part := list(islice(rest, _TOGETHER)):
+        yield part
