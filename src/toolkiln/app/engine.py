@@ -66,7 +66,7 @@ class Engine:
         """`elsewhere` takes the calls that do not run in this process or its sandbox."""
         self._offer = offer
         self.resolve = offer.resolve
-        self.admitted = offer.admitted
+        self.version = offer.version
         self.published = offer.published
         self._guard = guard
         self._tools = tools

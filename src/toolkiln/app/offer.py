@@ -138,18 +138,21 @@ class Offer:
         snapshot = self.snapshot
         if name not in snapshot.tools:
             raise self._why_not(name)
-        served = snapshot.served[name]
+        spec, served = snapshot.tools[name], snapshot.served[name]
         known, grants = self._tools.get(name), self._grants()
         if known is None or known[0] is not served or known[1] is not grants:
-            known = self._tools[name] = served, grants, self.admitted(name, served)
+            known = self._tools[name] = served, grants, self._admitted(spec, served)
         return known[2]
 
-    def admitted(self, name: str, served: Served) -> "Admitted":
-        """A tool of some version, with what it is granted here, or else was with its admission."""
+    def _admitted(self, spec: ToolSpec, served: Served) -> "Admitted":
+        """A tool of the catalog, to be run."""
         from toolkiln.execution import Admitted
 
-        spec, grant = served.read.tool(name), self._grant(name, served)
-        return Admitted(spec, lambda: served.sources, grant)
+        return Admitted(spec, lambda: served.sources, self._grant(spec.name, served))
+
+    def version(self, name: str, served: Served) -> "Admitted":
+        """A tool in another version, with what it is granted here, or else was with that."""
+        return self._admitted(served.read.tool(name), served)
 
     def is_function(self, name: str) -> bool:
         """Whether a tool is a function of this process."""

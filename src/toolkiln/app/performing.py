@@ -115,6 +115,6 @@ class Performer:
                 return None
             if len(self._doors) >= _MOST_VERSIONS:
                 self._doors.pop(next(iter(self._doors)))
-            door = self._engine.gateway.beside(self._engine.admitted(name, served))
+            door = self._engine.gateway.beside(self._engine.version(name, served))
             self._doors[name, digest] = door
         return door
