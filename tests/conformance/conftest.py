@@ -24,7 +24,7 @@ drain_seconds = 1
 # The person at the client is the one who runs these checks.
 [[rules]]
 effect = "ask"
-tools = ["test_elicitation", "test_streaming_*", "test_input_required_*"]
+tools = ["test_streaming_*", "test_input_required_*_state"]
 approve_own = true
 """
 
