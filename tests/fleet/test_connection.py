@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.fleet import RedisBuckets, RedisSessions, connection, open_redis
+from toolkiln.fleet import RedisBuckets, RedisSessions, address, connection, open_redis
 from toolkiln.model import Caller, Draw, Rate, Session
 from toolkiln.store import StoreError
 
@@ -273,7 +273,7 @@ def test_more_threads_than_connections_wait_their_turn(server: Server) -> None:
 
 
 def test_an_old_server_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_OLDEST", (99, 0))
+    monkeypatch.setattr(address, "_OLDEST", (99, 0))
 
     error = refused(server.url)
 

@@ -15,15 +15,37 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from toolkiln.store import StoreError
 
+_OLDEST = (6, 2)
 _PORT = 6379
 _SENTINEL_PORT = 26379
 _SCHEMES = {"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"}
-_TLS_OPTIONS = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
+TLS_OPTIONS = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
+"""What the query of a URL with TLS may say."""
 _UNUSABLE = (
     "write redis://user:password@host:port/database, rediss://…, unix:///path or "
     "redis+sentinel://host:port,host:port/service, "
     "with special characters in the password percent-encoded (@ is %40)"
 )
+_USE_LATER = "use Redis 6.2 or later"
+_HINTS = (
+    ("WRONGPASS", "check user and password in the URL"),
+    ("invalid username-password", "check user and password in the URL"),
+    ("invalid password", "check user and password in the URL"),
+    ("without any password configured", "leave the password out of the URL"),
+    ("Authentication required", "put user and password into the URL"),
+    ("already authenticated", "put user and password into the URL"),
+    ("unknown command", _USE_LATER),
+    ("permission", "give the user the rights to run scripts and to use the keys toolkiln:*"),
+    ("certificate", "check the server's certificate, and ssl_ca_certs in the URL"),
+    ("SSL", "does the server speak TLS on this port?"),
+    ("DB index", "choose a database that the server has"),
+    ("read only replica", "use the primary server, not a replica"),
+    ("maxmemory", "give the server more memory"),
+    ("MISCONF", "the server cannot save to its disk; see its log"),
+    ("loading the dataset", "the server is starting; try again"),
+    ("No connection available", "make fewer calls at once"),
+)
+_CHECK_SERVER = "is the server running, and is the URL right?"
 
 
 @dataclass(frozen=True)
@@ -45,6 +67,26 @@ class Address:
     ssl_ca_certs: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+
+    def failure(self, error: Exception) -> tuple[str, str]:
+        """What went wrong, without the password, and what to do about it."""
+        text = str(error).strip().partition("\n")[0] or type(error).__name__
+        if self.password:
+            text = text.replace(self.password, "***")
+        hint = next((hint for part, hint in _HINTS if part in text), _CHECK_SERVER)
+        return f"{self.name} failed: {text}", hint
+
+    def check(self, version: str, mode: str) -> None:
+        """Whether a server that says this of itself serves.
+
+        Raises:
+            StoreError: it does not.
+        """
+        if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+            raise StoreError(f"{self.name} is Redis {version}, which is too old", hint=_USE_LATER)
+        if mode == "cluster":
+            hint = "use a single server or one with replicas"
+            raise StoreError(f"{self.name} is a Redis Cluster, which cannot serve", hint=hint)
 
 
 def read_address(url: str) -> Address:
@@ -74,7 +116,7 @@ def read_address(url: str) -> Address:
             name, path = f"unix://{parts.path}", unquote(parts.path)
             return Address(name, (), path, "", database, username, secret)
         tls = parts.scheme.startswith("rediss")
-        if query.keys() - (_TLS_OPTIONS if tls else set()):
+        if query.keys() - (TLS_OPTIONS if tls else set()):
             raise unusable
         service, database = _path(parts.path, with_service=parts.scheme.endswith("sentinel"))
         hosts = _hosts(place, _SENTINEL_PORT if service else _PORT, several=bool(service))

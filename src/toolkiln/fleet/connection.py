@@ -1,8 +1,6 @@
-"""From a URL to a Redis server: addresses, timeouts, errors. Knows nothing of sessions.
+"""A Redis server for threads: timeouts and errors. Knows nothing of sessions.
 
-    redis://[user:password@]host[:port][/database]
-    rediss://…[?ssl_ca_certs=FILE&ssl_certfile=FILE&ssl_keyfile=FILE]     TLS, always verified
-    unix://[user:password@]/path/of/the/socket[?db=database]
+What URLs may say is in `address`; the connection for asyncio is `resp`.
 
 Nothing is tried twice. After a timeout nobody knows whether the server ran a script, and
 running it again could take tokens twice; so redis-py's own retries are off, and whoever
@@ -14,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
+from toolkiln.fleet.address import TLS_OPTIONS, Address, read_address
 from toolkiln.store import StoreError
 
 if TYPE_CHECKING:
@@ -28,37 +26,15 @@ Script = Callable[[Sequence[str], Sequence[str | bytes | int | float]], Any]
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
 _MOST_CONNECTIONS = 32
-_OLDEST = (6, 2)
-_USE_LATER = "use Redis 6.2 or later"
-_TLS_OPTIONS = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
-_HINTS = (
-    ("WRONGPASS", "check user and password in the URL"),
-    ("invalid username-password", "check user and password in the URL"),
-    ("invalid password", "check user and password in the URL"),
-    ("without any password configured", "leave the password out of the URL"),
-    ("Authentication required", "put user and password into the URL"),
-    ("already authenticated", "put user and password into the URL"),
-    ("unknown command", _USE_LATER),
-    ("permission", "give the user the rights to run scripts and to use the keys toolkiln:*"),
-    ("certificate", "check the server's certificate, and ssl_ca_certs in the URL"),
-    ("SSL", "does the server speak TLS on this port?"),
-    ("DB index", "choose a database that the server has"),
-    ("read only replica", "use the primary server, not a replica"),
-    ("maxmemory", "give the server more memory"),
-    ("MISCONF", "the server cannot save to its disk; see its log"),
-    ("loading the dataset", "the server is starting; try again"),
-    ("No connection available", "make fewer calls at once"),
-)
-_CHECK_SERVER = "is the server running, and is the URL right?"
 
 
 class Connection:
     """A Redis server, and how to speak of it without giving a password away."""
 
-    def __init__(self, client: "Redis", name: str, password: str | None) -> None:
+    def __init__(self, client: "Redis", address: Address) -> None:
         self._client = client
-        self._password = password
-        self.name = name
+        self._address = address
+        self.name = address.name
 
     def __repr__(self) -> str:
         return f"<Connection {self.name}>"
@@ -84,13 +60,8 @@ class Connection:
             # HELLO, as every user may ask that.
             said = self._client.execute_command("HELLO")  # type: ignore[no-untyped-call]
             about = dict(zip(said[::2], said[1::2], strict=True))
-            version = about[b"version"].decode()
-            too_old = tuple(int(part) for part in version.split(".")[:2]) < _OLDEST
-        if too_old:
-            raise StoreError(f"{self.name} is Redis {version}, which is too old", hint=_USE_LATER)
-        if about[b"mode"] == b"cluster":
-            hint = "use a single server or one with replicas"
-            raise StoreError(f"{self.name} is a Redis Cluster, which cannot serve", hint=hint)
+            version, mode = about[b"version"].decode(), about[b"mode"].decode()
+        self._address.check(version, mode)
 
     def close(self) -> None:
         """Lets go of the server."""
@@ -105,12 +76,9 @@ class Connection:
             yield
         # Not only Redis's own: a certificate that is no file, a host that is no name.
         except (RedisError, OSError, ValueError) as error:
-            text = str(error).strip().partition("\n")[0] or type(error).__name__
-            if self._password:
-                text = text.replace(self._password, "***")
-            hint = next((hint for part, hint in _HINTS if part in text), _CHECK_SERVER)
+            message, hint = self._address.failure(error)
             # Not chained: the frames below hold the password.
-            raise StoreError(f"{self.name} failed: {text}", hint=hint) from None
+            raise StoreError(message, hint=hint) from None
 
 
 def open_redis(url: str) -> Connection:
@@ -126,23 +94,18 @@ def open_redis(url: str) -> Connection:
     except ImportError:
         hint = "pip install 'toolkiln[redis]'"
         raise StoreError("Redis needs redis-py, which is not installed", hint=hint) from None
-    scheme, name, options = _read(url)
-    kinds = {
-        "redis": redis.Connection,
-        "rediss": redis.SSLConnection,
-        "unix": redis.UnixDomainSocketConnection,
+    address = read_address(url)
+    options = {
+        "username": address.username,
+        "password": address.password,
+        "db": address.database,
+        "socket_connect_timeout": _CONNECT_SECONDS,
+        "socket_timeout": _READ_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
     }
-    pool = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
-        connection_class=kinds[scheme],
-        max_connections=_MOST_CONNECTIONS,
-        timeout=_READ_SECONDS,
-        socket_connect_timeout=_CONNECT_SECONDS,
-        socket_timeout=_READ_SECONDS,
-        retry=Retry(NoBackoff(), 0),
-        protocol=2,
-        **options,
-    )
-    connection = Connection(redis.Redis(connection_pool=pool), name, options["password"])
+    pool = _pool(address, options)
+    connection = Connection(redis.Redis(connection_pool=pool), address)
     try:
         connection.check()
     except StoreError:
@@ -151,36 +114,32 @@ def open_redis(url: str) -> Connection:
     return connection
 
 
-def _read(url: str) -> tuple[str, str, dict[str, Any]]:
-    """The scheme, a name without password, and what redis-py calls the rest."""
-    unusable = StoreError(
-        "the Redis URL cannot be read",
-        hint="write redis://user:password@host:port/database, rediss://… or unix:///path, "
-        "with special characters in the password percent-encoded (@ is %40)",
-    )
-    # Nothing of it is quoted: a password with a special character could be any part.
-    if not url.isprintable() or url.count("@") > 1 or "#" in url:
-        raise unusable
-    # Not redis-py's own reading, which takes a path that is no number for database 0, and
-    # lets the query turn timeouts and certificate checks off.
-    try:
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
-        database = query.pop("db", "0") if parts.scheme == "unix" else parts.path[1:] or "0"
-        options: dict[str, Any] = {
-            "username": unquote(parts.username or "") or None,
-            "password": unquote(parts.password or "") or None,
-            "db": int(database),
+def _pool(address: Address, options: dict[str, Any]) -> Any:
+    import redis
+    from redis.sentinel import Sentinel, SentinelConnectionPool
+
+    tls = {name: getattr(address, name) for name in TLS_OPTIONS if getattr(address, name)}
+    if address.service:
+        asking = {
+            "socket_connect_timeout": _CONNECT_SECONDS,
+            "socket_timeout": _READ_SECONDS,
+            "retry": options["retry"],
+            "protocol": 2,
+            **({"ssl": True, **tls} if address.tls else {}),
         }
-        port = parts.port or 6379
-    except ValueError:
-        raise unusable from None
-    known = _TLS_OPTIONS if parts.scheme == "rediss" else set()
-    if parts.scheme not in {"redis", "rediss", "unix"} or query.keys() - known:
-        raise unusable
-    if bool(parts.hostname) == (parts.scheme == "unix"):
-        raise unusable
-    if parts.scheme == "unix":
-        return "unix", f"unix://{parts.path}", {**options, "path": unquote(parts.path)}
-    name = f"{parts.scheme}://{parts.hostname}:{port}/{database}"
-    return parts.scheme, name, {**options, **query, "host": parts.hostname, "port": port}
+        sentinels = Sentinel(address.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+        return SentinelConnectionPool(  # type: ignore[no-untyped-call]
+            address.service, sentinels, ssl=address.tls, **tls, **options
+        )
+    kind: type[Any] = redis.UnixDomainSocketConnection
+    place: dict[str, Any] = {"path": address.path}
+    if address.hosts:
+        kind = redis.SSLConnection if address.tls else redis.Connection
+        place = {"host": address.hosts[0][0], "port": address.hosts[0][1], **tls}
+    return redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
+        connection_class=kind,
+        max_connections=_MOST_CONNECTIONS,
+        timeout=_READ_SECONDS,
+        **options,
+        **place,
+    )

@@ -44,7 +44,7 @@ def bucket(name: str) -> str:
 def calls(pool: str) -> str:
     """A stream: the calls that a pool's workers have to make, as `record`, `call`, `by`, `tries`.
 
-    `call` is an envelope, or empty where that is a key of its own (`body`); `by` the
+    `call` is an envelope, or its digest where that is a key of its own (`body`); `by` the
     deadline in milliseconds of Redis's clock, or 0; `tries` how often a worker began it
     before. An entry goes when its call ends, so that its length is what is under way.
     """
@@ -68,7 +68,8 @@ def control(pool: str) -> str:
 def record(record: str) -> str:
     """A hash: one call, from when it was accepted until some time after its end.
 
-    `print`: what its tool and arguments hash to; `pool`: the key of its stream; `entry`: its
+    `print`: what its tool and arguments hash to, empty if its id is not its caller's own and
+    so nothing is remembered; `pool`: the key of its stream; `entry`: its
     id there; `askers`: the keys of the reply streams, separated by spaces. After the end
     `state` is `done` and `reply` the packed reply, if it is to be remembered.
     """

@@ -1,112 +1,52 @@
 """A pool's calls in Redis: in, out, ended, handed on. Moves bytes and decides nothing.
 
 Each act is one script, atomic and safe to repeat where an answer may be lost; what to do
-with a call is decided in `steps`. Keys are in `keys`, the scripts in `lua/`. A `Queue` is
-used by callers (`enqueue`, `standing`, `cancel`) and workers (the rest) alike; replies are
+with a call is decided in `steps`. Keys are in `keys`, the scripts in `lua/`, the values in
+`deliveries`. Callers use `enqueue`, `standing` and `cancel`, workers the rest; replies are
 read with `replies.Replies`.
 """
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from time import monotonic
+from typing import Any, Literal
 
+from toolkiln.fleet import bodies, keys, wire
+from toolkiln.fleet.batch import Batch
+from toolkiln.fleet.deliveries import (
+    Accepted,
+    Admission,
+    Ask,
+    Conflict,
+    Consumer,
+    Delivery,
+    Ending,
+    Finished,
+    Overloaded,
+    Running,
+    Standing,
+)
+from toolkiln.fleet.link import Part
 from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.fleet.steps import LONG_MS, horizon_ms
+from toolkiln.fleet.wire import Envelope, Malformed, Reply
+from toolkiln.store import StoreError
 
+REPLIES_KEPT_MS = 15 * 60 * 1000
+"""How long what a client was told waits for it."""
+MOST_REPLIES = 10_000
+"""How many entries wait for a client at most, roughly; each holds several replies."""
+RETRY_AFTER = 1.0
+"""Seconds after which a call that was not accepted may be tried again."""
 
-@dataclass(frozen=True)
-class Accepted:
-    """The call is in the queue: exactly one terminal reply will follow."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """It was accepted before and has not ended: whoever asks again gets the same reply."""
-
-
-@dataclass(frozen=True)
-class Finished:
-    """It has ended."""
-
-    reply: Reply | None
-    """None if it is not remembered: the reply stream of whoever asked first has it."""
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """The id belongs to a call with another tool or other arguments."""
-
-
-@dataclass(frozen=True)
-class Overloaded:
-    """It was not accepted; the same id can be tried again."""
-
-    retry_after: float
-    """Seconds."""
-
-
-Admission = Accepted | Running | Finished | Conflict | Overloaded
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """A call that this consumer holds."""
-
-    entry: str
-    """Its place in the queue: after it was handed on or ended, this one counts no more."""
-    envelope: Envelope
-    deadline_ms: int | None
-    """By Redis's clock."""
-    tries: int
-    """How often workers began it before."""
-
-    @property
-    def record(self) -> str:
-        """What the call is known by."""
-        return self.envelope.record
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a second run does no harm."""
-        return self.envelope.repeatable
-
-
-class Ending(NamedTuple):
-    """How a delivery ends."""
-
-    delivery: Delivery
-    kind: Literal["result", "end"]
-    body: bytes
-    """`wire.result_to_wire`, or the code of an end (`endings`)."""
-
-
-class Standing(NamedTuple):
-    """How a call stands."""
-
-    state: Literal["waiting", "running", "done", "missing"]
-    """`missing`: Redis knows nothing of it, or lost its entry."""
-    age_ms: int
-    """Since it was put into the queue, or handed on, by Redis's clock; 0 if it is over."""
-    reply: Reply | None
-    """Of one that is done, if it is remembered."""
-
-
-class Ask(NamedTuple):
-    """Something that workers are asked to do."""
-
-    ask: str
-    """`cancel`, `drain`, `reload` …"""
-    of: str
-    """A record, a worker's id, or nothing."""
-
-
-class Consumer(NamedTuple):
-    """One that reads, or once read, from the queue."""
-
-    name: str
-    pending: int
-    """Calls that it holds."""
-    idle_ms: int
+# Longer than any call: what is forgotten while it runs could run twice.
+_LIVE_MS = 2 * LONG_MS
+_MOST_ASKS = 1000
+_MOST_OWN = 10_000
+_MOST_RECORDS = 500
+# How long Redis's clock is taken to go on as ours does.
+_CLOCK_SECONDS = 10.0
+_NOBODY = "-"
 
 
 class Queue:
@@ -121,10 +61,18 @@ class Queue:
         most_waiting: int = 10_000,
         oldest_waiting_ms: int = 60_000,
     ) -> None:
-        """`waiting` is the connection for reads that block; workers need one of its own."""
+        """`waiting` is a connection for nothing but `read`, which blocks; callers need none."""
         self.pool = pool
         self._pipe, self._waiting = pipe, waiting or pipe
         self._limits = (most_waiting, oldest_waiting_ms)
+        self._stream = keys.calls(pool)
+        self._enqueue, self._finish = pipe.script("enqueue"), pipe.script("finish")
+        self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
+        self._cancel, self._standing = pipe.script("cancel"), pipe.script("standing")
+        self._retire = pipe.script("retire")
+        self._putting = Batch(self._put)
+        self._ending = Batch(self._end)
+        self._clock = (0.0, 0)
 
     async def enqueue(self, envelope: Envelope) -> Admission:
         """Put a call in, or say what became of the same one; with others of the same moment.
@@ -134,81 +82,368 @@ class Queue:
             StoreError: Redis failed.
             InputError: the call is too large.
         """
-        raise NotImplementedError
+        data = wire.envelope_to_wire(envelope)
+        large = bodies.is_large(data)
+        answer = await self._putting.add(
+            (
+                keys.record(envelope.record),
+                wire.fingerprint(envelope) if envelope.remember else "",
+                keys.replies(envelope.reply_to) if envelope.reply_to else "",
+                envelope.timeout_ms or 0,
+                int(envelope.repeatable),
+                envelope.record,
+                bodies.reference(data) if large else data,
+                keys.body(envelope.record, "call") if large else "",
+                data if large else b"",
+            )
+        )
+        return await self._admission(envelope, answer)
+
+    async def _put(self, calls: Sequence[tuple[Part, ...]]) -> Sequence[Any]:
+        records = [str(call[0]) for call in calls]
+        arguments = [part for call in calls for part in call[1:]]
+        try:
+            answers: Sequence[Any] = await self._enqueue(
+                [self._stream, *records], [keys.GROUP, *self._limits, _LIVE_MS, *arguments]
+            )
+        except StoreError as error:
+            # The first write was refused, so that there was none.
+            if "OOM" not in error.message:
+                raise
+            return [b"overloaded"] * len(calls)
+        return answers
+
+    async def _admission(self, envelope: Envelope, answer: Any) -> Admission:
+        if answer == b"accepted":
+            return Accepted()
+        if answer == b"running":
+            return Running()
+        if answer == b"conflict":
+            return Conflict()
+        if answer == b"overloaded":
+            return Overloaded(RETRY_AFTER)
+        if answer == b"lost":
+            return Finished(Reply(envelope.record, "end", b"lost"))
+        return Finished(await self._remembered(answer[1]))
+
+    async def _remembered(self, data: bytes | None) -> Reply | None:
+        return await bodies.resolve(self._pipe, wire.reply_from_wire(data)) if data else None
 
     async def read(self, consumer: str, count: int, block_ms: int) -> list[Delivery]:
-        """Take up to so many calls, waiting for the first; what cannot be read is buried."""
-        raise NotImplementedError
+        """Take up to so many calls, waiting for the first; what cannot be read is buried.
+
+        Raises:
+            StoreError: Redis failed; what was taken meanwhile is found with `own`.
+        """
+        block = ("BLOCK", block_ms)
+        answer = await self._read(self._waiting, consumer, ">", count, block, block_ms / 1000)
+        return await self._deliveries(answer)
 
     async def own(self, consumer: str) -> list[Delivery]:
-        """All that this consumer holds already, for after a reconnect."""
-        raise NotImplementedError
+        """All that this consumer holds already, for after a reconnect.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return await self._deliveries(await self._read(self._pipe, consumer, "0", _MOST_OWN))
+
+    async def _read(
+        self,
+        pipe: Pipe,
+        consumer: str,
+        after: str,
+        count: int,
+        block: Sequence[Part] = (),
+        wait: float = 0.0,
+    ) -> list[Any]:
+        who = ("GROUP", keys.GROUP, consumer, "COUNT", count, *block)
+        try:
+            answer = await pipe.command(
+                "XREADGROUP", *who, "STREAMS", self._stream, after, wait=wait
+            )
+        except StoreError as error:
+            if "NOGROUP" not in error.message:
+                raise
+            # The first worker of a pool, or a Redis that lost all it had.
+            await self._make_group()
+            return []
+        return answer[0][1] if answer else []
+
+    async def _make_group(self) -> None:
+        try:
+            await self._pipe.command("XGROUP", "CREATE", self._stream, keys.GROUP, "0", "MKSTREAM")
+        except StoreError as error:
+            if "BUSYGROUP" not in error.message:
+                raise
+
+    async def _deliveries(self, entries: Sequence[Any]) -> list[Delivery]:
+        taken = []
+        for entry, fields in entries:
+            if fields is None:
+                # Somebody deleted it; whoever asked finds it missing.
+                await self._pipe.command("XACK", self._stream, keys.GROUP, entry)
+                continue
+            said = dict(zip(fields[::2], fields[1::2], strict=True))
+            try:
+                taken.append(await self._delivery(entry.decode(), said))
+            except Malformed as error:
+                await self._bury_unread(entry.decode(), said, error.message)
+        return taken
+
+    async def _delivery(self, entry: str, said: dict[bytes, bytes]) -> Delivery:
+        try:
+            record, data = said[b"record"].decode(), said[b"call"]
+            by, tries = int(said[b"by"]), int(said[b"tries"])
+        except (KeyError, ValueError) as error:
+            raise Malformed(f"an entry cannot be read: {error}") from None
+        stored = bodies.is_reference(data)
+        if stored:
+            data = await bodies.fetch(self._pipe, record, "call", data)
+        envelope = wire.envelope_from_wire(data)
+        if envelope.record != record or tries < 0:
+            raise Malformed("an entry contradicts its envelope")
+        return Delivery(entry, envelope, by or None, tries, stored)
+
+    async def _bury_unread(self, entry: str, said: dict[bytes, bytes], why: str) -> None:
+        record = wire.record_of(said.get(b"record", b"")) or _NOBODY
+        reply = wire.reply_to_wire(Reply(record, "end", b"poison"))
+        horizon = horizon_ms("poison", remember=False)
+        ending = (keys.record(record), entry, reply, horizon, 0, "", why, "", "", b"")
+        await self._ending.add(ending)
 
     async def finish(self, ending: Ending) -> bool:
         """End a call and tell all who asked; False if it was ended or handed on before.
 
         With others of the same moment. Works when Redis has no memory left.
-        """
-        raise NotImplementedError
 
-    async def requeue(self, delivery: Delivery, tries: int) -> bool:
-        """Hand a call on to another worker; False if it was ended or handed on before."""
-        raise NotImplementedError
+        Raises:
+            Unreachable: with `sent`, it may have been done; asking again is safe.
+            StoreError: Redis failed.
+            InputError: the result is too large.
+        """
+        return await self._finished(ending, "")
 
     async def bury(self, delivery: Delivery, why: str) -> bool:
-        """End a call as poison and keep it with the dead letters; False as in `finish`."""
-        raise NotImplementedError
+        """End a call as poison and keep it with the dead letters; False as in `finish`.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return await self._finished(Ending(delivery, "end", b"poison"), why)
+
+    async def _finished(self, ending: Ending, why: str) -> bool:
+        delivery, kind, body = ending
+        envelope = delivery.envelope
+        reply = Reply(envelope.record, kind, body)
+        data = wire.reply_to_wire(reply)
+        large = bodies.is_large(data)
+        code = body.decode() if kind == "end" else None
+        return await self._ending.add(
+            (
+                keys.record(envelope.record),
+                delivery.entry,
+                bodies.stored(reply, data) if large else data,
+                horizon_ms(code, remember=envelope.remember),
+                int(envelope.remember),
+                keys.replies(envelope.reply_to) if envelope.reply_to else "",
+                why,
+                keys.body(envelope.record, "call") if delivery.stored else "",
+                keys.body(envelope.record, "result") if large else "",
+                data if large else b"",
+            )
+        )
+
+    async def _end(self, endings: Sequence[tuple[Part, ...]]) -> Sequence[bool]:
+        records = [str(ending[0]) for ending in endings]
+        arguments = [part for ending in endings for part in ending[1:]]
+        answers = await self._finish(
+            [self._stream, keys.dead(self.pool), *records],
+            [keys.GROUP, REPLIES_KEPT_MS, MOST_REPLIES, *arguments],
+        )
+        return [answer == 1 for answer in answers]
+
+    async def requeue(self, delivery: Delivery, tries: int) -> bool:
+        """Hand a call on to another worker; False if it was ended or handed on before.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        where = [self._stream, keys.record(delivery.record)]
+        return bool(await self._requeue(where, [keys.GROUP, delivery.entry, tries]))
 
     async def renew(self, consumer: str, entries: Sequence[str]) -> list[bool]:
-        """Say that this consumer is at work on its calls; False for one that it lost."""
-        raise NotImplementedError
+        """Say that this consumer is at work on its calls; False for one that it lost.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        answers = await self._renew([self._stream], [keys.GROUP, consumer, *entries])
+        return [answer == 1 for answer in answers]
 
     async def abandoned(
         self, consumer: str, cursor: str, idle_ms: int, count: int = 100
     ) -> tuple[str, list[Delivery]]:
-        """Take over calls that nobody renewed for so long; where to go on, `0-0` at the end."""
-        raise NotImplementedError
+        """Take over calls that nobody renewed for so long; where to go on, `0-0` at the end.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        command = ("XAUTOCLAIM", self._stream, keys.GROUP, consumer, idle_ms, cursor)
+        try:
+            answer = await self._pipe.command(*command, "COUNT", count)
+        except StoreError as error:
+            if "NOGROUP" not in error.message:
+                raise
+            return "0-0", []
+        # Redis 6.2 says nothing of an entry that somebody deleted, and keeps it pending.
+        entries = [entry for entry in answer[1] if entry is not None and entry[1] is not None]
+        if len(entries) < len(answer[1]):
+            await self._forget_deleted(consumer)
+        return answer[0].decode(), await self._deliveries(entries)
+
+    async def _forget_deleted(self, consumer: str) -> None:
+        held = await self._read(self._pipe, consumer, "0", _MOST_OWN)
+        await self._deliveries([entry for entry in held if entry[1] is None])
 
     async def cancel(self, record: str) -> Literal["cancelled", "asked", "done", "unknown"]:
-        """End a call that waits, or ask the workers to stop one that runs."""
-        raise NotImplementedError
+        """End a call that waits, or ask the workers to stop one that runs.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        answer = await self._withdraw(record, "cancelled", keys.control(self.pool))
+        return "cancelled" if answer == "ended" else answer
 
     async def withdraw(self, record: str, code: str) -> bool:
-        """End a call for a reason if no worker has taken it yet, such as `no_worker`."""
-        raise NotImplementedError
+        """End a call for a reason if no worker has taken it yet, such as `no_worker`.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        answer: str = await self._withdraw(record, code, "")
+        return answer == "ended"
+
+    async def _withdraw(self, record: str, code: str, control: str) -> Any:
+        reply = wire.reply_to_wire(Reply(record, "end", code.encode()))
+        horizon = horizon_ms(code, remember=False), horizon_ms(code, remember=True)
+        told = (REPLIES_KEPT_MS, MOST_REPLIES)
+        answer = await self._cancel(
+            [keys.record(record), keys.body(record, "call")],
+            [keys.GROUP, reply, *horizon, *told, control, _MOST_ASKS, record],
+        )
+        return answer.decode()
 
     async def standing(self, records: Sequence[str]) -> list[Standing]:
-        """How calls stand, of any pool."""
-        raise NotImplementedError
+        """How calls stand, of any pool.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return await self._stand(records, "")
 
     async def attach(self, record: str, reply_to: str) -> Standing:
-        """Tell this stream too when a call ends; how the call stands."""
-        raise NotImplementedError
+        """Tell this stream too when a call ends; how the call stands.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        [standing] = await self._stand([record], keys.replies(reply_to))
+        return standing
+
+    async def _stand(self, records: Sequence[str], asker: str) -> list[Standing]:
+        found = []
+        for start in range(0, len(records), _MOST_RECORDS):
+            some = [keys.record(record) for record in records[start : start + _MOST_RECORDS]]
+            for state, age, reply in await self._standing(some, [keys.GROUP, asker]):
+                found.append(Standing(state.decode(), age, await self._remembered(reply)))
+        return found
 
     async def tell(self, reply_to: str, replies: Sequence[Reply]) -> None:
-        """Send events to one caller."""
-        raise NotImplementedError
+        """Send events to one caller.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        where, data = keys.replies(reply_to), wire.replies_to_wire(replies)
+        add = ("XADD", where, "MAXLEN", "~", MOST_REPLIES, "*", "replies", data)
+        expire = ("PEXPIRE", where, REPLIES_KEPT_MS)
+        await asyncio.gather(self._pipe.command(*add), self._pipe.command(*expire))
 
     async def ask(self, ask: Ask) -> None:
-        """Ask all workers of the pool for something."""
-        raise NotImplementedError
+        """Ask all workers of the pool for something.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        where = keys.control(self.pool)
+        limit = ("MAXLEN", "~", _MOST_ASKS)
+        await self._pipe.command("XADD", where, *limit, "*", "ask", ask.ask, "of", ask.of)
 
     async def asked(self, last: str, block_ms: int, pipe: Pipe) -> tuple[str, list[Ask]]:
-        """What was asked since `last` (at first `$`), over a connection that may wait."""
-        raise NotImplementedError
+        """What was asked since `last` (at first `$`), over a connection that may wait.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        where = keys.control(self.pool)
+        command = ("XREAD", "BLOCK", block_ms, "STREAMS", where, last)
+        answer = await pipe.command(*command, wait=block_ms / 1000)
+        if not answer:
+            return last, []
+        entries = answer[0][1]
+        asks = [
+            Ask(fields[1].decode(errors="replace"), fields[3].decode(errors="replace"))
+            for _, fields in entries
+            if len(fields) == 4
+        ]
+        return entries[-1][0].decode(), asks
 
     async def now_ms(self) -> int:
-        """Redis's clock."""
-        raise NotImplementedError
+        """Redis's clock, asked for now and then and else reckoned.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        at, then = self._clock
+        if not then or monotonic() - at > _CLOCK_SECONDS:
+            seconds, microseconds = await self._pipe.command("TIME")
+            at, then = self._clock = monotonic(), int(seconds) * 1000 + int(microseconds) // 1000
+        return then + int((monotonic() - at) * 1000)
 
     async def consumers(self) -> list[Consumer]:
-        """All that read, or once read, from the queue."""
-        raise NotImplementedError
+        """All that read, or once read, from the queue.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return [
+            Consumer(one[b"name"].decode(errors="replace"), one[b"pending"], one[b"idle"])
+            for one in await self._about("CONSUMERS", keys.GROUP)
+        ]
 
     async def retire(self, consumer: str) -> bool:
-        """Forget a consumer if it holds nothing."""
-        raise NotImplementedError
+        """Forget a consumer if it holds nothing.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return bool(await self._retire([self._stream], [keys.GROUP, consumer]))
 
     async def depth(self) -> tuple[int, int]:
-        """How many calls wait, and how many are held by workers."""
-        raise NotImplementedError
+        """How many calls wait, and how many are held by workers.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        length = await self._pipe.command("XLEN", self._stream)
+        held = sum(one[b"pending"] for one in await self._about("GROUPS"))
+        return max(0, length - held), held
+
+    async def _about(self, what: str, *of: str) -> list[dict[bytes, Any]]:
+        try:
+            answer = await self._pipe.command("XINFO", what, self._stream, *of)
+        except StoreError as error:
+            if "no such key" not in error.message and "NOGROUP" not in error.message:
+                raise
+            return []
+        return [dict(zip(one[::2], one[1::2], strict=True)) for one in answer]

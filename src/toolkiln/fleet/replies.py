@@ -4,8 +4,16 @@ One stream per client process, bounded, and gone some time after the client is. 
 a reply belongs to is `client`'s business.
 """
 
+from contextlib import suppress
+
+from toolkiln.fleet import bodies, keys, wire
 from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.wire import Reply
+from toolkiln.fleet.wire import Malformed, Reply
+from toolkiln.store import StoreError
+
+_MOST_READ = 256
+# Entries that were read and are still there; deleting each at once would cost a command.
+_TRIM_AFTER = 512
 
 
 class Replies:
@@ -13,7 +21,10 @@ class Replies:
 
     def __init__(self, pipe: Pipe, waiting: Pipe, reply_to: str) -> None:
         """`waiting` is a connection for nothing but this, as its reads block."""
-        self._pipe, self._waiting, self._reply_to = pipe, waiting, reply_to
+        self._pipe, self._waiting = pipe, waiting
+        self._stream = keys.replies(reply_to)
+        self._last = "0-0"
+        self._read = 0
 
     async def next(self, block_ms: int) -> list[Reply]:
         """What came since the last time; waits for the first, none if nothing came.
@@ -21,8 +32,39 @@ class Replies:
         Raises:
             StoreError: Redis failed; nothing is skipped, and the next try goes on.
         """
-        raise NotImplementedError
+        options = ("COUNT", _MOST_READ, "BLOCK", block_ms)
+        answer = await self._waiting.command(
+            "XREAD", *options, "STREAMS", self._stream, self._last, wait=block_ms / 1000
+        )
+        entries = answer[0][1] if answer else []
+        if self._read and (not entries or self._read > _TRIM_AFTER):
+            await self._trim()
+        replies: list[Reply] = []
+        for _, fields in entries:
+            # Whoever writes nonsense here is no worker of ours; those who wait ask by themselves.
+            with suppress(Malformed):
+                replies.extend(wire.replies_from_wire(fields[1]))
+        resolved = [
+            reply if reply.kind != "stored" else await bodies.resolve(self._pipe, reply)
+            for reply in replies
+        ]
+        if entries:
+            self._last = entries[-1][0].decode()
+            self._read += len(entries)
+        return resolved
 
     async def close(self) -> None:
-        """Delete the stream."""
-        raise NotImplementedError
+        """Delete the stream.
+
+        Raises:
+            StoreError: Redis failed; the stream expires by itself.
+        """
+        await self._pipe.command("DEL", self._stream)
+
+    async def _trim(self) -> None:
+        milliseconds, _, number = self._last.partition("-")
+        # What is not trimmed this time is trimmed the next.
+        with suppress(StoreError):
+            after = f"{milliseconds}-{int(number) + 1}"
+            await self._pipe.command("XTRIM", self._stream, "MINID", after)
+            self._read = 0

@@ -3,19 +3,30 @@
 Commands that are issued in one turn of the loop leave in one write, and answers come back
 in order. It reconnects by itself, and tries nothing again that the server may have run:
 whoever asked gets `Unreachable` and decides. A read that blocks holds up all that is behind
-it, so those have a Pipe of their own.
+it, so those have a Pipe of their own. What a connection is made of is in `link`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
 from typing import Any
 
 from toolkiln.fleet.address import Address
+from toolkiln.fleet.link import Link, Lost, Part, connect
 from toolkiln.store import StoreError
 
-Part = bytes | str | int
-"""A part of a command."""
 Script = Callable[[Sequence[str], Sequence[Part]], Awaitable[Any]]
 """Runs on the server, all of it or nothing, with keys and arguments."""
+
+# How long a command waits for a connection that is being made again.
+_PATIENCE_SECONDS = 2.0
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+# The server did not run it: it is a replica by now, or it is still reading its disk.
+_NOT_RUN = ("READONLY", "LOADING", "MASTERDOWN")
 
 
 class Unreachable(StoreError):
@@ -34,6 +45,14 @@ class Pipe:
         self.address = address
         self.connects = 0
         """How often it has connected: more than before means that it was lost meanwhile."""
+        self._link: Link | None = None
+        self._trouble: Exception = ConnectionError("not connected")
+        self._connecting: asyncio.Task[None] | None = None
+        self._connected = asyncio.Event()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Pipe {self.address.name}>"
 
     async def open(self) -> None:
         """Connect.
@@ -41,7 +60,11 @@ class Pipe:
         Raises:
             StoreError: the server cannot be reached or used.
         """
-        raise NotImplementedError
+        try:
+            self._use(await connect(self.address))
+        # ValueError: a certificate that is no file, a host that is no name.
+        except (OSError, ValueError) as error:
+            raise self._unreachable(error, sent=False) from None
 
     async def command(self, *parts: Part, wait: float = 0.0) -> Any:
         """Run a command; bytes, integers, None and lists come back.
@@ -52,12 +75,92 @@ class Pipe:
             Unreachable: there is no connection, or it was lost before the answer came.
             StoreError: the server refused.
         """
-        raise NotImplementedError
+        link = self._link or await self._reconnected()
+        try:
+            answer = await link.send(parts, wait)
+        except Lost as lost:
+            raise self._unreachable(lost, sent=lost.sent) from None
+        if isinstance(answer, Exception):
+            raise self._refusal(answer, link)
+        return answer
 
     def script(self, name: str) -> Script:
         """A script of the folder `lua`; it raises as `command` does."""
-        raise NotImplementedError
+        source, digest = _source(name)
+
+        async def run(keys: Sequence[str], arguments: Sequence[Part]) -> Any:
+            command = ("EVALSHA", digest, len(keys), *keys, *arguments)
+            try:
+                return await self.command(*command)
+            except StoreError as error:
+                if "NOSCRIPT" not in error.message:
+                    raise
+            await self.command("SCRIPT", "LOAD", source)
+            return await self.command(*command)
+
+        return run
 
     async def close(self) -> None:
         """Let go of the server; what waits for an answer gets Unreachable."""
-        raise NotImplementedError
+        self._closed = True
+        self._trouble = ConnectionError("closed")
+        if self._connecting:
+            self._connecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._connecting
+        if self._link:
+            await self._link.close()
+        self._link = None
+
+    def _use(self, link: Link) -> None:
+        self._link = link
+        self.connects += 1
+        self._connected.set()
+        link.on_lost = self._forget
+
+    def _forget(self, link: Link, error: Exception) -> None:
+        if self._link is not link or self._closed:
+            return
+        self._link, self._trouble = None, error
+        self._connected.clear()
+        self._connecting = asyncio.get_running_loop().create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        pause = 0.0
+        while self._link is None:
+            await asyncio.sleep(pause)
+            pause = min(max(_FIRST_PAUSE_SECONDS, 2 * pause), _LONGEST_PAUSE_SECONDS)
+            try:
+                self._use(await connect(self.address))
+            except (OSError, ValueError, StoreError) as error:
+                self._trouble = error
+
+    async def _reconnected(self) -> Link:
+        if self._connecting and not self._closed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await self._connected.wait()
+        if self._link is None:
+            raise self._unreachable(self._trouble, sent=False)
+        return self._link
+
+    def _unreachable(self, error: Exception, *, sent: bool) -> Unreachable:
+        if isinstance(error, StoreError):
+            return Unreachable(error.message, sent=sent, hint=error.hint)
+        message, hint = self.address.failure(error)
+        return Unreachable(message, sent=sent, hint=hint)
+
+    def _refusal(self, error: Exception, link: Link) -> StoreError:
+        if any(word in str(error) for word in _NOT_RUN):
+            # Whoever is the primary now is asked for with the next connection.
+            link.abort(error)
+            return self._unreachable(error, sent=False)
+        message, hint = self.address.failure(error)
+        return StoreError(message, hint=hint)
+
+
+@cache
+def _source(name: str) -> tuple[str, str]:
+    source = files("toolkiln.fleet").joinpath("lua", f"{name}.lua").read_text("utf-8")
+    # Not for safety: Redis names scripts so.
+    return source, sha1(source.encode(), usedforsecurity=False).hexdigest()

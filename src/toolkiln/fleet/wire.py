@@ -4,6 +4,7 @@ Whatever bytes come in, what comes out is one of these values or `Malformed`. La
 keys and streams are `queue`'s business, and who may send what is `identity`'s.
 """
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -74,7 +75,7 @@ class Reply(Struct, frozen=True, array_like=True):
     record: Record
     kind: Literal["result", "end", "event", "stored"]
     """`end`: it ended without a Result, for the reason whose code the body is (`endings`).
-    `stored`: the rest is a key of its own; `queue` turns that into what it is."""
+    `stored`: the reply is a key of its own, and this its digest; `queue` fetches it."""
     body: bytes
 
 
@@ -188,6 +189,12 @@ def event_from_wire(data: bytes) -> Event:
         return Event.model_validate(unpack(data))
     except ValidationError as error:
         raise Malformed(f"an event cannot be read: {error.errors()[0]['msg']}") from None
+
+
+def record_of(data: bytes) -> str | None:
+    """The name of a record, if these bytes are one."""
+    text = data.decode("ascii", "replace")
+    return text if len(text) <= 64 and re.fullmatch("[0-9A-Za-z_-]+", text) else None
 
 
 def fingerprint(envelope: Envelope) -> str:

@@ -1,0 +1,103 @@
+"""The values of a queue: what became of a call that was put in, what comes out, how it ends."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from toolkiln.fleet.wire import Envelope, Reply
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The call is in the queue: exactly one terminal reply will follow."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """It was accepted before and has not ended: whoever asks again gets the same reply."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """It has ended."""
+
+    reply: Reply | None
+    """None if it is not remembered: the reply stream of whoever asked first has it."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The id belongs to a call with another tool or other arguments."""
+
+
+@dataclass(frozen=True)
+class Overloaded:
+    """It was not accepted; the same id can be tried again."""
+
+    retry_after: float
+    """Seconds."""
+
+
+Admission = Accepted | Running | Finished | Conflict | Overloaded
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A call that this consumer holds."""
+
+    entry: str
+    """Its place in the queue: after it was handed on or ended, this one counts no more."""
+    envelope: Envelope
+    deadline_ms: int | None
+    """By Redis's clock."""
+    tries: int
+    """How often workers began it before."""
+    stored: bool = False
+    """Whether its envelope is a key of its own."""
+
+    @property
+    def record(self) -> str:
+        """What the call is known by."""
+        return self.envelope.record
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a second run does no harm."""
+        return self.envelope.repeatable
+
+
+class Ending(NamedTuple):
+    """How a delivery ends."""
+
+    delivery: Delivery
+    kind: Literal["result", "end"]
+    body: bytes
+    """`wire.result_to_wire`, or the code of an end (`endings`)."""
+
+
+class Standing(NamedTuple):
+    """How a call stands."""
+
+    state: Literal["waiting", "running", "done", "missing"]
+    """`missing`: Redis knows nothing of it, or lost its entry."""
+    age_ms: int
+    """Since it was put into the queue, or handed on, by Redis's clock; 0 if it is over."""
+    reply: Reply | None
+    """Of one that is done, if it is remembered."""
+
+
+class Ask(NamedTuple):
+    """Something that workers are asked to do."""
+
+    ask: str
+    """`cancel`, `drain`, `reload` …"""
+    of: str
+    """A record, a worker's id, or nothing."""
+
+
+class Consumer(NamedTuple):
+    """One that reads, or once read, from the queue."""
+
+    name: str
+    pending: int
+    """Calls that it holds."""
+    idle_ms: int

@@ -1,0 +1,38 @@
+-- Ends a call that waits; asks the workers to stop one that runs.
+-- KEYS: the call's record, the key of its envelope, where it has one.
+-- ARGV: the group, the packed reply, how long the end of a call is known, and of one that is
+-- remembered, how long a stream of replies is kept, how many entries of it, the stream to ask
+-- on or "", how many entries of it, and the record's name.
+-- Returns "ended", "asked", "running", "done" or "unknown".
+local record, call_key = KEYS[1], KEYS[2]
+local group, reply, known_for, remembered_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local kept, most, control, most_asked, name = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+
+local known = redis.call("HMGET", record, "state", "pool", "entry", "askers", "print")
+local state, stream, entry, askers, print = unpack(known)
+if state then return "done" end
+if not entry then return "unknown" end
+
+if #redis.call("XPENDING", stream, group, entry, entry, 1) > 0 then
+  if control == "" then return "running" end
+  redis.call("XADD", control, "MAXLEN", "~", most_asked, "*", "ask", "cancel", "of", name)
+  return "asked"
+end
+-- XDEL is the first write, for the same reason as XACK in finish.lua.
+if redis.call("XDEL", stream, entry) == 0 then return "unknown" end
+redis.call("DEL", call_key)
+if known_for == "0" then
+  redis.call("DEL", record)
+elseif print == "" then
+  redis.call("HSET", record, "state", "done")
+  redis.call("PEXPIRE", record, known_for)
+else
+  redis.call("HSET", record, "state", "done", "reply", reply)
+  redis.call("PEXPIRE", record, remembered_for)
+end
+for asker in string.gmatch(askers, "%S+") do
+  -- Another client's stream may be none of ours to write to; it asks by itself.
+  redis.pcall("XADD", asker, "MAXLEN", "~", most, "*", "replies", string.char(0x91) .. reply)
+  redis.pcall("PEXPIRE", asker, kept)
+end
+return "ended"

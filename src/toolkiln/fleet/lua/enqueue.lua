@@ -1,0 +1,80 @@
+-- Puts calls into a pool's stream, each once.
+-- KEYS: the stream, then each call's record.
+-- ARGV: the group, how many may wait, for how many milliseconds the oldest may wait, how long
+-- a record is kept of a call that does not end; then for each call its print, the stream that
+-- its reply goes to or "", the milliseconds that it has or 0, "1" if it may run twice, its
+-- record's name, what the entry says of it, and a key and an envelope where that is too large
+-- for an entry, or "" and "".
+-- Returns for each "accepted", "running", "lost", "conflict", "overloaded" or, with what is
+-- remembered of its reply, {"done", reply}.
+-- The first write needs memory, whichever it is: where there is none, nothing has happened.
+local stream, group = KEYS[1], ARGV[1]
+local most, oldest, kept = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local HEAD, EACH = 4, 8
+
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- How many more calls may wait.
+local function room()
+  local length = redis.call("XLEN", stream)
+  if length == 0 then
+    if redis.call("EXISTS", stream) == 0 then
+      redis.call("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")
+    end
+    return most
+  end
+  local about = redis.call("XINFO", "GROUPS", stream)[1]
+  if not about then
+    redis.call("XGROUP", "CREATE", stream, group, "0")
+    return most - length
+  end
+  local pending, delivered = about[6], about[8]
+  local waiting = redis.call("XRANGE", stream, "(" .. delivered, "+", "COUNT", 1)[1]
+  if waiting and now - tonumber(string.match(waiting[1], "^%d+")) > oldest then return 0 end
+  return most - (length - pending)
+end
+
+local function has(list, item)
+  return string.find(" " .. list .. " ", " " .. item .. " ", 1, true)
+end
+
+local left, answers = room(), {}
+
+for i = 1, #KEYS - 1 do
+  local record = KEYS[i + 1]
+  local at = HEAD + (i - 1) * EACH
+  local print, asker, timeout = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local repeatable, name, call = ARGV[at + 4] == "1", ARGV[at + 5], ARGV[at + 6]
+  local body_key, body = ARGV[at + 7], ARGV[at + 8]
+  local known = redis.call("HMGET", record, "print", "state", "entry", "askers", "reply", "pool")
+  local askers, answer = asker, nil
+
+  if known[1] and known[1] ~= print then
+    answer = "conflict"
+  elseif known[2] then
+    answer = {"done", known[5]}
+  elseif known[3] then
+    askers = known[4]
+    if asker ~= "" and not has(askers, asker) then askers = askers .. " " .. asker end
+    if redis.call("XRANGE", known[6], known[3], known[3])[1] then
+      if askers ~= known[4] then redis.call("HSET", record, "askers", askers) end
+      answer = "running"
+    elseif not repeatable then
+      answer = "lost"
+    end
+  end
+  if not answer and left <= 0 then answer = "overloaded" end
+
+  if not answer then
+    left = left - 1
+    if body_key ~= "" then redis.call("SET", body_key, body, "PX", kept) end
+    local by = timeout > 0 and now + timeout or 0
+    local entry = redis.call("XADD", stream, "*", "record", name, "call", call, "by", by, "tries", 0)
+    redis.call("HSET", record, "print", print, "pool", stream, "entry", entry, "askers", askers)
+    redis.call("PEXPIRE", record, kept)
+    answer = "accepted"
+  end
+  answers[i] = answer
+end
+return answers

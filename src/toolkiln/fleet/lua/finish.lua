@@ -1,0 +1,72 @@
+-- Ends calls and tells all who asked; of several who end one call, the first.
+-- KEYS: the stream, the stream of dead letters, then each call's record.
+-- ARGV: the group, how long a stream of replies is kept, how many entries of it; then for each
+-- call its entry, the reply, how long the end is known, "1" if the reply is remembered, who
+-- asked in case the record is gone, why it is a dead letter or "", the key of its envelope or
+-- "", and a key and a body where the reply is too large for an entry, or "" and "".
+-- Returns 1 or 0 for each.
+-- XACK is the first write: it needs no memory, and where the first write does not, Redis
+-- refuses none of the others.
+local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
+local kept, most = ARGV[2], ARGV[3]
+local HEAD, EACH = 3, 9
+local MOST_DEAD = 1000
+
+local replies, order, ended, answers = {}, {}, {}, {}
+
+local function tell(askers, reply)
+  for asker in string.gmatch(askers, "%S+") do
+    if not replies[asker] then
+      replies[asker] = {}
+      order[#order + 1] = asker
+    end
+    table.insert(replies[asker], reply)
+  end
+end
+
+-- Several packed replies are one array of msgpack.
+local function packed(list)
+  return string.char(0xdc, math.floor(#list / 256), #list % 256) .. table.concat(list)
+end
+
+local function bury(entry, why)
+  local found = redis.call("XRANGE", stream, entry, entry)[1]
+  if found then
+    local fields = found[2]
+    fields[#fields + 1] = "why"
+    fields[#fields + 1] = why
+    redis.call("XADD", dead, "MAXLEN", "~", MOST_DEAD, "*", unpack(fields))
+  end
+end
+
+for i = 1, #KEYS - 2 do
+  local record = KEYS[i + 2]
+  local at = HEAD + (i - 1) * EACH
+  local entry, reply, known_for = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local remembered, asker, why = ARGV[at + 4] == "1", ARGV[at + 5], ARGV[at + 6]
+  local call_key, body_key, body = ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
+
+  answers[i] = redis.call("XACK", stream, group, entry)
+  if answers[i] == 1 then
+    ended[#ended + 1] = entry
+    if why ~= "" then bury(entry, why) end
+    if call_key ~= "" then redis.call("DEL", call_key) end
+    if body_key ~= "" then redis.call("SET", body_key, body, "PX", math.max(known_for, kept)) end
+    local askers = redis.call("HGET", record, "askers")
+    if known_for == "0" then
+      redis.call("DEL", record)
+    elseif askers then
+      redis.call("HSET", record, "state", "done")
+      if remembered then redis.call("HSET", record, "reply", reply) end
+      redis.call("PEXPIRE", record, known_for)
+    end
+    tell(askers or asker, reply)
+  end
+end
+
+if #ended > 0 then redis.call("XDEL", stream, unpack(ended)) end
+for _, asker in ipairs(order) do
+  redis.call("XADD", asker, "MAXLEN", "~", most, "*", "replies", packed(replies[asker]))
+  redis.call("PEXPIRE", asker, kept)
+end
+return answers

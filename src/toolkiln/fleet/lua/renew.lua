@@ -1,0 +1,12 @@
+-- Says that a consumer is still at work on entries of its own.
+-- KEYS: the stream. ARGV: the group, the consumer, entries. Returns 1 for each that is its own.
+local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+local answers = {}
+
+for i = 3, #ARGV do
+  local held = redis.call("XPENDING", stream, group, ARGV[i], ARGV[i], 1)[1]
+  local own = held and held[2] == consumer
+  if own then redis.call("XCLAIM", stream, group, consumer, 0, ARGV[i], "JUSTID") end
+  answers[#answers + 1] = own and 1 or 0
+end
+return answers

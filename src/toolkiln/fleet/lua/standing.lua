@@ -1,0 +1,29 @@
+-- How calls stand, and optionally whom to tell as well.
+-- KEYS: records. ARGV: the group, and a stream that is told of their ends too, or "".
+-- Returns for each its state, its age in milliseconds, and the reply that is remembered.
+local group, asker = ARGV[1], ARGV[2]
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local answers = {}
+
+for i, record in ipairs(KEYS) do
+  local known = redis.call("HMGET", record, "state", "pool", "entry", "askers", "reply")
+  local state, stream, entry, askers, reply = unpack(known)
+  local answer = {"missing", 0, ""}
+  if state then
+    answer = {"done", 0, reply or ""}
+  elseif entry then
+    local age = math.max(0, now - tonumber(string.match(entry, "^%d+")))
+    if #redis.call("XPENDING", stream, group, entry, entry, 1) > 0 then
+      answer = {"running", age, ""}
+    elseif #redis.call("XRANGE", stream, entry, entry) > 0 then
+      answer = {"waiting", age, ""}
+    end
+    local told = string.find(" " .. askers .. " ", " " .. asker .. " ", 1, true)
+    if asker ~= "" and answer[1] ~= "missing" and not told then
+      redis.call("HSET", record, "askers", askers .. " " .. asker)
+    end
+  end
+  answers[i] = answer
+end
+return answers
