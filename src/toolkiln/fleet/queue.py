@@ -386,6 +386,9 @@ class Queue:
             StoreError: Redis failed.
         """
         where = keys.control(self.pool)
+        if last == "$":  # once: what comes between two readings must not be missed
+            newest = await pipe.command("XREVRANGE", where, "+", "-", "COUNT", 1)
+            last = newest[0][0].decode() if newest else "0-0"
         command = ("XREAD", "BLOCK", block_ms, "STREAMS", where, last)
         answer = await pipe.command(*command, wait=block_ms / 1000)
         if not answer:

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Collection
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.queue import Delivery, Ending, Queue
+from toolkiln.fleet.deliveries import Delivery, Ending
+from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import Bury, End, Requeue, after_loss, before_leaving
 from toolkiln.store import StoreError

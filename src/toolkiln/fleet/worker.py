@@ -16,8 +16,9 @@ from math import inf
 from typing import Literal
 
 from toolkiln.errors import InputError
+from toolkiln.fleet.deliveries import Delivery, Ending
 from toolkiln.fleet.leases import Leases
-from toolkiln.fleet.queue import Delivery, Ending, Queue
+from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import Bury, End, Requeue, Run, before_leaving, next_step
 from toolkiln.fleet.sweeper import carry_out

@@ -1,0 +1,244 @@
+"""Real worker processes, and a caller that speaks to them through Redis. Not a test itself."""
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+import msgspec
+
+from toolkiln.execution import Sessions, token_hash
+from toolkiln.fleet import (
+    Pipe,
+    Queue,
+    RedisSessions,
+    ended,
+    fleet_key,
+    open_redis,
+    read_address,
+)
+from toolkiln.fleet import seal as seal_of
+from toolkiln.fleet.deliveries import Accepted, Admission
+from toolkiln.fleet.keeper import state_of
+from toolkiln.fleet.replies import Replies
+from toolkiln.fleet.wire import Envelope, Reply, event_from_wire, pack, result_from_wire
+from toolkiln.model import Caller, Result
+from toolkiln.model import Event as Told
+from toolkiln.store import key_of
+
+from .servers import Server
+
+T = TypeVar("T")
+BOUND = 60.0
+"""Seconds that anything may take before it counts as hanging."""
+LEASE = 0.6
+"""Seconds, so that what waits for a lease to run out does not wait long."""
+
+
+@dataclass
+class Running:
+    """A worker: the process that supervises, and through it the one that runs tools."""
+
+    process: "subprocess.Popen[str]"
+    said: list[str] = field(default_factory=list)
+    _heard: Event = field(default_factory=Event)
+
+    @property
+    def name(self) -> str:
+        """What it is called in the fleet."""
+        return self.await_line("worker ").split()[1].rstrip(",")
+
+    def child(self) -> int:
+        """The process that runs tools."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return int(until(lambda: path.read_text().split())[0])
+
+    def await_line(self, start: str, count: int = 1) -> str:
+        """The line of its talk that begins so, or the nth of them."""
+
+        def found() -> str | None:
+            lines = [line for line in list(self.said) if line.startswith(start)]
+            if len(lines) < count and self.process.poll() is not None and not self._reading():
+                raise AssertionError(f"it ended: {self.said}")
+            return lines[count - 1] if len(lines) >= count else None
+
+        return until(found)
+
+    def stop(self) -> int:
+        """Have it end, in its own way."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(BOUND)
+
+    def kill(self) -> None:
+        """End it all at once: the process that supervises, and with it the other."""
+        self.process.kill()
+        self.process.wait(BOUND)
+
+    def _reading(self) -> bool:
+        return not self._heard.is_set()
+
+    def listen(self) -> None:
+        """Take note of what it says."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line.rstrip("\n"))
+        self._heard.set()
+
+
+@contextmanager
+def worker(
+    url: str,
+    tools: Path,
+    *options: str,
+    lease: float = LEASE,
+    environ: dict[str, str] | None = None,
+) -> Iterator[Running]:
+    """A worker that is ready, and dead at the end."""
+    command = [
+        sys.executable, "-m", "toolkiln.surfaces.cli", "worker", "--redis", url,
+        "--tools", str(tools), "--dev", "--lease", str(lease), *options,
+    ]  # fmt: skip
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=tools.parent,
+        env={**kept, "TOOLKILN_STATE": str(tools.parent / "state")},
+    ) as process:  # fmt: skip
+        running = Running(process)
+        listening = Thread(target=running.listen)
+        listening.start()
+        try:
+            running.await_line("ready")
+            yield running
+        finally:
+            process.kill()
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+            process.wait(BOUND)
+            listening.join(BOUND)
+
+
+class Asker:
+    """Makes calls as a client of the fleet does, one session for all of them."""
+
+    def __init__(self, pipe: Pipe, waiting: Pipe, url: str, key: bytes, pool: str) -> None:
+        self.queue = Queue(pipe, pool)
+        self._key = key
+        self._pool = pool
+        self.reply_to = f"test-{secrets.token_hex(4)}"
+        self._replies = Replies(pipe, waiting, self.reply_to)
+        self._books = open_redis(url)
+        sessions = Sessions(lambda: RedisSessions(self._books), lambda: 300.0)
+        opened = sessions.create("ann", workspace="default")
+        self.session = token_hash(opened.token)
+        self.caller = sessions.find(opened.token).caller
+        self.replies: dict[str, list[Reply]] = {}
+        """The terminal ones by record: of each there must be one."""
+        self.events: dict[str, list[Told]] = {}
+        self._came = asyncio.Condition()
+        self._listening = asyncio.create_task(self._listen())
+
+    async def close(self) -> None:
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        await self._replies.close()
+        self._books.close()
+
+    def envelope(self, tool: str, arguments: Any = None, **said: Any) -> Envelope:
+        """A call, sealed; what is said goes before what is usual."""
+        call_id = said.pop("id", secrets.token_hex(8))
+        caller: Caller = said.pop("caller", self.caller)
+        told: dict[str, Any] = {
+            "id": call_id,
+            "record": key_of(caller, call_id),
+            "tool": tool,
+            "arguments": msgspec.Raw(pack({} if arguments is None else arguments)),
+            "session": self.session,
+            "surface": "test",
+            "reply_to": self.reply_to,
+            "pool": self._pool,
+            **said,
+        }
+        made = Envelope(**told)
+        return msgspec.structs.replace(made, seal=seal_of(self._key, made))
+
+    async def put(self, envelope: Envelope) -> Admission:
+        return await self.queue.enqueue(envelope)
+
+    async def start(self, tool: str, arguments: Any = None, **said: Any) -> Envelope:
+        """A call that was accepted."""
+        envelope = self.envelope(tool, arguments, **said)
+        assert isinstance(await self.put(envelope), Accepted)
+        return envelope
+
+    async def call(self, tool: str, arguments: Any = None, **said: Any) -> Result:
+        """What a call gave."""
+        return await self.end_of(await self.start(tool, arguments, **said))
+
+    async def end_of(self, envelope: Envelope) -> Result:
+        """How a call ended."""
+        async with asyncio.timeout(BOUND), self._came:
+            await self._came.wait_for(lambda: envelope.record in self.replies)
+        [reply] = self.replies[envelope.record]
+        if reply.kind == "end":
+            return ended(reply.body.decode(), call_id=envelope.id, tool=envelope.tool)
+        return result_from_wire(reply.body)
+
+    async def told_by(self, envelope: Envelope, count: int = 1) -> list[Told]:
+        """The first events of a call."""
+        async with asyncio.timeout(BOUND), self._came:
+            await self._came.wait_for(lambda: len(self.events.get(envelope.record, ())) >= count)
+        return self.events[envelope.record]
+
+    async def _listen(self) -> None:
+        while True:
+            for reply in await self._replies.next(2000):
+                async with self._came:
+                    if reply.kind == "event":
+                        event = event_from_wire(reply.body)
+                        self.events.setdefault(reply.record, []).append(event)
+                    else:
+                        self.replies.setdefault(reply.record, []).append(reply)
+                    self._came.notify_all()
+
+
+@asynccontextmanager
+async def asking(server: Server, pool: str = "default", fleet: str = "") -> AsyncIterator[Asker]:
+    """A caller of the fleet."""
+    pipe, waiting = Pipe(read_address(server.url)), Pipe(read_address(server.url))
+    await pipe.open()
+    await waiting.open()
+    asker = Asker(pipe, waiting, server.url, await fleet_key(pipe, fleet), pool)
+    try:
+        yield asker
+    finally:
+        await asker.close()
+        await waiting.close()
+        await pipe.close()
+
+
+def code_of(result: Result) -> str | None:
+    """Why a call did not end well."""
+    return result.error.code if result.error else None
+
+
+def until(look: Callable[[], T | None]) -> T:
+    """What a look finds, as soon as that is something."""
+    deadline = time.monotonic() + BOUND
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.01)
+    return found
+
+
+def await_state(process: int, *states: str) -> None:
+    """Wait until a process is in one of some states of /proc."""
+    until(lambda: state_of(process) in states)
