@@ -25,7 +25,7 @@ async def announce(pipe: "Pipe", kind: Announcement) -> None:
 
 
 class Announcements:
-    """What is announced from the first time on that somebody waits for it.
+    """What is announced from `begin` on.
 
     Needs a connection of its own, as it blocks. One that was lost meanwhile is no harm.
     """
@@ -34,8 +34,8 @@ class Announcements:
         self._pipe = pipe
         self._last: bytes | None = None
 
-    async def wait(self, seconds: float) -> set[str]:
-        """The kinds of what was announced since the last time; none if nothing is for so long.
+    async def begin(self) -> None:
+        """Hear of what comes from now on; does nothing the second time.
 
         Raises:
             StoreError: Redis failed.
@@ -43,6 +43,15 @@ class Announcements:
         if self._last is None:
             newest = await self._pipe.command("XREVRANGE", keys.ANNOUNCEMENTS, "+", "-", "COUNT", 1)
             self._last = newest[0][0] if newest else b"0-0"
+
+    async def wait(self, seconds: float) -> set[str]:
+        """The kinds of what was announced since the last time; none if nothing is for so long.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        await self.begin()
+        assert self._last is not None
         read = ["XREAD", "BLOCK", round(seconds * 1000), "STREAMS", keys.ANNOUNCEMENTS, self._last]
         found = await self._pipe.command(*read, wait=seconds)
         if not found:

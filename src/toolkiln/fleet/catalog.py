@@ -145,6 +145,7 @@ class Published:
         news, is_lost = Announcements(listening), False
         while True:
             try:
+                await news.begin()  # first, so that nothing falls between the two
                 await self.refresh()
                 await news.wait(_LOOK_SECONDS)
                 is_lost = False

@@ -1,0 +1,501 @@
+"""What the fleet's catalog promises to those who publish tools and those who present them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from toolkiln.catalog import read_sources
+from toolkiln.fleet import keys
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.announcements import Announcements, announce
+from toolkiln.fleet.catalog import Published, fetch
+from toolkiln.fleet.entries import Document, write_entry
+from toolkiln.fleet.identity import sealed
+from toolkiln.fleet.publisher import Publisher
+from toolkiln.fleet.resp import Pipe
+from toolkiln.model import Admission, Grant, Read, Served, Snapshot, Tools
+
+from .servers import Server
+
+KEY = b"k" * 32
+OPEN: Mapping[str, Any] = {"policy": "allow", "rules": [], "privileges": {}, "rates": {}}
+
+
+def served(name: str, text: str = "Say hello.", **helpers: bytes) -> Served:
+    """A file with one tool, as a catalog serves it."""
+    lines = [
+        *(f"from {helper} import greeting" for helper in helpers),
+        f"def {name}(to: str) -> str:",
+    ]
+    source = "\n".join([*lines, f'    """{text}"""', "    return to", ""]).encode()
+    sources = {f"{name}.py": source, **{f"{one}.py": data for one, data in helpers.items()}}
+    reading = read_sources(sources, Path(f"/srv/tools/{name}.py"))
+    admission = Admission(
+        sha256=reading.digest, version=1, admitted_by="ann", admitted_at="", since=""
+    )
+    return Served(f"{name}.py", Read(reading, sources), admission)
+
+
+def snapshot(*files: Served) -> Snapshot:
+    by_name = {name: one for one in files for name in one.read.names}
+    return Snapshot(1, Tools(by_name), by_name)
+
+
+async def put(publisher: Publisher, *files: Served, **changed: Any) -> int:
+    """Publishes these files, with no grants unless told otherwise."""
+    made = snapshot(*files)
+    grants = {name: Grant() for name in made.tools} | changed.get("grants", {})
+    return await publisher.publish(made, grants, changed.get("permissions", OPEN))
+
+
+@pytest.fixture
+async def pipe(server: Server) -> AsyncIterator[Pipe]:
+    opened = Pipe(read_address(server.url))
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def ann(pipe: Pipe) -> Publisher:
+    return Publisher(pipe, KEY, "default", "ann:/srv/tools")
+
+
+@pytest.fixture
+def bob(pipe: Pipe) -> Publisher:
+    return Publisher(pipe, KEY, "default", "bob:/srv/tools")
+
+
+@pytest.fixture
+def published(pipe: Pipe) -> Published:
+    return Published(pipe, KEY)
+
+
+async def names(published: Published) -> set[str]:
+    await published.refresh()
+    return set(published.snapshot.tools)
+
+
+async def test_what_is_published_is_presented_as_it_is(
+    ann: Publisher, published: Published
+) -> None:
+    hello, grant = served("hello"), Grant(network=("api.example.com",))
+    await put(ann, hello, grants={"hello": grant}, permissions={**OPEN, "policy": "deny"})
+    changed = await published.refresh()
+
+    found = published.snapshot
+    assert changed
+    assert found.tools["hello"] == hello.read.tool("hello").model_copy(update={"path": "hello.py"})
+    assert found.served["hello"].admission.rights == {"hello": grant}
+    assert found.pool("hello") == "default"
+    assert found.permissions == {**OPEN, "policy": "deny"}
+    assert found.tools.get("other") is None
+
+
+async def test_nothing_is_read_again_that_has_not_changed(
+    ann: Publisher, published: Published, server: Server
+) -> None:
+    await put(ann, served("hello"), served("bye"))
+    await published.refresh()
+    before = published.snapshot
+    told = before.tools["hello"]
+    await put(ann, served("hello"), served("bye", "See you."))
+    with closing(server.client()) as client:
+        client.config_resetstat()
+        again = [await published.refresh() for _ in range(2)]
+        looked: Any = client.info("commandstats")
+
+    assert again == [True, False]
+    assert published.snapshot.tools["hello"] is told
+    assert published.snapshot.tools["bye"].description == "See you."
+    assert looked["cmdstat_mget"]["calls"] == 1
+
+
+async def test_a_publication_sends_what_has_changed_and_nothing_else(
+    ann: Publisher, server: Server
+) -> None:
+    many = [served(f"tool_{number}") for number in range(50)]
+    first = await put(ann, *many)
+    with closing(server.client()) as client:
+        client.config_resetstat()
+        second = await put(ann, *many[:-1], served("tool_49", "Say bye."))
+        sent: Any = client.info("commandstats")
+        third = await put(ann, *many[:-1], served("tool_49", "Say bye."))
+
+    assert (first, second, third) == (1, 2, 2)
+    assert sent["cmdstat_set"]["calls"] == 3, "an entry, a file, and where the version is"
+
+
+async def test_a_tool_that_its_publisher_has_no_longer_is_gone(
+    ann: Publisher, published: Published
+) -> None:
+    await put(ann, served("hello"), served("bye"))
+    before = await names(published)
+    await put(ann, served("bye"))
+
+    assert before == {"hello", "bye"}
+    assert await names(published) == {"bye"}
+
+
+async def test_publishers_at_once_do_not_undo_each_other(
+    ann: Publisher, bob: Publisher, published: Published
+) -> None:
+    ours, theirs = served("ours"), served("theirs")
+    await asyncio.gather(put(ann, ours), put(bob, theirs))
+    both = await names(published)
+    await asyncio.gather(put(ann, ours, served("more")), put(bob))
+
+    assert both == {"ours", "theirs"}
+    assert await names(published) == {"ours", "more"}
+
+
+async def test_a_tool_of_two_publishers_stays_until_both_have_dropped_it(
+    ann: Publisher, bob: Publisher, published: Published
+) -> None:
+    await put(ann, served("hello"))
+    await put(bob, served("hello"))
+    await put(ann)
+    one_left = await names(published)
+    await bob.withdraw()
+
+    assert one_left == {"hello"}
+    assert await names(published) == set()
+
+
+async def test_of_two_versions_the_last_published_counts_until_it_is_dropped(
+    ann: Publisher, bob: Publisher, published: Published
+) -> None:
+    old, new = served("hello", "Old."), served("hello", "New.")
+    said = []
+    for publisher, files in ((ann, [old]), (bob, [new]), (ann, [old]), (bob, [])):
+        await put(publisher, *files)
+        await published.refresh()
+        said.append(published.snapshot.tools["hello"].description)
+
+    assert said == ["Old.", "New.", "New.", "Old."]
+
+
+async def test_the_pool_that_has_a_name_keeps_it(
+    ann: Publisher, pipe: Pipe, published: Published
+) -> None:
+    other = Publisher(pipe, KEY, "gpu", "ann:/srv/tools")
+    pools = []
+    for publisher, files in ((ann, [served("hello")]), (other, [served("hello")]), (ann, [])):
+        await put(publisher, *files)
+        await published.refresh()
+        pools.append(published.snapshot.pool("hello"))
+
+    assert pools == ["default", "default", "gpu"]
+
+
+async def test_a_publisher_that_restarts_with_fewer_tools_drops_the_others(
+    ann: Publisher, pipe: Pipe, published: Published, server: Server
+) -> None:
+    await put(ann, served("hello"), served("bye"))
+    restarted = Publisher(pipe, KEY, "default", "ann:/srv/tools")
+    with closing(server.client()) as client:
+        client.config_resetstat()
+        await put(restarted, served("hello"))
+        sent: Any = client.info("commandstats")
+
+    assert await names(published) == {"hello"}
+    assert sent["cmdstat_set"]["calls"] == 1, "only where the version is"
+
+
+async def test_two_processes_of_one_publisher_agree(
+    ann: Publisher, pipe: Pipe, published: Published
+) -> None:
+    twin = Publisher(pipe, KEY, "default", "ann:/srv/tools")
+    await put(ann, served("hello"))
+    await put(twin, served("hello"), served("more"))
+    await put(ann, served("hello"), served("more"), served("last"))
+
+    assert await names(published) == {"hello", "more", "last"}
+
+
+async def test_a_publisher_that_is_not_heard_of_lapses_and_comes_back(
+    ann: Publisher, bob: Publisher, published: Published, server: Server
+) -> None:
+    await put(ann, served("hello"))
+    await put(bob, served("bye"))
+    with closing(server.client()) as client:
+        silence(client, keys.publisher("default", "ann:/srv/tools"), minutes=6)
+    await bob.refresh()
+    without = await names(published)
+    await ann.refresh()
+
+    assert without == {"bye"}
+    assert await names(published) == {"hello", "bye"}
+
+
+@pytest.mark.parametrize(("minutes", "left"), [(60, {"hello", "bye"}), (1500, {"bye"})])
+async def test_a_pool_without_workers_keeps_its_tools_for_a_day(
+    ann: Publisher, pipe: Pipe, published: Published, server: Server, minutes: int, left: set[str]
+) -> None:
+    other = Publisher(pipe, KEY, "gpu", "bob")
+    await put(ann, served("hello"))
+    await put(other, served("bye"))
+    with closing(server.client()) as client:
+        silence(client, keys.publisher("default", "ann:/srv/tools"), minutes)
+    await other.refresh()
+
+    assert await names(published) == left
+
+
+def silence(client: "redis.Redis", publisher: str, minutes: int) -> None:
+    """Nobody has heard of a publisher for so long."""
+    client.zincrby(keys.PUBLISHERS, -minutes * 60_000, publisher)
+
+
+async def test_what_redis_has_lost_is_published_again_and_kept_meanwhile(
+    ann: Publisher, published: Published, server: Server
+) -> None:
+    await put(ann, served("hello"))
+    await published.refresh()
+    with closing(server.client()) as client:
+        client.flushall()
+    meanwhile = await names(published)
+    await ann.refresh()
+    await put(ann, served("hello", "Anew."))
+    await published.refresh()
+
+    assert meanwhile == {"hello"}
+    assert published.snapshot.tools["hello"].description == "Anew."
+
+
+async def test_a_catalog_that_went_back_is_read_as_a_whole(
+    ann: Publisher, published: Published, server: Server
+) -> None:
+    await put(ann, served("hello"))
+    with closing(server.client()) as client:
+        old: Any = {key: client.dump(key) for key in client.scan_iter()}
+        await put(ann, served("hello"), served("lost"))
+        before = await names(published)
+        client.flushall()
+        for key, value in old.items():
+            client.restore(key, 0, value)
+
+    assert before == {"hello", "lost"}
+    assert await names(published) == {"hello"}
+
+
+async def test_many_names_that_came_and_went_are_forgotten_and_readers_notice(
+    ann: Publisher, published: Published, server: Server
+) -> None:
+    await put(ann, served("hello"), served("bye"))
+    await published.refresh()
+    await put(ann, served("hello"))
+    with closing(server.client()) as client:
+        number = int(client.hget(keys.CATALOG, "number") or 0)
+        client.zadd(keys.CATALOG_CHANGES, {f"old_{i}": number for i in range(10_001)})
+        await put(ann, served("hello"), served("more"))
+        left = client.zcard(keys.CATALOG_CHANGES)
+
+    assert left < 6_000
+    assert await names(published) == {"hello", "more"}
+
+
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: b"",
+        lambda data: sealed(b"another key", "entry", data[32:]),
+        lambda data: sealed(KEY, "permissions", data[32:]),
+        lambda data: sealed(KEY, "entry", b"\xff\xff"),
+        lambda data: sealed(KEY, "entry", data[32:].replace(b"hello", b"jello")),
+        lambda data: (
+            write_entry(
+                KEY, "default", served("other"), served("other").read.tool("other"), Grant()
+            ).data
+        ),
+    ],
+)
+async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
+    ann: Publisher,
+    published: Published,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+    damage: Damage,
+) -> None:
+    hello = served("hello")
+    await put(ann, hello, served("bye"))
+    with closing(server.client()) as opened:
+        client: Any = opened
+        (entry,) = [
+            key for key in client.keys("toolkiln:entry:*") if b"hello" in (client.get(key) or b"")
+        ]
+        client.set(entry, damage(client.get(entry) or b""))
+
+    assert await names(published) == {"bye"}
+    assert "hello" in caplog.text
+    assert "hello" not in published.snapshot.tools
+    assert await published.fetch("hello", hello.read.digest) is None
+
+
+async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
+    ann: Publisher, published: Published, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(ann, served("hello"))
+    with closing(server.client()) as client:
+        client.delete(*client.keys("toolkiln:entry:*"))
+    without = await names(published)
+    monkeypatch.setattr("toolkiln.fleet.publisher._VOUCH_SECONDS", 0.0)
+    await ann.refresh()
+
+    assert without == set()
+    assert await names(published) == {"hello"}
+
+
+async def test_forged_permissions_leave_those_that_were_read_before(
+    ann: Publisher, published: Published, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(ann, served("hello"), permissions={"policy": "deny"})
+    await published.refresh()
+    with closing(server.client()) as client:
+        client.hset(keys.CATALOG, "permissions", b"allow everything")
+        number = client.hincrby(keys.CATALOG, "number", 1)
+        client.hset(keys.CATALOG, "permitted", str(number))
+    await published.refresh()
+
+    assert published.snapshot.permissions == {"policy": "deny"}
+    assert "permissions are forged" in caplog.text
+
+
+async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
+    ann: Publisher, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def later(key: bytes, pool: str, file: Served, spec: Any, grant: Grant) -> Document:
+        """As a worker would write it that knows more fields."""
+        told = {"colour": "red", **spec.model_dump(exclude_defaults=True)}
+        told["documentation"] = {"text": "Long.", "moods": ["calm"]}
+        told["toolkit"] = {
+            "name": "t", "display_name": "T", "description": "", "sections": [{"x": 1}]
+        }  # fmt: skip
+        dumping = spec.model_copy()
+        object.__setattr__(dumping, "model_copy", lambda **_: dumping)
+        object.__setattr__(dumping, "model_dump", lambda **_: told)
+        return write_entry(key, pool, file, dumping, grant)
+
+    monkeypatch.setattr("toolkiln.fleet.entries.write_entry", later)
+    await put(ann, served("hello"))
+    await published.refresh()
+
+    spec = published.snapshot.tools["hello"]
+    assert spec.documentation.text == "Long."
+    assert spec.toolkit
+    assert spec.toolkit.name == "t"
+
+
+async def test_a_version_is_fetched_with_its_sources_and_its_grant(
+    ann: Publisher, pipe: Pipe
+) -> None:
+    grant = Grant(secrets=("TOKEN",))
+    old = served("hello", "Old.", helper=b'greeting = "hi"\n')
+    await put(ann, old, grants={"hello": grant})
+    await put(ann, served("hello", "New."))
+    found = await fetch(pipe, KEY, "hello", old.read.digest)
+
+    assert found
+    assert dict(found.sources) == dict(old.sources)
+    assert next(iter(found.sources)) == "hello.py"
+    assert found.reading.digest == old.read.digest
+    assert found.read.tool("hello").description == "Old."
+    assert found.admission.rights == {"hello": grant}
+
+
+async def test_no_version_is_run_whose_files_are_gone_or_damaged(
+    ann: Publisher, pipe: Pipe, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    hello = served("hello")
+    await put(ann, hello)
+    with closing(server.client()) as client:
+        (source,) = client.keys("toolkiln:source:*")
+        client.set(source, b'def hello(to: str) -> str:\n    """Steal."""\n    return ""\n')
+        damaged = await fetch(pipe, KEY, "hello", hello.read.digest)
+        client.delete(source)
+        gone = await fetch(pipe, KEY, "hello", hello.read.digest)
+
+    assert (damaged, gone) == (None, None)
+    assert "damaged: not run" in caplog.text
+    assert await fetch(pipe, KEY, "hello", "0" * 64) is None
+    assert await fetch(pipe, KEY, "bye", hello.read.digest) is None
+
+
+async def test_a_file_cannot_lead_out_of_its_folder(ann: Publisher, pipe: Pipe) -> None:
+    hello = served("hello")
+    away = {"hello.py": b"", "../../evil.py": b""}
+    leading = Served(hello.file, Read(hello.reading, away), hello.admission)
+    await put(ann, leading)
+
+    assert await fetch(pipe, KEY, "hello", hello.read.digest) is None
+
+
+async def test_odd_text_in_a_tool_survives(ann: Publisher, published: Published) -> None:
+    hello = served("hello")
+    odd = hello.read.tool("hello").model_copy(
+        update={"description": "\ud800\0😀", "parameters": {"x": 2**70}}
+    )
+    reading = hello.reading.model_copy(update={"tools": (odd,)})
+    await put(ann, Served("h\udcff.py", Read(reading, hello.sources), hello.admission))
+    await published.refresh()
+
+    spec = published.snapshot.tools["hello"]
+    assert (spec.description, spec.parameters, spec.path) == (
+        "\ud800\0😀",
+        {"x": 2**70},
+        "h\udcff.py",
+    )
+
+
+async def test_a_caller_that_listens_hears_of_a_publication(
+    ann: Publisher, pipe: Pipe, server: Server
+) -> None:
+    heard: asyncio.Queue[set[str]] = asyncio.Queue()
+    published = Published(pipe, KEY, lambda listing: heard.put_nowait(set(listing.tools)))
+    listening = Pipe(read_address(server.url))
+    await listening.open()
+    following = asyncio.create_task(published.follow(listening))
+    try:
+        await put(ann, served("hello"))
+        async with asyncio.timeout(10):
+            first = await heard.get()
+            await put(ann, served("hello"), served("bye"))
+            second = await heard.get()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await listening.close()
+
+    assert first == {"hello"}
+    assert second == {"hello", "bye"}
+
+
+async def test_what_is_announced_reaches_those_who_wait(pipe: Pipe, server: Server) -> None:
+    listening = Pipe(read_address(server.url))
+    await listening.open()
+    news = Announcements(listening)
+    await announce(pipe, "catalog")
+    await news.begin()
+    waiting = asyncio.create_task(news.wait(10))
+    await announce(pipe, "config")
+    heard = await waiting
+    await listening.close()
+
+    assert heard == {"config"}
+
+
+async def test_everything_that_is_published_expires(ann: Publisher, server: Server) -> None:
+    await put(ann, served("hello"))
+
+    with closing(server.client()) as client:
+        lasting = [key for key in client.scan_iter() if client.ttl(key) < 0]
+    assert lasting == []
