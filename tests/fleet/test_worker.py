@@ -14,7 +14,7 @@ from toolkiln.fleet import keys
 from toolkiln.model import Caller, Status
 
 from .servers import Server
-from .workers import Running, asking, until, worker
+from .workers import Running, asking, code_of, until, worker
 
 TOOLS = '''
 from toolkiln import Context, tool
@@ -115,9 +115,7 @@ async def test_a_failure_a_wrong_call_and_an_unknown_tool_are_answers(
 
     assert (failed.status, failed.error and failed.error.type) == (Status.FAILED, "ValueError")
     assert wrong.status is Status.INVALID
-    assert (unknown.status, code_of(unknown)) == (
-        Status.INVALID, "unknown_tool"
-    )  # fmt: skip
+    assert (unknown.status, code_of(unknown)) == (Status.INVALID, "unknown_tool")
 
 
 async def test_a_call_ends_when_its_time_is_up(running: Running, shared_server: Server) -> None:
