@@ -1,9 +1,12 @@
 """The values of a queue: what became of a call that was put in, what comes out, how it ends."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.fleet import bodies
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.wire import Envelope, Malformed, Reply, envelope_from_wire
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,24 @@ class Consumer(NamedTuple):
     pending: int
     """Calls that it holds."""
     idle_ms: int
+
+
+async def read_delivery(pipe: Pipe, entry: str, said: Mapping[bytes, bytes]) -> Delivery:
+    """The delivery that the fields of an entry stand for.
+
+    Raises:
+        Malformed: they stand for none, or their body is gone.
+        StoreError: Redis failed.
+    """
+    try:
+        record, data = said[b"record"].decode(), said[b"call"]
+        by, tries = int(said[b"by"]), int(said[b"tries"])
+    except (KeyError, ValueError) as error:
+        raise Malformed(f"an entry cannot be read: {error}") from None
+    stored = bodies.is_reference(data)
+    if stored:
+        data = await bodies.fetch(pipe, record, "call", data)
+    envelope = envelope_from_wire(data)
+    if envelope.record != record or tries < 0:
+        raise Malformed("an entry contradicts its envelope")
+    return Delivery(entry, envelope, by or None, tries, stored)

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -13,6 +13,8 @@ from toolkiln.store import StoreError
 
 Part = bytes | str | int
 """A part of a command."""
+Done = Callable[[Any], None]
+"""Called once, with the answer, or with the exception that there is instead of one."""
 
 _CONNECT_SECONDS = 2.0
 # A server, or a network, that says nothing for so long while it owes an answer is gone.
@@ -38,7 +40,7 @@ class Link(asyncio.Protocol):
         self._hiredis = _hiredis()
         self._reader = self._hiredis.Reader(notEnoughData=_MORE)
         self._unsent: list[bytes] = []
-        self._owed: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._owed: deque[tuple[Done, float]] = deque()
         # Since when the first answer is owed.
         self._since = 0.0
         self._watch: asyncio.TimerHandle | None = None
@@ -46,23 +48,28 @@ class Link(asyncio.Protocol):
         self._ended = self._loop.create_future()
 
     async def send(self, parts: Sequence[Part], wait: float = 0.0) -> Any:
-        """The answer, which may be an exception that the server sent.
+        """The answer, or the exception that there is instead of one."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self.submit(parts, partial(_settle, answer), wait)
+        return await answer
 
-        Raises:
-            Lost: there will be none.
-        """
+    def submit(
+        self, parts: Sequence[Part], done: Done, wait: float = 0.0, *, now: bool = False
+    ) -> None:
+        """Send a command with the others of this turn of the loop, or `now`."""
         if self._error:
-            raise Lost(str(self._error), sent=False)
-        if not self._unsent:
+            done(Lost(str(self._error), sent=False))
+            return
+        if not now and not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(self._hiredis.pack_command(parts))
-        answer: asyncio.Future[Any] = self._loop.create_future()
         if not self._owed:
             self._since = self._loop.time()
             if not self._watch:
                 self._watch = self._loop.call_later(_READ_SECONDS + wait, self._look)
-        self._owed.append((answer, wait))
-        return await answer
+        self._owed.append((done, wait))
+        if now:
+            self._flush()
 
     def abort(self, error: Exception) -> None:
         """Let go of the connection at once."""
@@ -83,10 +90,8 @@ class Link(asyncio.Protocol):
         try:
             reader.feed(data)
             while (answer := reader.gets()) is not _MORE:
-                future, _ = owed.popleft()
-                # Whoever asked may have been cancelled; the answer comes all the same.
-                if not future.done():
-                    future.set_result(answer)
+                done, _ = owed.popleft()
+                done(answer)
         # IndexError: an answer that nobody asked for.
         except (self._hiredis.HiredisError, IndexError) as error:
             self._fail(ConnectionError(f"it does not speak Redis's protocol ({error})"))
@@ -97,7 +102,7 @@ class Link(asyncio.Protocol):
             self._ended.set_result(None)
 
     def _flush(self) -> None:
-        if not self._error:
+        if self._unsent and not self._error:
             self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
@@ -120,12 +125,17 @@ class Link(asyncio.Protocol):
             self._watch.cancel()
         self._transport.abort()
         unsent = len(self._unsent)
-        while self._owed:
-            future, _ = self._owed.popleft()
-            if not future.done():
-                future.set_exception(Lost(str(error), sent=len(self._owed) >= unsent))
         if self.on_lost:
             self.on_lost(self, error)
+        while self._owed:
+            done, _ = self._owed.popleft()
+            done(Lost(str(error), sent=len(self._owed) >= unsent))
+
+
+def _settle(answer: asyncio.Future[Any], said: Any) -> None:
+    # Whoever asked may have been cancelled; the answer comes all the same.
+    if not answer.done():
+        answer.set_result(said)
 
 
 async def connect(address: Address) -> Link:

@@ -8,11 +8,11 @@ read with `replies.Replies`.
 
 import asyncio
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any, Literal
 
 from toolkiln.fleet import bodies, keys, wire
-from toolkiln.fleet.batch import Batch
+from toolkiln.fleet.batch import Answered, Batch
+from toolkiln.fleet.clock import Clock
 from toolkiln.fleet.deliveries import (
     Accepted,
     Admission,
@@ -25,12 +25,28 @@ from toolkiln.fleet.deliveries import (
     Overloaded,
     Running,
     Standing,
+    read_delivery,
 )
 from toolkiln.fleet.link import Part
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import LONG_MS, horizon_ms
 from toolkiln.fleet.wire import Envelope, Malformed, Reply
 from toolkiln.store import StoreError
+
+__all__ = [
+    "Accepted",
+    "Admission",
+    "Ask",
+    "Conflict",
+    "Consumer",
+    "Delivery",
+    "Ending",
+    "Finished",
+    "Overloaded",
+    "Queue",
+    "Running",
+    "Standing",
+]
 
 REPLIES_KEPT_MS = 15 * 60 * 1000
 """How long what a client was told waits for it."""
@@ -44,8 +60,6 @@ _LIVE_MS = 2 * LONG_MS
 _MOST_ASKS = 1000
 _MOST_OWN = 10_000
 _MOST_RECORDS = 500
-# How long Redis's clock is taken to go on as ours does.
-_CLOCK_SECONDS = 10.0
 _NOBODY = "-"
 
 
@@ -70,9 +84,9 @@ class Queue:
         self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
         self._cancel, self._standing = pipe.script("cancel"), pipe.script("standing")
         self._retire = pipe.script("retire")
-        self._putting = Batch(self._put)
-        self._ending = Batch(self._end)
-        self._clock = (0.0, 0)
+        self._putting: Batch[tuple[Part, ...], Any] = Batch(self._put)
+        self._ending: Batch[tuple[Part, ...], int] = Batch(self._end)
+        self._clock = Clock(pipe)
 
     async def enqueue(self, envelope: Envelope) -> Admission:
         """Put a call in, or say what became of the same one; with others of the same moment.
@@ -99,19 +113,16 @@ class Queue:
         )
         return await self._admission(envelope, answer)
 
-    async def _put(self, calls: Sequence[tuple[Part, ...]]) -> Sequence[Any]:
-        records = [str(call[0]) for call in calls]
-        arguments = [part for call in calls for part in call[1:]]
-        try:
-            answers: Sequence[Any] = await self._enqueue(
-                [self._stream, *records], [keys.GROUP, *self._limits, _LIVE_MS, *arguments]
-            )
-        except StoreError as error:
+    def _put(self, calls: Sequence[tuple[Part, ...]], done: Answered[Any]) -> None:
+        def answered(answer: Any) -> None:
             # The first write was refused, so that there was none.
-            if "OOM" not in error.message:
-                raise
-            return [b"overloaded"] * len(calls)
-        return answers
+            full = isinstance(answer, StoreError) and "OOM" in answer.message
+            done([b"overloaded"] * len(calls) if full else answer)
+
+        records = [str(call[0]) for call in calls]
+        limits = (*self._limits, _LIVE_MS)
+        arguments = [part for call in calls for part in call[1:]]
+        self._enqueue.start([self._stream, *records], [keys.GROUP, *limits, *arguments], answered)
 
     async def _admission(self, envelope: Envelope, answer: Any) -> Admission:
         if answer == b"accepted":
@@ -185,24 +196,10 @@ class Queue:
                 continue
             said = dict(zip(fields[::2], fields[1::2], strict=True))
             try:
-                taken.append(await self._delivery(entry.decode(), said))
+                taken.append(await read_delivery(self._pipe, entry.decode(), said))
             except Malformed as error:
                 await self._bury_unread(entry.decode(), said, error.message)
         return taken
-
-    async def _delivery(self, entry: str, said: dict[bytes, bytes]) -> Delivery:
-        try:
-            record, data = said[b"record"].decode(), said[b"call"]
-            by, tries = int(said[b"by"]), int(said[b"tries"])
-        except (KeyError, ValueError) as error:
-            raise Malformed(f"an entry cannot be read: {error}") from None
-        stored = bodies.is_reference(data)
-        if stored:
-            data = await bodies.fetch(self._pipe, record, "call", data)
-        envelope = wire.envelope_from_wire(data)
-        if envelope.record != record or tries < 0:
-            raise Malformed("an entry contradicts its envelope")
-        return Delivery(entry, envelope, by or None, tries, stored)
 
     async def _bury_unread(self, entry: str, said: dict[bytes, bytes], why: str) -> None:
         record = wire.record_of(said.get(b"record", b"")) or _NOBODY
@@ -238,7 +235,7 @@ class Queue:
         data = wire.reply_to_wire(reply)
         large = bodies.is_large(data)
         code = body.decode() if kind == "end" else None
-        return await self._ending.add(
+        won = await self._ending.add(
             (
                 keys.record(envelope.record),
                 delivery.entry,
@@ -252,15 +249,14 @@ class Queue:
                 data if large else b"",
             )
         )
+        return won == 1
 
-    async def _end(self, endings: Sequence[tuple[Part, ...]]) -> Sequence[bool]:
+    def _end(self, endings: Sequence[tuple[Part, ...]], done: Answered[int]) -> None:
         records = [str(ending[0]) for ending in endings]
+        limits = (REPLIES_KEPT_MS, MOST_REPLIES)
         arguments = [part for ending in endings for part in ending[1:]]
-        answers = await self._finish(
-            [self._stream, keys.dead(self.pool), *records],
-            [keys.GROUP, REPLIES_KEPT_MS, MOST_REPLIES, *arguments],
-        )
-        return [answer == 1 for answer in answers]
+        where = [self._stream, keys.dead(self.pool), *records]
+        self._finish.start(where, [keys.GROUP, *limits, *arguments], done)
 
     async def requeue(self, delivery: Delivery, tries: int) -> bool:
         """Hand a call on to another worker; False if it was ended or handed on before.
@@ -407,11 +403,7 @@ class Queue:
         Raises:
             StoreError: Redis failed.
         """
-        at, then = self._clock
-        if not then or monotonic() - at > _CLOCK_SECONDS:
-            seconds, microseconds = await self._pipe.command("TIME")
-            at, then = self._clock = monotonic(), int(seconds) * 1000 + int(microseconds) // 1000
-        return then + int((monotonic() - at) * 1000)
+        return await self._clock.now_ms()
 
     async def consumers(self) -> list[Consumer]:
         """All that read, or once read, from the queue.

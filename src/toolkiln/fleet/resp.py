@@ -7,7 +7,7 @@ it, so those have a Pipe of their own. What a connection is made of is in `link`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha1
@@ -15,11 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from toolkiln.fleet.address import Address
-from toolkiln.fleet.link import Link, Lost, Part, connect
+from toolkiln.fleet.link import Done, Link, Lost, Part, connect
 from toolkiln.store import StoreError
-
-Script = Callable[[Sequence[str], Sequence[Part]], Awaitable[Any]]
-"""Runs on the server, all of it or nothing, with keys and arguments."""
 
 # How long a command waits for a connection that is being made again.
 _PATIENCE_SECONDS = 2.0
@@ -76,29 +73,26 @@ class Pipe:
             StoreError: the server refused.
         """
         link = self._link or await self._reconnected()
-        try:
-            answer = await link.send(parts, wait)
-        except Lost as lost:
-            raise self._unreachable(lost, sent=lost.sent) from None
+        answer = await link.send(parts, wait)
         if isinstance(answer, Exception):
-            raise self._refusal(answer, link)
+            raise self._failure(answer, link)
         return answer
 
-    def script(self, name: str) -> Script:
-        """A script of the folder `lua`; it raises as `command` does."""
-        source, digest = _source(name)
+    def script(self, name: str) -> "Script":
+        """A script of the folder `lua`."""
+        return Script(self, name)
 
-        async def run(keys: Sequence[str], arguments: Sequence[Part]) -> Any:
-            command = ("EVALSHA", digest, len(keys), *keys, *arguments)
-            try:
-                return await self.command(*command)
-            except StoreError as error:
-                if "NOSCRIPT" not in error.message:
-                    raise
-            await self.command("SCRIPT", "LOAD", source)
-            return await self.command(*command)
+    def submit(self, parts: Sequence[Part], done: Done) -> bool:
+        """Send a command at once, for those who wait for no task; False if it cannot be."""
+        link = self._link
+        if link is None:
+            return False
 
-        return run
+        def answered(answer: Any) -> None:
+            done(self._failure(answer, link) if isinstance(answer, Exception) else answer)
+
+        link.submit(parts, answered, now=True)
+        return True
 
     async def close(self) -> None:
         """Let go of the server; what waits for an answer gets Unreachable."""
@@ -150,13 +144,64 @@ class Pipe:
         message, hint = self.address.failure(error)
         return Unreachable(message, sent=sent, hint=hint)
 
-    def _refusal(self, error: Exception, link: Link) -> StoreError:
+    def _failure(self, error: Exception, link: Link) -> StoreError:
+        if isinstance(error, Lost):
+            return self._unreachable(error, sent=error.sent)
         if any(word in str(error) for word in _NOT_RUN):
             # Whoever is the primary now is asked for with the next connection.
             link.abort(error)
             return self._unreachable(error, sent=False)
         message, hint = self.address.failure(error)
         return StoreError(message, hint=hint)
+
+
+class Script:
+    """Runs on the server, all of it or nothing, with keys and arguments."""
+
+    def __init__(self, pipe: Pipe, name: str) -> None:
+        self._pipe = pipe
+        self._source, self._digest = _source(name)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, keys: Sequence[str], arguments: Sequence[Part]) -> Any:
+        """The answer; it raises as `Pipe.command` does."""
+        command = ("EVALSHA", self._digest, len(keys), *keys, *arguments)
+        try:
+            return await self._pipe.command(*command)
+        except StoreError as error:
+            if not _is_unknown(error):
+                raise
+        await self._pipe.command("SCRIPT", "LOAD", self._source)
+        return await self._pipe.command(*command)
+
+    def start(self, keys: Sequence[str], arguments: Sequence[Part], done: Done) -> None:
+        """The same for a callback, which gets the answer or the StoreError."""
+
+        def answered(answer: Any) -> None:
+            if _is_unknown(answer):
+                self._start_slowly(keys, arguments, done)
+            else:
+                done(answer)
+
+        command = ("EVALSHA", self._digest, len(keys), *keys, *arguments)
+        if not self._pipe.submit(command, answered):
+            self._start_slowly(keys, arguments, done)
+
+    def _start_slowly(self, keys: Sequence[str], arguments: Sequence[Part], done: Done) -> None:
+        async def run() -> None:
+            try:
+                answer = await self(keys, arguments)
+            except StoreError as error:
+                answer = error
+            done(answer)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_unknown(answer: Any) -> bool:
+    return isinstance(answer, StoreError) and "NOSCRIPT" in answer.message
 
 
 @cache
