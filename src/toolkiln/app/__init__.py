@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         check,
     )
     from toolkiln.execution import NoSession
+    from toolkiln.fleet import new_loop
     from toolkiln.looks import svg
     from toolkiln.schema import structuring
     from toolkiln.search import evaluation
@@ -75,6 +76,7 @@ _HOMES = {
     "evaluation": "toolkiln.search",
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
+    "new_loop": "toolkiln.fleet",
     "prepare_source": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
     "serve_fleet": "toolkiln.app.working",
@@ -120,6 +122,7 @@ __all__ = [
     "evaluation",
     "join_fleet",
     "kept_by_parent",
+    "new_loop",
     "prepare_source",
     "read_source",
     "serve_fleet",

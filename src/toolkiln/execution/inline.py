@@ -7,7 +7,6 @@ serialising as in the sandbox surround the call.
 
 import asyncio
 import inspect
-import threading
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -234,4 +233,7 @@ async def _question(frame: Frame, invocation: Invocation) -> Frame:
 
 
 def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
-    return threading.get_ident() == getattr(loop, "_thread_id", None)
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

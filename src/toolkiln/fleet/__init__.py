@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.identity import fleet_key, is_genuine, seal
     from toolkiln.fleet.keeper import Keeper
     from toolkiln.fleet.leases import Leases, new_table
+    from toolkiln.fleet.loop import new_loop
     from toolkiln.fleet.publisher import REFRESH_SECONDS, Publisher
     from toolkiln.fleet.queue import Queue
     from toolkiln.fleet.resp import Pipe, Unreachable
@@ -67,6 +68,7 @@ _HOMES = {
     "fetch": "catalog",
     "fleet_key": "identity",
     "is_genuine": "identity",
+    "new_loop": "loop",
     "new_table": "leases",
     "open_redis": "connection",
     "pack": "wire",
@@ -108,6 +110,7 @@ __all__ = [
     "fetch",
     "fleet_key",
     "is_genuine",
+    "new_loop",
     "new_table",
     "open_redis",
     "pack",

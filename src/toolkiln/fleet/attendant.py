@@ -41,7 +41,7 @@ async def start_attendant(orders: Orders, table: int) -> tuple[Process, socket.s
             sys.executable, "-m", __name__, str(table), str(theirs.fileno()),
             pass_fds=(table, theirs.fileno()),
             stdin=asyncio.subprocess.DEVNULL,
-            process_group=0,  # what ends the program by its terminal must leave this one
+            start_new_session=True,  # what ends the program by its terminal must leave this one
         )  # fmt: skip
     ours.sendall(json.dumps(orders).encode() + b"\n")
     ours.setblocking(False)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkiln.app import Kept, Kiln, Post, Station, join_fleet, kept_by_parent
+from toolkiln.app import Kept, Kiln, Post, Station, join_fleet, kept_by_parent, new_loop
 from toolkiln.app import supervise as keep_running
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.opening import open_kiln, settings
@@ -44,7 +44,7 @@ def supervise(options: Options) -> int:
             sys.executable, "-m", "toolkiln.surfaces.cli", "worker", *_said(options),
             "--kept", kept,
             pass_fds=(table, channel),
-            process_group=0,  # Ctrl-C is for this process, which passes it on
+            start_new_session=True,  # Ctrl-C is for this process, which passes it on
         )  # fmt: skip
 
     status = asyncio.run(keep_running(post, start, _heed))
@@ -54,11 +54,11 @@ def supervise(options: Options) -> int:
 def perform(options: Options, kept: str) -> int:
     """Run tools, for the process that started this one."""
     post, shared = _post(options), kept_by_parent(kept)
-    with open_kiln(options.tools, dev=options.dev, surface="fleet") as kiln:
-        join_fleet(kiln, post.url)
-        kiln.run_sync(
-            _perform(kiln, replace(post, name=shared.worker), shared, options.health_port)
-        )
+    kiln = open_kiln(options.tools, dev=options.dev, surface="fleet")
+    join_fleet(kiln, post.url)
+    post = replace(post, name=shared.worker)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_perform(kiln, post, shared, options.health_port))
     return 0
 
 
@@ -70,14 +70,14 @@ async def _perform(kiln: Kiln, post: Post, shared: Kept, health_port: int | None
     station = Station(kiln, post, shared)
     _heed(station.stop)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(kiln)
         if health_port is not None:
             from toolkiln.surfaces.http.health import Health
             from toolkiln.surfaces.http.server import listening, url_of
 
             listener = stack.enter_context(listening(kiln.settings.host, health_port))
-            await stack.enter_async_context(
-                Health(kiln, {"fleet": station.check}).answering(listener)
-            )
+            health = Health(kiln, {"fleet": station.check})
+            await stack.enter_async_context(health.answering(listener))
             talk(f"health {url_of(listener)}/readyz")
         await station.run(ready)
 
