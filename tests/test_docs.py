@@ -20,7 +20,6 @@ import toolkiln.app.offer
 import toolkiln.execution
 import toolkiln.search
 import toolkiln.store
-from conformance.test_conformance import ABSENT
 from toolkiln import define
 from toolkiln.app import PROVIDERS, Kiln, check
 from toolkiln.app.options import CallOptions
@@ -499,9 +498,3 @@ def test_every_client_is_documented_with_its_files_and_its_place_in_them() -> No
         )
         for name, client in CLIENTS.items()
     }
-
-
-def test_every_check_that_has_to_fail_is_documented() -> None:
-    table = page("conformance").split("| what is absent |")[1].split("\n\n")[0]
-
-    assert set(re.findall(r"`([\w-]+)`", table)) == set().union(*ABSENT.values())

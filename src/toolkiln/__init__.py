@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         ToolResult,
         method_metadata,
         openapi_schema,
+        prompt,
+        resource,
         tool,
         tool_metadata,
     )
@@ -46,6 +48,8 @@ __all__ = [
     "ToolkilnError",
     "method_metadata",
     "openapi_schema",
+    "prompt",
+    "resource",
     "tool",
     "tool_metadata",
 ]

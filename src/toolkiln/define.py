@@ -5,11 +5,11 @@ its own. The decorators mark and return what they decorate, nothing else: Toolki
 them from the source and never needs them to have run.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, get_overloads, overload
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_overloads, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -263,15 +263,63 @@ def tool(
 ) -> Callable[[F], F]: ...
 def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Mark a function as a tool: `@tool`, or `@tool(...)` with what it declares."""
-    unknown = declared.keys() - _OPTIONS
-    if unknown:
-        raise TypeError(f"tool() got an unexpected keyword argument {min(unknown)!r}")
+    _refuse_unknown("tool", declared, _OPTIONS)
     if function is not None:
-        return _marked(function, "__toolkiln_tool__", declared)
-    return lambda decorated: _marked(decorated, "__toolkiln_tool__", declared)
+        return _marked(function, _MARK, declared)
+    return _marker(_MARK, declared)
 
 
+_MARK = "__toolkiln_tool__"
 _OPTIONS = frozenset(get_overloads(tool)[1].__annotations__) - {"return"}
+
+
+class FunctionOptions(TypedDict, total=False):
+    """What a prompt or a resource may declare; each means what it means to `@tool`."""
+
+    name: str | None
+    description: str | None
+    display_name: str | None
+    icon: str | None
+    visible: bool
+    timeout: float | None
+    memory: int | str | None
+    cpu: float | None
+    processes: int | None
+    disk: int | str | None
+    network: Sequence[str]
+    requires_secrets: Sequence[str]
+    capabilities: Sequence[str]
+    workspace: Literal["read", "write"] | None
+    sandbox: bool
+    isolation: Literal["template", "call"]
+    pinned: bool
+    needs_approval: bool | Callable[[dict[str, Any]], bool]
+    requirements: Sequence[str]
+    settings: type | None
+
+
+@overload
+def prompt(function: F, /) -> F: ...
+@overload
+def prompt(**declared: Unpack[FunctionOptions]) -> Callable[[F], F]: ...
+def prompt(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Mark a function as a prompt: it returns text, or a list of messages."""
+    _refuse_unknown("prompt", declared, FunctionOptions.__annotations__.keys())
+    if function is not None:
+        return _marked(function, _MARK, declared)
+    return _marker(_MARK, declared)
+
+
+def resource(
+    uri: str, /, *, mime_type: str | None = None, **declared: Unpack[FunctionOptions]
+) -> Callable[[F], F]:
+    """Mark a function as a resource: it returns what can be read at an address.
+
+    With `{name}` in it the address is a template, and `name` a parameter of the function.
+    """
+    options: dict[str, Any] = {**declared}
+    _refuse_unknown("resource", options, FunctionOptions.__annotations__.keys())
+    return _marker(_MARK, {"uri": uri, "mime_type": mime_type, **options})
 
 
 def tool_metadata(
@@ -335,6 +383,12 @@ class BaseTool:
     def get_detailed_description(self) -> str:
         """The long form of the description, for people and for models on demand."""
         return (type(self).__doc__ or self.description or "").strip()
+
+
+def _refuse_unknown(mark: str, declared: Mapping[str, Any], known: Collection[str]) -> None:
+    unknown = declared.keys() - set(known)
+    if unknown:
+        raise TypeError(f"{mark}() got an unexpected keyword argument {min(unknown)!r}")
 
 
 def _marker(attribute: str, declared: dict[str, Any]) -> Callable[[T], T]:

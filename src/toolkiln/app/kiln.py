@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from toolkiln import schema
-from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, functions_by_name
+from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, Specs, functions_by_name
 from toolkiln.app.opened import Opened
 from toolkiln.app.options import CallOptions, asking_of
 from toolkiln.app.own import OWN, SessionToken
@@ -28,6 +28,7 @@ from toolkiln.model import (
     Grant,
     Health,
     Result,
+    Role,
     Status,
     Task,
     ToolSpec,
@@ -147,17 +148,17 @@ class Kiln(Opened, Remembered, Searched):
         return Changes(lambda: self.watch(_log.warning), self.guarding.live.rules)
 
     @property
-    def specs(self) -> dict[str, ToolSpec]:
-        """The tools by name, lightest first, without Toolkiln's own.
+    def specs(self) -> Specs:
+        """What is offered by name, whatever its role, lightest first, without Toolkiln's own.
 
         Raises:
             ManifestError: nothing is served from the folder, and why.
             InputError: there is no such folder.
         """
-        return self._offer.tools
+        return self._offer.specs
 
     def tool(self, name: str) -> ToolSpec:
-        """One tool, of the catalog, of this process or of those that come with Toolkiln.
+        """One tool, prompt or resource: of the catalog, of this process or of Toolkiln's own.
 
         Raises:
             UnknownTool: there is none of that name; the hint names the nearest.
@@ -165,20 +166,19 @@ class Kiln(Opened, Remembered, Searched):
         """
         return self._offer.spec(name)
 
-    def visible(self, session: SessionToken = OWN) -> dict[str, ToolSpec]:
-        """The tools that the holder of a session may run, as `specs`.
+    def visible(self, session: SessionToken = OWN, role: Role | None = Role.TOOL) -> Specs:
+        """What of a role, or of any, the holder of a session may run, in the order of `specs`.
 
         Raises:
             NoSession: nobody holds it.
         """
-        may_see = self._may_see(session)
-        return {name: spec for name, spec in self.specs.items() if may_see is None or may_see(spec)}
+        return self._offer.of(role, self._may_see(session))
 
     def grant(self, name: str) -> Grant:
         """What a tool of the catalog was granted, by the settings or with its admission."""
         return self._offer.grant(name)
 
-    def preview(self) -> dict[str, ToolSpec]:
+    def preview(self) -> Specs:
         """What would be served if every file were admitted as it is on disk.
 
         Raises:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from toolkiln.catalog import Catalog, read_file
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
-from toolkiln.model import Admission, FileState, Grant, Read, Reading, Served, Snapshot, ToolSpec
+from toolkiln.model import (
+    Admission,
+    FileState,
+    Grant,
+    Read,
+    Reading,
+    Role,
+    Served,
+    Snapshot,
+    ToolSpec,
+)
 
 if TYPE_CHECKING:
     from toolkiln.execution import Admitted
@@ -22,6 +32,9 @@ BUILTIN_NAMES = frozenset(
      "search_tools", "describe_tool", "call_tool", "rag_search"}
 )  # fmt: skip
 """Toolkiln's own tools, known without reading the file that declares them."""
+
+Specs = dict[str, ToolSpec]
+"""By name."""
 
 
 class Function(NamedTuple):
@@ -62,7 +75,8 @@ class Offer:
         """What runs in this process; executors know it again by its identity."""
         self._tools: dict[str, tuple[Served, object, Admitted]] = {}
         """With the version and the grants that they were made for."""
-        self._sorted: tuple[Snapshot, dict[str, ToolSpec]] | None = None
+        self._sorted: tuple[Snapshot, Specs, Specs] | None = None
+        """All, and those that are tools, of one snapshot."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -74,17 +88,36 @@ class Offer:
         return self._catalog.snapshot if self._catalog is not None else _EMPTY
 
     @property
-    def tools(self) -> dict[str, ToolSpec]:
-        """The tools of the catalog and of this process by name, lightest first."""
+    def specs(self) -> Specs:
+        """What the catalog and this process offer by name, whatever its role, lightest first."""
+        return self._in_order()[1]
+
+    @property
+    def tools(self) -> Specs:
+        """What of that is for models: no prompts and no resources."""
+        return self._in_order()[2]
+
+    def of(self, role: Role | None, may_see: Callable[[ToolSpec], bool] | None) -> Specs:
+        """What of a role, or of any, somebody may know of, in the order of `specs`."""
+        among = self.tools if role is Role.TOOL else self.specs
+        return {
+            name: spec
+            for name, spec in among.items()
+            if role in (None, spec.role) and (may_see is None or may_see(spec))
+        }
+
+    def _in_order(self) -> tuple[Snapshot, Specs, Specs]:
         snapshot = self.snapshot
         if self._sorted is None or self._sorted[0] is not snapshot:
             found = {**snapshot.tools, **{name: spec for name, (spec, _) in self._own.items()}}
             ordered = sorted(found.values(), key=lambda spec: (spec.weight, spec.name))
-            self._sorted = snapshot, {spec.name: spec for spec in ordered}
-        return self._sorted[1]
+            specs = {spec.name: spec for spec in ordered}
+            tools = {name: spec for name, spec in specs.items() if spec.role is Role.TOOL}
+            self._sorted = snapshot, specs, tools
+        return self._sorted
 
     @cached_property
-    def builtin(self) -> dict[str, ToolSpec]:
+    def builtin(self) -> Specs:
         """The tools that Toolkiln brings along."""
         reading = read_file(Path(__file__).with_name("builtin.py"))
         return {spec.name: spec for spec in reading.tools}
@@ -120,8 +153,8 @@ class Offer:
         return found
 
     def everything(self) -> "Iterator[Admitted]":
-        """All tools of the catalog and of this process, ready to be run."""
-        return (self._resolve(name) for name in self.tools)
+        """All that the catalog and this process offer, ready to be run."""
+        return (self._resolve(name) for name in self.specs)
 
     def _resolve(self, name: str) -> "Admitted":
         here = self._here.get(name)

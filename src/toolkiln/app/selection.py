@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkiln import schema
 from toolkiln.errors import UnknownTool
-from toolkiln.model import ToolSpec
+from toolkiln.model import Role, ToolSpec
 
 if TYPE_CHECKING:
     from toolkiln.app.kiln import Kiln
@@ -46,7 +46,7 @@ def named(kiln: "Kiln", names: Iterable[str], session: "SessionToken") -> list[T
     found = []
     for name in names:
         spec = kiln.tool(name)
-        if not may_see(spec):
+        if spec.role is not Role.TOOL or not may_see(spec):
             raise UnknownTool(name, kiln.visible(session))
         found.append(spec)
     return found

@@ -5,7 +5,16 @@ from pathlib import Path
 
 from toolkiln import schema
 from toolkiln.catalog.files import read_file, tool_files
-from toolkiln.model import Finding, Health, HealthLevel, Reading, Severity, ToolSpec, Value
+from toolkiln.model import (
+    Finding,
+    Health,
+    HealthLevel,
+    Reading,
+    Role,
+    Severity,
+    ToolSpec,
+    Value,
+)
 
 
 class Report(Value):
@@ -32,31 +41,35 @@ def check(paths: Sequence[Path]) -> Iterator[Report]:
 def report(reading: Reading, owners: dict[str, str]) -> Report:
     """A reading with the findings of its schemas, and of names that other files own.
 
-    `owners` says whose each name is, and is told of those that were nobody's.
+    `owners` says whose each name and each address is, and is told of those that were nobody's.
     """
     health = {spec.name: schema.health(spec.parameters) for spec in reading.tools}
     more: list[Finding] = []
     for spec in reading.tools:
         more += _schema_findings(spec, health[spec.name])
-        owner = owners.setdefault(spec.name, reading.path)
-        if owner != reading.path:
-            more.append(
-                Finding(
-                    rule="duplicate-name",
-                    severity=Severity.ERROR,
-                    message=f"{spec.name!r} is a tool of {owner} already",
-                    line=spec.line,
-                    fix="give one of them another name",
-                    tool=spec.name,
-                    path=reading.path,
-                )
-            )
+        for taken in (spec.name, spec.uri):
+            owner = owners.setdefault(taken, reading.path) if taken else reading.path
+            if owner != reading.path:
+                more.append(_taken(spec, owner, reading.path, is_name=taken == spec.name))
     if not reading.tools and not reading.findings:
         more.append(_no_tools(reading.path))
     if more:
         ordered = sorted([*reading.findings, *more], key=lambda f: (f.path != reading.path, f.line))
         reading = reading.model_copy(update={"findings": tuple(ordered)})
     return Report(reading=reading, health=health)
+
+
+def _taken(spec: ToolSpec, owner: str, path: str, *, is_name: bool) -> Finding:
+    what, kind = (spec.name, spec.role) if is_name else (spec.uri, Role.RESOURCE)
+    return Finding(
+        rule="duplicate-name" if is_name else "duplicate-uri",
+        severity=Severity.ERROR,
+        message=f"{what!r} is a {kind} of {owner} already",
+        line=spec.line,
+        fix=f"give one of them another {'name' if is_name else 'address'}",
+        tool=spec.name,
+        path=path,
+    )
 
 
 def _no_tools(path: str) -> Finding:
@@ -72,6 +85,8 @@ def _no_tools(path: str) -> Finding:
 def _schema_findings(spec: ToolSpec, health: Health) -> Iterator[Finding]:
     for point in health.points:
         invalid = point.level is HealthLevel.INVALID
+        if not invalid and spec.role is not Role.TOOL:  # no provider is shown its schema
+            continue
         yield Finding(
             rule="invalid-schema" if invalid else "not-strict",
             severity=Severity.ERROR if invalid else Severity.INFO,

@@ -21,7 +21,7 @@ from toolkiln.execution.asking import CANNOT_ASK
 from toolkiln.execution.clock import Clock
 from toolkiln.execution.executor import Admitted, Invocation, Outcome, told
 from toolkiln.execution.outcomes import apply_frame, limit_hit, reply
-from toolkiln.model import Event, SentFile
+from toolkiln.model import Event, Role, SentFile
 from toolkiln.runtime.binding import Binder
 from toolkiln.runtime.context import injections
 from toolkiln.runtime.running import failure, streams
@@ -90,6 +90,9 @@ class InlineExecutor:
             apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
             return outcome
         tool_result = streams(value)
+        if tool.spec.role is Role.RESOURCE and type(value) in (bytes, bytearray):
+            outcome.files.append(SentFile(name="content", data=bytes(value)))
+            value = None
         told = plain(value if tool_result is None else tool_result)
         kind = "result" if tool_result is None else "tool_result"
         frame = {"op": kind, "value": told.value, "notes": told.notes}

@@ -9,7 +9,7 @@ import unicodedata
 from typing import Any, NamedTuple
 
 from toolkiln.execution.executor import Outcome
-from toolkiln.model import Limits, ToolSpec
+from toolkiln.model import Limits, Role, ToolSpec
 from toolkiln.runtime.wire import encode
 
 _KINDS = {
@@ -21,6 +21,8 @@ _KINDS = {
     "status": 2_000,
 }
 _DEFAULT: int = Limits.model_fields["return_char_limit"].default
+_WHOLE = 10_000_000
+"""For prompts and resources, which no model calls; more than a value can have."""
 _TO_A_LINE = 200
 """Characters that are given up at most for cutting between two lines."""
 _TO_A_CHARACTER = 64
@@ -97,6 +99,8 @@ def cut(text: str, limit: int) -> Cut:
 
 
 def _limit(spec: ToolSpec, kind: str | None) -> int:
+    if spec.role is not Role.TOOL:
+        return _WHOLE
     # What an author wrote down is more particular than the kind.
     own = spec.limits.return_char_limit
     return own if own != _DEFAULT or kind is None else _KINDS.get(kind, own)

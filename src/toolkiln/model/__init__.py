@@ -1,5 +1,6 @@
 """The values that travel between layers: frozen, closed, nothing that acts."""
 
+from toolkiln.model.addresses import uri_places, uri_problem, uri_values
 from toolkiln.model.asking import (
     FormAnswer,
     FormQuestion,
@@ -73,6 +74,7 @@ from toolkiln.model.tools import (
     RaisesDoc,
     Reading,
     Rights,
+    Role,
     Section,
     Severity,
     Toolkit,
@@ -131,6 +133,7 @@ __all__ = [
     "Reply",
     "Result",
     "Rights",
+    "Role",
     "RootFolder",
     "RootsAnswer",
     "RootsQuestion",
@@ -158,4 +161,7 @@ __all__ = [
     "Version",
     "detailed_description",
     "unobserved",
+    "uri_places",
+    "uri_problem",
+    "uri_values",
 ]

@@ -52,6 +52,14 @@ class Dialect(StrEnum):
     OPEN_WEBUI = "open_webui"
 
 
+class Role(StrEnum):
+    """What a function is to those who use it."""
+
+    TOOL = "tool"  # a model calls it
+    PROMPT = "prompt"  # a person chooses it, and a model reads what it returns
+    RESOURCE = "resource"  # a client reads it by its address
+
+
 class Capability(StrEnum):
     """What source code can touch beyond its arguments."""
 
@@ -163,6 +171,11 @@ class ToolSpec(Value):
     returns: JsonSchema | None = None
     """JSON Schema of the serialised result; None if the source does not say."""
     documentation: Documentation = Documentation()
+    role: Role = Role.TOOL
+    uri: str | None = None
+    """The address of a resource, or a template: `notes://{year}/{name}`."""
+    mime_type: str | None = None
+    """What a resource says its content is."""
 
     dialect: Dialect
     entry: str

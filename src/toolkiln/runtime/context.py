@@ -11,10 +11,10 @@ from typing import Any
 
 from toolkiln.define import INFO, Context, NotAnswered, Question, ToolError
 from toolkiln.runtime.questions import answered, described, kind_of
+from toolkiln.runtime.running import LARGEST_FILE
 from toolkiln.runtime.serialise import plain
 
 Frame = dict[str, Any]
-_LARGEST_FILE = 16 << 20
 
 
 class CallContext(Context):
@@ -53,8 +53,8 @@ class CallContext(Context):
     def send_file(self, path: str | Path) -> None:
         """Hand a file of the work folder to the caller."""
         file = self.workdir / path
-        if file.stat().st_size > _LARGEST_FILE:
-            raise ToolError(f"{file.name} is larger than {_LARGEST_FILE >> 20} MB")
+        if file.stat().st_size > LARGEST_FILE:
+            raise ToolError(f"{file.name} is larger than {LARGEST_FILE >> 20} MB")
         data = b64encode(file.read_bytes()).decode()
         self._send({"op": "file", "name": _text(file.name), "data": data})
 

@@ -62,6 +62,7 @@ class Entry:
         """Where the session's files are, if the call has any."""
         self._whole: str | None = load.get("whole_arguments")
         self.injected: dict[str, str] = load.get("injected", {})
+        self.is_resource = load.get("role") == "resource"
         self._kept = self._instance() if load.get("keep_instance") else None
         self._bind = self._binder()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from toolkiln.runtime.channel import Channel, Frame
 
+LARGEST_FILE = 16 << 20
 _MAX_TEXT = 100_000
 _exit = os._exit  # bound before a tool can replace it
 _start_thread = _thread.start_new_thread
@@ -79,6 +80,9 @@ def _result(entry: Entry, call: Mapping[str, Any], channel: Channel) -> Frame:
     tool_result = streams(value)
     if tool_result is not None:
         value = tool_result
+    elif entry.is_resource and (file := as_file(value)) is not None:
+        channel.send(file)
+        value = None
     told = plain(value)
     kind = "result" if tool_result is None else "tool_result"
     return {"op": kind, "value": told.value, "notes": list(told.notes)}
@@ -95,6 +99,20 @@ def streams(value: Any) -> dict[str, Any] | None:
         "stderr": str(value.stderr),
         "meta": value.meta,
     }
+
+
+def as_file(value: Any) -> Frame | None:
+    """The bytes that a resource returned, as a file: a value of JSON has none."""
+    if type(value) not in (bytes, bytearray):
+        return None
+    from binascii import b2a_base64
+
+    if len(value) > LARGEST_FILE:
+        from toolkiln.define import ToolError
+
+        raise ToolError(f"the content is larger than {LARGEST_FILE >> 20} MB")
+    data = b2a_base64(value, newline=False).decode("ascii")
+    return {"op": "file", "name": "content", "data": data}
 
 
 def failure(error: BaseException, file: str) -> Frame:

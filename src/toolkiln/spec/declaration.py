@@ -8,7 +8,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkiln.model import Dialect, JsonSchema, Toolkit
+from toolkiln.model import Dialect, JsonSchema, Role, Toolkit
 from toolkiln.spec.modules import Function, Scope
 
 
@@ -38,6 +38,7 @@ class Declaration:
     parameters: JsonSchema | None = None
     """Written by hand."""
     parameters_line: int = 1
+    role: Role = Role.TOOL
     options: dict[str, Any] = field(default_factory=dict)
     """What decorators and class attributes declare, by the names that `@tool` uses."""
     is_method: bool = False

@@ -11,6 +11,7 @@ from toolkiln.model import (
     JsonSchema,
     Limits,
     Rights,
+    Role,
     ToolSpec,
 )
 from toolkiln.spec import naming
@@ -68,6 +69,9 @@ def describe(declaration: Declaration, origin: Origin, findings: Findings) -> To
         parameters=parameters,
         returns=returns,
         documentation=documentation,
+        role=declaration.role,
+        uri=options.text("uri") if declaration.role is Role.RESOURCE else None,
+        mime_type=options.text("mime_type") if declaration.role is Role.RESOURCE else None,
         dialect=declaration.dialect,
         entry=declaration.entry,
         injected=injected,

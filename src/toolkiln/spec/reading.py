@@ -11,7 +11,13 @@ from pathlib import Path
 
 from toolkiln.model import Finding, Reading, ToolSpec
 from toolkiln.spec import nodes, requirements
-from toolkiln.spec.checks import capabilities, check_module, check_sources, check_tool
+from toolkiln.spec.checks import (
+    capabilities,
+    check_module,
+    check_roles,
+    check_sources,
+    check_tool,
+)
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
 from toolkiln.spec.dialects.marks import docstring
@@ -78,6 +84,7 @@ def _tools(
     kept = _first_of_each_name(specs, findings)
     check_sources(files, uses, kept, findings)
     check_module(module, needed, findings)
+    check_roles(kept, findings)
     for spec in kept:
         check_tool(spec, source, kept, findings)
     return kept

@@ -1,11 +1,11 @@
-"""Tools that the scenarios call by name: what results can hold."""
+"""Functions that the scenarios call by name: what results can hold."""
 
 import struct
 import wave
 import zlib
 from pathlib import Path
 
-from toolkiln import Context, ToolError, tool
+from toolkiln import Context, ToolError, prompt, resource, tool
 
 
 @tool(read_only=True)
@@ -72,6 +72,19 @@ def test_tool_with_progress(ctx: Context) -> str:
     for done in (0, 50, 100):
         ctx.report_progress(done, 100)
     return "All is done."
+
+
+@prompt(capabilities=["files"])
+def test_prompt_with_image(ctx: Context) -> str:
+    """Show a picture of one pixel, and ask for it to be looked at."""
+    ctx.send_file(_picture())
+    return "Please analyze the image above."
+
+
+@resource("test://static-binary", mime_type="image/png", capabilities=["files"])
+def static_binary() -> bytes:
+    """A picture of one pixel."""
+    return Path(_picture()).read_bytes()
 
 
 def _picture() -> str:

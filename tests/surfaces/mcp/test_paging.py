@@ -32,7 +32,7 @@ async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, key: str
 ) -> None:
     monkeypatch.setattr("toolkiln.surfaces.mcp.listing.PAGE", PAGE)
-    monkeypatch.setattr("toolkiln.surfaces.mcp.documents._PAGE", PAGE)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.paging.PAGE", PAGE)
     tools = tmp_path / "tools"
     tools.mkdir()
     names = [f"tool_{number:02}" for number in range(COUNT)]

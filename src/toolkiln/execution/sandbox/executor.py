@@ -250,8 +250,9 @@ class SandboxExecutor:
         identity = person if is_template else None
         limits = (bounds.memory, bounds.cpu, bounds.processes, bounds.disk)
         granted = (invocation.site, invocation.workspace, invocation.network)
-        # A function that decides on approvals may be a tool as well, and is given other things.
-        runs = (spec.digest, spec.entry, spec.whole_arguments)
+        # A function that decides on approvals may be a tool as well, and is given other things;
+        # and one function may have two roles.
+        runs = (spec.digest, spec.entry, spec.whole_arguments, spec.role)
         key = (runs, is_template, identity, limits, granted)
         recipe = self._recipes.get(key)
         if recipe is None:
@@ -281,6 +282,7 @@ class SandboxExecutor:
             "dialect": spec.dialect,
             "injected": spec.injected,
             "whole_arguments": spec.whole_arguments,
+            "role": spec.role,
             "workdir": view.workspace,
             "keep_instance": spec.toolkit is not None and spec.toolkit.instance == "template",
         }

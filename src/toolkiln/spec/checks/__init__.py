@@ -5,5 +5,6 @@ and for whoever admits the file.
 """
 
 from toolkiln.spec.checks.findings import check_module, check_sources, check_tool
+from toolkiln.spec.checks.roles import check_roles
 
-__all__ = ["check_module", "check_sources", "check_tool"]
+__all__ = ["check_module", "check_roles", "check_sources", "check_tool"]

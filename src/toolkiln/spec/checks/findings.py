@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import Capability, JsonSchema, Severity, ToolSpec
+from toolkiln.model import Capability, JsonSchema, Role, Severity, ToolSpec
 from toolkiln.spec import naming
 from toolkiln.spec.checks import prose, secrets
 from toolkiln.spec.checks.capabilities import Use
@@ -138,7 +138,7 @@ def _check_shadowing(module: Module, findings: Findings) -> None:
 
 def _may_be_redefined(node: Function | ast.ClassDef, module: Module) -> bool:
     names = {mark.name for mark in marks(node.decorator_list, Scope(module))}
-    return bool(names & {"overload", "setter", "getter", "deleter", "register", "tool"})
+    return bool(names & {"overload", "setter", "getter", "deleter", "register", *Role})
 
 
 def _check_imports(module: Module, needed: Requirements, findings: Findings) -> None:

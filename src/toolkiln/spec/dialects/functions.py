@@ -1,10 +1,10 @@
-"""Plain functions, and functions marked `@tool`."""
+"""Plain functions, and functions marked `@tool`, `@prompt` or `@resource`."""
 
 import ast
 from collections.abc import Iterator
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import Dialect
+from toolkiln.model import Dialect, Role
 from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, settings_of
@@ -13,15 +13,17 @@ from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
 
 _NOT_TOOLS = {"main"}
+_ROLES = {role.value: role for role in Role}
+"""By the name of the decorator."""
 
 
 def decorated(module: Module, findings: Findings) -> Iterator[Declaration]:
-    """The functions marked `@tool`."""
+    """The functions marked as one of the roles."""
     scope = Scope(module)
     for function in module.functions:
-        mark = next((m for m in marks(function.decorator_list, scope) if m.name == "tool"), None)
-        if mark is not None:
-            yield _from_mark(function, mark, scope, findings)
+        for mark in marks(function.decorator_list, scope):
+            if mark.name in _ROLES:
+                yield _from_mark(function, mark, scope, findings)
 
 
 def plain(module: Module) -> Iterator[Declaration]:
@@ -51,11 +53,12 @@ _WRAPPERS = {"overload", "fixture", "contextmanager", "asynccontextmanager", "si
 
 
 def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings) -> Declaration:
-    call = mark.call
-    given = keywords(call, scope, findings, function.name, positional=("name",))
+    call, role = mark.call, _ROLES[mark.name]
+    first = "uri" if role is Role.RESOURCE else "name"
+    given = keywords(call, scope, findings, function.name, positional=(first,))
     line = call.lineno if call else function.lineno
     if mark.origin.startswith("toolkiln."):
-        _check_options(given, line, function.name, findings)
+        _check_options(given, mark.name, line, function.name, findings)
     options = Options(given, function.name, line, findings)
     name = options.text("name")
     if given.get("name") == "":
@@ -73,6 +76,7 @@ def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings)
         named_after=function.name,
         parameters=options.mapping("parameters"),
         parameters_line=line,
+        role=role,
         options=given,
         is_async=isinstance(function, ast.AsyncFunctionDef),
     )
@@ -100,9 +104,22 @@ OPTIONS = {
     "needs_approval", "requirements", "settings", "usages", "parameters",
 }  # fmt: skip
 """What `@tool` takes; a test compares it with `define.tool`."""
+PROMPT_OPTIONS = OPTIONS - {
+    "color", "weight", "is_core", "read_only", "destructive", "idempotent", "open_world",
+    "parallel", "output_kind", "return_char_limit", "usages", "parameters",
+}  # fmt: skip
+"""What `@prompt` takes: nothing that only means something to a model that chooses a tool."""
+_TAKES = {
+    "tool": OPTIONS,
+    "prompt": PROMPT_OPTIONS,
+    "resource": PROMPT_OPTIONS | {"uri", "mime_type"},
+}
 
 
-def _check_options(options: dict[str, object], line: int, tool: str, findings: Findings) -> None:
-    for name in sorted(options.keys() - OPTIONS):
-        hint = nearest_hint(name, OPTIONS) or f"use one of {', '.join(sorted(OPTIONS))}"
-        findings.error("unknown-option", f"@tool takes no {name!r}", line, hint, tool=tool)
+def _check_options(
+    options: dict[str, object], mark: str, line: int, tool: str, findings: Findings
+) -> None:
+    known = _TAKES[mark]
+    for name in sorted(options.keys() - known):
+        hint = nearest_hint(name, known) or f"use one of {', '.join(sorted(known))}"
+        findings.error("unknown-option", f"@{mark} takes no {name!r}", line, hint, tool=tool)

@@ -11,7 +11,7 @@ import typer
 
 from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
-from toolkiln.model import FileState, FileStatus, Severity, ToolSpec
+from toolkiln.model import FileState, FileStatus, Role, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
 from toolkiln.surfaces.cli.opening import acting, open_kiln, tools_path
 from toolkiln.surfaces.cli.terminal import say
@@ -80,7 +80,7 @@ def _list_tools(
     kiln: app.Kiln, session: app.SessionToken, *, as_json: bool, everything: bool
 ) -> None:
     try:
-        specs = list(kiln.visible(session).values())
+        specs = list(kiln.visible(session, None).values())
     except app.ManifestError as unserved:
         specs = sorted(_on_disk(kiln).values(), key=lambda spec: (spec.weight, spec.name))
         _note(unserved)
@@ -121,8 +121,13 @@ def show(name: str, form: str | None, tools: Path | None) -> int:
         return 0
     if form is None:
         seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        if spec.role is not Role.TOOL:
+            about = {"role": spec.role, "uri": spec.uri, "mime_type": spec.mime_type}
+            seen |= {name: value for name, value in about.items() if value is not None}
         typer.echo(json.dumps(seen, indent=2, ensure_ascii=False))
         return 0
+    if spec.role is not Role.TOOL:
+        raise InputError(f"{name} is a {spec.role}, which no model is given")
     compiled = kiln.compiled(spec, form)
     typer.echo(json.dumps(compiled.payload, indent=2, ensure_ascii=False))
     for loss in compiled.losses:

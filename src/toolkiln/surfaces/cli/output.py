@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from toolkiln.app import Report
-from toolkiln.model import Finding, HealthLevel, Severity, Toolkit, ToolSpec
+from toolkiln.model import Finding, HealthLevel, Role, Severity, Toolkit, ToolSpec
 from toolkiln.surfaces.cli.terminal import printable
 
 _LARGEST = 5_000_000
@@ -95,8 +95,11 @@ def print_tools(specs: list[ToolSpec]) -> None:
             typer.echo(f"{chr(10) if index else ''}{title}  {_first_line(toolkit.description)}")
         for spec in members:
             core = " (core)" if spec.cannot_be_disabled else ""
+            role = (
+                "" if spec.role is Role.TOOL else f" ({spec.role} {spec.uri or ''}".rstrip() + ")"
+            )
             name = typer.style(f"{spec.name:<{width}}", fg="green")
-            typer.echo(f"  {name}  {_first_line(spec.description)}{core}")
+            typer.echo(f"  {name}  {_first_line(spec.description)}{core}{printable(role)}")
 
 
 def _group_order(spec: ToolSpec) -> tuple[bool, int, str, int, str]:

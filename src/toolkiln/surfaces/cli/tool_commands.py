@@ -58,7 +58,7 @@ def list_(
     token: TokenOption = None,
     tools: ToolsOption = None,
 ) -> None:
-    """List the tools by toolkit, lightest first."""
+    """List the tools by toolkit, lightest first, with prompts and resources."""
     from toolkiln.surfaces.cli import commands
 
     with errors():

@@ -184,11 +184,11 @@ async def _changes(visit: Visit, seconds: float | None) -> Events:
 
 
 async def _visible(visit: Visit) -> dict[str, str]:
-    """The digest of each tool that the caller may run, by name."""
+    """The digest of each tool, prompt or resource that the caller may run, by name."""
 
     def seen() -> dict[str, str]:
         try:
-            found = visit.kiln.visible(visit.session)
+            found = visit.kiln.visible(visit.session, None)
         except NoSession:
             raise
         except ToolkilnError:  # nothing is served at present

@@ -18,6 +18,7 @@ from toolkiln.model import (
     Limits,
     Privilege,
     Rights,
+    Role,
     ToolSpec,
     Value,
 )
@@ -33,6 +34,10 @@ class ToolSummary(Value):
     """A tool in a list."""
 
     name: str
+    role: Role
+    """A `prompt` or a `resource` is no tool to a model, and can be called all the same."""
+    uri: str | None
+    """The address of a resource, or a template of addresses."""
     title: str
     """For people."""
     description: str
@@ -95,6 +100,8 @@ class ToolsQuery(Page):
 
     q: Annotated[str | None, Field(min_length=1, max_length=LONGEST_QUERY)] = None
     """What they are to do: those that fit best, best first, in one part."""
+    role: Role | None = None
+    """With `q` there are tools only."""
     toolkit: str | None = None
     read_only: Flag | None = None
     """Whether they say of themselves that they change nothing."""
@@ -112,7 +119,7 @@ async def list_tools(visit: Visit, query: ToolsQuery) -> ToolList:
 
 def _listed(visit: Visit, query: ToolsQuery) -> ToolList:
     if query.enabled:
-        specs = visit.kiln.visible(visit.session)
+        specs = visit.kiln.visible(visit.session, None)
     else:
         specs = Caretaking(visit.kiln, visit.session).disabled()
     fitting = [spec for spec in specs.values() if _fits(spec, query)]
@@ -139,7 +146,8 @@ def _listed(visit: Visit, query: ToolsQuery) -> ToolList:
 def _fits(spec: ToolSpec, query: ToolsQuery) -> bool:
     toolkit = spec.toolkit.name if spec.toolkit else None
     return (
-        (query.toolkit is None or toolkit == query.toolkit)
+        query.role in (None, spec.role)
+        and (query.toolkit is None or toolkit == query.toolkit)
         and (query.read_only is None or bool(spec.hints.read_only) == query.read_only)
         and (query.core is None or spec.cannot_be_disabled == query.core)
     )
@@ -152,6 +160,8 @@ def _summary(spec: ToolSpec) -> ToolSummary:
 def _summary_fields(spec: ToolSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
+        "role": spec.role,
+        "uri": spec.uri,
         "title": spec.display_name,
         "description": spec.description,
         "toolkit": spec.toolkit.name if spec.toolkit else None,

@@ -80,7 +80,7 @@ def _beside(result: Result) -> list[dict[str, Any]]:
     found = []
     if result.truncation:
         found.append(_text(_reading_on(result.truncation)))
-    found += [_file(result.call_id, file) for file in result.files]
+    found += [file_block(result.call_id, file) for file in result.files]
     for message in result.messages:
         said = message if isinstance(message, str) else _json(message)
         found.append({**_text(said), "annotations": {"audience": ["user"]}})
@@ -97,7 +97,8 @@ def _reading_on(cut: Truncation) -> str:
     return f'{told} read_output with handle "{cut.handle}" and an offset reads them.'
 
 
-def _file(call_id: str, file: SentFile) -> dict[str, Any]:
+def file_block(call_id: str, file: SentFile) -> dict[str, Any]:
+    """A file that a call handed over, as what it is."""
     guessed = guess_type(file.name)[0] or "application/octet-stream"
     kind = "audio/wav" if guessed == "audio/x-wav" else guessed
     family = kind.partition("/")[0]

@@ -39,7 +39,8 @@ class Calling:
         Raises:
             MCPError: there is no such tool, or nothing waits for what the client brought.
         """
-        params, name = request.params, self._listing.original(request.params.name)
+        params = request.params
+        name = self._listing.called(params.name, request.session)
         if params.task is not None and not request.is_modern:
             return await self._as_task(request, name)
         background: Literal["auto"] | bool = "auto" if name not in _PATIENT else False

@@ -30,8 +30,8 @@ class Card:
     @cached_property
     def illustrated(self) -> dict[str, Any]:
         """The wire form with the drawing of the icon, if it has one."""
-        drawing = svg(self.spec.icon, self.spec.color) if self.spec.icon else None
-        return {**self.payload, "icons": [_icon(drawing)]} if drawing else self.payload
+        drawn = icons(self.spec)
+        return {**self.payload, **drawn} if drawn else self.payload
 
     @property
     def promises(self) -> bool:
@@ -48,6 +48,12 @@ class Card:
     def structured(self) -> Callable[[Any], dict[str, Any] | None]:
         """Puts a result into the form that the tool promises; None if it does not fit."""
         return structuring(self.spec, self.payload.get("outputSchema"))
+
+
+def icons(spec: ToolSpec) -> dict[str, Any]:
+    """The drawing of an icon as lists have it, if there is one."""
+    drawing = svg(spec.icon, spec.color) if spec.icon else None
+    return {"icons": [_icon(drawing)]} if drawing else {}
 
 
 def _payload(spec: ToolSpec, compiled: dict[str, Any]) -> dict[str, Any]:

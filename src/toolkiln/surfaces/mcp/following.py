@@ -43,6 +43,8 @@ class Forms:
     """The answer that a result makes. May raise MCPError."""
     going_on: Callable[[Request[Any], Task], Wire]
     """What is told of a call that goes on without its client. May raise MCPError."""
+    waits: bool = False
+    """Whether a client waits however long it takes, and what it cannot wait for is stopped."""
 
 
 class Following:
@@ -102,11 +104,13 @@ class Following:
         """What becomes of a call that goes on: an answer, a question, or a handle."""
         try:
             while True:
-                waiting = exchange.take()
-                if waiting is None:
+                waiting, patience = exchange.take(), None if forms.waits else PATIENCE
+                if waiting is None and not forms.waits:
                     return self._left(request, task, exchange, forms)
                 asked: Coroutine[Any, Any, None] | None = None
-                if isinstance(waiting, Asked):
+                if waiting is None:
+                    pass
+                elif isinstance(waiting, Asked):
                     if request.is_modern and waiting.wire:
                         return _input_required(task, waiting.wire, asked=waiting.id)
                     if waiting.wire:
@@ -119,7 +123,7 @@ class Following:
                         shown = {"method": "elicitation/create", "params": question}
                         return _input_required(task, {_APPROVAL: shown}, approval=waiting)
                     asked = self._put_approval(request, waiting, question)
-                task = await self._settled(task, request.session, exchange, asked)
+                task = await self._settled(task, request.session, exchange, asked, patience)
                 if task.result is not None:
                     await exchange.finish()
                     return _told(task.result, exchange, forms)
@@ -180,6 +184,7 @@ class Following:
         session: str,
         exchange: Exchange,
         asked: Coroutine[Any, Any, None] | None = None,
+        patience: float | None = PATIENCE,
     ) -> Task:
         """The task when it has ended, has another question, or takes too long.
 
@@ -192,7 +197,7 @@ class Following:
             if asking is not None:
                 await asyncio.wait([ended, asking], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(
-                [ended, waited], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED
+                [ended, waited], timeout=patience, return_when=asyncio.FIRST_COMPLETED
             )
             if ended.done():
                 return ended.result()
@@ -223,6 +228,8 @@ class Following:
         """Let a call go on without its client, who may poll it."""
         if not request.has_tasks:
             exchange.leave()
+        if forms.waits:
+            self._stop(task, request.session)
         return forms.going_on(request, task)
 
     def _stop(self, task: Task, session: str) -> None:

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
 from toolkiln.app import BUILTIN_NAMES, Kiln
-from toolkiln.errors import InputError
-from toolkiln.model import Privilege, ToolSpec
+from toolkiln.errors import InputError, UnknownTool
+from toolkiln.model import Privilege, Role, ToolSpec
 from toolkiln.surfaces.mcp.cards import Card
 from toolkiln.surfaces.mcp.names import originals
 
@@ -63,6 +66,20 @@ class Listing:
         if self._originals[0] is not specs:
             self._originals = specs, originals(specs)
         return self._originals[1].get(name, name)
+
+    def called(self, name: str, session: str) -> str:
+        """The tool that a client calls.
+
+        Raises:
+            MCPError: it is a prompt or a resource, which is as if there were nothing.
+        """
+        meant = self.original(name)
+        spec = self._specs().get(meant)
+        if spec is not None and spec.role is not Role.TOOL:
+            error = UnknownTool(name, self._kiln.visible(session))
+            hint = {"hint": error.hint} if error.hint else None
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {error.message}", hint)
+        return meant
 
     def card(self, spec: ToolSpec) -> Card:
         """A tool as clients see it."""

@@ -1,9 +1,9 @@
 """The server of both eras, made from the SDK's: what it says of itself, and its methods.
 
 Requests go by one middleware straight to the parts that answer them (`listing`, `calling`,
-`polling`, `documents`) and their answers straight to the wire: the SDK would check each of
-them three times. What it alone knows (the handshake, eras, subscriptions, methods that
-nobody has) goes on to it.
+`prompts`, `resources` …) and their answers straight to the wire: the SDK would check each
+of them three times. What it alone knows (the handshake, eras, streams, methods that nobody
+has) goes on to it.
 """
 
 import asyncio
@@ -20,7 +20,9 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ResourcesListChanged,
+    ResourceUpdated,
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
@@ -30,13 +32,18 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
     CallToolRequestParams,
+    CompleteRequestParams,
+    GetPromptRequestParams,
     PaginatedRequestParams,
     ReadResourceRequestParams,
     RequestParams,
     ServerCapabilities,
     ServerTasksCapability,
     SetLevelRequestParams,
+    SubscribeRequestParams,
     SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
@@ -44,12 +51,16 @@ from pydantic import BaseModel
 from toolkiln.app import Change, Entrance, Kiln
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.surfaces.mcp.calling import Calling
+from toolkiln.surfaces.mcp.completing import Completing
 from toolkiln.surfaces.mcp.connections import Connections
-from toolkiln.surfaces.mcp.documents import Documents
 from toolkiln.surfaces.mcp.following import Following
+from toolkiln.surfaces.mcp.functions import Functions
 from toolkiln.surfaces.mcp.listing import Listing
 from toolkiln.surfaces.mcp.polling import Polling, TaskParams, UpdateParams
+from toolkiln.surfaces.mcp.prompts import Prompts
 from toolkiln.surfaces.mcp.requests import TASKS, Context, Request, is_modern
+from toolkiln.surfaces.mcp.resources import Resources
+from toolkiln.surfaces.mcp.subscriptions import Subscriptions
 from toolkiln.surfaces.mcp.visitors import VISITOR, Visitors
 from toolkiln.surfaces.tracing import is_traced
 
@@ -63,9 +74,23 @@ _FRESH = 60_000
 """Milliseconds that a client may keep a list: changes are told, to those who listen."""
 _STATE_SECONDS = 3_600.0
 _CACHEABLE = frozenset(
-    {"tools/list", "resources/list", "resources/templates/list", "resources/read"}
+    {
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
 )
-_LEGACY_ONLY = frozenset({"logging/setLevel", "tasks/result", "tasks/list"})
+_LEGACY_ONLY = frozenset(
+    {
+        "logging/setLevel",
+        "tasks/result",
+        "tasks/list",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    }
+)
 _MODERN_ONLY = frozenset({"tasks/update"})
 _log = logging.getLogger(__name__)
 
@@ -87,13 +112,21 @@ class Service:
         self._listeners = ListenHandler(self._bus)
         self._publishing: set[asyncio.Task[None]] = set()
         polling = Polling(kiln, self._following, calling.answered)
-        documents = Documents(kiln)
+        functions = Functions(kiln, self._following)
+        prompts, resources = Prompts(functions), Resources(kiln, functions)
+        completing = Completing(functions, prompts, resources)
+        subscriptions = self._subscriptions = Subscriptions(resources, self._visitors)
         self._methods: dict[str, tuple[type[BaseModel], Handler]] = {
             "tools/list": (PaginatedRequestParams, self._list),
             "tools/call": (CallToolRequestParams, calling.call),
-            "resources/list": (PaginatedRequestParams, documents.list_resources),
-            "resources/templates/list": (PaginatedRequestParams, documents.list_templates),
-            "resources/read": (ReadResourceRequestParams, documents.read),
+            "prompts/list": (PaginatedRequestParams, prompts.list_prompts),
+            "prompts/get": (GetPromptRequestParams, prompts.get),
+            "resources/list": (PaginatedRequestParams, resources.list_resources),
+            "resources/templates/list": (PaginatedRequestParams, resources.list_templates),
+            "resources/read": (ReadResourceRequestParams, resources.read),
+            "resources/subscribe": (SubscribeRequestParams, subscriptions.subscribe),
+            "resources/unsubscribe": (UnsubscribeRequestParams, subscriptions.unsubscribe),
+            "completion/complete": (CompleteRequestParams, completing.complete),
             "logging/setLevel": (SetLevelRequestParams, self._connections.set_level),
             "tasks/get": (TaskParams, polling.get),
             "tasks/result": (TaskParams, polling.result),
@@ -106,7 +139,7 @@ class Service:
         for method, (params, _) in self._methods.items():
             self.server.add_request_handler(method, params, _answered_before)
         self.server.add_request_handler(
-            "subscriptions/listen", SubscriptionsListenRequestParams, self._listeners
+            "subscriptions/listen", SubscriptionsListenRequestParams, self._listen
         )
         security = RequestStateSecurity.ephemeral(ttl=_STATE_SECONDS)
         security.bind_principal = self._visitors.principal
@@ -136,14 +169,27 @@ class Service:
             await self._following.close()
 
     def _changed(self, _: Change) -> None:
-        self._connections.tell()
-        publishing = asyncio.get_running_loop().create_task(self._publish())
+        updated, wanted = self._subscriptions.changed(), self._subscriptions.of
+        self._connections.tell(lambda connection: wanted(connection) & updated)
+        publishing = asyncio.get_running_loop().create_task(self._publish(updated))
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
 
-    async def _publish(self) -> None:
-        for event in (ToolsListChanged(), ResourcesListChanged()):
+    async def _publish(self, updated: set[str]) -> None:
+        for event in (ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()):
             await self._bus.publish(event)
+        for uri in sorted(updated):
+            await self._bus.publish(ResourceUpdated(uri=uri))
+
+    async def _listen(
+        self, ctx: Context, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        try:
+            async with self._subscriptions.listening(ctx, params.notifications) as wanted:
+                told = params.model_copy(update={"notifications": wanted})
+                return await self._listeners(ctx, told)
+        except InputError as error:
+            raise MCPError(INVALID_PARAMS, error.message) from error
 
     async def _list(self, request: Request[PaginatedRequestParams]) -> dict[str, Any]:
         return self._listing.page(request.session, request.params.cursor)
@@ -178,7 +224,7 @@ class Service:
         """A result as the modern era wants it."""
         dressed = {"resultType": "complete", **found}
         if context.method in _CACHEABLE:
-            dressed |= {"ttlMs": _FRESH, "cacheScope": "private"}
+            dressed = {"ttlMs": _FRESH, "cacheScope": "private", **dressed}
         dressed["_meta"] = {**found.get("_meta", {}), **self._stamp}
         return dressed
 
@@ -193,7 +239,9 @@ class _Server(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """As the SDK does, but with lists that change."""
-        changing = NotificationOptions(tools_changed=True, resources_changed=True)
+        changing = NotificationOptions(
+            tools_changed=True, prompts_changed=True, resources_changed=True
+        )
         return super().create_initialization_options(
             notification_options or changing, experimental_capabilities, extensions
         )

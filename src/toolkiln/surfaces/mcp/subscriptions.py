@@ -1,0 +1,102 @@
+"""Subscriptions to resources: a client is told when what stands behind an address changes.
+
+A page about a tool changes with the tool's version, and so does a resource: what a function
+would return is not known before it runs. In the handshake era addresses are subscribed to
+one by one and forgotten with the connection, in the modern era they are part of what a
+stream listens to.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.server.connection import Connection
+from mcp_types import SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams
+
+from toolkiln.errors import InputError
+from toolkiln.surfaces.mcp.connections import connection_of
+from toolkiln.surfaces.mcp.requests import Context, Request
+from toolkiln.surfaces.mcp.resources import Resources
+from toolkiln.surfaces.mcp.visitors import Visitors
+
+MOST = 100
+"""Addresses that one connection, or one stream, may subscribe to."""
+
+
+class Subscriptions:
+    """What all clients want to be told of."""
+
+    def __init__(self, resources: Resources, visitors: Visitors) -> None:
+        self._resources = resources
+        self._visitors = visitors
+        self._wanted: dict[object, set[str]] = {}
+        """Addresses by who wants to be told: a connection, or a stream."""
+        self._known: dict[str, str | None] = {}
+        """The version behind each of them when it was last looked at."""
+
+    async def subscribe(self, request: Request[SubscribeRequestParams]) -> dict[str, Any]:
+        """Tell a client of the handshake era when an address changes.
+
+        Raises:
+            MCPError: nothing stands there for this client.
+            InputError: it has subscribed to too many.
+        """
+        uri = str(request.params.uri)
+        self._resources.known(uri, request)
+        connection = connection_of(request.context)
+        if connection not in self._wanted:
+            self._wanted[connection] = set()
+            connection.exit_stack.callback(self._wanted.pop, connection, None)
+        wanted = self._wanted[connection]
+        if len(wanted) >= MOST and uri not in wanted:
+            raise _too_many()
+        wanted.add(uri)
+        self._remember([uri])
+        return {}
+
+    async def unsubscribe(self, request: Request[UnsubscribeRequestParams]) -> dict[str, Any]:
+        """Tell it no longer; an address that it did not subscribe to is no error."""
+        self.of(connection_of(request.context)).discard(str(request.params.uri))
+        return {}
+
+    @asynccontextmanager
+    async def listening(
+        self, context: Context, wanted: SubscriptionFilter
+    ) -> AsyncIterator[SubscriptionFilter]:
+        """What a stream of the modern era is told of: addresses that lead nowhere are left out.
+
+        Raises:
+            InputError: it names too many.
+        """
+        named = wanted.resource_subscriptions
+        if not named:
+            yield wanted
+            return
+        if len(named) > MOST:
+            raise _too_many()
+        session = await self._visitors.session(context)
+        uris = [uri for uri in named if self._resources.find(uri, session)]
+        stream = object()
+        self._wanted[stream] = set(uris)
+        self._remember(uris)
+        try:
+            yield wanted.model_copy(update={"resource_subscriptions": uris})
+        finally:
+            del self._wanted[stream]
+
+    def of(self, connection: Connection) -> set[str]:
+        """The addresses that a connection subscribed to."""
+        return self._wanted.get(connection, set())
+
+    def changed(self) -> set[str]:
+        """The addresses behind which there is another version than the last time."""
+        now = self._resources.versions({uri for uris in self._wanted.values() for uri in uris})
+        before, self._known = self._known, now
+        return {uri for uri, version in now.items() if version != before.get(uri)}
+
+    def _remember(self, uris: Iterable[str]) -> None:
+        self._known |= self._resources.versions(uri for uri in uris if uri not in self._known)
+
+
+def _too_many() -> InputError:
+    return InputError(f"one can subscribe to {MOST} resources at most")
