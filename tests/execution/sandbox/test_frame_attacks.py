@@ -71,6 +71,7 @@ NONSENSE = [
     '{"op":"file","name":"x","data":5}',
     '{"op":"inject","names":5}',
     '{"op":"call"}',
+    '{"op":"ask"}',
     '{"op":"log"}',
     "x" * 1000,
 ]
@@ -80,6 +81,12 @@ async def test_frames_that_make_no_sense_end_the_call(service: Service) -> None:
     codes = await service.codes("say", [{"body": body} for body in NONSENSE])
 
     assert {body: c for body, c in zip(NONSENSE, codes, strict=True) if c != BROKEN} == {}
+
+
+async def test_a_question_has_to_wait_for_the_answer_to_the_last(service: Service) -> None:
+    body = '{"op":"ask","questions":[]}'
+
+    assert (await service.attack("say", body=body, times=2)).status is Status.KILLED
 
 
 @pytest.mark.parametrize(

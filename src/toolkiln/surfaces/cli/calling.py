@@ -21,6 +21,7 @@ from toolkiln.model import CallError, Event, Result, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
 from toolkiln.surfaces.cli.opening import acting, open_kiln
 from toolkiln.surfaces.cli.pending import Pending
+from toolkiln.surfaces.cli.questioning import ask, is_somebody_there
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
 EXIT_STATUS = {
@@ -69,6 +70,7 @@ def call(name: str, given: list[str], options: Options) -> int:
                 else:
                     live.observe(event)
 
+            asking = {"ask": ask, "asks": ("form",)} if is_somebody_there() else {}
             result: Result = kiln.call_sync(
                 name,
                 arguments,
@@ -77,6 +79,7 @@ def call(name: str, given: list[str], options: Options) -> int:
                 timeout=options.timeout,
                 prompt=options.prompt,
                 observe=observe,
+                **asking,
             )
         return report(result, options.files, as_json=options.as_json)
 

@@ -1,0 +1,267 @@
+"""Tools ask their caller: in the sandbox, in a warm worker and in this process."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.app import Kiln
+from toolkiln.errors import Unanswered
+from toolkiln.model import (
+    FormAnswer,
+    Question,
+    Reply,
+    RootFolder,
+    RootsAnswer,
+    SampleAnswer,
+    Status,
+)
+
+from . import surveys
+from .conftest import kiln_of
+from .guarded import records
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BOUND = 30.0
+SECRET = "correct horse battery staple"
+ADA = FormAnswer(action="accept", content={"name": "Ada", "unasked": 1})
+WARM = '''
+import os
+import pydantic
+from toolkiln import tool
+
+@tool
+def which() -> int:
+    """Tell which process this is."""
+    return os.getpid()
+'''
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "warm", "inline"])
+async def kiln(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Kiln]:
+    """The tools of `surveys`, run in one of three ways."""
+    settings: dict[str, Any] = {
+        "environ": {**os.environ, "TOOLKILN_SECRET_KEY": SECRET},
+        "grants": {"tell": {"secrets": ["KEY"]}},
+        "approval_seconds": 5,
+    }
+    sources = {}
+    if request.param == "inline":
+        settings["functions"] = surveys.FUNCTIONS
+    else:
+        source = Path(surveys.__file__).read_text("utf-8")
+        sources["surveys.py"] = WARM + source if request.param == "warm" else source
+    async with kiln_of(tmp_path_factory.mktemp("kiln"), sources, **settings) as made:
+        if request.param == "warm":
+            async with asyncio.timeout(BOUND):
+                while (await made.call("which")).value == 1:
+                    pass  # not in a template yet
+        yield made
+
+
+class Person:
+    """Answers what is asked, and remembers it."""
+
+    def __init__(self, form: FormAnswer = ADA) -> None:
+        self._form = form
+        self.asked: list[tuple[Question, ...]] = []
+
+    async def __call__(self, questions: tuple[Question, ...]) -> Sequence[Reply]:
+        self.asked.append(questions)
+        said = SampleAnswer(text="hello"), RootsAnswer(roots=(RootFolder(uri="file:///x"),))
+        answers: dict[str, Reply] = {"form": self._form, "sample": said[0], "roots": said[1]}
+        return [answers[question.kind] for question in questions]
+
+
+async def test_an_answer_fits_the_form_and_has_its_defaults(kiln: Kiln) -> None:
+    result = await kiln.call("introduce", ask=Person())
+
+    assert result.value == {"action": "accept", "values": {"name": "Ada", "age": 7}}
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_person_need_not_answer(kiln: Kiln, action: Any) -> None:
+    person = Person(FormAnswer(action=action, content={"name": "Ada"}))
+
+    told = await kiln.call("introduce", ask=person)
+    failed = await kiln.call("insist", ask=person)
+
+    assert told.value == {"action": action, "values": {}}
+    assert failed.error is not None
+    assert failed.error.message == f"the form was not filled in: the answer was {action}"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [({}, "name"), ({"name": "Ada", "age": -1}, "age"), ({"name": ["Ada"]}, "name")],
+)
+async def test_what_does_not_fit_the_form_is_no_answer(
+    kiln: Kiln, content: dict[str, Any], why: str
+) -> None:
+    result = await kiln.call("insist", ask=Person(FormAnswer(action="accept", content=content)))
+
+    assert result.error is not None
+    assert result.error.type == "NotAnswered"
+    assert f"the answer does not fit the form: {why}" in result.error.message
+
+
+async def test_questions_asked_together_are_answered_together(kiln: Kiln) -> None:
+    person = Person()
+
+    result = await kiln.call("consult", ask=person)
+
+    assert result.value == [True, "hello", ["file:///x"]]
+    ((form, sample, _),) = person.asked
+    assert form.form_schema["required"] == ["name"]  # type: ignore[union-attr]
+    assert (sample.messages[0].text, sample.system) == ("hi", "be brief")  # type: ignore[union-attr]
+
+
+async def test_a_tool_knows_what_can_be_asked(kiln: Kiln) -> None:
+    person = Person()
+
+    some = await kiln.call("look", ask=person, asks=["sample"])
+    everything = await kiln.call("look", ask=person)
+    nothing = await kiln.call("look")
+
+    assert some.value == [False, True, False]
+    assert everything.value == [True] * 3
+    assert nothing.value == [False] * 3
+
+
+async def test_without_anybody_to_ask_the_tool_is_told_so(kiln: Kiln) -> None:
+    async def nobody(_: tuple[Question, ...]) -> Sequence[Reply]:
+        raise Unanswered("nobody is at home")
+
+    alone = await kiln.call("insist")
+    away = await kiln.call("insist", ask=nobody)
+
+    assert alone.error is not None
+    assert (alone.status, alone.error.type) == (Status.FAILED, "NotAnswered")
+    assert "the caller cannot be asked" in alone.error.message
+    assert away.error is not None
+    assert away.error.message == "nobody is at home"
+
+
+async def test_a_fault_of_whoever_asks_is_not_the_tools(kiln: Kiln) -> None:
+    async def broken(_: tuple[Question, ...]) -> Sequence[Reply]:
+        raise ZeroDivisionError
+
+    async def too_few(_: tuple[Question, ...]) -> Sequence[Reply]:
+        return []
+
+    async def another_kind(_: tuple[Question, ...]) -> Sequence[Reply]:
+        return [RootsAnswer()]
+
+    said = [await kiln.call("insist", ask=one) for one in (broken, too_few, another_kind)]
+
+    assert [result.error and result.error.message for result in said] == [
+        "the caller could not be asked",
+        "there are not as many answers as questions",
+        "the answer is of another kind than the question",
+    ]
+
+
+async def test_clocks_of_calls_and_of_those_within_rest_while_somebody_thinks(kiln: Kiln) -> None:
+    async def slowly(questions: tuple[Question, ...]) -> Sequence[Reply]:
+        await asyncio.sleep(1.2)  # longer than the tool itself may take
+        return await Person()(questions)
+
+    result = await kiln.call("relay_dawdling", ask=slowly)
+
+    assert result.value == "Ada"
+
+
+async def test_a_tool_within_a_tool_asks_the_same_caller(kiln: Kiln) -> None:
+    result = await kiln.call("relay", ask=Person())
+
+    assert result.value == "Ada"
+
+
+async def test_a_call_asks_so_often_and_no_more(kiln: Kiln) -> None:
+    person = Person()
+
+    result = await kiln.call("pester", {"times": 60}, ask=person)
+
+    assert result.value == len(person.asked) == 50
+
+
+async def test_whoever_is_cancelled_asks_no_more(kiln: Kiln) -> None:
+    is_asked, is_over = asyncio.Event(), asyncio.Event()
+
+    async def endless(_: tuple[Question, ...]) -> Sequence[Reply]:
+        is_asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_over.set()
+        return []
+
+    calling = asyncio.create_task(kiln.call("insist", ask=endless))
+    async with asyncio.timeout(BOUND):
+        await is_asked.wait()
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        await is_over.wait()
+
+    assert calling.cancelled()
+    assert (await kiln.call("insist", ask=Person())).value == "Ada"
+
+
+BAD: dict[str, Any] = {
+    "nothing": [],
+    "no list": {"kind": "form"},
+    "too many": [{"kind": "roots"}] * 11,
+    "no kind": [{}],
+    "another kind": [{"kind": "password"}],
+    "nested": [{"kind": "form", "message": "", "fields": {"a": {"type": "object"}}}],
+    "keyword": [
+        {"kind": "form", "message": "", "fields": {"a": {"type": "string", "pattern": "(a+)+"}}}
+    ],
+    "fields": [
+        {"kind": "form", "message": "", "fields": {f"f{n}": {"type": "string"} for n in range(51)}}
+    ],
+    "long": [{"kind": "form", "message": "x" * 10_001, "fields": {}}],
+    "large": [{"kind": "sample", "max_tokens": 1, "messages": [
+        {"role": "user", "text": "x" * 199_000}] * 6}],
+    "role": [{"kind": "sample", "max_tokens": 1, "messages": [{"role": "system", "text": ""}]}],
+    "tokens": [{"kind": "sample", "max_tokens": 0, "messages": [{"role": "user", "text": ""}]}],
+    "more": [{"kind": "roots", "token": "x"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_what_cannot_be_asked_is_asked_of_nobody(kiln: Kiln, what: str) -> None:
+    person = Person()
+
+    result = await kiln.call("ask_anything", {"questions": BAD[what]}, ask=person)
+
+    assert result.status is Status.FAILED
+    assert result.error is not None
+    assert person.asked == []
+    assert any(word in result.error.message for word in ("cannot be asked", "larger than"))
+
+
+async def test_secrets_are_masked_in_what_is_asked(kiln: Kiln) -> None:
+    person = Person(FormAnswer(action="decline"))
+
+    result = await kiln.call("tell", ask=person)
+
+    assert result.value == "asked"
+    assert SECRET not in str(person.asked)
+    assert "Is it [secret:KEY]?" in str(person.asked)
+
+
+async def test_the_audit_says_that_a_call_asked(kiln: Kiln) -> None:
+    asked = await kiln.call("insist", ask=Person())
+    silent = await kiln.call("look", ask=Person())
+
+    details = {record.call_id: record.detail for record in records(kiln)}
+    assert details[asked.call_id] == "asked its caller"
+    assert details[silent.call_id] == ""
