@@ -92,19 +92,19 @@ class Person:
         self.forms: list[Any] = []
         self.prompts: list[Any] = []
 
-    async def fill_in(self, _: Any, params: Any) -> ElicitResult:
+    async def fill_in(self, context: Any, params: Any) -> ElicitResult:
         self.forms.append(params)
-        content = {"sure": True} if "Sure" in params.message else {"city": "Oslo"}
+        content: dict[str, Any] = {"sure": True} if "Sure" in params.message else {"city": "Oslo"}
         return ElicitResult(
             action=self._action, content=content if self._action == "accept" else None
         )
 
-    async def say(self, _: Any, params: Any) -> CreateMessageResult:
+    async def say(self, context: Any, params: Any) -> CreateMessageResult:
         self.prompts.append(params)
         text = TextContent(text="fjord")
         return CreateMessageResult(role="assistant", content=text, model="m")
 
-    async def folders(self, _: Any) -> ListRootsResult:
+    async def folders(self, context: Any) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri="file:///work", name="work")])  # type: ignore[arg-type]
 
     def at(self, url: str, era: str) -> Client:
@@ -193,7 +193,7 @@ async def test_in_the_modern_era_a_missing_capability_is_an_error_of_its_own(
 
 
 async def test_a_client_that_refuses_is_no_answer(served: Served) -> None:
-    async def refuse(_: Any, __: Any) -> ErrorData:
+    async def refuse(context: Any, params: Any) -> ErrorData:
         return ErrorData(code=-1, message="the user said no")
 
     async with Client(served.url, mode="legacy", sampling_callback=refuse) as client:
@@ -206,7 +206,7 @@ async def test_a_client_that_refuses_is_no_answer(served: Served) -> None:
 async def test_a_client_that_cancels_while_it_is_asked_ends_its_call(served: Served) -> None:
     is_asked = asyncio.Event()
 
-    async def think(_: Any, __: Any) -> ElicitResult:
+    async def think(context: Any, params: Any) -> ElicitResult:
         is_asked.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -238,7 +238,7 @@ class Raw:
     """A modern client that answers as it likes."""
 
     def __init__(self, client: httpx.AsyncClient, url: str, name: str) -> None:
-        self._client, self._url, self._call = client, url, {"name": name, "arguments": {}}
+        self._client, self._url, self._name = client, url, name
         self.state: str | None = None
 
     async def send(self, **responses: Any) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class Raw:
             more["requestState"] = self.state
         meta = {"io.modelcontextprotocol/protocolVersion": VERSION, CAPABILITIES: EVERYTHING}
         answer = await modern(
-            self._client, self._url, "tools/call", **self._call, **more, _meta=meta
+            self._client, self._url, "tools/call", name=self._name, arguments={}, **more, _meta=meta
         )
         self.state = answer.get("result", {}).get("requestState", self.state)
         return answer
@@ -301,7 +301,7 @@ async def test_a_named_question_can_be_answered_ahead(
 async def test_a_question_of_a_task_is_answered_as_tasks_are(
     client: httpx.AsyncClient, served: Served
 ) -> None:
-    declared = {"sampling": {}, "extensions": {TASKS: {}}}
+    declared: dict[str, Any] = {"sampling": {}, "extensions": {TASKS: {}}}
     meta = {"io.modelcontextprotocol/protocolVersion": VERSION, CAPABILITIES: declared}
 
     async def ask(method: str, **params: Any) -> dict[str, Any]:
