@@ -85,13 +85,13 @@ def main(table: str, channel: str) -> None:
     """Attend to the process that started this one."""
     with socket.socket(fileno=int(channel)) as end:
         line = b""
-        while not line.endswith(b"\n"):
+        while b"\n" not in line:
             heard = end.recv(4096)
             if not heard:
                 return
             line += heard
         end.setblocking(False)
-        asyncio.run(attend(Orders(*json.loads(line)), Leases(int(table)), end))
+        asyncio.run(attend(Orders(*json.loads(line.partition(b"\n")[0])), Leases(int(table)), end))
 
 
 if __name__ == "__main__":
