@@ -1,5 +1,6 @@
 """The command as a person runs it: in a process of its own, on a pipe or on a terminal."""
 
+import fcntl
 import json
 import os
 import pty
@@ -7,7 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Iterable, Mapping
 from contextlib import chdir
 from dataclasses import dataclass, field
 from functools import partial
@@ -144,6 +146,44 @@ class Shell:
             os.close(slave)
             seen = b""
             try:
+                while data := os.read(master, 4096):
+                    seen += data
+            except OSError:  # the way Linux says that the other side has closed
+                pass
+            os.close(master)
+            return process.wait(BOUND), seen.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def typed(
+        self, replies: Iterable[tuple[bytes, Any]], *arguments: str, ahead: bytes = b""
+    ) -> tuple[int, str]:
+        """Run the command on a terminal of its own, and type each reply once its marker is there.
+
+        A reply may be a function that gives it. `ahead` is typed before anything is there.
+        """
+
+        def own_terminal() -> None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        master, slave = pty.openpty()
+        os.write(master, ahead)
+        with subprocess.Popen(
+            [COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ(),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=own_terminal,
+        ) as process:
+            os.close(slave)
+            seen, at = b"", 0
+            try:
+                for marker, reply in replies:
+                    while marker not in seen[at:]:
+                        seen += os.read(master, 4096)
+                    at = len(seen)
+                    os.write(master, reply() if callable(reply) else reply)
                 while data := os.read(master, 4096):
                     seen += data
             except OSError:  # the way Linux says that the other side has closed

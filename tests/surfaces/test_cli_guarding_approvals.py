@@ -1,10 +1,7 @@
 """Calls that wait for a person, on the command line: told, shown, answered once, by whom it may."""
 
 import json
-import os
-import pty
 import re
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from time import monotonic
@@ -15,7 +12,7 @@ import pytest
 from toolkiln.model import Approval
 from toolkiln.store import open_store
 
-from .conftest import BOUND, COMMAND, Shell
+from .conftest import BOUND, Shell
 
 SETTINGS = """
 [[rules]]
@@ -382,34 +379,4 @@ def typed(
     shell: Shell, answer: Any, *arguments: str, marker: bytes = b"[y/N] ", ahead: bytes = b""
 ) -> tuple[int, str]:
     """Run the command on a terminal, and type when it has written the marker; or ahead of it."""
-
-    def own_terminal() -> None:
-        import fcntl
-        import termios
-
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    master, slave = pty.openpty()
-    os.write(master, ahead)
-    with subprocess.Popen(
-        [COMMAND, *arguments],
-        cwd=shell.folder,
-        env=shell.environ(),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        preexec_fn=own_terminal,
-    ) as process:
-        os.close(slave)
-        seen = b""
-        try:
-            while marker not in seen:
-                seen += os.read(master, 4096)
-            os.write(master, answer() if callable(answer) else answer)
-            while data := os.read(master, 4096):
-                seen += data
-        except OSError:  # the way Linux says that the other side has closed
-            pass
-        os.close(master)
-        return process.wait(BOUND), seen.decode("utf-8", "replace").replace("\r\n", "\n")
+    return shell.typed([(marker, answer)], *arguments, ahead=ahead)
