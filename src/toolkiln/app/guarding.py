@@ -44,7 +44,7 @@ from toolkiln.schema import Problems, check
 from toolkiln.store import AuditFilter, open_ledger
 
 if TYPE_CHECKING:
-    from toolkiln.execution import BucketBook, SessionBook
+    from toolkiln.execution import ApprovalBook, BucketBook, SessionBook
     from toolkiln.fleet import Connection
     from toolkiln.store import Ledger, Store
 
@@ -73,7 +73,7 @@ class Guarding:
             self._session_book, lambda: self.live.current().session_seconds, self._on_session
         )
         self.approvals = Approvals(
-            lambda: store().approvals, lambda: self.live.current().approval_seconds
+            self._approval_book, lambda: self.live.current().approval_seconds
         )
         self.tool_settings = ToolSettings(lambda: store().tool_settings, self.secrets)
         self.recorder = Recorder(self._open_for_writing)
@@ -418,6 +418,13 @@ class Guarding:
 
         return RedisSessions(self._redis)
 
+    def _approval_book(self) -> "ApprovalBook":
+        if self._redis is None:
+            return self._store().approvals
+        from toolkiln.fleet import RedisApprovals
+
+        return RedisApprovals(self._redis)
+
     def _bucket_book(self) -> "BucketBook":
         if self._redis is None:
             return self._store().buckets
@@ -427,7 +434,7 @@ class Guarding:
 
     @cached_property
     def _redis(self) -> "Connection | None":
-        """Where sessions and rates are kept instead of the store, if that is set."""
+        """Where sessions, rates and approvals are kept instead of the store, if that is set."""
         if not self._settings.redis:
             return None
         from toolkiln.fleet import open_redis

@@ -5,7 +5,7 @@
 """
 
 from toolkiln.execution.acting import acting_session
-from toolkiln.execution.approvals import Approvals
+from toolkiln.execution.approvals import ApprovalBook, Approvals
 from toolkiln.execution.asking import Ask, Asking
 from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
@@ -47,6 +47,7 @@ __all__ = [
     "MAXIMA",
     "SANDBOX_USER",
     "Admitted",
+    "ApprovalBook",
     "Approvals",
     "Ask",
     "Asking",

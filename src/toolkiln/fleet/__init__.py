@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkiln.fleet.address import Address, read_address
     from toolkiln.fleet.announcements import Announcements, announce
+    from toolkiln.fleet.approvals import RedisApprovals
     from toolkiln.fleet.attendant import Orders, start_attendant
     from toolkiln.fleet.catalog import Listing, Published, fetch
     from toolkiln.fleet.client import Client
@@ -56,6 +57,7 @@ _HOMES = {
     "Published": "catalog",
     "Publisher": "publisher",
     "Queue": "queue",
+    "RedisApprovals": "approvals",
     "RedisBuckets": "guarding",
     "RedisSessions": "guarding",
     "Start": "supervisor",
@@ -98,6 +100,7 @@ __all__ = [
     "Published",
     "Publisher",
     "Queue",
+    "RedisApprovals",
     "RedisBuckets",
     "RedisSessions",
     "Start",

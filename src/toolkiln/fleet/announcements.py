@@ -52,8 +52,10 @@ class Announcements:
         """
         await self.begin()
         assert self._last is not None
-        read = ["XREAD", "BLOCK", round(seconds * 1000), "STREAMS", keys.ANNOUNCEMENTS, self._last]
-        found = await self._pipe.command(*read, wait=seconds)
+        block = ("BLOCK", round(seconds * 1000))
+        found = await self._pipe.command(
+            "XREAD", *block, "STREAMS", keys.ANNOUNCEMENTS, self._last, wait=seconds
+        )
         if not found:
             return set()
         ((_, told),) = found

@@ -102,6 +102,8 @@ class Published:
             epoch, number, is_all, permissions, pairs = await self._read(
                 read, [epoch, 0 if is_whole else known]
             )
+            if not pairs and len(self._known) == len(self._ids) and permissions is None:
+                return False
             texts = [_text(part) for part in pairs]
             found = dict(zip(texts[::2], texts[1::2], strict=True))
             ids = found if is_all else self._ids | found

@@ -25,6 +25,14 @@ PUBLISHERS = "toolkiln:publishers"
 ANNOUNCEMENTS = "toolkiln:announcements"
 """A stream: what every process of the fleet has to know at once."""
 
+APPROVALS = "toolkiln:approvals"
+"""A sorted set: the ids of all requests for approval, by until when they are kept.
+
+The requests themselves are hashes, `toolkiln:approval:ID`; see `approvals.lua`.
+"""
+APPROVAL_IDS = "toolkiln:approval-ids"
+"""A sorted set: the same ids in their order, to find one by its beginning."""
+
 
 def session(token_hash: str) -> str:
     """A hash: one session."""
@@ -97,6 +105,16 @@ def worker(worker_id: str) -> str:
 def sweeper(pool: str) -> str:
     """A string: the worker that looks after a pool's abandoned calls, for as long as it does."""
     return _named("sweeper", pool)
+
+
+def approvals_of_call(call_key: str) -> str:
+    """A sorted set: the ids of the requests that one call made."""
+    return _named("approvals-of-call", call_key)
+
+
+def remembered(key: str) -> str:
+    """A sorted set: the ids of the requests whose answer is remembered by one key."""
+    return _named("remembered", key)
 
 
 def publisher(pool: str, publisher_id: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolkiln.store.errors import StoreError
     from toolkiln.store.guarding import Keys, Sessions
     from toolkiln.store.ledger import Ledger, open_ledger
-    from toolkiln.store.records import key_of, write_json
+    from toolkiln.store.records import hash_of, intact, key_of, write_json
     from toolkiln.store.settings import ToolSettings
     from toolkiln.store.store import Store, open_store
     from toolkiln.store.values import (
@@ -58,6 +58,8 @@ _HOMES = {
     "StoreError": "errors",
     "ToolSettings": "settings",
     "Verification": "values",
+    "hash_of": "records",
+    "intact": "records",
     "key_of": "records",
     "open_ledger": "ledger",
     "open_store": "store",
@@ -85,6 +87,8 @@ __all__ = [
     "StoreError",
     "ToolSettings",
     "Verification",
+    "hash_of",
+    "intact",
     "key_of",
     "open_ledger",
     "open_store",

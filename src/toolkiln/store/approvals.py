@@ -7,10 +7,8 @@ database fails or a row is damaged.
 """
 
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -28,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 
-from toolkiln.errors import InputError, NotFound, TooLate
 from toolkiln.model import Approval, Remember, Verdict
 from toolkiln.store.clock import StoreClock
 from toolkiln.store.database import Database
@@ -36,18 +33,22 @@ from toolkiln.store.pruning import Pruner
 from toolkiln.store.records import hash_of, intact, write_json
 from toolkiln.store.schema import AnyText, approvals
 from toolkiln.store.statements import is_pending
-
-REMEMBER_SECONDS: Mapping[Remember, float] = {"session": 86_400.0, "arguments": 30 * 86_400.0}
-"""How long an answer is remembered."""
-USE_SECONDS = 86_400.0
-"""How long what was approved can be used, and any request is kept after its end."""
+from toolkiln.store.verdicts import (
+    ID_OR_PREFIX,
+    REMEMBER_SECONDS,
+    USE_SECONDS,
+    check_verdict,
+    no_approval,
+    not_remembered,
+    several_approvals,
+    too_late,
+)
 
 _ID = bindparam("the_id", type_=String)
 _FINGERPRINT = bindparam("the_fingerprint", type_=AnyText)
 _CALL_KEY = bindparam("the_call_key", type_=String)
 _AT_MOST = bindparam("at_most", type_=Integer)
 _MOST = 10_000
-_ID_OR_PREFIX = re.compile(r"[0-9a-f]{6,12}")
 
 
 class Approvals:
@@ -150,7 +151,7 @@ class Approvals:
             TooLate: it waits no longer.
             InputError: the answer cannot be remembered.
         """
-        _check(verdict)
+        check_verdict(verdict)
         edited = verdict.arguments
         answer = {
             "state": "approved" if verdict.approve else "rejected",
@@ -162,13 +163,12 @@ class Approvals:
         with self._database.transaction() as connection:
             row = self._found(connection, approval_id)
             if row is None:
-                hint = "see `toolkiln approvals list`"
-                raise NotFound(f"there is no approval {approval_id[:100]!r}", hint=hint)
+                raise no_approval(approval_id)
             changes = {"the_id": row.id, **answer, **_memory(row, verdict.remember)}
             won = connection.execute(self._decide, {**changes, **self._clock.values()}).rowcount
             decided = _approval(self._found(connection, row.id))
         if not won:
-            raise _refusal(decided)
+            raise too_late(decided)
         return decided
 
     def use(self, approval_id: str, fingerprint: str) -> Approval | None:
@@ -202,13 +202,12 @@ class Approvals:
             return _approval(self._found(connection, row.id)) if won else None
 
     def _found(self, connection: Connection, approval_id: str) -> Any:
-        if not _ID_OR_PREFIX.fullmatch(approval_id):
+        if not ID_OR_PREFIX.fullmatch(approval_id):
             return None
         which = {"the_id": approval_id, "at_most": 2, **self._clock.values()}
         rows = connection.execute(self._get, which).all()
         if len(rows) > 1:
-            hint = f"choose one of {', '.join(row.id for row in rows)} …"
-            raise InputError(f"several approvals begin with {approval_id}", hint=hint)
+            raise several_approvals(approval_id, [row.id for row in rows])
         return rows[0] if rows else None
 
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
@@ -219,24 +218,13 @@ class Approvals:
         return [_approval(row) for row in rows]
 
 
-def _check(verdict: Verdict) -> None:
-    if verdict.remember is None and verdict.arguments is None:
-        return
-    if not verdict.approve:
-        hint = "leave out the arguments, and what to remember"
-        raise InputError("a rejection has no arguments and is not remembered", hint=hint)
-    if verdict.remember == "arguments" and verdict.arguments is not None:
-        hint = "approve the call as it is, or remember it for the session"
-        raise InputError("an approval of other arguments is not remembered for them", hint=hint)
-
-
 def _memory(row: Any, remember: Remember | None) -> dict[str, Any]:
     """By what an answer is remembered, and until when."""
     if remember is None:
         return {"remember_key": None, "remember_seconds": None, "kept_seconds": USE_SECONDS}
     key = {"session": row.session_key, "arguments": row.arguments_key}[remember]
     if key is None:
-        raise InputError(f"an approval of this call is not remembered for its {remember}")
+        raise not_remembered(remember)
     seconds = REMEMBER_SECONDS[remember]
     return {"remember_key": key, "remember_seconds": seconds, "kept_seconds": seconds}
 
@@ -247,14 +235,3 @@ def _approval(row: Any) -> Approval:
         edited = None if row.edited is None else json.loads(row.edited)
         given = {"arguments": json.loads(row.arguments), "edited": edited}
         return Approval.model_validate({**fields, **given})
-
-
-def _refusal(approval: Approval) -> TooLate:
-    if approval.decided is None:
-        ended = {"withdrawn": "was withdrawn: nobody waits for it any more"}
-        said = ended.get(approval.state, "has expired")
-    else:
-        verb = "rejected" if approval.state == "rejected" else "approved"
-        at = datetime.fromtimestamp(approval.decided, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        said = f"was {verb} by {approval.decided_by[:100]!r} at {at}"
-    return TooLate(f"{approval.id} {said}", hint="an answer counts once, and in time")
