@@ -14,10 +14,9 @@ for i, record in ipairs(KEYS) do
     answer = {"done", 0, reply or ""}
   elseif entry then
     local age = math.max(0, now - tonumber(string.match(entry, "^%d+")))
-    if #redis.call("XPENDING", stream, group, entry, entry, 1) > 0 then
-      answer = {"running", age, ""}
-    elseif #redis.call("XRANGE", stream, entry, entry) > 0 then
-      answer = {"waiting", age, ""}
+    if #redis.call("XRANGE", stream, entry, entry) > 0 then
+      local held = #redis.call("XPENDING", stream, group, entry, entry, 1) > 0
+      answer = {held and "running" or "waiting", age, ""}
     end
     local told = string.find(" " .. askers .. " ", " " .. asker .. " ", 1, true)
     if asker ~= "" and answer[1] ~= "missing" and not told then

@@ -1,0 +1,63 @@
+"""Queues on a real server, and the shortest envelopes for them."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Raw
+
+from toolkiln.fleet import wire
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.queue import Delivery, Ending, Queue
+from toolkiln.fleet.replies import Replies
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.wire import Envelope, Reply
+
+POOL = "default"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A queue, two clients of it, and the connections that they share."""
+
+    queue: Queue
+    pipe: Pipe
+    waiting: Pipe
+
+    def replies(self, name: str) -> Replies:
+        return Replies(self.pipe, self.waiting, name)
+
+    async def told(self, name: str) -> list[Reply]:
+        """All that a client was told so far."""
+        return await self.replies(name).next(1)
+
+    async def take(self, consumer: str = "w1", count: int = 100) -> list[Delivery]:
+        """What there is to take at the moment."""
+        return await self.queue.read(consumer, count, 1)
+
+
+@asynccontextmanager
+async def desk(url: str, **options: Any) -> AsyncIterator[Desk]:
+    """Everything that one process needs."""
+    pipe, waiting = Pipe(read_address(url)), Pipe(read_address(url))
+    await pipe.open()
+    await waiting.open()
+    try:
+        yield Desk(Queue(pipe, POOL, waiting=waiting, **options), pipe, waiting)
+    finally:
+        await pipe.close()
+        await waiting.close()
+
+
+def call(record: str = "", arguments: Any = None, **fields: Any) -> Envelope:
+    """A call of a tool, by default one that nobody else makes."""
+    name = record or os.urandom(32).hex()
+    given = {"id": name, "record": name, "tool": "echo", "reply_to": "c1", **fields}
+    return Envelope(arguments=Raw(wire.pack(arguments)), **given)
+
+
+def result(delivery: Delivery, body: bytes = b"\x01") -> Ending:
+    """An end with any result."""
+    return Ending(delivery, "result", body)

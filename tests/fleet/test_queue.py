@@ -1,0 +1,602 @@
+"""Calls in a queue: in, out, ended and handed on, each once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.errors import InputError
+from toolkiln.fleet import keys, wire
+from toolkiln.fleet.queue import (
+    Accepted,
+    Ask,
+    Conflict,
+    Ending,
+    Finished,
+    Overloaded,
+    Running,
+    Standing,
+)
+from toolkiln.fleet.resp import Pipe, Unreachable
+from toolkiln.fleet.wire import Reply
+
+from . import servers
+from .queues import POOL, Desk, call, desk, result
+from .servers import Proxy, Server
+
+STREAM = keys.calls(POOL)
+LARGE = "x" * (wire.INLINE_LIMIT + 1)
+
+
+@pytest.fixture
+async def own(server: Server) -> AsyncIterator[Desk]:
+    async with desk(server.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def behind(server: Server) -> Iterator[Any]:
+    with closing(server.client()) as client:
+        yield client
+
+
+async def test_a_call_goes_in_and_its_result_comes_back(own: Desk, behind: Any) -> None:
+    made = call(arguments={"n": 1}, timeout_ms=60_000)
+
+    put = await own.queue.enqueue(made)
+    [taken] = await own.take()
+    ended = await own.queue.finish(result(taken))
+
+    assert put == Accepted()
+    assert taken.envelope == made
+    assert wire.unpack(taken.envelope.arguments) == {"n": 1}
+    assert taken.tries == 0
+    assert 0 < (taken.deadline_ms or 0) - await own.queue.now_ms() <= 60_000
+    assert ended is True
+    assert await own.told("c1") == [Reply(made.record, "result", b"\x01")]
+    assert behind.xlen(STREAM) == 0
+    assert await own.queue.depth() == (0, 0)
+
+
+async def test_calls_of_one_moment_go_in_and_out_with_one_script_each(
+    own: Desk, behind: Any
+) -> None:
+    behind.config_resetstat()
+
+    await asyncio.gather(*(own.queue.enqueue(call(reply_to=f"c{n % 2}")) for n in range(50)))
+    taken = await own.take()
+    won = await asyncio.gather(*(own.queue.finish(result(one)) for one in taken))
+
+    runs = behind.info("commandstats")["cmdstat_evalsha"]
+    assert won == [True] * 50
+    # Two each: the first time the server does not know the script.
+    assert runs["calls"] <= 4
+    assert behind.xlen(keys.replies("c0")) == behind.xlen(keys.replies("c1")) == 1
+    assert len(await own.told("c0")) == len(await own.told("c1")) == 25
+
+
+async def test_a_repeated_call_is_one_call_and_both_who_ask_are_told(
+    own: Desk, behind: Any
+) -> None:
+    first, second = call("r", reply_to="c1"), call("r", reply_to="c2")
+
+    put = [await own.queue.enqueue(one) for one in (first, first, second, second)]
+    [taken] = await own.take()
+    again = await own.queue.enqueue(first)
+    await own.queue.finish(result(taken))
+
+    assert put == [Accepted(), Running(), Running(), Running()]
+    assert again == Running()
+    for name in ("c1", "c2"):
+        assert await own.told(name) == [Reply("r", "result", b"\x01")]
+    assert behind.xlen(STREAM) == 0
+
+
+async def test_the_same_id_twice_in_one_batch_is_one_call(own: Desk) -> None:
+    put, again = await asyncio.gather(own.queue.enqueue(call("r")), own.queue.enqueue(call("r")))
+
+    assert (put, again) == (Accepted(), Running())
+    assert len(await own.take()) == 1
+
+
+async def test_a_remembered_call_gives_its_first_result_again(own: Desk) -> None:
+    made = call("r", {"a": 1, "b": 2}, remember=True)
+    await own.queue.enqueue(made)
+    [taken] = await own.take()
+    await own.queue.finish(result(taken))
+
+    again = await own.queue.enqueue(call("r", {"b": 2, "a": 1}, remember=True))
+
+    assert again == Finished(Reply("r", "result", b"\x01"))
+    assert await own.take() == []
+
+
+async def test_a_call_that_is_not_remembered_still_does_not_run_twice(own: Desk) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+    await own.queue.finish(result(taken))
+
+    assert await own.queue.enqueue(call("r")) == Finished(None)
+    assert await own.take() == []
+
+
+@pytest.mark.parametrize("other", [{"arguments": {"n": 2}}, {"tool": "other"}])
+async def test_an_id_with_another_call_is_a_conflict(own: Desk, other: dict[str, object]) -> None:
+    await own.queue.enqueue(call("r", {"n": 1}, remember=True))
+    fields = {"arguments": {"n": 1}, **other}
+
+    waiting = await own.queue.enqueue(call("r", remember=True, **fields))
+    [taken] = await own.take()
+    await own.queue.finish(result(taken))
+    done = await own.queue.enqueue(call("r", remember=True, **fields))
+
+    assert waiting == done == Conflict()
+
+
+async def test_an_answer_that_was_lost_can_be_asked_for_again(server: Server) -> None:
+    made = call("r", remember=True)
+    with closing(Proxy(server)) as proxy:
+        async with desk(f"redis://127.0.0.1:{proxy.port}") as own:
+            await own.queue.enqueue(call("warm"))
+            proxy.lose_one = True
+            with pytest.raises(Unreachable) as caught:
+                await own.queue.enqueue(made)
+            again = await own.queue.enqueue(made)
+            taken = {one.record: one for one in await own.take()}
+            proxy.lose_one = True
+            with pytest.raises(Unreachable):
+                await own.queue.finish(result(taken["r"]))
+            late = await own.queue.finish(result(taken["r"], b"\x02"))
+            finished = await own.queue.enqueue(made)
+            told = await own.told("c1")
+
+    assert caught.value.sent
+    assert again == Running()
+    assert late is False
+    assert finished == Finished(Reply("r", "result", b"\x01"))
+    assert told == [Reply("r", "result", b"\x01")]
+
+
+async def test_beyond_the_depth_calls_are_refused_and_can_be_tried_again(server: Server) -> None:
+    async with desk(server.url, most_waiting=3) as own:
+        calls = [call(f"r{n}") for n in range(5)]
+        put = await asyncio.gather(*(own.queue.enqueue(one) for one in calls))
+        over = await own.queue.enqueue(calls[4])
+        known = await own.queue.enqueue(calls[0])
+        taken = await own.take(count=2)
+        again = await own.queue.enqueue(calls[4])
+
+    assert put[:3] == [Accepted()] * 3
+    assert [type(one) for one in [*put[3:], over]] == [Overloaded] * 3
+    assert known == Running()
+    assert len(taken) == 2
+    assert again == Accepted()
+
+
+async def test_while_the_oldest_waits_too_long_calls_are_refused(server: Server) -> None:
+    async with desk(server.url, oldest_waiting_ms=1) as own:
+        await own.queue.enqueue(call("r"))
+        refused = await until_refused(own)
+        await own.take()
+        accepted = await own.queue.enqueue(call())
+
+    assert isinstance(refused, Overloaded)
+    assert accepted == Accepted()
+
+
+async def until_refused(own: Desk) -> object:
+    while not isinstance(answer := await own.queue.enqueue(call()), Overloaded):
+        pass
+    return answer
+
+
+async def test_the_first_who_ends_a_call_wins(own: Desk) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+
+    won, lost = await asyncio.gather(
+        own.queue.finish(result(taken, b"\x01")), own.queue.finish(result(taken, b"\x02"))
+    )
+
+    assert (won, lost) == (True, False)
+    assert await own.told("c1") == [Reply("r", "result", b"\x01")]
+
+
+async def test_a_call_that_was_handed_on_is_no_longer_its_first_workers(own: Desk) -> None:
+    await own.queue.enqueue(call("r", timeout_ms=5000))
+    [first] = await own.take("w1")
+
+    handed = await own.queue.requeue(first, 1)
+    [second] = await own.take("w2")
+    late = [
+        await own.queue.finish(result(first)),
+        await own.queue.requeue(first, 2),
+        *await own.queue.renew("w1", [first.entry]),
+    ]
+    won = await own.queue.finish(result(second, b"\x02"))
+
+    assert handed
+    assert (second.tries, second.deadline_ms) == (1, first.deadline_ms)
+    assert late == [False, False, False]
+    assert won
+    assert await own.told("c1") == [Reply("r", "result", b"\x02")]
+
+
+async def test_a_call_that_nobody_renews_is_taken_over(own: Desk) -> None:
+    await asyncio.gather(*(own.queue.enqueue(call(f"r{n}")) for n in range(3)))
+    taken = await own.take("w1")
+    renewed = await own.queue.renew("w1", [one.entry for one in taken])
+    others = await own.queue.renew("w2", [one.entry for one in taken])
+
+    kept, none = await own.queue.abandoned("sweeper", "0-0", 60_000)
+    cursor, some = await own.queue.abandoned("sweeper", "0-0", 0, count=2)
+    end, rest = await own.queue.abandoned("sweeper", cursor, 0, count=2)
+
+    assert renewed == [True] * 3
+    assert others == [False] * 3
+    assert (kept, none) == ("0-0", [])
+    assert end == "0-0"
+    assert sorted(one.record for one in [*some, *rest]) == ["r0", "r1", "r2"]
+    assert await own.queue.renew("w1", [one.entry for one in taken]) == [False] * 3
+    assert await own.queue.finish(result(some[0]))
+
+
+async def test_after_a_reconnect_a_worker_finds_what_it_holds(own: Desk) -> None:
+    await own.queue.enqueue(call("r1"))
+    await own.take("w1")
+    await own.queue.enqueue(call("r2"))
+    await own.take("w2")
+
+    assert [one.record for one in await own.queue.own("w1")] == ["r1"]
+    assert await own.queue.own("w3") == []
+
+
+async def test_an_entry_that_somebody_deleted_is_forgotten_and_its_call_missing(
+    own: Desk, behind: Any
+) -> None:
+    await asyncio.gather(*(own.queue.enqueue(call(f"r{n}")) for n in range(3)))
+    await own.take("w1", count=2)
+    behind.xtrim(STREAM, maxlen=0, approximate=False)
+
+    states = [one.state for one in await own.queue.standing(["r0", "r1", "r2"])]
+    own_left = await own.queue.own("w1")
+    _, taken = await own.queue.abandoned("w2", "0-0", 0)
+    once = await own.queue.enqueue(call("r0"))
+    anew = await own.queue.enqueue(call("r1", repeatable=True))
+
+    assert states == ["missing"] * 3
+    assert own_left == taken == []
+    assert await own.queue.depth() == (1, 0)
+    assert once == Finished(Reply("r0", "end", b"lost"))
+    assert anew == Accepted()
+
+
+async def test_a_sweeper_forgets_what_was_deleted_under_others(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r"))
+    await own.take("w1")
+    behind.xtrim(STREAM, maxlen=0, approximate=False)
+
+    _, taken = await own.queue.abandoned("w2", "0-0", 0)
+
+    assert taken == []
+    assert await own.queue.depth() == (0, 0)
+
+
+async def test_a_call_that_waits_is_cancelled_at_once(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r", LARGE, remember=True))
+
+    said = await own.queue.cancel("r")
+
+    assert said == "cancelled"
+    assert await own.take() == []
+    assert await own.told("c1") == [Reply("r", "end", b"cancelled")]
+    assert await own.queue.cancel("r") == "done"
+    again = await own.queue.enqueue(call("r", LARGE, remember=True))
+    assert again == Finished(Reply("r", "end", b"cancelled"))
+    assert not behind.exists(keys.body("r", "call"))
+
+
+async def test_a_call_that_runs_is_asked_to_stop_and_one_end_wins(own: Desk) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+
+    said = await own.queue.cancel("r")
+    _, asks = await own.queue.asked("0-0", 1, own.waiting)
+    won = await own.queue.finish(Ending(taken, "end", b"cancelled"))
+    late = await own.queue.finish(result(taken))
+
+    assert said == "asked"
+    assert asks == [Ask("cancel", "r")]
+    assert (won, late) == (True, False)
+    assert await own.told("c1") == [Reply("r", "end", b"cancelled")]
+    assert await own.queue.cancel("r") == "done"
+    assert await own.queue.cancel("unheard-of") == "unknown"
+
+
+async def test_what_no_worker_took_is_withdrawn_and_its_id_free_again(own: Desk) -> None:
+    await own.queue.enqueue(call("r1", remember=True))
+    await own.queue.enqueue(call("r2", remember=True))
+    await own.take(count=1)
+
+    withdrawn = [await own.queue.withdraw(record, "no_worker") for record in ("r1", "r2", "r3")]
+
+    assert withdrawn == [False, True, False]
+    assert await own.told("c1") == [Reply("r2", "end", b"no_worker")]
+    assert await own.queue.enqueue(call("r2", remember=True)) == Accepted()
+
+
+async def test_a_stale_answer_frees_the_id(own: Desk) -> None:
+    await own.queue.enqueue(call("r", remember=True))
+    [taken] = await own.take()
+
+    await own.queue.finish(Ending(taken, "end", b"stale"))
+
+    assert await own.queue.enqueue(call("r", remember=True)) == Accepted()
+
+
+async def test_how_calls_stand_is_told_in_order(own: Desk) -> None:
+    await own.queue.enqueue(call("done", remember=True))
+    await own.queue.finish(result((await own.take())[0]))
+    await own.queue.enqueue(call("over"))
+    await own.queue.finish(result((await own.take())[0]))
+    await own.queue.enqueue(call("running"))
+    await own.take()
+    await own.queue.enqueue(call("waiting"))
+
+    found = await own.queue.standing(["running", "missing", "done", "waiting", "over"])
+
+    assert [one.state for one in found] == ["running", "missing", "done", "waiting", "done"]
+    assert [one.reply for one in found][1:] == [
+        None,
+        Reply("done", "result", b"\x01"),
+        None,
+        None,
+    ]
+    assert all(0 <= one.age_ms < 60_000 for one in found)
+
+
+async def test_somebody_else_can_be_told_of_a_call_under_way(own: Desk) -> None:
+    await own.queue.enqueue(call("r", reply_to=""))
+    [taken] = await own.take()
+
+    stands = await own.queue.attach("r", "c2")
+    await own.queue.attach("r", "c2")
+    await own.queue.finish(result(taken))
+
+    assert stands.state == "running"
+    assert await own.told("c2") == [Reply("r", "result", b"\x01")]
+    assert await own.queue.attach("unheard-of", "c2") == Standing("missing", 0, None)
+
+
+async def test_large_bodies_travel_beside_the_streams_and_leave_nothing(
+    own: Desk, behind: Any
+) -> None:
+    made = call("r", LARGE, remember=True)
+    body = wire.pack(LARGE)
+
+    await own.queue.enqueue(made)
+    entry = behind.xrange(STREAM)[0][1]
+    [taken] = await own.take()
+    await own.queue.finish(result(taken, body))
+    told = await own.told("c1")
+    again = await own.queue.enqueue(made)
+
+    assert len(entry[b"call"]) < 100
+    assert wire.unpack(taken.envelope.arguments) == LARGE
+    assert told == [Reply("r", "result", body)]
+    assert again == Finished(told[0])
+    assert not behind.exists(keys.body("r", "call"))
+    assert behind.pttl(keys.body("r", "result")) > 0
+    assert behind.memory_usage(keys.replies("c1")) < 10_000
+
+
+async def test_a_large_result_whose_body_is_gone_is_a_loss(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+    await own.queue.finish(result(taken, LARGE.encode()))
+    behind.set(keys.body("r", "result"), b"another")
+
+    assert await own.told("c1") == [Reply("r", "end", b"lost")]
+
+
+async def test_what_is_too_large_is_refused_before_it_is_sent(own: Desk, behind: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        await own.queue.enqueue(call("r", "x" * wire.BODY_LIMIT))
+
+    assert caught.value.hint
+    assert behind.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"record": "r", "call": b"", "by": 0, "tries": 0},
+        {"record": "r", "call": b"\x91" * 100_000, "by": 0, "tries": 0},
+        {"record": "r", "call": b"\xdd\xff\xff\xff\xff", "by": 0, "tries": 0},
+        {"record": "r", "call": b"\xc4\x20" + bytes(32), "by": 0, "tries": 0},
+        {"record": "r", "call": wire.envelope_to_wire(call("other")), "by": 0, "tries": 0},
+        {"record": "r", "call": wire.envelope_to_wire(call("r")), "by": "soon", "tries": 0},
+        {"record": "r", "call": wire.envelope_to_wire(call("r")), "by": 0, "tries": "9" * 5000},
+        {"record": "r"},
+        {"record": b"\xff\n", "call": b"\x00"},
+        {"x": "y"},
+    ],
+    ids=lambda fields: str(fields)[:40],
+)
+async def test_what_cannot_be_read_is_buried_and_its_caller_told(
+    own: Desk, behind: Any, fields: dict[str, bytes | str | int]
+) -> None:
+    await own.queue.enqueue(call("before"))
+    behind.hset(keys.record("r"), mapping={"pool": STREAM, "entry": "1-1", "askers": "c"})
+    behind.hset(keys.record("r"), "askers", keys.replies("c1"))
+    behind.xadd(STREAM, fields)
+    await own.queue.enqueue(call("after"))
+
+    taken = await own.take()
+
+    assert [one.record for one in taken] == ["before", "after"]
+    assert behind.xlen(STREAM) == 2
+    [(_, letter)] = behind.xrange(keys.dead(POOL))
+    assert letter[b"why"]
+    if fields.get("record") == "r":
+        assert await own.told("c1") == [Reply("r", "end", b"poison")]
+
+
+async def test_a_call_that_was_given_up_is_poison_and_a_dead_letter(own: Desk, behind: Any) -> None:
+    made = call("r", remember=True)
+    await own.queue.enqueue(made)
+    [taken] = await own.take()
+
+    buried = await own.queue.bury(taken, "begun 3 times")
+    again = await own.queue.bury(taken, "begun 3 times")
+
+    [(_, letter)] = behind.xrange(keys.dead(POOL))
+    assert (buried, again) == (True, False)
+    assert letter[b"why"] == b"begun 3 times"
+    assert wire.envelope_from_wire(letter[b"call"]) == made
+    assert await own.told("c1") == [Reply("r", "end", b"poison")]
+    assert await own.queue.enqueue(made) == Finished(Reply("r", "end", b"poison"))
+
+
+async def test_without_memory_calls_are_refused_and_those_under_way_still_end(
+    own: Desk, behind: Any
+) -> None:
+    await asyncio.gather(*(own.queue.enqueue(call(f"r{n}", remember=True)) for n in range(4)))
+    taken = await own.take(count=3)
+    behind.config_set("maxmemory", 1)
+    try:
+        put = await own.queue.enqueue(call("more"))
+        finished = await own.queue.finish(result(taken[0], LARGE.encode()))
+        handed = await own.queue.requeue(taken[1], 1)
+        buried = await own.queue.bury(taken[2], "why")
+        cancelled = await own.queue.cancel("r3")
+    finally:
+        behind.config_set("maxmemory", 0)
+
+    assert isinstance(put, Overloaded)
+    assert (finished, handed, buried, cancelled) == (True, True, True, "cancelled")
+    assert sorted(reply.record for reply in await own.told("c1")) == ["r0", "r2", "r3"]
+    assert (await own.queue.standing(["more"]))[0].state == "missing"
+    assert [one.record for one in await own.take()] == ["r1"]
+
+
+async def test_events_come_before_the_result_and_only_to_who_wants_them(own: Desk) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+
+    event = Reply("r", "event", b"\x01")
+    await own.queue.tell("c1", [event, event])
+    await own.queue.finish(result(taken))
+
+    assert await own.told("c1") == [event, event, Reply("r", "result", b"\x01")]
+
+
+async def test_replies_go_on_from_where_they_were_read_and_are_trimmed(
+    own: Desk, behind: Any
+) -> None:
+    replies = own.replies("c1")
+    told = []
+    for n in range(3):
+        await own.queue.enqueue(call(f"r{n}"))
+        await own.queue.finish(result((await own.take())[0]))
+        told += await replies.next(1)
+    nothing = await replies.next(1)
+
+    assert [reply.record for reply in told] == ["r0", "r1", "r2"]
+    assert nothing == []
+    assert behind.xlen(keys.replies("c1")) == 0
+    assert behind.pttl(keys.replies("c1")) > 0
+    await replies.close()
+    assert not behind.exists(keys.replies("c1"))
+
+
+async def test_nonsense_in_a_reply_stream_is_passed_over(own: Desk, behind: Any) -> None:
+    for data in (b"\x91" * 5000, b"", b"\x01", b"\x91\x93\xa1r\xa6result\xa1x"):
+        behind.xadd(keys.replies("c1"), {"replies": data})
+    await own.queue.tell("c1", [Reply("r", "event", b"")])
+
+    assert await own.told("c1") == [Reply("r", "event", b"")]
+
+
+async def test_a_consumer_is_forgotten_only_when_it_holds_nothing(own: Desk) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take("w1")
+
+    held = await own.queue.retire("w1")
+    names = [(one.name, one.pending) for one in await own.queue.consumers()]
+    await own.queue.finish(result(taken))
+    gone = await own.queue.retire("w1")
+
+    assert (held, gone) == (False, True)
+    assert names == [("w1", 1)]
+    assert await own.queue.consumers() == []
+
+
+async def test_a_redis_that_lost_everything_is_worked_with_again(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+    behind.flushall()
+    behind.script_flush()
+
+    assert await own.take() == []
+    assert await own.queue.finish(result(taken)) is False
+    assert await own.queue.renew("w1", [taken.entry]) == [False]
+    assert await own.queue.requeue(taken, 1) is False
+    assert await own.queue.abandoned("w1", "0-0", 0) == ("0-0", [])
+    assert await own.queue.standing(["r"]) == [Standing("missing", 0, None)]
+    assert await own.queue.enqueue(call("r")) == Accepted()
+    assert [one.record for one in await own.take()] == ["r"]
+
+
+async def test_a_call_whose_record_is_gone_still_ends_with_a_reply(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+    behind.delete(keys.record("r"))
+
+    assert await own.queue.finish(result(taken))
+    assert await own.told("c1") == [Reply("r", "result", b"\x01")]
+
+
+async def test_every_key_that_a_call_leaves_goes_by_itself(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r1", LARGE, remember=True))
+    await own.queue.enqueue(call("r2"))
+    for taken in await own.take():
+        await own.queue.finish(result(taken, LARGE.encode()))
+
+    lasting = [key.decode() for key in behind.scan_iter() if behind.ttl(key) < 0]
+    assert lasting == [STREAM]
+    assert behind.ttl(keys.record("r1")) > 3600
+    assert 0 < behind.ttl(keys.record("r2")) <= 30
+    assert behind.memory_usage(STREAM) < 2000
+
+
+async def reconnected(pipe: Pipe) -> None:
+    while pipe.connects < 2:
+        with suppress(Unreachable):
+            await pipe.command("PING")
+
+
+async def test_calls_survive_a_server_that_is_killed_and_keeps_a_log(folder: Path) -> None:
+    log = ("--appendonly", "yes", "--appendfsync", "always")
+    with servers.running(folder, *log) as first:
+        async with desk(first.url) as own:
+            await asyncio.gather(*(own.queue.enqueue(call(f"r{n}")) for n in range(5)))
+            taken = await own.take(count=3)
+            await own.queue.finish(result(taken[0]))
+            first.process.kill()
+            first.process.wait()
+            with servers.running(folder, *log, port=first.port):
+                for pipe in (own.pipe, own.waiting):
+                    await reconnected(pipe)
+                held = await own.queue.own("w1")
+                won = [await own.queue.finish(result(one)) for one in taken]
+                rest = await own.take()
+                told = await own.told("c1")
+
+    assert [one.record for one in held] == ["r1", "r2"]
+    assert won == [False, True, True]
+    assert [one.record for one in rest] == ["r3", "r4"]
+    assert [reply.record for reply in told] == ["r0", "r1", "r2"]
