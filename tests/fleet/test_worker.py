@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.fleet import keys
+from toolkiln.fleet import Published, announce, keys
 from toolkiln.model import Caller, Status
 
 from .servers import Server
@@ -59,11 +59,20 @@ def doze(seconds: float, ctx: Context) -> str:
 '''
 
 
+GREET = '''
+def greet() -> str:
+    """Greet."""
+    return "Hello"
+'''
+
+
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fleet") / "tools"
     folder.mkdir()
     (folder / "some.py").write_text(TOOLS)
+    (folder / "greet.py").write_text(GREET)
+    (folder.parent / "toolkiln.toml").write_text("# nothing\n")
     return folder
 
 
@@ -168,6 +177,42 @@ async def test_a_version_that_nobody_has_is_stale(running: Running, shared_serve
         result = await asker.call("echo", {"text": "x"}, digest="0" * 64)
 
     assert code_of(result) == "stale"
+
+
+async def test_tools_are_published_as_they_change_and_earlier_versions_still_run(
+    running: Running, shared_server: Server, tools: Path
+) -> None:
+    async with asking(shared_server) as asker:
+        published = Published(asker.pipe, asker.key)
+        await published.refresh()
+        before = published.snapshot.tools["greet"].digest
+        greet = tools / "greet.py"
+        greet.write_text(greet.read_text().replace("Hello", "Good day"))
+        while published.snapshot.tools["greet"].digest == before:
+            await published.refresh()
+        after = published.snapshot.tools["greet"].digest
+
+        old = await asker.call("greet", digest=before)
+        new = await asker.call("greet", digest=after)
+
+    assert (old.value, new.value) == ("Hello", "Good day")
+
+
+async def test_rules_are_published_as_they_change(
+    running: Running, shared_server: Server, tools: Path
+) -> None:
+    async with asking(shared_server) as asker:
+        published = Published(asker.pipe, asker.key)
+        settings = tools.parent / "toolkiln.toml"
+        settings.write_text('[[rules]]\neffect = "deny"\ntools = ["fail"]\n')
+        await announce(asker.pipe, "config")
+        while not (published.snapshot.permissions or {}).get("rules"):
+            await published.refresh()
+
+        denied, allowed = await asker.call("fail"), await asker.call("echo", {"text": "x"})
+
+        settings.write_text("# nothing\n")
+    assert (denied.status, allowed.status) == (Status.DENIED, Status.OK)
 
 
 # Cancelling

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -95,22 +95,31 @@ class Running:
 
 
 @contextmanager
-def worker(
-    url: str,
-    tools: Path,
-    *options: str,
-    lease: float = LEASE,
-    environ: dict[str, str] | None = None,
-) -> Iterator[Running]:
-    """A worker that is ready, and dead at the end."""
+def worker(url: str, tools: Path, *options: str, lease: float = LEASE) -> Iterator[Running]:
+    """`toolkiln worker`, ready, and dead at the end."""
     command = [
         sys.executable, "-m", "toolkiln.surfaces.cli", "worker", "--redis", url,
         "--tools", str(tools), "--dev", "--lease", str(lease), *options,
     ]  # fmt: skip
+    with _running(command, tools.parent) as running:
+        yield running
+
+
+@contextmanager
+def performer(url: str, folder: Path, *, lease: float = LEASE, slots: int = 8) -> Iterator[Running]:
+    """A program with functions (`performer.py`), ready, and dead at the end."""
+    program = Path(__file__).with_name("performer.py")
+    command = [sys.executable, str(program), url, str(lease), str(slots), str(folder)]
+    with _running(command, folder) as running:
+        yield running
+
+
+@contextmanager
+def _running(command: list[str], folder: Path) -> Iterator[Running]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, cwd=tools.parent,
-        env={**kept, "TOOLKILN_STATE": str(tools.parent / "state")},
+        command, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env={**kept, "TOOLKILN_STATE": str(folder / "state")},
     ) as process:  # fmt: skip
         running = Running(process)
         listening = Thread(target=running.listen)
@@ -120,8 +129,6 @@ def worker(
             yield running
         finally:
             process.kill()
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
             process.wait(BOUND)
             listening.join(BOUND)
 
@@ -130,8 +137,9 @@ class Asker:
     """Makes calls as a client of the fleet does, one session for all of them."""
 
     def __init__(self, pipe: Pipe, waiting: Pipe, url: str, key: bytes, pool: str) -> None:
+        self.pipe = pipe
         self.queue = Queue(pipe, pool)
-        self._key = key
+        self.key = key
         self._pool = pool
         self.reply_to = f"test-{secrets.token_hex(4)}"
         self._replies = Replies(pipe, waiting, self.reply_to)
@@ -168,7 +176,7 @@ class Asker:
             **said,
         }
         made = Envelope(**told)
-        return msgspec.structs.replace(made, seal=seal_of(self._key, made))
+        return msgspec.structs.replace(made, seal=seal_of(self.key, made))
 
     async def put(self, envelope: Envelope) -> Admission:
         return await self.queue.enqueue(envelope)

@@ -21,7 +21,6 @@ from toolkiln.fleet import (
     Start,
     Supervisor,
     Sweeper,
-    keys,
     read_address,
     settle,
 )
@@ -69,7 +68,6 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
             status = await supervisor.run()
         with suppress(StoreError):  # then it is forgotten later
             await sweeper.leave()
-            await pipe.command("DEL", keys.worker(post.name))
         return status
 
 

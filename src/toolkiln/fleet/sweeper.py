@@ -64,8 +64,9 @@ class Sweeper:
         return found
 
     async def leave(self) -> None:
-        """Let others look after the pool at once."""
+        """Let others look after the pool at once, and forget the worker that this one is of."""
         await self._queue.retire(self._consumer)
+        await self._pipe.command("DEL", keys.worker(self._name))
         if await self._holder() == self._name:
             await self._pipe.command("DEL", keys.sweeper(self._queue.pool))
 

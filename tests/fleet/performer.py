@@ -1,0 +1,80 @@
+"""A program that performs calls with functions of its own. Not a test itself.
+
+performer.py URL LEASE SLOTS FOLDER    says `ready`; what functions leave behind is in FOLDER
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from toolkiln import Context, Kiln, tool
+from toolkiln.app import Post, new_loop
+from toolkiln.app.working import perform_calls
+from toolkiln.config import Settings
+
+FOLDER = Path(sys.argv[4]) if len(sys.argv) > 4 else Path()
+
+
+@tool(read_only=True)
+async def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@tool
+async def nap(seconds: float, mark: str, ctx: Context) -> str:
+    """Sleep, which must not happen twice."""
+    return await _sleep(seconds, mark, ctx)
+
+
+@tool(idempotent=True)
+async def doze(seconds: float, mark: str, ctx: Context) -> str:
+    """Sleep if it is the first time; it may be begun again."""
+    return await _sleep(0 if (FOLDER / mark).exists() else seconds, mark, ctx)
+
+
+@tool(idempotent=True, timeout=1)
+async def block(seconds: float, mark: str, ctx: Context) -> str:
+    """Keep the event loop from going on."""
+    _note(mark)
+    time.sleep(seconds)
+    return "blocked"
+
+
+@tool(idempotent=True)
+async def die(mark: str) -> str:
+    """Kill the process."""
+    _note(mark)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+async def _sleep(seconds: float, mark: str, ctx: Context) -> str:
+    _note(mark)
+    ctx.report_progress(0, None, f"begun by {os.getpid()}")
+    await asyncio.sleep(seconds)
+    return f"slept by {os.getpid()}"
+
+
+def _note(mark: str) -> None:
+    """Leave a line behind for each time that a function was begun."""
+    with (FOLDER / mark).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+async def main(url: str, lease: str, slots: str, folder: str) -> None:
+    """Does the above."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    post = Post(url, slots=int(slots), lease=float(lease), block_ms=200)
+    settings = Settings(state=Path(folder) / f"state-{os.getpid()}", drain_seconds=1)
+    async with Kiln(functions=[double, nap, doze, block, die], settings=settings) as kiln:
+        await perform_calls(kiln, post, lambda: print("ready", file=sys.stderr, flush=True), stop)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main(*sys.argv[1:]))

@@ -1,0 +1,283 @@
+"""What becomes of calls when their worker dies, stops, hangs or leaves."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from toolkiln.fleet import keys
+from toolkiln.fleet.queue import Ask
+from toolkiln.model import Status
+
+from .servers import Server
+from .workers import LEASE, Running, asking, await_state, code_of, performer, until, worker
+
+LONG = 600.0
+
+
+@pytest.fixture
+def first(server: Server, tmp_path: Path) -> Iterator[Running]:
+    with performer(server.url, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def second(server: Server, first: Running, tmp_path: Path) -> Iterator[Running]:
+    """One that is there when the first is not."""
+    with performer(server.url, tmp_path) as running:
+        yield running
+
+
+def begun(folder: Path, mark: str) -> list[int]:
+    """The processes that began a function, in turn."""
+    file = folder / mark
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+async def until_begun(folder: Path, mark: str, count: int = 1) -> list[int]:
+    return await asyncio.to_thread(
+        until, lambda: found if len(found := begun(folder, mark)) >= count else None
+    )
+
+
+def left_behind(server: Server, pool: str = "default") -> dict[str, int]:
+    """What Redis holds of calls: entries, those that are held, consumers."""
+    with closing(server.client()) as client:
+        stream = keys.calls(pool)
+        [group] = client.xinfo_groups(stream)
+        return {
+            "entries": client.xlen(stream),
+            "held": group["pending"],
+            "consumers": group["consumers"],
+        }
+
+
+# Death
+
+
+async def test_what_a_dead_worker_had_begun_runs_again_if_it_may(
+    server: Server, first: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        twice = await asker.start("doze", {"seconds": LONG, "mark": "twice"}, repeatable=True)
+        once = await asker.start("nap", {"seconds": LONG, "mark": "once"})
+        await until_begun(tmp_path, "twice")
+        await until_begun(tmp_path, "once")
+
+        first.process.kill()
+        with performer(server.url, tmp_path) as second:
+            again, lost = await asker.end_of(twice), await asker.end_of(once)
+
+    assert again.value == f"slept by {second.process.pid}"
+    assert begun(tmp_path, "twice") == [first.process.pid, second.process.pid]
+    assert code_of(lost) == "lost"
+    assert begun(tmp_path, "once") == [first.process.pid]
+
+
+async def test_a_call_that_kills_its_workers_is_given_up(server: Server, tmp_path: Path) -> None:
+    async with asking(server) as asker:
+        envelope = await asker.start("die", {"mark": "dead"}, repeatable=True)
+
+        for _ in range(3):
+            with performer(server.url, tmp_path) as running:
+                running.process.wait(60)
+        result = await asker.end_of(envelope)
+
+    assert code_of(result) == "poison"
+    assert len(begun(tmp_path, "dead")) == 3
+    with closing(server.client()) as client:
+        letters = cast(
+            "list[tuple[bytes, dict[bytes, bytes]]]", client.xrange(keys.dead("default"))
+        )
+    assert [letter[b"record"].decode() for _, letter in letters] == [envelope.record]
+
+
+# Stopping, and going on
+
+
+async def test_a_worker_that_was_stopped_loses_its_calls_and_what_it_ends_later_is_dropped(
+    server: Server, first: Running, second: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        # As many as both have slots for, so that the first has some of them.
+        calls = [
+            await asker.start("doze", {"seconds": 5 * LEASE, "mark": f"m{n}"}, repeatable=True)
+            for n in range(8)
+        ]
+        for number in range(8):
+            await until_begun(tmp_path, f"m{number}")
+        stopped = [n for n in range(8) if begun(tmp_path, f"m{n}") == [first.process.pid]]
+        first.process.send_signal(signal.SIGSTOP)
+        results = [await asker.end_of(call) for call in calls]
+        first.process.send_signal(signal.SIGCONT)
+        after = await asker.call("double", {"number": 4}, repeatable=True)
+
+    assert stopped
+    assert {result.status for result in results} == {Status.OK}
+    assert {results[n].value for n in stopped} == {f"slept by {second.process.pid}"}
+    assert after.value == 8
+    assert left_behind(server)["entries"] == 0
+
+
+# Time
+
+
+async def test_a_call_may_take_longer_than_the_lease(
+    server: Server, first: Running, second: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        result = await asker.call("nap", {"seconds": 4 * LEASE, "mark": "long"})
+
+    assert result.status is Status.OK
+    assert len(begun(tmp_path, "long")) == 1
+
+
+async def test_a_tool_that_blocks_the_loop_keeps_its_lease(
+    server: Server, first: Running, second: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        result = await asker.call(
+            "block", {"seconds": 4 * LEASE, "mark": "blocked"}, repeatable=True
+        )
+
+    assert result.value == "blocked"
+    assert len(begun(tmp_path, "blocked")) == 1
+
+
+# Leaving
+
+
+async def test_a_worker_that_leaves_ends_what_it_can_and_hands_the_rest_on(
+    server: Server, first: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        quick = await asker.start("nap", {"seconds": 0.5, "mark": "quick"})
+        slow = await asker.start("doze", {"seconds": LONG, "mark": "slow"}, repeatable=True)
+        once = await asker.start("nap", {"seconds": LONG, "mark": "once"})
+        for mark in ("quick", "slow", "once"):
+            await until_begun(tmp_path, mark)
+
+        status = await asyncio.to_thread(first.stop)
+        with performer(server.url, tmp_path) as second:
+            results = [await asker.end_of(call) for call in (quick, slow, once)]
+
+    assert status == 0
+    assert results[0].value == f"slept by {first.process.pid}"
+    assert results[1].value == f"slept by {second.process.pid}"
+    assert code_of(results[2]) == "lost"
+
+
+async def test_a_worker_that_is_asked_to_leaves(
+    server: Server, first: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        await asker.queue.ask(Ask("drain", ""))
+
+        assert await asyncio.to_thread(first.process.wait, 60) == 0
+
+
+async def test_workers_that_come_and_go_leave_nothing_behind(
+    server: Server, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        for number in range(4):
+            with performer(server.url, tmp_path) as running:
+                result = await asker.call("double", {"number": number}, repeatable=True)
+                if number % 2:
+                    running.stop()
+                else:
+                    running.process.kill()
+            assert result.value == 2 * number
+        behind = await asyncio.to_thread(
+            until, lambda: (left := left_behind(server))["consumers"] == 0 and left
+        )
+        with closing(server.client()) as client:
+            workers = list(client.scan_iter(keys.worker("*")))
+
+    assert behind == {"entries": 0, "held": 0, "consumers": 0}
+    assert workers == []
+
+
+# Cancelling
+
+
+async def test_of_a_cancellation_and_a_result_one_wins(
+    server: Server, first: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        calls = [
+            await asker.start("doze", {"seconds": 0.01 * n, "mark": f"m{n}"}, repeatable=True)
+            for n in range(8)
+        ]
+        await asyncio.gather(*(asker.queue.cancel(call.record) for call in calls))
+        results = [await asker.end_of(call) for call in calls]
+        await asker.call("double", {"number": 1}, repeatable=True)
+
+        assert {result.status for result in results} <= {Status.OK, Status.CANCELLED}
+        assert all(len(asker.replies[call.record]) == 1 for call in calls)
+
+
+# The process that runs tools, and the one beside it
+
+
+TOOLS = '''
+from toolkiln import Context, tool
+
+@tool(idempotent=True)
+def doze(seconds: float, ctx: Context) -> str:
+    """Sleep, as often as it takes."""
+    import time
+    ctx.report_progress(0, None, "begun")
+    time.sleep(seconds)
+    return "slept"
+'''
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "some.py").write_text(TOOLS)
+    return folder
+
+
+async def test_the_process_that_runs_tools_is_started_again_and_its_calls_go_on_at_once(
+    server: Server, tools: Path
+) -> None:
+    with worker(server.url, tools, lease=60) as running:
+        async with asking(server) as asker:
+            call = await asker.start("doze", {"seconds": 1}, repeatable=True, events=True)
+            await asker.told_by(call)
+            child = running.child()
+            started = asyncio.to_thread(running.await_line, "ready", 2)
+
+            os.kill(child, signal.SIGKILL)
+
+            await started
+            result = await asker.end_of(call)
+            begun = [event for event in asker.events[call.record] if event.text == "begun"]
+
+    assert result.value == "slept"
+    assert len(begun) == 2
+
+
+async def test_with_the_process_beside_it_a_worker_dies_and_others_take_over(
+    server: Server, tools: Path, tmp_path: Path
+) -> None:
+    with worker(server.url, tools) as running:
+        async with asking(server) as asker:
+            call = await asker.start("doze", {"seconds": LONG}, events=True)
+            await asker.told_by(call)
+            child = running.child()
+
+            running.kill()
+            await asyncio.to_thread(await_state, child, "", "Z")
+            with performer(server.url, tmp_path):
+                result = await asker.end_of(call)
+
+    assert code_of(result) == "lost"
