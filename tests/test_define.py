@@ -16,11 +16,13 @@ from toolkiln import (
     define,
     method_metadata,
     openapi_schema,
+    prompt,
+    resource,
     tool,
     tool_metadata,
 )
 from toolkiln.model import ToolSpec
-from toolkiln.spec.dialects.functions import OPTIONS
+from toolkiln.spec.dialects.functions import OPTIONS, PROMPT_OPTIONS
 
 
 def keywords() -> set[str]:
@@ -111,6 +113,22 @@ def test_marks_work_on_static_and_class_methods() -> None:
 
 def test_the_reader_knows_every_option_of_the_decorator() -> None:
     assert set(OPTIONS) == keywords()
+    assert set(PROMPT_OPTIONS) == define.FunctionOptions.__annotations__.keys()
+
+
+def test_marked_prompts_and_resources_are_the_functions_themselves() -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert prompt(double) is double
+    assert prompt(name="other")(double) is double
+    assert resource("numbers://{x}", mime_type="text/plain", timeout=3)(double) is double
+
+
+@pytest.mark.parametrize("mark", [tool, prompt, lambda **given: resource("x:y", **given)])
+def test_a_mark_refuses_what_it_does_not_know(mark: Any) -> None:
+    with pytest.raises(TypeError, match="colour"):
+        mark(colour="red")
 
 
 def test_output_kinds_are_those_of_the_model() -> None:

@@ -56,6 +56,27 @@ class Done:
         return json.loads(self.out, parse_constant=refuse)
 
 
+NOTES = '''
+from toolkiln import prompt, resource
+
+
+@prompt
+def review() -> str:
+    """Ask for a review of what is there."""
+    return "Look"
+
+
+@resource("notes://{name}")
+def note(name: str) -> str:
+    """A note of somebody's, by name.
+
+    Args:
+        name: The name.
+    """
+    return name
+'''
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A working folder with one good tool in `tools/`."""
@@ -368,6 +389,26 @@ class TestShow:
     @pytest.mark.parametrize("where", ["tools", "tools/convert.py", "./tools/"])
     def test_tools_may_be_a_file_or_a_folder(self, folder: Path, where: str) -> None:
         assert run(folder, "show", "convert", "--tools", where).code == 0
+
+
+class TestRoles:
+    def test_prompts_and_resources_are_listed_and_shown_as_what_they_are(
+        self, folder: Path
+    ) -> None:
+        (folder / "tools" / "notes.py").write_text(NOTES)
+
+        listed = invoke(folder, "list")
+        everything = invoke(folder, "list", "--json").json()
+        shown = invoke(folder, "show", "note").json()
+        refused = run(folder, "show", "review", "--as", "openai")
+
+        assert "(prompt)" in listed.out
+        assert "(resource notes://{name})" in listed.out
+        assert {one["name"]: one["role"] for one in everything} == {
+            "convert": "tool", "review": "prompt", "note": "resource"
+        }  # fmt: skip
+        assert (shown["role"], shown["uri"]) == ("resource", "notes://{name}")
+        assert (refused.code, "is a prompt" in refused.err) == (2, True)
 
 
 class TestSettings:

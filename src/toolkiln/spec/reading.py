@@ -81,10 +81,9 @@ def _tools(
         tuple(dict.fromkeys(use.capability for found in uses.values() for use in found)),
     )
     specs = [describe(declaration, origin, findings) for declaration in declared]
-    kept = _first_of_each_name(specs, findings)
+    kept = check_roles(_first_of_each_name(specs, findings), findings)
     check_sources(files, uses, kept, findings)
     check_module(module, needed, findings)
-    check_roles(kept, findings)
     for spec in kept:
         check_tool(spec, source, kept, findings)
     return kept

@@ -71,6 +71,26 @@ class TestLooking:
         assert names(harmless) == ["long_text"]
         assert names(core) == []
 
+    def test_prompts_are_listed_with_their_role_and_can_be_called(
+        self, operator: httpx2.Client
+    ) -> None:
+        source = TRIPLE.replace("def triple", "from toolkiln import prompt\n\n@prompt\ndef ask")
+        operator.put("/v1/tools/ask", json={"source": source})
+
+        prompts = operator.get("/v1/tools", params={"role": "prompt"})
+        tools = operator.get("/v1/tools", params={"role": "tool"})
+        found = operator.get("/v1/tools", params={"q": "multiply by three"})
+        called = operator.post("/v1/tools/ask/call", json={"arguments": {"number": 2}})
+        wrong = operator.get("/v1/tools", params={"role": "x"})
+        operator.delete("/v1/tools/ask")
+
+        assert [(one["name"], one["role"]) for one in prompts.json()["items"]] == [
+            ("ask", "prompt")
+        ]
+        assert "ask" not in {*names(tools), *names(found)}
+        assert called.json()["value"] == 6
+        assert wrong.status_code == 422
+
     def test_a_search_gives_the_best_first(self, operator: httpx2.Client) -> None:
         found = operator.get("/v1/tools", params={"q": "take it from the shelf", "limit": 1})
 

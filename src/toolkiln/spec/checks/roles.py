@@ -9,23 +9,30 @@ from toolkiln.spec.report import Findings
 _JSON = {"array", "object"}
 
 
-def check_roles(specs: Sequence[ToolSpec], findings: Findings) -> None:
-    """Report what keeps prompts from being asked for, and resources from being read."""
+def check_roles(specs: Sequence[ToolSpec], findings: Findings) -> list[ToolSpec]:
+    """Report what is wrong, and leave out resources that no address leads to."""
+    kept: list[ToolSpec] = []
     owners: dict[str, ToolSpec] = {}
     for spec in specs:
         if spec.role is Role.PROMPT:
             _check_arguments(spec, findings)
         elif spec.role is Role.RESOURCE:
-            _check_address(spec, findings)
-            first = owners.setdefault(spec.uri or "", spec)
-            if spec.uri and first is not spec:
+            if not _has_address(spec, findings):
+                continue
+            assert spec.uri is not None
+            first = owners.setdefault(spec.uri, spec)
+            if first is not spec:
                 findings.error(
                     "duplicate-uri",
-                    f"{spec.name!r} has the address of {first.name!r} in line {first.line}",
+                    f"{spec.name!r} has the address of {first.name!r} in line {first.line}, "
+                    "and is left out",
                     spec.line,
                     "give one of them another address",
                     tool=spec.name,
                 )
+                continue
+        kept.append(spec)
+    return kept
 
 
 def _check_arguments(spec: ToolSpec, findings: Findings) -> None:
@@ -40,12 +47,12 @@ def _check_arguments(spec: ToolSpec, findings: Findings) -> None:
             )
 
 
-def _check_address(spec: ToolSpec, findings: Findings) -> None:
+def _has_address(spec: ToolSpec, findings: Findings) -> bool:
     problem = uri_problem(spec.uri) if spec.uri else "a resource has an address"
-    fix = 'write it as in @resource("notes://{year}/{name}")'
     if problem is not None:
-        findings.error("bad-uri", problem, spec.line, fix, tool=spec.name)
-        return
+        fix = 'write it as in @resource("notes://{year}/{name}")'
+        findings.error("bad-uri", f"{problem}; it is left out", spec.line, fix, tool=spec.name)
+        return False
     assert spec.uri is not None
     places, taken = set(uri_places(spec.uri)), set(spec.parameters["properties"])
     wrong = [f"{name!r} is in the address, and no parameter" for name in sorted(places - taken)]
@@ -54,6 +61,7 @@ def _check_address(spec: ToolSpec, findings: Findings) -> None:
     for message in wrong:
         fix = "name each place of the address like a parameter; others need a default"
         findings.error("bad-uri", message, spec.line, fix, tool=spec.name)
+    return True
 
 
 def _is_json(schema: Any, definitions: Mapping[str, Any]) -> bool:

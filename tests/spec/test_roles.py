@@ -1,0 +1,157 @@
+"""`@prompt` and `@resource`: functions that are no tools to a model."""
+
+import pytest
+from reading import findings, names, one, reading, rules
+
+from toolkiln.model import Dialect, Reading, Role
+
+NOTE = '''
+from toolkiln import resource
+@resource({mark})
+def note({parameters}):
+    """A note of somebody's."""
+'''
+
+
+def resource_rules(mark: str, parameters: str = "") -> set[str]:
+    return rules(NOTE.format(mark=mark, parameters=parameters)) & {"bad-uri", "duplicate-uri"}
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "from toolkiln import prompt\n@prompt",
+        "from toolkiln import prompt\n@prompt()",
+        "from toolkiln.define import prompt as p\n@p(display_name='Review')",
+        "import toolkiln\n@toolkiln.prompt",
+        "from fastmcp import FastMCP\nmcp = FastMCP('x')\n@mcp.prompt()",
+    ],
+)
+def test_a_prompt_is_a_function_with_a_role(mark: str) -> None:
+    spec = one(f"{mark}\ndef review(code: str): ...\ndef other(): ...")
+
+    assert (spec.role, spec.name, spec.uri) == (Role.PROMPT, "review", None)
+    assert spec.dialect is Dialect.DECORATED
+    assert spec.parameters["required"] == ["code"]
+
+
+def test_a_resource_has_an_address_and_a_kind() -> None:
+    spec = one(NOTE.format(mark='"notes://{year}", mime_type="text/plain"', parameters="year: int"))
+
+    assert (spec.role, spec.uri, spec.mime_type) == (
+        Role.RESOURCE, "notes://{year}", "text/plain"
+    )  # fmt: skip
+
+
+def test_an_address_may_be_a_constant() -> None:
+    source = 'HOME = "notes://"\n' + NOTE.format(mark='HOME + "today"', parameters="")
+
+    assert one(source).uri == "notes://today"
+
+
+def test_a_file_may_have_all_three() -> None:
+    source = """
+    from toolkiln import prompt, resource, tool
+    @tool
+    def a(): ...
+    @prompt
+    def b(): ...
+    @resource("x:c")
+    def c(): ...
+    def d(): ...
+    """
+
+    assert {spec.name: spec.role for spec in reading(source).tools} == {
+        "a": Role.TOOL, "b": Role.PROMPT, "c": Role.RESOURCE
+    }  # fmt: skip
+
+
+def test_a_function_of_two_roles_needs_two_names() -> None:
+    both = "from toolkiln import prompt, tool\n@tool\n@prompt{}\ndef f(): ..."
+
+    assert len(findings(both.format(""), "duplicate-name")) == 1
+    assert names(both.format("(name='g')")) == ["f", "g"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "parameters"),
+    [
+        ("", ""),
+        ("mime_type='text/plain'", ""),
+        ("3", ""),
+        ("'today'", ""),
+        ("'notes://{year}'", ""),
+        ("'notes://{year}'", "month: int"),
+        ("'notes://today'", "year: int"),
+        ("'toolkiln://tools/x'", ""),
+    ],
+)
+def test_an_address_that_does_not_fit_is_an_error(mark: str, parameters: str) -> None:
+    assert resource_rules(mark, parameters) == {"bad-uri"}
+
+
+@pytest.mark.parametrize(
+    ("mark", "parameters"),
+    [
+        ("'notes://today'", ""),
+        ("'notes://{year}'", "year: int"),
+        ("'notes://{year}'", "year: int, month: int = 1"),
+        ("'notes://{year}'", "year: int, ctx: Context"),
+    ],
+)
+def test_an_address_that_fits_is_none(mark: str, parameters: str) -> None:
+    assert resource_rules(mark, parameters) == set()
+
+
+def test_two_resources_of_one_address_are_an_error() -> None:
+    once = "@resource('notes://today')\ndef {}(): ..."
+    source = f"from toolkiln import resource\n{once.format('a')}\n{once.format('b')}"
+
+    (found,) = findings(source, "duplicate-uri")
+
+    assert found.tool == "b"
+
+
+@pytest.mark.parametrize("kind", ["str", "int", "bool", "str | None", "Literal['a']", "Colour"])
+def test_a_prompt_takes_what_can_be_typed(kind: str) -> None:
+    assert not _warned(kind)
+
+
+@pytest.mark.parametrize("kind", ["list[str]", "dict[str, int]", "list[int] | None", "Point"])
+def test_a_prompt_that_takes_json_is_warned_about(kind: str) -> None:
+    assert _warned(kind)
+
+
+def _warned(kind: str) -> bool:
+    source = f"""
+    from dataclasses import dataclass
+    from enum import Enum
+    from typing import Literal
+    from toolkiln import prompt
+
+    class Colour(Enum):
+        RED = "red"
+
+    @dataclass
+    class Point:
+        x: int
+
+    @prompt
+    def f(x: {kind}): ...
+    """
+    return "prompt-argument" in rules(source)
+
+
+@pytest.mark.parametrize("option", ["weight=3", "read_only=True", "usages=['x']", "uri='x:y'"])
+def test_a_prompt_takes_no_option_that_says_nothing_of_it(option: str) -> None:
+    source = f"from toolkiln import prompt\n@prompt({option})\ndef f(): ..."
+
+    assert "unknown-option" in rules(source)
+
+
+def test_what_was_stored_before_there_were_roles_is_a_tool() -> None:
+    stored = reading("def f(x: int): ...").model_dump(mode="json")
+    for key in ("role", "uri", "mime_type"):
+        del stored["tools"][0][key]
+
+    assert Reading.model_validate(stored).tools[0].role is Role.TOOL

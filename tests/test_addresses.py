@@ -1,0 +1,91 @@
+"""Addresses of resources and their templates."""
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkiln.model import uri_places, uri_problem, uri_values
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("notes://today", "notes://today", {}),
+        ("notes://{name}", "notes://a", {"name": "a"}),
+        ("notes://{year}/{name}", "notes://2026/a%20b", {"year": "2026", "name": "a b"}),
+        ("notes://{name}.{kind}", "notes://a.tar.gz", {"name": "a", "kind": "tar.gz"}),
+        ("notes://{name}", "notes://%2Fetc%2Fpasswd", {"name": "/etc/passwd"}),
+        ("notes://x?q={word}", "notes://x?q=gr%C3%BC%C3%9Fe", {"word": "grüße"}),
+        ("notes://[x].*{name}", "notes://[x].*1", {"name": "1"}),
+    ],
+)
+def test_an_address_has_values_in_the_places_of_its_template(
+    template: str, uri: str, values: dict[str, str]
+) -> None:
+    assert uri_values(template, uri) == values
+
+
+@pytest.mark.parametrize(
+    ("template", "uri"),
+    [
+        ("notes://today", "notes://tomorrow"),
+        ("notes://{name}", "notes://"),
+        ("notes://{name}", "notes://a/b"),
+        ("notes://{name}", "notes://a?b"),
+        ("notes://{name}", "notes://a\nb/"),
+        ("notes://{name}/data", "notes://a/data/"),
+        ("notes://{name}", "Notes://a"),
+        ("notes://{name}", f"notes://{'a' * 5_000}"),
+    ],
+)
+def test_an_address_of_another_form_has_none(template: str, uri: str) -> None:
+    assert uri_values(template, uri) is None
+
+
+@given(st.text(min_size=1, max_size=50), st.text(min_size=1, max_size=50))
+def test_what_was_escaped_arrives_as_it_was(year: str, name: str) -> None:
+    year, name = (text.encode("utf-8", "replace").decode() for text in (year, name))
+    uri = f"notes://{quote(year, safe='')}/{quote(name, safe='')}"
+
+    assert uri_values("notes://{year}/{name}", uri) == {"year": year, "name": name}
+
+
+def test_reading_an_address_takes_no_longer_than_it_is() -> None:
+    template = "x:" + "-".join(f"{{a{number}}}" for number in range(40))
+
+    assert uri_problem(template) is None
+    assert uri_values(template, "x:" + "a-" * 2_000 + "/") is None
+
+
+@pytest.mark.parametrize("uri", ["notes://today", "x:{a}", "file:///{a}/{b}?c={c}#d"])
+def test_addresses_and_templates_are_taken(uri: str) -> None:
+    assert uri_problem(uri) is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "word"),
+    [
+        ("", "scheme"),
+        ("today", "scheme"),
+        ("notes:", "scheme"),
+        ("notes://a b", "scheme"),
+        ("x:" + "a" * 5_000, "scheme"),
+        ("{scheme}://a", "scheme"),
+        ("a{b}c://d", "scheme"),
+        ("notes://{a", "{name}"),
+        ("notes://{+a}", "{name}"),
+        ("notes://{a,b}", "{name}"),
+        ("notes://{}", "{name}"),
+        ("notes://{a}{b}", "ends"),
+        ("notes://{a}/{a}", "once"),
+        ("toolkiln://tools/a", "own"),
+    ],
+)
+def test_anything_else_is_refused_for_a_reason(uri: str, word: str) -> None:
+    assert word in (uri_problem(uri) or "")
+
+
+def test_places_are_in_order() -> None:
+    assert uri_places("x:{b}/{a}") == ("b", "a")
