@@ -92,7 +92,7 @@ async def test_a_prompt_may_be_a_conversation(served: Served, era: str) -> None:
 
 
 async def test_a_prompt_may_ask_the_person_at_the_client(served: Served, era: str) -> None:
-    async def answer(*_: Any) -> ElicitResult:
+    async def answer(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": "Ada"})
 
     async with connected(served, era, answer) as client:
