@@ -152,7 +152,7 @@ def strings(node: ast.expr) -> Iterator[str]:
 
 def test_every_command_and_option_is_documented_and_exists() -> None:
     text = page("cli")
-    sections = re.findall(r"^## toolkiln ([\w ]+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    sections = re.findall(r"^## toolkiln ([\w -]+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     documented = {
         name: {
             option

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolkiln.app.library import Library
     from toolkiln.app.offer import BUILTIN_NAMES, NotAdmitted
     from toolkiln.app.options import CallOptions
+    from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
     from toolkiln.app.sources import SourceCall, prepare_source, read_source
     from toolkiln.app.supervising import Post, supervise
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
         check,
     )
     from toolkiln.execution import NoSession
-    from toolkiln.fleet import new_loop
+    from toolkiln.fleet import DeadLetter, FleetState, Operator, new_loop
     from toolkiln.looks import svg
     from toolkiln.schema import structuring
     from toolkiln.search import evaluation
@@ -49,9 +50,11 @@ _HOMES = {
     "Caretaking": "toolkiln.app.caretaking",
     "Change": "toolkiln.catalog",
     "Changes": "toolkiln.app.changes",
+    "DeadLetter": "toolkiln.fleet",
     "Decision": "toolkiln.catalog",
     "Draft": "toolkiln.app.authoring",
     "Entrance": "toolkiln.app.entrance",
+    "FleetState": "toolkiln.fleet",
     "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
     "Library": "toolkiln.app.library",
@@ -60,6 +63,7 @@ _HOMES = {
     "NoSession": "toolkiln.execution",
     "NotAdmitted": "toolkiln.app.offer",
     "OWN": "toolkiln.app.own",
+    "Operator": "toolkiln.fleet",
     "OutputPage": "toolkiln.store",
     "PROVIDERS": "toolkiln.app.kiln",
     "Post": "toolkiln.app.supervising",
@@ -77,6 +81,7 @@ _HOMES = {
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
     "new_loop": "toolkiln.fleet",
+    "operating": "toolkiln.app.overseeing",
     "prepare_source": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
     "serve_fleet": "toolkiln.app.working",
@@ -97,9 +102,11 @@ __all__ = [
     "Caretaking",
     "Change",
     "Changes",
+    "DeadLetter",
     "Decision",
     "Draft",
     "Entrance",
+    "FleetState",
     "Kept",
     "Kiln",
     "Library",
@@ -107,6 +114,7 @@ __all__ = [
     "ManifestError",
     "NoSession",
     "NotAdmitted",
+    "Operator",
     "OutputPage",
     "Post",
     "Problem",
@@ -123,6 +131,7 @@ __all__ = [
     "join_fleet",
     "kept_by_parent",
     "new_loop",
+    "operating",
     "prepare_source",
     "read_source",
     "serve_fleet",

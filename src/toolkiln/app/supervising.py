@@ -4,6 +4,7 @@ It runs nothing of a tool's, and loads little: what runs tools is `working`, in 
 """
 
 import asyncio
+import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -21,6 +22,7 @@ from toolkiln.fleet import (
     Start,
     Supervisor,
     Sweeper,
+    check_server,
     read_address,
     settle,
 )
@@ -30,6 +32,7 @@ LEASE = 10.0
 """Seconds for which a call is a worker's without being renewed."""
 SLOTS = 32
 """As many calls as the sandbox runs at once."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
         StoreError: Redis cannot be used.
     """
     async with opened(Pipe(read_address(post.url))) as pipe:
+        for warning in await check_server(pipe):
+            _log.warning("%s", warning)
         queue = Queue(pipe, post.pool)
         sweeper = Sweeper(pipe, queue, post.name, post.lease)
 

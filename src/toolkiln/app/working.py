@@ -43,6 +43,7 @@ from toolkiln.store import StoreError
 
 _TOLD = 2.0
 """Seconds between two descriptions of a worker, which hold five times as long."""
+_POOLS_KEPT_MS = 7 * 24 * 3600 * 1000
 
 
 class Leaving(ToolkilnError):
@@ -192,6 +193,8 @@ class Station:
                 told = (*parts, "running", self.running, "state", state)
                 await self._pipe.command("HSET", key, *told)
                 await self._pipe.command("PEXPIRE", key, round(5000 * _TOLD))
+                await self._pipe.command("SADD", keys.POOLS, post.pool)
+                await self._pipe.command("PEXPIRE", keys.POOLS, _POOLS_KEPT_MS)
             await asyncio.sleep(_TOLD)
 
 

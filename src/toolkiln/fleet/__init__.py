@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.approvals import RedisApprovals
     from toolkiln.fleet.attendant import Orders, start_attendant
     from toolkiln.fleet.catalog import Listing, Published, fetch
+    from toolkiln.fleet.checks import check_server
     from toolkiln.fleet.client import Client
     from toolkiln.fleet.connection import Connection, open_redis
     from toolkiln.fleet.endings import ended
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.keeper import Keeper
     from toolkiln.fleet.leases import Leases, new_table
     from toolkiln.fleet.loop import new_loop
+    from toolkiln.fleet.operating import DeadLetter, FleetState, Operator
     from toolkiln.fleet.publisher import REFRESH_SECONDS, Publisher
     from toolkiln.fleet.queue import Queue
     from toolkiln.fleet.resp import Pipe, Unreachable
@@ -46,11 +48,14 @@ _HOMES = {
     "Announcements": "announcements",
     "Client": "client",
     "Connection": "connection",
+    "DeadLetter": "operating",
     "End": "steps",
     "Envelope": "wire",
+    "FleetState": "operating",
     "Keeper": "keeper",
     "Leases": "leases",
     "Listing": "catalog",
+    "Operator": "operating",
     "Orders": "attendant",
     "Parts": "worker",
     "Pipe": "resp",
@@ -66,6 +71,7 @@ _HOMES = {
     "Unreachable": "resp",
     "Worker": "worker",
     "announce": "announcements",
+    "check_server": "checks",
     "ended": "endings",
     "fetch": "catalog",
     "fleet_key": "identity",
@@ -89,11 +95,14 @@ __all__ = [
     "Announcements",
     "Client",
     "Connection",
+    "DeadLetter",
     "End",
     "Envelope",
+    "FleetState",
     "Keeper",
     "Leases",
     "Listing",
+    "Operator",
     "Orders",
     "Parts",
     "Pipe",
@@ -109,6 +118,7 @@ __all__ = [
     "Unreachable",
     "Worker",
     "announce",
+    "check_server",
     "ended",
     "fetch",
     "fleet_key",

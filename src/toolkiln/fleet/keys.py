@@ -32,6 +32,8 @@ The requests themselves are hashes, `toolkiln:approval:ID`; see `approvals.lua`.
 """
 APPROVAL_IDS = "toolkiln:approval-ids"
 """A sorted set: the same ids in their order, to find one by its beginning."""
+POOLS = "toolkiln:pools"
+"""A set: the names of all pools that have or lately had workers."""
 
 
 def session(token_hash: str) -> str:

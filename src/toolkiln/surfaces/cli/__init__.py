@@ -25,6 +25,8 @@ from toolkiln.surfaces.cli import client_commands  # isort: split
 
 from toolkiln.surfaces.cli import worker_commands  # isort: split
 
+from toolkiln.surfaces.cli import fleet_commands  # isort: split
+
 from toolkiln.surfaces.cli.shell import app
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "catalog_commands",
     "client_commands",
     "finding_commands",
+    "fleet_commands",
     "guard_commands",
     "main",
     "mcp_commands",

@@ -1,0 +1,25 @@
+-- Puts a call that was given up into its pool's stream once more, and takes it off the dead.
+-- KEYS: the stream, the stream of dead letters, the call's record.
+-- ARGV: the group, the dead letter, the call's print, how long a record is kept of a call that
+-- does not end.
+-- Returns 1; 0 if the call is under way again, or the letter is gone.
+-- Nobody waits for the reply: whoever asked was told of the end when it was given up.
+local stream, dead, record = KEYS[1], KEYS[2], KEYS[3]
+local group, letter, print, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local found = redis.call("XRANGE", dead, letter, letter)[1]
+local known = redis.call("HMGET", record, "entry", "state")
+if not found or (known[1] and not known[2]) then return 0 end
+local fields = {}
+for i = 1, #found[2], 2 do fields[found[2][i]] = found[2][i + 1] end
+
+if redis.call("EXISTS", stream) == 0 then
+  redis.call("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")
+end
+local entry = redis.call("XADD", stream, "*", "record", fields.record, "call", fields.call,
+  "by", 0, "tries", 0)
+redis.call("DEL", record)
+redis.call("HSET", record, "print", print, "pool", stream, "entry", entry, "askers", "")
+redis.call("PEXPIRE", record, kept)
+redis.call("XDEL", dead, letter)
+return 1

@@ -1,0 +1,313 @@
+"""What operators see of a fleet and do about it, against a real server, without workers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import closing
+
+import pytest
+from msgspec import Raw
+from typer.testing import CliRunner
+
+from toolkiln.errors import InputError
+from toolkiln.fleet import Operator, Pipe, Queue, keys, read_address
+from toolkiln.fleet.deliveries import Ending, Finished, Running
+from toolkiln.fleet.wire import Envelope, pack
+from toolkiln.surfaces.cli import app
+
+from .servers import Server
+
+CALL = Envelope("1", "one", "greet", arguments=Raw(pack({"name": "Ann"})), reply_to="ann")
+KEPT = Envelope("2", "two", "greet", arguments=Raw(pack({})), remember=True)
+
+
+@pytest.fixture
+async def pipe(server: Server) -> AsyncIterator[Pipe]:
+    opened = Pipe(read_address(server.url))
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def operator(pipe: Pipe) -> Operator:
+    return Operator(pipe)
+
+
+@pytest.fixture
+def queue(pipe: Pipe) -> Queue:
+    return Queue(pipe, "default")
+
+
+async def register(pipe: Pipe, name: str, **said: str | int) -> None:
+    """Say what a worker says of itself."""
+    about = {"pool": "default", "slots": 4, "running": 1, "state": "running", **said}
+    parts = [part for pair in about.items() for part in pair]
+    await pipe.command("HSET", keys.worker(name), *parts)
+    await pipe.command("SADD", keys.POOLS, about["pool"])
+
+
+async def bury(queue: Queue, envelope: Envelope = CALL, why: str = "it killed three") -> None:
+    await queue.enqueue(envelope)
+    (delivery,) = await queue.read("worker", 1, 10)
+    assert await queue.bury(delivery, why)
+
+
+async def run(server: Server, *arguments: str) -> str:
+    """What a command prints; it has an event loop of its own."""
+    command = ["fleet", *arguments, "--redis", server.url]
+    done = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+# How it stands
+
+
+async def test_an_empty_fleet_can_be_looked_at(operator: Operator) -> None:
+    state = await operator.state()
+
+    assert (state.pools, state.workers, state.tools) == ((), (), 0)
+
+
+async def test_a_fleet_is_its_workers_and_what_waits(
+    operator: Operator, queue: Queue, pipe: Pipe
+) -> None:
+    await register(pipe, "b", version="0.1.0", host="here", pid=7)
+    await register(pipe, "a", state="draining")
+    await queue.enqueue(CALL)
+    await queue.read("a.1", 1, 10)
+    await queue.enqueue(KEPT)
+
+    state = await operator.state()
+
+    assert [(one.name, one.state) for one in state.workers] == [("a", "draining"), ("b", "running")]
+    assert (state.workers[1].host, state.workers[1].pid) == ("here", 7)
+    (pool,) = state.pools
+    assert (pool.name, pool.waiting, pool.running, pool.dead) == ("default", 1, 1, 0)
+
+
+async def test_calls_of_a_pool_without_workers_are_seen(operator: Operator, pipe: Pipe) -> None:
+    await pipe.command("SADD", keys.POOLS, "gpu", "empty")
+    await Queue(pipe, "gpu").enqueue(CALL)
+
+    state = await operator.state()
+
+    assert [(pool.name, pool.waiting) for pool in state.pools] == [("gpu", 1)]
+    assert state.pools[0].oldest >= 0
+
+
+async def test_a_description_that_makes_no_sense_is_shown_all_the_same(
+    operator: Operator, pipe: Pipe
+) -> None:
+    await register(pipe, "odd\n", slots="many", running="-1", pool=b"\xff")  # type: ignore[arg-type]
+
+    (worker,) = (await operator.state()).workers
+
+    assert (worker.slots, worker.running, worker.pool) == (0, 0, "\\xff")
+
+
+async def test_the_status_is_readable_at_a_glance(server: Server, queue: Queue, pipe: Pipe) -> None:
+    await register(pipe, "vm-1", version="0.1.0", host="vm", pid=7)
+    await queue.enqueue(CALL)
+
+    lines = (await run(server, "status")).splitlines()
+
+    assert lines[0].startswith(f"{server.url}/0: Redis ")
+    assert lines[2].split()[:5] == ["pool", "workers", "slots", "running", "waiting"]
+    assert lines[3].split()[:5] == ["default", "1", "4", "0", "1"]
+    assert lines[6].split()[:6] == ["vm-1", "default", "running", "1", "of", "4"]
+
+
+async def test_the_status_is_json_on_request(server: Server, pipe: Pipe) -> None:
+    await register(pipe, "vm-1")
+
+    said = json.loads(await run(server, "status", "--json"))
+
+    assert said["workers"][0]["name"] == "vm-1"
+    assert said["pools"][0]["waiting"] == 0
+
+
+# Asking workers
+
+
+async def asked(pipe: Pipe, pool: str = "default") -> list[list[bytes]]:
+    return [fields for _, fields in await pipe.command("XRANGE", keys.control(pool), "-", "+")]
+
+
+async def test_one_worker_is_asked_to_leave(operator: Operator, pipe: Pipe) -> None:
+    await register(pipe, "a", pool="gpu")
+    await register(pipe, "b")
+
+    found = await operator.drain(worker="a")
+
+    assert [one.name for one in found] == ["a"]
+    assert await asked(pipe, "gpu") == [[b"ask", b"drain", b"of", b"a"]]
+    assert await asked(pipe) == []
+
+
+async def test_all_workers_of_a_pool_are_asked_at_once(server: Server, pipe: Pipe) -> None:
+    await register(pipe, "a")
+    await register(pipe, "b")
+
+    said = await run(server, "drain", "--pool", "default")
+
+    assert said.splitlines() == ["draining: a, 1 running", "draining: b, 1 running"]
+    assert await asked(pipe) == [[b"ask", b"drain", b"of", b""]]
+
+
+async def test_a_worker_that_is_not_there_is_not_asked(operator: Operator, pipe: Pipe) -> None:
+    await register(pipe, "vm-17")
+
+    with pytest.raises(InputError) as caught:
+        await operator.drain(worker="vm-71")
+
+    assert "vm-17" in str(caught.value.hint)
+    assert await asked(pipe) == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "--pool", "b"]])
+def test_whom_to_drain_has_to_be_said(server: Server, arguments: list[str]) -> None:
+    done = CliRunner().invoke(app, ["fleet", "drain", *arguments, "--redis", server.url])
+
+    assert done.exit_code == 2
+    assert "say whom to drain" in done.output
+
+
+async def test_a_reload_is_announced_to_all(server: Server, pipe: Pipe) -> None:
+    await register(pipe, "a")
+
+    assert await run(server, "reload") == "asked 1 worker\n"
+
+    ((_, fields),) = await pipe.command("XRANGE", keys.ANNOUNCEMENTS, "-", "+")
+    assert fields == [b"kind", b"config"]
+
+
+def test_without_a_redis_there_is_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOOLKILN_REDIS", raising=False)
+
+    done = CliRunner().invoke(app, ["fleet", "status"])
+
+    assert done.exit_code == 2
+    assert "--redis redis://HOST:PORT" in done.output
+
+
+# Dead letters
+
+
+async def test_a_call_that_was_given_up_is_listed(server: Server, queue: Queue) -> None:
+    await bury(queue)
+
+    titles, line = (await run(server, "dead-letters", "list")).splitlines()
+
+    assert titles.split() == ["id", "pool", "age", "tool", "call", "tries", "why"]
+    assert line.split()[4:] == ["greet", "1", "0", "it", "killed", "three"]
+
+
+async def test_a_letter_that_cannot_be_read_is_listed_and_dropped_but_not_tried(
+    operator: Operator, queue: Queue, pipe: Pipe
+) -> None:
+    await pipe.command("XADD", keys.dead("default"), "*", "call", b"\xc1", "why", "x\nforged row")
+    (letter,) = await operator.dead_letters()
+
+    with pytest.raises(InputError, match="cannot be read"):
+        await operator.retry(letter)
+
+    assert letter.tool == ""
+    assert await operator.drop([letter]) == 1
+    assert await operator.dead_letters() == []
+
+
+async def test_a_call_that_is_tried_again_runs_and_its_caller_is_not_told_twice(
+    operator: Operator, queue: Queue, pipe: Pipe
+) -> None:
+    await bury(queue)
+    (letter,) = await operator.dead_letters()
+
+    await operator.retry(letter)
+
+    (delivery,) = await queue.read("worker", 1, 10)
+    assert delivery.envelope == CALL
+    assert (delivery.tries, delivery.deadline_ms) == (0, None)
+    assert await queue.finish(Ending(delivery, "result", b"hello"))
+    assert await operator.dead_letters() == []
+    replies = await pipe.command("XLEN", keys.replies("ann"))
+    assert replies == 1  # that it was given up
+
+
+async def test_the_result_of_another_try_is_remembered_for_its_id(
+    operator: Operator, queue: Queue
+) -> None:
+    await bury(queue, KEPT)
+    (letter,) = await operator.dead_letters()
+    await operator.retry(letter)
+    (delivery,) = await queue.read("worker", 1, 10)
+    during = await queue.enqueue(KEPT)
+
+    await queue.finish(Ending(delivery, "result", b"hello"))
+
+    assert during == Running()
+    after = await queue.enqueue(KEPT)
+    assert isinstance(after, Finished)
+    assert after.reply is not None
+    assert after.reply.body == b"hello"
+
+
+async def test_a_call_that_runs_again_by_itself_is_not_tried_beside(
+    operator: Operator, queue: Queue, pipe: Pipe
+) -> None:
+    await bury(queue)
+    await pipe.command("DEL", keys.record("one"))
+    await queue.enqueue(CALL)
+    (letter,) = await operator.dead_letters()
+
+    with pytest.raises(InputError, match="under way again"):
+        await operator.retry(letter)
+
+    assert await queue.depth() == (1, 0)
+
+
+async def test_letters_are_tried_or_dropped_by_id_or_all_at_once(
+    server: Server, operator: Operator, queue: Queue
+) -> None:
+    for number in range(3):
+        await bury(queue, Envelope(str(number), str(number), "greet"))
+    first = (await operator.dead_letters())[0].id
+
+    assert await run(server, "dead-letters", "drop", first) == f"dropped: {first} greet\n"
+    assert len((await run(server, "dead-letters", "retry", "--all")).splitlines()) == 2
+
+    assert await operator.dead_letters() == []
+    assert await queue.depth() == (2, 0)
+
+
+@pytest.mark.parametrize("arguments", [[], ["1-1", "--all"], ["1-1"]])
+def test_which_letters_are_meant_has_to_be_said(server: Server, arguments: list[str]) -> None:
+    command = ["fleet", "dead-letters", "drop", *arguments, "--redis", server.url]
+
+    done = CliRunner().invoke(app, command)
+
+    assert done.exit_code == 2
+    assert "`toolkiln fleet dead-letters list` lists them" in done.output
+
+
+def test_a_server_without_an_answer_is_an_error_without_a_traceback() -> None:
+    done = CliRunner().invoke(app, ["fleet", "status", "--redis", "redis://127.0.0.1:1"])
+
+    assert done.exit_code == 3
+    assert done.output.startswith("error: redis://127.0.0.1:1/0 failed")
+
+
+async def test_nothing_is_left_of_a_letter_that_was_tried_and_ended(
+    operator: Operator, queue: Queue, server: Server
+) -> None:
+    await bury(queue, Envelope("3", "three", "greet"))
+    (letter,) = await operator.dead_letters()
+    await operator.retry(letter)
+    (delivery,) = await queue.read("worker", 1, 10)
+
+    await queue.finish(Ending(delivery, "result", b"hello"))
+
+    with closing(server.client()) as client:
+        lasting = [key for key in client.scan_iter() if client.ttl(key) == -1]
+        assert all(client.type(key) == b"stream" and client.xlen(key) == 0 for key in lasting)
