@@ -8,48 +8,49 @@ from contextlib import contextmanager
 class Clock:
     """Rings once, after so many seconds in which it did not rest."""
 
-    __slots__ = ("_due", "_left", "_ring", "_timer")
+    __slots__ = ("_due", "_left", "_loop", "_ring", "_seconds", "_timer")
 
     def __init__(self, seconds: float) -> None:
-        self._left = seconds
-        self._due = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._due = self._loop.time() + seconds
+        self._left: float | None = None
+        """While it rests."""
         self._ring: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def left(self) -> float:
-        """Seconds until it rings."""
-        if self._timer is None:
-            return self._left
-        return self._due - asyncio.get_running_loop().time()
+        """Seconds until it rings, or would if anybody wanted it to."""
+        return self._due - self._loop.time() if self._left is None else self._left
 
     def start(self, ring: Callable[[], None]) -> None:
-        """Let it run."""
+        """Let it ring, all its seconds from here on."""
         self._ring = ring
-        self._run(ring)
+        self._run(self._seconds)
 
     def stop(self) -> None:
         """Never ring."""
-        self._hold()
         self._ring = None
+        if self._timer is not None:
+            self._timer.cancel()
 
     @contextmanager
     def resting(self) -> Iterator[None]:
         """Stand still as long as the block runs."""
-        self._hold()
+        if self._left is not None:  # it rests already
+            yield
+            return
+        self._left = left = self.left
+        if self._timer is not None:
+            self._timer.cancel()
         try:
             yield
         finally:
-            if self._ring is not None and self._timer is None:
-                self._run(self._ring)
+            self._left = None
+            self._run(left)
 
-    def _run(self, ring: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        self._due = loop.time() + self._left
-        self._timer = loop.call_at(self._due, ring)
-
-    def _hold(self) -> None:
-        if self._timer is not None:
-            self._left = self.left
-            self._timer.cancel()
-            self._timer = None
+    def _run(self, seconds: float) -> None:
+        self._due = self._loop.time() + seconds
+        if self._ring is not None:
+            self._timer = self._loop.call_at(self._due, self._ring)

@@ -120,7 +120,7 @@ def told(invocation: Invocation) -> dict[str, Any]:
         "channel_id": caller.channel_id,
         "agent_id": caller.agent_id,
         "agent_state": caller.agent_state,
-        "asks": list(invocation.asker.kinds) if invocation.asker else [],
+        "asks": tuple(invocation.asker.kinds) if invocation.asker else (),
         "secrets": dict(invocation.secrets),
         "settings": dict(invocation.settings),
         "user_settings": dict(invocation.user_settings),

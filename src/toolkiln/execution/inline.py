@@ -8,9 +8,8 @@ serialising as in the sandbox surround the call.
 import asyncio
 import inspect
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
@@ -65,15 +64,11 @@ class InlineExecutor:
                 attempt = partial(copy_context().run, _attempt, function, positional, named)
                 work = asyncio.get_running_loop().run_in_executor(self._threads, attempt)
             if work is not None:
-                if invocation.clock is not None:
-                    clock = asyncio.timeout(None)
-                    async with clock:
-                        with _counted(invocation.clock, clock):
-                            value = await work
-                else:
-                    clock = asyncio.timeout(invocation.bounds.timeout)
-                    async with clock:
-                        value = await work
+                clock = asyncio.timeout(invocation.bounds.timeout)
+                async with clock:
+                    if invocation.asker is not None:
+                        work = _counted(work, invocation.clock, clock)
+                    value = await work
             if not is_async:
                 value, error = value
         except asyncio.CancelledError as raised:
@@ -122,13 +117,14 @@ def _as_one(arguments: dict[str, Any], _: dict[str, Any]) -> tuple[tuple[Any, ..
     return (arguments,), {}
 
 
-@contextmanager
-def _counted(clock: Clock, timeout: asyncio.Timeout) -> Iterator[None]:
-    """Have a clock that may rest end what another is there for."""
+async def _counted(work: Awaitable[Any], clock: Clock | None, timeout: asyncio.Timeout) -> Any:
+    """Wait for something by a clock that may rest, in place of the usual one."""
+    assert clock is not None
+    timeout.reschedule(None)
     loop = asyncio.get_running_loop()
     clock.start(lambda: timeout.reschedule(loop.time()))
     try:
-        yield
+        return await work
     finally:
         clock.stop()
 
