@@ -1,7 +1,7 @@
 """What calls need, put together: gateway, sandbox, environments, workspaces, memory."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -105,6 +105,10 @@ class Engine:
             elsewhere=elsewhere,
         )
         self.gateway = Gateway(parts)
+        self.checks: Mapping[str, Callable[[], Awaitable[object]]] = (
+            {"fleet": elsewhere.ready} if elsewhere else {"sandbox": self.sandboxes.ready}
+        )
+        """What calls depend on, by name; asked, it raises ToolkilnError if it is not ready."""
         self.tasks = Tasks(self.gateway, self.memory)
 
     async def call(

@@ -108,6 +108,11 @@ class Kiln(Opened, Remembered, Searched):
 
         return Connected(url, functions=functions, settings=settings, surface=surface)
 
+    @property
+    def place(self) -> str:
+        """Where the tools are, for people."""
+        return str(self.path)
+
     @cached_property
     def catalog(self) -> Catalog:
         """What is served from the tools' folder.

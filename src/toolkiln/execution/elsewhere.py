@@ -22,3 +22,7 @@ class Elsewhere(Protocol):
     ) -> Result | None:
         """The end of such a call; None: it cannot be sent, and this process says why."""
         ...
+
+    async def ready(self) -> None:
+        """Raises ToolkilnError if calls would not be taken."""
+        ...

@@ -18,7 +18,7 @@ import typer
 from toolkiln.app import Candidate, Kiln, ManifestError, account
 from toolkiln.errors import InputError
 from toolkiln.model import FileState, FileStatus, Finding, Severity
-from toolkiln.surfaces.cli.opening import open_kiln, tools_path
+from toolkiln.surfaces.cli.opening import open_folder, tools_path
 from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import Live, print_json, printable, say
 
@@ -67,7 +67,7 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
     except OSError as error:
         raise InputError(f"{given.file} cannot be read: {error.strerror}") from error
     draft = Draft(code, given.name or given.file.stem, given.description, given.overwrite)
-    with open_kiln(tools) as kiln, Live(quiet=as_json) as live:
+    with open_folder(tools) as kiln, Live(quiet=as_json) as live:
         target = kiln.catalog.root / f"{draft.name.removesuffix('.py')}.py"
         is_there = os.path.lexists(target)
         if os.path.realpath(given.file) == os.path.realpath(target):
@@ -100,7 +100,7 @@ def admit(files: list[Path], options: Options, tools: Path | None) -> int:
     is_named = bool(files) and not any(map(Path.is_dir, files))
     if options.as_json and not options.yes and not is_named:
         raise InputError("with --json nobody is asked", hint="name files, or add --yes")
-    with open_kiln(_place(files, tools)) as kiln:
+    with open_folder(_place(files, tools)) as kiln:
         if not options.afresh:
             _refuse_unusable_manifest(kiln)
         candidates = _waiting(kiln, files, afresh=options.afresh)
@@ -123,7 +123,7 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
     """Refuse what is on disk."""
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"{str(file)!r} is no file")
-    with open_kiln(_place([file], tools)) as kiln:
+    with open_folder(_place([file], tools)) as kiln:
         is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), account())
     if as_json:
         print_json({"file": str(file), "served": is_served})
@@ -134,7 +134,7 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
 
 def status(tools: Path | None, *, as_json: bool) -> int:
     """Print how each file stands; the exit status is 1 if one waits for a decision."""
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         problem: ManifestError | None = None
         findings: Sequence[Finding] = ()
         found = [item for item in kiln.catalog.statuses() if _concerns_us(item)]
@@ -163,7 +163,7 @@ def status(tools: Path | None, *, as_json: bool) -> int:
 
 def switch(name: str, tools: Path | None, *, on: bool, as_json: bool) -> None:
     """Offer something, or cease to."""
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         kiln.admissions.switch(name, on, account())
     if as_json:
         print_json({"name": name, "enabled": on})

@@ -52,12 +52,13 @@ class Options:
     prompt: str | None
     files: Path | None
     tools: Path | None
+    redis: str | None = None
 
 
 def call(name: str, given: list[str], options: Options) -> int:
     """Run a tool and print the result; the exit status says how it ended."""
     _check(options)
-    with open_kiln(options.tools) as kiln:
+    with open_kiln(options.tools, options.redis) as kiln:
         arguments = parse_arguments(kiln, name, given)
         session = options.token
         if session is None:
@@ -93,7 +94,9 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
             hint="write it behind `toolkiln task await` or `toolkiln task check`",
         )
     task_id = options.call_id or os.urandom(8).hex()
-    with open_kiln(options.tools) as kiln, TemporaryFile() as arguments:
+    with open_kiln(options.tools, options.redis) as kiln, TemporaryFile() as arguments:
+        if kiln.path is None:
+            return _leave_to_the_fleet(kiln, name, given, task_id, options)
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
         known = _known(kiln, task_id, options)
@@ -112,11 +115,33 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
                 started = _known(kiln, task_id, options)
             if started is None or started == known:
                 return report(_last_words(out, err), None, as_json=options.as_json)
+    return _told(started, options)
+
+
+def _leave_to_the_fleet(
+    kiln: Kiln, name: str, given: list[str], task_id: str, options: Options
+) -> int:
+    """Workers see the call out, whether this process is there or not."""
+    session = options.token or kiln.guarding.operator_in(options.workspace)
+    begun: Result | Task = kiln.call_sync(
+        name,
+        parse_arguments(kiln, name, given),
+        call_id=task_id,
+        session=session,
+        timeout=options.timeout,
+        background=True,
+    )
+    if isinstance(begun, Result):
+        return report(begun, None, as_json=options.as_json)
+    return _told(begun, options)
+
+
+def _told(task: Task, options: Options) -> int:
     if options.as_json:
-        say(started.model_dump_json(indent=2))
+        say(task.model_dump_json(indent=2))
     else:
-        typer.echo(task_id)
-        typer.echo(f"next: `toolkiln task await {task_id}`", err=True)
+        typer.echo(task.id)
+        typer.echo(f"next: `toolkiln task await {task.id}`", err=True)
     return 0
 
 

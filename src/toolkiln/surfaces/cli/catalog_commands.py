@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import JsonOption, ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import JsonOption, RedisOption, ToolsOption, app, errors
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -30,12 +30,17 @@ PortOption = Annotated[
 
 
 @app.command()
-def serve(host: HostOption = None, port: PortOption = None, tools: ToolsOption = None) -> None:
+def serve(
+    host: HostOption = None,
+    port: PortOption = None,
+    tools: ToolsOption = None,
+    redis: RedisOption = None,
+) -> None:
     """Serve the admitted tools over HTTP and MCP, until Ctrl-C."""
     from toolkiln.surfaces.cli import serving
 
     with errors():
-        serving.serve(tools, host=host, port=port)
+        serving.serve(tools, redis, host=host, port=port)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
 from toolkiln.model import FileState, FileStatus, Role, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
-from toolkiln.surfaces.cli.opening import acting, open_kiln, tools_path
+from toolkiln.surfaces.cli.opening import acting, tools_path
 from toolkiln.surfaces.cli.terminal import say
 
 _MANY_FILES = 50
@@ -68,11 +68,10 @@ def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict
     return 1 if failed else 0
 
 
-def list_tools(tools: Path | None, token: str | None, *, as_json: bool, everything: bool) -> None:
+def list_tools(kiln: app.Kiln, token: str | None, *, as_json: bool, everything: bool) -> None:
     """Print the tools that somebody may run, grouped by toolkit."""
-    kiln = open_kiln(tools)
-    # Only a session has to be looked up: for the tools alone there is nothing to close.
-    with nullcontext() if token is None else kiln:
+    # Only a session or a fleet has to be looked up: for files alone there is nothing to close.
+    with nullcontext() if token is None and kiln.path is not None else kiln:
         _list_tools(kiln, acting(token), as_json=as_json, everything=everything)
 
 
@@ -86,8 +85,7 @@ def _list_tools(
         _note(unserved)
         statuses = kiln.catalog.statuses()
     else:
-        statuses = kiln.catalog.statuses()
-        _tell_what_is_not_listed(kiln, statuses)
+        statuses = _not_listed(kiln) if kiln.path is not None else []
         if denied := len(kiln.specs) - len(specs):
             say(f"note: {denied:,} not listed, because of the rules", err=True)
     shown = specs if everything else [spec for spec in specs if spec.is_shown]
@@ -105,9 +103,13 @@ def _list_tools(
         typer.echo(f"{hidden} hidden; --all shows them", err=True)
 
 
-def show(name: str, form: str | None, tools: Path | None) -> int:
+def show(kiln: app.Kiln, name: str, form: str | None) -> int:
     """Print one tool in one form; the exit status is 1 if that form cannot be used."""
-    kiln = open_kiln(tools)
+    with nullcontext() if kiln.path is not None else kiln:
+        return _show(kiln, name, form)
+
+
+def _show(kiln: app.Kiln, name: str, form: str | None) -> int:
     forms = [*app.PROVIDERS, "schema", "docs"]
     if form is not None and form not in forms:
         hint = nearest_hint(form, forms) or f"one of {', '.join(forms)}"
@@ -164,8 +166,9 @@ def _on_disk(kiln: app.Kiln) -> dict[str, ToolSpec]:
     return found
 
 
-def _tell_what_is_not_listed(kiln: app.Kiln, statuses: Sequence[FileStatus]) -> None:
-    snapshot = kiln.catalog.snapshot
+def _not_listed(kiln: app.Kiln) -> list[FileStatus]:
+    """The files of the catalog, after telling which of their tools are not served."""
+    snapshot, statuses = kiln.catalog.snapshot, list(kiln.catalog.statuses())
     if not snapshot.served:
         _on_disk(kiln)  # raises if there is nothing that could be admitted
     if off := sorted(snapshot.served.keys() - snapshot.tools.keys()):
@@ -176,6 +179,7 @@ def _tell_what_is_not_listed(kiln: app.Kiln, statuses: Sequence[FileStatus]) -> 
     if unserved:
         files = "1 file is" if unserved == 1 else f"{unserved:,} files are"
         say(f"note: {files} not served as on disk; `toolkiln status` tells more", err=True)
+    return statuses
 
 
 def _note(problem: InputError) -> None:

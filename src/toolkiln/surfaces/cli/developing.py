@@ -17,7 +17,7 @@ from toolkiln.app import Change, Kiln, Report
 from toolkiln.errors import InputError
 from toolkiln.model import Reading
 from toolkiln.surfaces.cli import output
-from toolkiln.surfaces.cli.opening import open_kiln, open_served
+from toolkiln.surfaces.cli.opening import open_folder, open_kiln
 from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import say, talk
 
@@ -34,11 +34,11 @@ def dev(tools: Path | None, port: int | None = None, *, serves: bool = True) -> 
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     if not serves:
-        with open_kiln(tools, dev=True) as kiln, suppress(asyncio.CancelledError):
+        with open_folder(tools, dev=True) as kiln, suppress(asyncio.CancelledError):
             kiln.run_sync(_watch(kiln))
         return 0
     with (
-        open_served(tools, dev=True, host=_HOST, port=port) as kiln,
+        open_kiln(tools, dev=True, surface="http", host=_HOST, port=port) as kiln,
         _listening(kiln, is_port_named=port is not None) as listener,
     ):
         kiln.run_sync(_serve(kiln, listener))

@@ -14,16 +14,13 @@ from toolkiln.surfaces.cli.opening import acting, open_kiln
 from toolkiln.surfaces.cli.terminal import print_json, printable, say
 
 if TYPE_CHECKING:
-    from toolkiln.app import Library
+    from toolkiln.app import Kiln, Library
 
 
-def search(
-    query: str, k: int, token: str | None, tools: Path | None, *, why: bool, as_json: bool
-) -> int:
+def search(kiln: "Kiln", query: str, k: int, token: str | None, *, why: bool, as_json: bool) -> int:
     """Print the tools that fit; the exit status is 1 if there is none."""
-    with open_kiln(tools) as kiln:
-        answer = kiln.search(query, k, acting(token))
-        found = [(hit, kiln.tool(hit.key)) for hit in answer.hits]
+    answer = kiln.search(query, k, acting(token))
+    found = [(hit, kiln.tool(hit.key)) for hit in answer.hits]
     if as_json:
         hits = [_as_json(hit, spec) for hit, spec in found]
         told = {"hits": hits, "confidence": answer.confidence, "note": answer.note}

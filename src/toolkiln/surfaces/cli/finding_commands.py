@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import JsonOption, TokenOption, ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import (
+    JsonOption,
+    RedisOption,
+    TokenOption,
+    ToolsOption,
+    app,
+    errors,
+)
 
 QueryArgument = Annotated[str, typer.Argument(help="What is wanted, in plain words.")]
 CountOption = Annotated[int, typer.Option("-k", min=1, max=1000, help="How many, at most.")]
@@ -20,12 +27,13 @@ def search(
     token: TokenOption = None,
     as_json: JsonOption = False,
     tools: ToolsOption = None,
+    redis: RedisOption = None,
 ) -> None:
     """Find the tools that fit a prompt."""
-    from toolkiln.surfaces.cli import finding
+    from toolkiln.surfaces.cli import finding, opening
 
-    with errors():
-        raise typer.Exit(finding.search(query, k, token, tools, why=why, as_json=as_json))
+    with errors(), opening.open_kiln(tools, redis) as kiln:
+        raise typer.Exit(finding.search(kiln, query, k, token, why=why, as_json=as_json))
 
 
 eval_app = typer.Typer(help="Measure how well tools are found.", no_args_is_help=True)

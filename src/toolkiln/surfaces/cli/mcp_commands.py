@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import RedisOption, ToolsOption, app, errors
 
 
 @app.command()
@@ -14,10 +14,11 @@ def mcp(
     dev: Annotated[
         bool, typer.Option("--dev", help="Serve what is on disk, admitted or not.")
     ] = False,
+    redis: RedisOption = None,
 ) -> None:
     """Speak MCP over stdin and stdout, until the client closes them."""
     gc.disable()  # a client waits, and nothing is thrown away yet; `mcp_serving` turns it on
     from toolkiln.surfaces.cli import mcp_serving
 
     with errors():
-        raise typer.Exit(mcp_serving.serve(tools, dev=dev))
+        raise typer.Exit(mcp_serving.serve(tools, redis, dev=dev))

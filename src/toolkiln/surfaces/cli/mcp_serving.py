@@ -17,9 +17,10 @@ from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 _CREDENTIALS = ("TOOLKILN_TOKEN", "TOOLKILN_API_KEY")
 
 
-def serve(tools: Path | None, *, dev: bool) -> int:
+def serve(tools: Path | None, redis: str | None = None, *, dev: bool) -> int:
     """Serve until the client goes or somebody ends this process."""
-    with open_kiln(tools, dev=dev, surface="mcp") as kiln, suppress(asyncio.CancelledError):
+    opened = open_kiln(tools, redis, dev=dev, surface="mcp")
+    with opened as kiln, suppress(asyncio.CancelledError):
         kiln.run_sync(_serve(kiln))
     return 0
 

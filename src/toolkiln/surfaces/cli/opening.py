@@ -1,4 +1,4 @@
-"""A Kiln for a command: the settings of the current folder, the tools that were named."""
+"""A Kiln for a command: the settings of the current folder, the tools or fleet that were named."""
 
 import os
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkiln.app import OWN, Kiln, SessionToken
 from toolkiln.config import Settings, checked, load
+from toolkiln.errors import InputError
 
 
 def settings() -> Settings:
@@ -22,16 +23,37 @@ def tools_path(given: Path | None) -> Path:
     return tools.relative_to(here) if tools.is_relative_to(here) else tools
 
 
-def open_kiln(tools: Path | None = None, *, dev: bool = False, surface: str = "cli") -> Kiln:
-    """The Kiln of some tools; nothing is read yet."""
-    return Kiln(tools_path(tools), settings=settings(), dev=dev, surface=surface)
+def open_folder(tools: Path | None = None, *, dev: bool = False) -> Kiln:
+    """The Kiln of the tools in a folder, whatever fleet there is; nothing is read yet."""
+    return Kiln(tools_path(tools), settings=settings(), dev=dev, surface="cli")
 
 
-def open_served(tools: Path | None, *, dev: bool = False, **given: Any) -> Kiln:
-    """The Kiln of some tools, to be served; what is given and not None goes before settings."""
-    said = {name: value for name, value in given.items() if value is not None}
-    values = {name: checked(name, value, f"--{name}") for name, value in said.items()}
-    return Kiln(tools_path(tools), settings=replace(settings(), **values), dev=dev, surface="http")
+def open_kiln(
+    tools: Path | None = None,
+    redis: str | None = None,
+    *,
+    dev: bool = False,
+    surface: str = "cli",
+    **given: Any,
+) -> Kiln:
+    """The Kiln of a fleet, if one is named or set, else of some tools; nothing is read yet.
+
+    What is `given` and not None goes before the settings. Tools that are named, or as they
+    are on disk, are those of a folder.
+
+    Raises:
+        InputError: both are named.
+    """
+    said = {name: value for name, value in {**given, "fleet": redis}.items() if value is not None}
+    options = {"fleet": "--redis"}
+    values = {n: checked(n, value, options.get(n, f"--{n}")) for n, value in said.items()}
+    known = replace(settings(), **values)
+    is_folder = tools is not None or dev
+    if is_folder and redis is not None:
+        raise InputError("--redis names a fleet, which has tools of its own", hint="drop --tools")
+    if known.fleet and not is_folder:
+        return Kiln.connect(known.fleet, settings=known, surface=surface)
+    return Kiln(tools_path(tools), settings=known, dev=dev, surface=surface)
 
 
 def acting(token: str | None) -> SessionToken:

@@ -5,18 +5,20 @@ from socket import socket
 
 from toolkiln.app import Kiln, ManifestError
 from toolkiln.errors import InputError
-from toolkiln.surfaces.cli.opening import open_served
+from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import talk
 from toolkiln.surfaces.http.server import Server, listening, refuse_without_keys, url_of
 
 
-def serve(tools: Path | None, *, host: str | None, port: int | None) -> None:
+def serve(
+    tools: Path | None, redis: str | None = None, *, host: str | None, port: int | None
+) -> None:
     """Serve until somebody interrupts, which is the way to end it.
 
     Raises:
         InputError: the address cannot be used, or needs a key that nobody made.
     """
-    with open_served(tools, host=host, port=port) as kiln:
+    with open_kiln(tools, redis, surface="http", host=host, port=port) as kiln:
         refuse_without_keys(kiln)
         with listening(kiln.settings.host, kiln.settings.port) as listener:
             _tell_tools(kiln)
@@ -37,7 +39,7 @@ def _tell_tools(kiln: Kiln) -> None:
         if unserved.hint:
             talk(f"note: {unserved.hint}")
         return
-    talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.path}; Ctrl-C ends it")
+    talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.place}; Ctrl-C ends it")
 
 
 async def _serve(kiln: Kiln, listener: socket) -> None:

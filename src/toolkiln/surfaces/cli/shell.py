@@ -55,6 +55,15 @@ ToolsOption = Annotated[
         show_default=False,
     ),
 ]
+RedisOption = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        help="Use the tools of a fleet, by the URL of its Redis. Default: the setting fleet.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TokenOption = Annotated[
     str | None,

@@ -8,6 +8,7 @@ import typer
 from toolkiln.surfaces.cli.shell import (
     FilesOption,
     JsonOption,
+    RedisOption,
     TokenOption,
     ToolsOption,
     app,
@@ -57,12 +58,14 @@ def list_(
     everything: Annotated[bool, typer.Option("--all", help="Show hidden tools too.")] = False,
     token: TokenOption = None,
     tools: ToolsOption = None,
+    redis: RedisOption = None,
 ) -> None:
     """List the tools by toolkit, lightest first, with prompts and resources."""
-    from toolkiln.surfaces.cli import commands
+    from toolkiln.surfaces.cli import commands, opening
 
     with errors():
-        commands.list_tools(tools, token, as_json=as_json, everything=everything)
+        kiln = opening.open_kiln(tools, redis)
+        commands.list_tools(kiln, token, as_json=as_json, everything=everything)
 
 
 @app.command()
@@ -79,12 +82,13 @@ def show(
         ),
     ] = None,
     tools: ToolsOption = None,
+    redis: RedisOption = None,
 ) -> None:
     """Show one tool as a model, a provider or a person sees it."""
-    from toolkiln.surfaces.cli import commands
+    from toolkiln.surfaces.cli import commands, opening
 
     with errors():
-        raise typer.Exit(commands.show(tool, form, tools))
+        raise typer.Exit(commands.show(opening.open_kiln(tools, redis), tool, form))
 
 
 @app.command()
@@ -121,11 +125,14 @@ def call(
         bool, typer.Option("--background", help="Print a task id and leave the call running.")
     ] = False,
     tools: ToolsOption = None,
+    redis: RedisOption = None,
 ) -> None:
     """Run a tool in the sandbox and print what it gives."""
     from toolkiln.surfaces.cli import calling
 
-    options = calling.Options(as_json, session, token, call_id, timeout, prompt, files, tools)
+    options = calling.Options(
+        as_json, session, token, call_id, timeout, prompt, files, tools, redis
+    )
     with errors():
         run = calling.start_in_background if background else calling.call
         raise typer.Exit(run(tool, arguments or [], options))

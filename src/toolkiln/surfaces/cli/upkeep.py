@@ -12,7 +12,7 @@ from toolkiln.app import Kiln
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
 from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
-from toolkiln.surfaces.cli.opening import acting, open_kiln
+from toolkiln.surfaces.cli.opening import acting, open_folder, open_kiln
 from toolkiln.surfaces.cli.tables import one_line
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
@@ -23,7 +23,7 @@ _MOST_DAYS = 36_500.0
 
 def doctor(*, as_json: bool) -> int:
     """Print every mode with its layers; the exit status is 1 if calls would be refused."""
-    with open_kiln() as kiln:
+    with open_folder() as kiln:
         diagnosis = kiln.run_sync(kiln.doctor())
     if as_json:
         print_json(diagnosis.model_dump(mode="json"))
@@ -88,7 +88,7 @@ def read_output(handle: str, offset: int, limit: int, token: str | None, *, as_j
 
 def env_list(*, as_json: bool) -> None:
     """Print the environments."""
-    with open_kiln() as kiln:
+    with open_folder() as kiln:
         entries = kiln.run_sync(kiln.engine.environments.entries())
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
@@ -137,7 +137,7 @@ def env_prune(days: float, *, as_json: bool) -> None:
     """Remove what nobody used for so long."""
     if not 0 <= days <= _MOST_DAYS:
         raise InputError(f"--older-than is not between 0 and {_MOST_DAYS:g} days")
-    with open_kiln() as kiln:
+    with open_folder() as kiln:
         removed = kiln.run_sync(kiln.engine.environments.prune(timedelta(days=days)))
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in removed])
@@ -148,7 +148,7 @@ def env_prune(days: float, *, as_json: bool) -> None:
 
 def workspace_list(*, as_json: bool) -> None:
     """Print the workspaces."""
-    with open_kiln() as kiln:
+    with open_folder() as kiln:
         found = kiln.engine.workspaces.list()
     if as_json:
         print_json([asdict(item) for item in found])
@@ -159,7 +159,7 @@ def workspace_list(*, as_json: bool) -> None:
 
 def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
     """Copy a workspace out."""
-    with open_kiln() as kiln:
+    with open_folder() as kiln:
         exported = kiln.engine.workspaces.export(session, folder)
     if as_json:
         print_json(asdict(exported))
@@ -171,7 +171,7 @@ def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
 
 def workspace_clear(session: str) -> None:
     """Remove a workspace."""
-    with open_kiln() as kiln:
+    with open_folder() as kiln:
         kiln.engine.workspaces.clear(session)
     say(f"cleared: {session}", err=True)
 
@@ -185,7 +185,7 @@ def _for_each(
 ) -> int:
     """Do something for each tool; one that fails does not keep the others from it."""
     told: list[dict[str, Any]] = []
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         for spec in _chosen(kiln, names):
             try:
                 with Live(quiet=as_json) as live:

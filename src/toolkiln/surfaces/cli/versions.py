@@ -5,13 +5,13 @@ from pathlib import Path
 from toolkiln.app import account
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.admitting import print_diff, says_yes
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import open_folder
 from toolkiln.surfaces.cli.terminal import print_json, say
 
 
 def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
     """Print the versions of a tool."""
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         versions = kiln.admissions.history(tool)
         served = kiln.catalog.snapshot.served.get(tool)
     current = served.admission.version if served else None
@@ -30,7 +30,7 @@ def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
 
 def diff(tool: str, old: str, new: str, tools: Path | None, *, as_json: bool) -> None:
     """Print what changed between two versions."""
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         text = kiln.admissions.diff(tool, old, new)
     if as_json:
         print_json({"tool": tool, "diff": text})
@@ -42,7 +42,7 @@ def diff(tool: str, old: str, new: str, tools: Path | None, *, as_json: bool) ->
 
 def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: bool) -> int:
     """Serve an earlier version again; the exit status is 1 if that was called off."""
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         version = kiln.admissions.version(tool, wanted)
         if not yes and (file := kiln.admissions.unsaved(tool, version)):
             question = f"{file} has changes that nobody admitted; overwrite them?"
@@ -60,7 +60,7 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
 
 def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_json: bool) -> int:
     """Remove a tool with its file; the exit status is 1 if that was called off."""
-    with open_kiln(tools) as kiln:
+    with open_folder(tools) as kiln:
         if as_json and not yes:
             raise InputError("with --json nobody is asked", hint="add --yes")
         served = kiln.catalog.snapshot.served.get(tool)

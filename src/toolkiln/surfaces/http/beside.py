@@ -35,7 +35,7 @@ class Readiness:
         self._checks: Checks = {
             "catalog": lambda: asyncio.to_thread(lambda: kiln.specs),
             "store": lambda: asyncio.to_thread(kiln.guarding.keys.list),
-            "sandbox": kiln.engine.sandboxes.ready,
+            **kiln.engine.checks,
             **(checks or {}),
         }
         self._looking = asyncio.Lock()
