@@ -95,11 +95,13 @@ class Running:
 
 
 @contextmanager
-def worker(url: str, tools: Path, *options: str, lease: float = LEASE) -> Iterator[Running]:
-    """`toolkiln worker`, ready, and dead at the end."""
+def worker(
+    url: str, tools: Path, *options: str, lease: float = LEASE, dev: bool = True
+) -> Iterator[Running]:
+    """`toolkiln worker`, ready, and dead at the end; without `dev`, of admitted tools."""
     command = [
         sys.executable, "-m", "toolkiln.surfaces.cli", "worker", "--redis", url,
-        "--tools", str(tools), "--dev", "--lease", str(lease), *options,
+        "--tools", str(tools), "--lease", str(lease), *(["--dev"] if dev else []), *options,
     ]  # fmt: skip
     with _running(command, tools.parent) as running:
         yield running

@@ -16,9 +16,10 @@ from itertools import islice
 from msgspec.structs import replace
 
 from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.fleet.deliveries import Accepted, Admission, Conflict, Finished, Overloaded
 from toolkiln.fleet.endings import ended
 from toolkiln.fleet.identity import seal
-from toolkiln.fleet.queue import Accepted, Admission, Conflict, Finished, Overloaded, Queue
+from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.replies import Replies
 from toolkiln.fleet.resp import Pipe, Unreachable
 from toolkiln.fleet.steps import START_BY_MS

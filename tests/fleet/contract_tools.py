@@ -116,10 +116,17 @@ def add_twice(number: int, ctx: Context) -> int:
     """
     return ctx.call("add", left=number, right=number)
 '''
-RULES = (
-    {"effect": "deny", "tools": ("be_hidden",), "users": ("ann", "bob")},
-    {"effect": "allow"},
-)
+SETTINGS = """
+policy = "deny"
+
+[[rules]]
+effect = "deny"
+tools = "be_hidden"
+users = ["ann", "bob"]
+
+[[rules]]
+effect = "allow"
+"""
 WRITTEN = '''
 def triple(number: int) -> int:
     """Triple a number.

