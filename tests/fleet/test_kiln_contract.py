@@ -62,7 +62,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tools"
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded", "connected"])
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded"])
 async def kiln(
     request: pytest.FixtureRequest, tools: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Kiln]:
