@@ -24,9 +24,9 @@ INLINE_LIMIT = 256 * 1024
 """Bytes up to which a body travels in the stream itself."""
 
 Short = Annotated[str, Meta(max_length=1000)]
-Record = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[0-9A-Za-z_-]*$")]
+Record = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_-]*\Z")]
 """What a call is known by: its id, hashed with its caller's identity (`store.key_of`)."""
-ReplyTo = Annotated[str, Meta(max_length=200, pattern="^[0-9A-Za-z_.:-]*$")]
+ReplyTo = Annotated[str, Meta(max_length=200, pattern=r"^[0-9A-Za-z_.:-]*\Z")]
 Milliseconds = Annotated[int, Meta(ge=0, le=1 << 48)]
 
 # Extensions of msgpack for what it has no words for: text with lone surrogates, integers of
@@ -83,7 +83,6 @@ _ENVELOPES = Decoder(Envelope)
 _REPLIES = Decoder(list[Reply])
 _REPLY = Decoder(Reply)
 _ENCODER = Encoder()
-_SORTED = Encoder(order="deterministic")
 _SEND_JSON = "send plain JSON: text, numbers, true, false, null, lists and objects"
 _BAD = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError, MemoryError)
 
@@ -199,7 +198,7 @@ def record_of(data: bytes) -> str | None:
 
 def fingerprint(envelope: Envelope) -> str:
     """What two tries of one call have in common: another one is another call."""
-    arguments = _SORTED.encode(_expressible(unpack(envelope.arguments)))
+    arguments = pack(_sorted(unpack(envelope.arguments)))
     return sha256(envelope.tool.encode() + b"\0" + arguments).hexdigest()[:32]
 
 
@@ -265,6 +264,12 @@ def _expressible(value: Any) -> Any:
         pairs = [[_expressible(key), _expressible(item)] for key, item in value.items()]
         return Ext(_OBJECT, _ENCODER.encode(pairs))
     return value
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value, key=repr)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def _is_text(value: str) -> bool:

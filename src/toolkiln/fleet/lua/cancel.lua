@@ -21,11 +21,9 @@ end
 -- XDEL is the first write, for the same reason as XACK in finish.lua.
 if redis.call("XDEL", stream, entry) == 0 then return "unknown" end
 redis.call("DEL", call_key)
-if known_for == "0" then
-  redis.call("DEL", record)
-elseif print == "" then
+if print == "" then
   redis.call("HSET", record, "state", "done")
-  redis.call("PEXPIRE", record, known_for)
+  redis.call("PEXPIRE", record, known_for)  -- 0 deletes it
 else
   redis.call("HSET", record, "state", "done", "reply", reply)
   redis.call("PEXPIRE", record, remembered_for)

@@ -53,12 +53,10 @@ for i = 1, #KEYS - 2 do
     if call_key ~= "" then redis.call("DEL", call_key) end
     if body_key ~= "" then redis.call("SET", body_key, body, "PX", math.max(known_for, kept)) end
     local askers = redis.call("HGET", record, "askers")
-    if known_for == "0" then
-      redis.call("DEL", record)
-    elseif askers then
+    if askers then
       redis.call("HSET", record, "state", "done")
       if remembered then redis.call("HSET", record, "reply", reply) end
-      redis.call("PEXPIRE", record, known_for)
+      redis.call("PEXPIRE", record, known_for)  -- 0 deletes it
     end
     tell(askers or asker, reply)
   end

@@ -1,0 +1,75 @@
+"""What is done with a call, for any call at any time."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkiln.fleet import steps
+from toolkiln.fleet.steps import Bury, End, Requeue, Run
+
+
+@dataclass(frozen=True)
+class Call:
+    deadline_ms: int | None
+    tries: int
+    repeatable: bool
+
+
+times = st.integers(0, 1 << 48)
+calls = st.builds(Call, st.none() | times, st.integers(0, 10), st.booleans())
+
+
+@given(calls, times)
+def test_a_call_runs_only_in_time_and_only_so_often(call: Call, now: int) -> None:
+    step = steps.next_step(call, now)
+
+    if isinstance(step, Run):
+        assert step.start == call.tries + 1 <= steps.MOST_STARTS
+        assert call.deadline_ms is None or now < call.deadline_ms
+    elif step == End("timeout"):
+        assert call.deadline_ms is not None
+        assert call.deadline_ms <= now
+    else:
+        assert isinstance(step, Bury)
+        assert call.tries >= steps.MOST_STARTS
+
+
+@given(calls, times)
+def test_a_call_that_may_have_run_is_begun_again_only_if_that_does_no_harm(
+    call: Call, now: int
+) -> None:
+    step = steps.after_loss(call, now)
+
+    if not call.repeatable:
+        assert step == End("lost")
+    if isinstance(step, Requeue):
+        assert step.tries == call.tries + 1
+        again = steps.next_step(Call(call.deadline_ms, step.tries, call.repeatable), now)
+        assert isinstance(again, Run)
+
+
+@given(calls, times)
+def test_a_call_that_was_not_begun_is_handed_on_as_it_was(call: Call, now: int) -> None:
+    step = steps.before_leaving(call, now, begun=False)
+
+    assert step in (Requeue(call.tries), End("timeout"))
+    assert steps.before_leaving(call, now, begun=True) == steps.after_loss(call, now)
+
+
+@given(st.integers(0, 1), st.booleans())
+def test_every_call_ends_after_so_many_losses(tries: int, repeatable: bool) -> None:
+    call, losses = Call(None, tries, repeatable), 0
+    while isinstance(step := steps.after_loss(call, 0), Requeue):
+        call, losses = Call(None, step.tries, repeatable), losses + 1
+
+    assert losses < steps.MOST_STARTS
+    assert isinstance(step, End | Bury)
+
+
+def test_what_did_not_run_frees_its_id_and_the_rest_is_known_for_a_while() -> None:
+    assert steps.horizon_ms("no_worker", remember=True) == 0
+    assert steps.horizon_ms("stale", remember=False) == 0
+    assert steps.horizon_ms(None, remember=True) == steps.LONG_MS
+    assert steps.horizon_ms("lost", remember=True) == steps.LONG_MS
+    assert steps.horizon_ms("timeout", remember=False) == steps.SHORT_MS
