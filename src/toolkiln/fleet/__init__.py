@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.operating import DeadLetter, FleetState, Operator
     from toolkiln.fleet.publisher import REFRESH_SECONDS, Publisher
     from toolkiln.fleet.queue import Queue
+    from toolkiln.fleet.records import RedisRecords
     from toolkiln.fleet.resp import Pipe, Unreachable
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
@@ -64,6 +65,7 @@ _HOMES = {
     "Queue": "queue",
     "RedisApprovals": "approvals",
     "RedisBuckets": "guarding",
+    "RedisRecords": "records",
     "RedisSessions": "guarding",
     "Start": "supervisor",
     "Supervisor": "supervisor",
@@ -111,6 +113,7 @@ __all__ = [
     "Queue",
     "RedisApprovals",
     "RedisBuckets",
+    "RedisRecords",
     "RedisSessions",
     "Start",
     "Supervisor",

@@ -75,6 +75,11 @@ def control(pool: str) -> str:
     return _named("control", pool)
 
 
+def control_of(calls: str) -> str:
+    """The control stream beside a pool's stream of calls."""
+    return calls.replace(":calls:", ":control:", 1)
+
+
 def record(record: str) -> str:
     """A hash: one call, from when it was accepted until some time after its end.
 
@@ -117,6 +122,21 @@ def approvals_of_call(call_key: str) -> str:
 def remembered(key: str) -> str:
     """A sorted set: the ids of the requests whose answer is remembered by one key."""
     return _named("remembered", key)
+
+
+def claim(record: str) -> str:
+    """A hash: what is remembered of a call by its caller's id; see `records.lua`."""
+    return f"toolkiln:claim:{record}"
+
+
+def claims_of(scope: str) -> str:
+    """A sorted set: the keys of one caller's claims, by when they were made."""
+    return f"toolkiln:claims-of:{scope}"
+
+
+def output(handle: str) -> str:
+    """A hash: a text to page through, in parts by their numbers."""
+    return _named("output", handle)
 
 
 def publisher(pool: str, publisher_id: str) -> str:

@@ -320,13 +320,7 @@ class Queue:
         return answer == "ended"
 
     async def _withdraw(self, record: str, code: str, control: str) -> Any:
-        reply = wire.reply_to_wire(Reply(record, "end", code.encode()))
-        horizon = horizon_ms(code, remember=False), horizon_ms(code, remember=True)
-        told = (REPLIES_KEPT_MS, MOST_REPLIES)
-        answer = await self._cancel(
-            [keys.record(record), keys.body(record, "call")],
-            [keys.GROUP, reply, *horizon, *told, control, _MOST_ASKS, record],
-        )
+        answer = await self._cancel(*withdrawal(record, code, control))
         return answer.decode()
 
     async def standing(self, records: Sequence[str]) -> list[Standing]:
@@ -442,3 +436,14 @@ class Queue:
                 raise
             return []
         return [dict(zip(one[::2], one[1::2], strict=True)) for one in answer]
+
+
+def withdrawal(record: str, code: str, control: str) -> tuple[list[str], list[Part]]:
+    """The keys and arguments of `cancel.lua`; `control` is the stream to ask on, or empty."""
+    reply = wire.reply_to_wire(Reply(record, "end", code.encode()))
+    horizon = horizon_ms(code, remember=False), horizon_ms(code, remember=True)
+    told = (REPLIES_KEPT_MS, MOST_REPLIES)
+    return (
+        [keys.record(record), keys.body(record, "call")],
+        [keys.GROUP, reply, *horizon, *told, control, _MOST_ASKS, record],
+    )

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from toolkiln.store.errors import StoreError
     from toolkiln.store.guarding import Keys, Sessions
     from toolkiln.store.ledger import Ledger, open_ledger
-    from toolkiln.store.records import hash_of, intact, key_of, write_json
+    from toolkiln.store.pages import no_output, page_bounds
+    from toolkiln.store.records import hash_of, intact, key_of, scope_of, write_json
     from toolkiln.store.settings import ToolSettings
     from toolkiln.store.store import Store, open_store
     from toolkiln.store.values import (
+        KEEP_SECONDS,
         Arrival,
         AuditFilter,
         Busy,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "KEEP_SECONDS": "values",
     "Approvals": "approvals",
     "Archive": "archive",
     "Arrival": "values",
@@ -61,12 +64,16 @@ _HOMES = {
     "hash_of": "records",
     "intact": "records",
     "key_of": "records",
+    "no_output": "pages",
     "open_ledger": "ledger",
     "open_store": "store",
+    "page_bounds": "pages",
+    "scope_of": "records",
     "write_json": "records",
 }
 
 __all__ = [
+    "KEEP_SECONDS",
     "Approvals",
     "Archive",
     "Arrival",
@@ -90,8 +97,11 @@ __all__ = [
     "hash_of",
     "intact",
     "key_of",
+    "no_output",
     "open_ledger",
     "open_store",
+    "page_bounds",
+    "scope_of",
     "write_json",
 ]
 

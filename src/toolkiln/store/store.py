@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from toolkiln.errors import InputError, NotFound
 from toolkiln.model import Call, Caller, Result, Task
 from toolkiln.store.approvals import Approvals
 from toolkiln.store.archive import Archive
@@ -24,14 +23,21 @@ from toolkiln.store.buckets import Buckets
 from toolkiln.store.clock import StoreClock
 from toolkiln.store.database import Database, open_database
 from toolkiln.store.guarding import Keys, Sessions
+from toolkiln.store.pages import no_output, page_bounds
 from toolkiln.store.pruning import Pruner
 from toolkiln.store.records import key_of, read_result, scope_of, write_result
 from toolkiln.store.settings import ToolSettings
 from toolkiln.store.statements import CHUNK, Statements
-from toolkiln.store.values import Busy, Claim, Claimed, Conflict, Done, Lease, OutputPage
-
-KEEP_SECONDS = 3600.0
-"""How long results, outputs and the memory of lost calls are kept."""
+from toolkiln.store.values import (
+    KEEP_SECONDS,
+    Busy,
+    Claim,
+    Claimed,
+    Conflict,
+    Done,
+    Lease,
+    OutputPage,
+)
 
 _PROGRESS_CHARACTERS = 2_000
 _MOST_TASKS = 1_000
@@ -179,20 +185,14 @@ class Store:
             NotFound: the handle is unknown, expired or another caller's.
             InputError: there is no such page.
         """
-        if offset < 0 or limit < 1:
-            hint = "pages start at offset 0 and have at least one character"
-            raise InputError(f"no page has offset {offset} and limit {limit}", hint=hint)
-        gone = NotFound(
-            "no output is kept under this handle",
-            hint="outputs are kept for a limited time; call the tool again",
-        )
+        page_bounds(offset, limit)
         # A handle is hexadecimal; PostgreSQL would fail on a NUL in what a model sends.
         known = {"the_handle": handle if handle.isalnum() and handle.isascii() else ""}
         mine = {**known, "the_scope": scope_of(caller), **self._clock.values()}
         with self._database.transaction(reading=True) as connection:
             total = connection.scalar(self._statements.output, mine)
             if total is None:
-                raise gone
+                raise no_output()
             start = min(offset, total)
             end = min(start + limit, total)
             first = start // CHUNK
@@ -200,7 +200,7 @@ class Store:
             text = "".join(connection.scalars(self._statements.chunks, span))
         text = text[start - first * CHUNK : end - first * CHUNK]
         if len(text) != end - start:
-            raise gone  # it expired and was pruned between the two statements
+            raise no_output()  # it expired and was pruned between the two statements
         next_offset = end if end < total else None
         return OutputPage(text=text, offset=start, total=total, next_offset=next_offset)
 

@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from toolkiln.model import Action, Reading, Result, Sources, Value
 
+KEEP_SECONDS = 3600.0
+"""How long results, outputs and the memory of lost calls are kept."""
+
 
 class Claimed(Value):
     """The call is yours to run; show this to renew, finish or release it."""

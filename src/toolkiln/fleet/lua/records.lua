@@ -1,0 +1,171 @@
+-- What is remembered of calls by their callers' ids: claims, results, how they stand.
+-- KEYS: 1 the claim, 2 the claims of its caller, by when they were made; 3 the call's record
+-- in the queue, 4 the requests for approval that it made. ARGV: 1 what to do, see below,
+-- 2 the time in microseconds, or "" for this server's.
+--
+-- A claim with a token is of a call that a process makes by itself; one without is only
+-- noted here, and how it stands is for its record in the queue to say.
+local MOST = 1000            -- claims that are listed for one caller
+local NOTED = 24 * 3600 * 1e6
+local GROUP = "workers"
+
+local claim, claims = KEYS[1], KEYS[2]
+local time = redis.call("TIME")
+local now = tonumber(ARGV[2]) or time[1] * 1e6 + time[2]
+
+local function whole(number)
+  return string.format("%.0f", number)
+end
+
+local function read(key)
+  local names = {"print", "state", "token", "lease", "kept", "attempt", "owner", "cancel", "id",
+    "tool", "started", "progress", "reply", "record", "requests"}
+  local values, found = redis.call("HMGET", key, unpack(names)), {}
+  for i, name in ipairs(names) do found[name] = values[i] or nil end
+  for _, name in ipairs({"lease", "kept"}) do found[name] = tonumber(found[name]) end
+  return found.kept and found.kept > now and found or nil
+end
+
+-- Keeps a claim until then; by this server's clock for as long.
+local function keep(until_)
+  redis.call("HSET", claim, "kept", whole(until_))
+  redis.call("PEXPIRE", claim, whole(math.max(1, (until_ - now) / 1000)))
+end
+
+local function enter(fields)
+  redis.call("DEL", claim)
+  redis.call("HSET", claim, "started", whole(now), "record", KEYS[3], "requests", KEYS[4],
+    unpack(fields))
+  redis.call("ZADD", claims, whole(now), claim)
+  redis.call("ZREMRANGEBYRANK", claims, 0, -MOST - 1)
+  redis.call("PEXPIRE", claims, whole(NOTED / 1000))
+end
+
+-- The claim, if a token is that of whoever makes the call.
+local function held()
+  local values = redis.call("HMGET", claim, "token", "state")
+  return values[1] == ARGV[3] and not values[2]
+end
+
+local function is_waited_for(requests)
+  for _, id in ipairs(redis.call("ZRANGE", requests, 0, -1)) do
+    local one = redis.call("HMGET", "toolkiln:approval:" .. id, "state", "created", "expires")
+    if one[1] == "pending" and tonumber(one[2]) <= now and tonumber(one[3]) > now then
+      return true
+    end
+  end
+  return false
+end
+
+-- How a call of the queue stands, and its reply.
+local function queued(record)
+  local state, stream, entry, reply =
+    unpack(redis.call("HMGET", record, "state", "pool", "entry", "reply"))
+  if state then return "done", reply end
+  if not entry then return nil end
+  return #redis.call("XRANGE", stream, entry, entry) > 0 and "running" or "lost"
+end
+
+-- A claim as its caller is told of it; nil if nothing is remembered.
+local function shown(key, found)
+  local state, reply
+  if found.state then
+    state, reply = "done", found.reply
+  elseif found.token then
+    state = found.lease > now and "running" or "lost"
+  else
+    state, reply = queued(found.record)
+    if not state then return nil end
+  end
+  if state == "running" and is_waited_for(found.requests) then state = "pending" end
+  return {found.id, found.tool, state, found.progress or "", found.started, reply or ""}
+end
+
+local acts = {}
+
+-- ARGV: print, owner, token, microseconds of the lease and for which a lost call is known, id,
+-- tool. Returns {"claimed", attempt}, {"conflict"}, {"done", reply} or {"busy", owner, lease}.
+function acts.claim()
+  local known, attempt = read(claim), 1
+  if known and known.print and known.state ~= "free" then
+    if known.print ~= ARGV[3] then return {"conflict"} end
+    if known.state then return {"done", known.reply} end
+    if known.lease > now then return {"busy", known.owner, whole(known.lease - now)} end
+    attempt = known.attempt + 1
+  end
+  local lease = now + ARGV[6]
+  enter({"print", ARGV[3], "owner", ARGV[4], "token", ARGV[5], "lease", whole(lease),
+    "attempt", attempt, "id", ARGV[8], "tool", ARGV[9]})
+  keep(lease + ARGV[7])
+  return {"claimed", attempt}
+end
+
+-- ARGV: id, tool. Of a call that goes into the queue.
+function acts.note()
+  local known = read(claim)
+  if known and known.state ~= "free" then return 0 end
+  enter({"id", ARGV[3], "tool", ARGV[4]})
+  keep(now + NOTED)
+  return 1
+end
+
+-- ARGV: token, microseconds of the lease and for which a lost call is known. Returns whether
+-- somebody wants it cancelled; nil if it is lost.
+function acts.renew()
+  if not held() then return nil end
+  redis.call("HSET", claim, "lease", whole(now + ARGV[4]))
+  keep(now + ARGV[4] + ARGV[5])
+  return redis.call("HEXISTS", claim, "cancel")
+end
+
+-- ARGV: token, reply, microseconds to keep it, `done`, or `free` if the id can be claimed anew.
+function acts.finish()
+  if not held() then return 0 end
+  redis.call("HSET", claim, "state", ARGV[6], "reply", ARGV[4])
+  keep(now + ARGV[5])
+  return 1
+end
+
+-- ARGV: token, or "" for a call of the queue; the text.
+function acts.progress()
+  local is_queued = ARGV[3] == "" and redis.call("HEXISTS", claim, "token") == 0
+  if not held() and not (is_queued and redis.call("EXISTS", claim) == 1) then return 0 end
+  redis.call("HSET", claim, "progress", ARGV[4])
+  return 1
+end
+
+-- Returns 1 if its owner will be told; else the stream of a call that is in the queue, or nil.
+function acts.cancel()
+  local found = read(claim)
+  if found and found.token then
+    if found.state or found.lease <= now then return nil end
+    redis.call("HSET", claim, "cancel", 1)
+    return 1
+  end
+  local state, stream = unpack(redis.call("HMGET", KEYS[3], "state", "pool"))
+  return not state and stream or nil
+end
+
+function acts.task()
+  local found = read(claim)
+  return found and shown(claim, found)
+end
+
+-- ARGV: how many at most. Returns claims, newest first.
+function acts.tasks()
+  local most, found = tonumber(ARGV[3]), {}
+  for _, key in ipairs(redis.call("ZREVRANGE", claims, 0, -1)) do
+    if #found >= most then break end
+    local one = read(key)
+    local told = one and shown(key, one)
+    if told then
+      told[6] = ""
+      found[#found + 1] = told
+    elseif redis.call("EXISTS", key) == 0 then
+      redis.call("ZREM", claims, key)
+    end
+  end
+  return found
+end
+
+return acts[ARGV[1]]()
