@@ -19,6 +19,7 @@ from toolkiln.app.published import FleetOffer, PublishedTools, changes_of
 from toolkiln.catalog import Catalog, Change
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
+from toolkiln.model import Call, Caller
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft
@@ -102,7 +103,7 @@ class Connected(Kiln):
             None,
             self._resolve_host,
             self.guarding.guard,
-            lambda: self.store,
+            self.guarding.call_book,
             self._forwarding,
         )
 
@@ -127,7 +128,14 @@ class Connected(Kiln):
 
     @cached_property
     def _forwarding(self) -> Forwarding:
-        return Forwarding(self._offer, self._published, self.guarding.guard)
+        from toolkiln.fleet import RedisRecords
+
+        def note(caller: Caller, call: Call) -> None:
+            book = self.guarding.call_book()
+            assert isinstance(book, RedisRecords)  # as Redis is set
+            book.note(caller, call)
+
+        return Forwarding(self._offer, self._published, self.guarding.guard, note)
 
     @cached_property
     def _offer(self) -> FleetOffer:

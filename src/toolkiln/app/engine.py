@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from toolkiln.app.discretion import Discretion, is_telling
 from toolkiln.app.offer import Offer
@@ -16,6 +16,7 @@ from toolkiln.execution import (
     Admitted,
     Asking,
     Bounds,
+    CallBook,
     Candidate,
     Elsewhere,
     Environment,
@@ -38,9 +39,6 @@ from toolkiln.execution import (
 )
 from toolkiln.model import Call, Event, Finding, Read, Result, Task
 
-if TYPE_CHECKING:
-    from toolkiln.store import Store
-
 
 def _maxima(settings: Settings) -> Bounds:
     given: dict[str, Any] = {
@@ -60,7 +58,7 @@ class Engine:
         tools: Path | None,
         resolve_host: Resolve | None,
         guard: Guard,
-        store: "Callable[[], Store]",
+        call_book: Callable[[], CallBook],
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """`elsewhere` takes the calls that do not run in this process or its sandbox."""
@@ -72,7 +70,7 @@ class Engine:
         self._tools = tools
         self._maxima = _maxima(settings)
         state = settings.state.absolute()
-        self.memory = Memory(store)
+        self.memory = Memory(call_book)
         self.environments = Environments(
             state / "envs", settings.environ, exclude_newer=settings.exclude_newer or None
         )

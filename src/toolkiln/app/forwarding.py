@@ -42,10 +42,18 @@ class _Route(NamedTuple):
 class Forwarding:
     """Sends calls to the workers of a fleet; `execution.Elsewhere`."""
 
-    def __init__(self, offer: FleetOffer, published: PublishedTools, guard: Guard) -> None:
+    def __init__(
+        self,
+        offer: FleetOffer,
+        published: PublishedTools,
+        guard: Guard,
+        note: Callable[[Caller, Call], None],
+    ) -> None:
+        """`note` lets a call be found by its caller's id; it may block."""
         self._offer = offer
         self._published = published
         self._guard = guard
+        self._note = note
         self._listing: Listing | None = None
         self._routes: dict[str, _Route] = {}
         self._client: Client | None = None
@@ -122,6 +130,8 @@ class Forwarding:
         assert token is not None
         if self._guard.sessions.is_local(token):
             await self._share(token)
+        if call.remember:
+            await asyncio.to_thread(self._note, caller, call)
         timeout = None
         if call.timeout is not None and call.timeout < _LONGEST:
             timeout = max(1, round(call.timeout * 1000))

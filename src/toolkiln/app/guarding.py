@@ -44,7 +44,7 @@ from toolkiln.schema import Problems, check
 from toolkiln.store import AuditFilter, open_ledger
 
 if TYPE_CHECKING:
-    from toolkiln.execution import ApprovalBook, BucketBook, SessionBook
+    from toolkiln.execution import ApprovalBook, BucketBook, CallBook, SessionBook
     from toolkiln.fleet import Connection
     from toolkiln.store import Ledger, Store
 
@@ -335,6 +335,14 @@ class Guarding:
         """What was recorded."""
         return Audit(self._open_ledger, self)
 
+    def call_book(self) -> "CallBook":
+        """Where calls with ids of their callers', and outputs that were cut, are kept."""
+        if self._redis is None:
+            return self._store()
+        from toolkiln.fleet import RedisRecords
+
+        return RedisRecords(self._redis)
+
     def close(self) -> None:
         """Write down what is not written yet, and let go of what is open."""
         self.recorder.close()
@@ -434,7 +442,7 @@ class Guarding:
 
     @cached_property
     def _redis(self) -> "Connection | None":
-        """Where sessions, rates and approvals are kept instead of the store, if that is set."""
+        """Where sessions, rates, approvals and calls are kept instead of the store, if set."""
         if not self._settings.redis:
             return None
         from toolkiln.fleet import open_redis

@@ -379,7 +379,7 @@ class Kiln(Opened, Remembered, Searched):
             self.path,
             self._resolve_host,
             self.guarding.guard,
-            lambda: self.store,
+            self.guarding.call_book,
         )
 
     @cached_property

@@ -7,10 +7,12 @@ the gateway's business, as for every call.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from toolkiln.app.engine import Engine
 from toolkiln.app.guarding import Guarding
 from toolkiln.app.offer import Disabled
+from toolkiln.app.progress import Progress
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Gateway
 from toolkiln.fleet import (
@@ -31,13 +33,21 @@ _MOST_ALIASES = 10_000
 class Performer:
     """Performs the calls that a fleet has for one Kiln."""
 
-    def __init__(self, engine: Engine, guarding: Guarding, key: bytes, fetch: Fetch) -> None:
-        """`key` is the fleet's."""
+    def __init__(
+        self,
+        engine: Engine,
+        guarding: Guarding,
+        key: bytes,
+        fetch: Fetch,
+        note: Callable[[str, str], object],
+    ) -> None:
+        """`key` is the fleet's; `note` keeps what a call of some record said last."""
         self._engine = engine
         self._guard = guarding.guard
         self._alias = guarding.sessions.alias
         self._key = key
         self._fetch = fetch
+        self._note = note
         self._tokens: dict[str, str] = {}
         """By the hash of a session's own token: one that stands for it here."""
         self._doors: dict[tuple[str, str], Gateway] = {}
@@ -67,7 +77,13 @@ class Performer:
             timeout=left,
             surface=envelope.surface,
         )
-        return await gateway.call(call, observe or unobserved)
+        if not envelope.remember:
+            return await gateway.call(call, observe or unobserved)
+        progress = Progress(partial(self._note, envelope.record), observe or unobserved)
+        try:
+            return await gateway.call(call, progress)
+        finally:
+            progress.stop()
 
     def limit(self, envelope: Envelope) -> float:
         """The most seconds that a call may take."""

@@ -31,6 +31,7 @@ from toolkiln.fleet import (
     Pipe,
     Publisher,
     Queue,
+    RedisRecords,
     Worker,
     fetch,
     fleet_key,
@@ -141,7 +142,15 @@ class Station:
             ]
             key = await fleet_key(self._pipe, kiln.settings.fleet_key)
             queue = Queue(self._pipe, post.pool, waiting=waiting)
-            performer = Performer(kiln.engine, kiln.guarding, key, partial(fetch, self._pipe, key))
+            book = await asyncio.to_thread(kiln.guarding.call_book)
+            assert isinstance(book, RedisRecords)  # as Redis is set
+            performer = Performer(
+                kiln.engine,
+                kiln.guarding,
+                key,
+                partial(fetch, self._pipe, key),
+                book.note_progress,
+            )
             publisher = Publisher(self._pipe, key, post.pool, publisher_id(kiln))
             publishing = Publishing(kiln, publisher)
             asked = {"drain": self._drain, "reload": lambda _: publishing.again()}

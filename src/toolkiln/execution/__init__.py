@@ -9,6 +9,7 @@ from toolkiln.execution.approvals import ApprovalBook, Approvals
 from toolkiln.execution.asking import Ask, Asking
 from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
+from toolkiln.execution.call_book import CallBook
 from toolkiln.execution.elsewhere import Elsewhere
 from toolkiln.execution.environments import (
     Candidate,
@@ -54,6 +55,7 @@ __all__ = [
     "AuditFailed",
     "Bounds",
     "BucketBook",
+    "CallBook",
     "Candidate",
     "Diagnosis",
     "Elsewhere",

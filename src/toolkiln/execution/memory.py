@@ -1,9 +1,9 @@
 """What outlives a call: results by id, outputs to page through, tasks in the background.
 
-The store opens when it is first needed, because most calls need none. A call with an id
-of its caller's runs once: whoever asks again, in this process or another, waits for the
-first result. The claim on an id is a lease that is renewed while the call runs, so that a
-call whose process was killed can be made again.
+The store, or Redis where that is set, opens when it is first needed, because most calls
+need none. A call with an id of its caller's runs once: whoever asks again, in this process
+or another, waits for the first result. The claim on an id is a lease that is renewed while
+the call runs, so that a call whose process was killed can be made again.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from toolkiln.errors import NotFound, ToolkilnError
 from toolkiln.model import Call, Caller, CallError, Result, Status, Task, ToolSpec
 
 if TYPE_CHECKING:
-    from toolkiln.store import Claimed, OutputPage, Store
+    from toolkiln.execution.call_book import CallBook
+    from toolkiln.store import Claimed, OutputPage
 
 T = TypeVar("T")
 _LEASE = 20.0
@@ -30,11 +31,11 @@ _FIRST_POLL, _LONGEST_POLL = 0.02, 1.0
 
 
 class Memory:
-    """The store, asked from the event loop."""
+    """The store or Redis, asked from the event loop."""
 
-    def __init__(self, open_store: Callable[[], "Store"]) -> None:
-        self._open = open_store
-        self._store: Store | None = None
+    def __init__(self, open_book: Callable[[], "CallBook"]) -> None:
+        self._open = open_book
+        self._book: CallBook | None = None
         self._opening = asyncio.Lock()
         self._owner = f"{os.uname().nodename}:{os.getpid()}"
 
@@ -217,16 +218,16 @@ class Memory:
             poll = min(poll * 2, _LONGEST_POLL)
 
     async def close(self) -> None:
-        """Close the store, if it was opened."""
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+        """Let go of the book, if it was opened."""
+        if self._book is not None:
+            await asyncio.to_thread(self._book.close)
 
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:
-        if self._store is None:
+        if self._book is None:
             async with self._opening:
-                if self._store is None:
-                    self._store = await asyncio.to_thread(self._open)
-        return await asyncio.to_thread(getattr(self._store, method), *arguments, **named)
+                if self._book is None:
+                    self._book = await asyncio.to_thread(self._open)
+        return await asyncio.to_thread(getattr(self._book, method), *arguments, **named)
 
 
 _CONFLICT = CallError(

@@ -34,6 +34,7 @@ class Connection:
     def __init__(self, client: "Redis", address: Address) -> None:
         self._client = client
         self._address = address
+        self._scripts: dict[str, Script] = {}
         self.name = address.name
 
     def __repr__(self) -> str:
@@ -41,6 +42,8 @@ class Connection:
 
     def script(self, name: str) -> Script:
         """A script of the folder `lua`; it raises StoreError when the server fails."""
+        if name in self._scripts:
+            return self._scripts[name]
         source = files("toolkiln.fleet").joinpath("lua", f"{name}.lua").read_text("utf-8")
         registered = self._client.register_script(source)
 
@@ -48,6 +51,7 @@ class Connection:
             with self._as_store_error():
                 return registered(keys, arguments)
 
+        self._scripts[name] = run
         return run
 
     def check(self) -> None:
