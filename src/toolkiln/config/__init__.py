@@ -83,7 +83,7 @@ class Settings:
     rates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By glob of tools: `caller`, `tool`, each such as `60/minute`."""
     approval_seconds: int = 300
-    """How long a call waits for a person; unanswered is no."""
+    """How long a call waits for a person, or for an answer of its caller; unanswered is no."""
     session_seconds: int = 300
     """How long a session holds, unless it is renewed."""
     audit_key: str = field(default="", repr=False)

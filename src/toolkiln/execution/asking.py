@@ -136,8 +136,9 @@ def _read(sent: Any) -> tuple[Question, ...]:
         return _questions().validate_python(sent)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"][2:])
-        raise Unanswered(f"this cannot be asked: {place}: {first['msg']}"[:500]) from None
+        place = ".".join(map(str, first["loc"]))
+        where = f"{place}: " if place else ""
+        raise Unanswered(f"this cannot be asked: {where}{first['msg']}"[:500]) from None
 
 
 def _fitting(question: Question, given: Reply) -> Frame:

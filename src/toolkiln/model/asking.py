@@ -78,8 +78,10 @@ class FormQuestion(Value):
     @property
     def form_schema(self) -> dict[str, Any]:
         """The JSON Schema of what is filled in."""
-        shown = {"by_alias": True, "mode": "json", "exclude_unset": True}
-        fields = {name: field.model_dump(**shown) for name, field in self.fields.items()}  # type: ignore[arg-type]
+        fields = {
+            name: field.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for name, field in self.fields.items()
+        }
         found = {"type": "object", "properties": fields}
         return found | ({"required": list(self.required)} if self.required else {})
 

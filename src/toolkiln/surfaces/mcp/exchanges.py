@@ -62,8 +62,9 @@ class Asked:
 
     async def put(self, context: Context) -> None:
         """Ask a client of the handshake era."""
+        asking = [asyncio.ensure_future(put(context, one)) for one in self._questions.values()]
         try:
-            found = await asyncio.gather(*(put(context, one) for one in self._questions.values()))
+            found = await asyncio.gather(*asking)
         except MCPError as error:
             self.fail(f"the client refused: {error.error.message}"[:500])
         except ValueError:
@@ -71,6 +72,9 @@ class Asked:
         else:
             if not self.done.done():
                 self.done.set_result(found)
+        finally:
+            for one in asking:
+                one.cancel()
 
     def fail(self, why: str) -> None:
         """Let the tool know that there will be no answer."""
