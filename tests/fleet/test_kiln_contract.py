@@ -46,7 +46,7 @@ def add_through(ctx: Context, left: int) -> int:
     return value
 
 
-FUNCTIONS = [square, add_through]
+FUNCTIONS: list[Callable[..., Any]] = [square, add_through]
 
 
 @pytest.fixture(scope="module")

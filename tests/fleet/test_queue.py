@@ -600,3 +600,33 @@ async def test_calls_survive_a_server_that_is_killed_and_keeps_a_log(folder: Pat
     assert won == [False, True, True]
     assert [one.record for one in rest] == ["r3", "r4"]
     assert [reply.record for reply in told] == ["r0", "r1", "r2"]
+
+
+async def test_an_id_under_which_nothing_ran_is_free_for_another_call(own: Desk) -> None:
+    await own.queue.enqueue(call("r", {"n": 1}, remember=True))
+    [taken] = await own.take()
+    await own.queue.finish(result(taken)._replace(is_open=True))
+    [before] = await own.queue.standing(["r"])
+
+    put = await own.queue.enqueue(call("r", {"n": 2}, remember=True))
+    [taken] = await own.take()
+    await own.queue.finish(result(taken, b"\x02"))
+
+    assert (before.state, before.reply) == ("done", Reply("r", "result", b"\x01"))
+    assert put == Accepted()
+    assert await own.queue.enqueue(call("r", {"n": 2}, remember=True)) == Finished(
+        Reply("r", "result", b"\x02")
+    )
+
+
+async def test_a_result_can_be_remembered_that_was_not_to_be(own: Desk) -> None:
+    await own.queue.enqueue(call("r"))
+    [taken] = await own.take()
+
+    was_in_time = await own.queue.remember("r")
+    await own.queue.finish(result(taken))
+
+    assert was_in_time
+    assert (await own.queue.standing(["r"]))[0].reply == Reply("r", "result", b"\x01")
+    assert not await own.queue.remember("r")
+    assert not await own.queue.remember("unknown")

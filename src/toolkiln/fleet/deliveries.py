@@ -75,6 +75,8 @@ class Ending(NamedTuple):
     kind: Literal["result", "end"]
     body: bytes
     """`wire.result_to_wire`, or the code of an end (`endings`)."""
+    is_open: bool = False
+    """Whether another call may be made under the same id, as nothing ran."""
 
 
 class Standing(NamedTuple):

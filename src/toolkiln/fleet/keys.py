@@ -86,7 +86,8 @@ def record(record: str) -> str:
     `print`: what its tool and arguments hash to, empty if its id is not its caller's own and
     so nothing is remembered; `pool`: the key of its stream; `entry`: its
     id there; `askers`: the keys of the reply streams, separated by spaces. After the end
-    `state` is `done` and `reply` the packed reply, if it is to be remembered.
+    `state` is `done`, or `open` if the id can be used for another call, and `reply` the packed
+    reply, if it is to be remembered.
     """
     return f"toolkiln:call:{record}"
 

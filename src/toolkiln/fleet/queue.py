@@ -83,7 +83,7 @@ class Queue:
         self._enqueue, self._finish = pipe.script("enqueue"), pipe.script("finish")
         self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
         self._cancel, self._standing = pipe.script("cancel"), pipe.script("standing")
-        self._retire = pipe.script("retire")
+        self._retire, self._remember = pipe.script("retire"), pipe.script("remember")
         self._putting: Batch[tuple[Part, ...], Any] = Batch(self._put)
         self._ending: Batch[tuple[Part, ...], int] = Batch(self._end)
         self._clock = Clock(pipe)
@@ -229,7 +229,7 @@ class Queue:
         return await self._finished(Ending(delivery, "end", b"poison"), why)
 
     async def _finished(self, ending: Ending, why: str) -> bool:
-        delivery, kind, body = ending
+        delivery, kind, body, is_open = ending
         envelope = delivery.envelope
         reply = Reply(envelope.record, kind, body)
         data = wire.reply_to_wire(reply)
@@ -241,7 +241,7 @@ class Queue:
                 delivery.entry,
                 bodies.stored(reply, data) if large else data,
                 horizon_ms(code, remember=envelope.remember),
-                int(envelope.remember),
+                int(envelope.remember) * (1 + is_open),
                 keys.replies(envelope.reply_to) if envelope.reply_to else "",
                 why,
                 keys.body(envelope.record, "call") if delivery.stored else "",
@@ -253,7 +253,7 @@ class Queue:
 
     def _end(self, endings: Sequence[tuple[Part, ...]], done: Answered[int]) -> None:
         records = [str(ending[0]) for ending in endings]
-        limits = (REPLIES_KEPT_MS, MOST_REPLIES)
+        limits = (REPLIES_KEPT_MS, MOST_REPLIES, LONG_MS)
         arguments = [part for ending in endings for part in ending[1:]]
         where = [self._stream, keys.dead(self.pool), *records]
         self._finish.start(where, [keys.GROUP, *limits, *arguments], done)
@@ -347,6 +347,10 @@ class Queue:
             for state, age, reply in await self._standing(some, [keys.GROUP, asker]):
                 found.append(Standing(state.decode(), age, await self._remembered(reply)))
         return found
+
+    async def remember(self, record: str) -> bool:
+        """Have the result of a call kept that is under way; False if it has ended."""
+        return bool(await self._remember([keys.record(record)], []))
 
     async def tell(self, reply_to: str, replies: Sequence[Reply]) -> None:
         """Send events to one caller.

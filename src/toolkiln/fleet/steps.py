@@ -7,6 +7,8 @@ Pure functions: time is handed over, in milliseconds of Redis's clock. Who acts 
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolkiln.model import Result, Status
+
 MOST_STARTS = 3
 """How often a call is begun before it is given up as poison."""
 START_BY_MS = 60_000
@@ -97,6 +99,16 @@ def horizon_ms(code: str | None, *, remember: bool) -> int:
     if code in _FREE_AGAIN:
         return 0
     return LONG_MS if remember else SHORT_MS
+
+
+def leaves_open(result: Result) -> bool:
+    """Whether a call's id is free for another try: it was refused before anything ran.
+
+    What a person decided stands.
+    """
+    was_refused = result.status in (Status.INVALID, Status.DENIED) and not result.sandbox
+    is_decided = result.error is not None and result.error.code == "rejected"
+    return result.is_open or (was_refused and not is_decided)
 
 
 def _is_late(taken: Taken, now_ms: int) -> bool:

@@ -20,7 +20,15 @@ from toolkiln.fleet.deliveries import Delivery, Ending
 from toolkiln.fleet.leases import Leases
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.steps import Bury, End, Requeue, Run, before_leaving, next_step
+from toolkiln.fleet.steps import (
+    Bury,
+    End,
+    Requeue,
+    Run,
+    before_leaving,
+    leaves_open,
+    next_step,
+)
 from toolkiln.fleet.sweeper import carry_out
 from toolkiln.fleet.telling import Telling
 from toolkiln.fleet.wire import Envelope, result_to_wire
@@ -214,7 +222,8 @@ class Worker:
         while step is not None:
             try:
                 if isinstance(step, Result):
-                    await self._queue.finish(Ending(delivery, "result", _body(step)))
+                    ending = Ending(delivery, "result", _body(step), leaves_open(step))
+                    await self._queue.finish(ending)
                 else:
                     await carry_out(self._queue, delivery, step)
                 break

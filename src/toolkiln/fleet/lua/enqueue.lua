@@ -49,8 +49,11 @@ for i = 1, #KEYS - 1 do
   local body_key, body = ARGV[at + 7], ARGV[at + 8]
   local known = redis.call("HMGET", record, "print", "state", "entry", "askers", "reply", "pool")
   local askers, answer = asker, nil
+  local open = known[2] == "open"
 
-  if known[1] and known[1] ~= print then
+  if open then
+    -- Nothing ran under this id: it is as good as new, whatever it was used for.
+  elseif known[1] and known[1] ~= print then
     answer = "conflict"
   elseif known[2] then
     answer = {"done", known[5]}
@@ -71,6 +74,7 @@ for i = 1, #KEYS - 1 do
     if body_key ~= "" then redis.call("SET", body_key, body, "PX", kept) end
     local by = timeout > 0 and now + timeout or 0
     local entry = redis.call("XADD", stream, "*", "record", name, "call", call, "by", by, "tries", 0)
+    if open then redis.call("DEL", record) end
     redis.call("HSET", record, "print", print, "pool", stream, "entry", entry, "askers", askers)
     redis.call("PEXPIRE", record, kept)
     answer = "accepted"

@@ -1,15 +1,16 @@
 -- Ends calls and tells all who asked; of several who end one call, the first.
 -- KEYS: the stream, the stream of dead letters, then each call's record.
--- ARGV: the group, how long a stream of replies is kept, how many entries of it; then for each
--- call its entry, the reply, how long the end is known, "1" if the reply is remembered, who
+-- ARGV: the group, how long a stream of replies is kept, how many entries of it, how long a
+-- reply is remembered of which that was asked for later; then for each call its entry, the reply, how long the end is known, "1" if the reply is remembered, "2" if
+-- until the id is used again, who
 -- asked in case the record is gone, why it is a dead letter or "", the key of its envelope or
 -- "", and a key and a body where the reply is too large for an entry, or "" and "".
 -- Returns 1 or 0 for each.
 -- XACK is the first write: it needs no memory, and where the first write does not, Redis
 -- refuses none of the others.
 local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
-local kept, most = ARGV[2], ARGV[3]
-local HEAD, EACH = 3, 9
+local kept, most, later = ARGV[2], ARGV[3], ARGV[4]
+local HEAD, EACH = 4, 9
 local MOST_DEAD = 1000
 
 local replies, order, ended, answers = {}, {}, {}, {}
@@ -43,7 +44,7 @@ for i = 1, #KEYS - 2 do
   local record = KEYS[i + 2]
   local at = HEAD + (i - 1) * EACH
   local entry, reply, known_for = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local remembered, asker, why = ARGV[at + 4] == "1", ARGV[at + 5], ARGV[at + 6]
+  local remembered, asker, why = ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
   local call_key, body_key, body = ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
 
   answers[i] = redis.call("XACK", stream, group, entry)
@@ -51,11 +52,12 @@ for i = 1, #KEYS - 2 do
     ended[#ended + 1] = entry
     if why ~= "" then bury(entry, why) end
     if call_key ~= "" then redis.call("DEL", call_key) end
+    local askers, print = unpack(redis.call("HMGET", record, "askers", "print"))
+    if remembered == "0" and print and print ~= "" then remembered, known_for = "1", later end
     if body_key ~= "" then redis.call("SET", body_key, body, "PX", math.max(known_for, kept)) end
-    local askers = redis.call("HGET", record, "askers")
     if askers then
-      redis.call("HSET", record, "state", "done")
-      if remembered then redis.call("HSET", record, "reply", reply) end
+      redis.call("HSET", record, "state", remembered == "2" and "open" or "done")
+      if remembered ~= "0" then redis.call("HSET", record, "reply", reply) end
       redis.call("PEXPIRE", record, known_for)  -- 0 deletes it
     end
     tell(askers or asker, reply)
