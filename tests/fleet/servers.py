@@ -84,6 +84,38 @@ def running(folder: Path, *options: str, port: int | None = None) -> Iterator[Se
             process.kill()
 
 
+@contextmanager
+def watching(folder: Path, primary: int) -> Iterator[int]:
+    """A sentinel that watches the primary at a port as the service `main`; its own port."""
+    port = free_port()
+    settings = [
+        f"port {port}",
+        "bind 127.0.0.1",
+        f"dir {folder}",
+        f"sentinel monitor main 127.0.0.1 {primary} 1",
+        "sentinel down-after-milliseconds main 300",
+        "sentinel failover-timeout main 3000",
+    ]
+    file = folder / "sentinel.conf"
+    file.write_text("\n".join(settings) + "\n")
+    command = [binary(), str(file), "--sentinel"]
+    with (
+        (folder / "log").open("wb") as output,
+        subprocess.Popen(
+            command, stdout=output, stderr=output, preexec_fn=_die_with_the_tests
+        ) as process,
+    ):
+        try:
+            for _ in range(600):
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=0.05)
+            yield port
+        finally:
+            process.kill()
+
+
 def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, log: Path) -> None:
     for _ in range(600):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

@@ -1,11 +1,8 @@
 """From a URL to a server: what is understood, what fails and how, what is never said."""
 
-import shutil
 import socket
-import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -301,29 +298,6 @@ def test_importing_the_package_loads_no_redis() -> None:
     code = "import toolkiln.fleet, sys; sys.exit('redis' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
-
-
-@pytest.fixture
-def certificate(folder: Path) -> Path:
-    """A certificate of 127.0.0.1, signed by itself, with its key in one file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl to make a certificate with")
-    file = folder / "certificate.pem"
-    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(file), "-out", "-"]
-    made = subprocess.run([openssl, "req", *options, *names], capture_output=True, check=True)
-    with file.open("ab") as output:
-        output.write(made.stdout)
-    return file
-
-
-@pytest.fixture
-def tls_port(server: Server, certificate: Path) -> Iterator[int]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with closing(Proxy(server, context)) as proxy:
-        yield proxy.port
 
 
 def test_tls_is_spoken_to_a_server_whose_certificate_is_known(

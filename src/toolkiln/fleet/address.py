@@ -141,10 +141,10 @@ def _path(path: str, *, with_service: bool) -> tuple[str, int]:
 
 
 def _hosts(place: str, default: int, *, several: bool) -> tuple[tuple[str, int], ...]:
-    hosts = []
-    for one in place.split(",") if several else [place]:
+    hosts: list[tuple[str, int]] = []
+    for one in place.split(","):
         parts = urlsplit(f"//{one}")
-        if not parts.hostname:
+        if not parts.hostname or (hosts and not several):
             raise ValueError(one)
         hosts.append((parts.hostname, parts.port or default))
     return tuple(hosts)

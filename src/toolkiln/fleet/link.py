@@ -202,12 +202,17 @@ async def _greet(link: Link, address: Address) -> None:
     commands.append(("HELLO",))
     answers = await asyncio.gather(*(link.send(command) for command in commands))
     for answer in answers:
+        if isinstance(answer, Lost):
+            raise answer
         if isinstance(answer, Exception):
             message, hint = address.failure(answer)
             raise StoreError(message, hint=hint)
-    said = dict(zip(answers[-1][::2], answers[-1][1::2], strict=True))
-    address.check(said[b"version"].decode(), said[b"mode"].decode())
-    if address.service and said[b"role"] != b"master":
+    said = answers[-1]
+    if not isinstance(said, list) or len(said) % 2:
+        raise ConnectionError("it does not greet as Redis does")
+    about = dict(zip(said[::2], said[1::2], strict=True))
+    address.check(about[b"version"].decode(), about[b"mode"].decode())
+    if address.service and about[b"role"] != b"master":
         raise ConnectionError("the sentinels name a server that is no primary")
 
 
