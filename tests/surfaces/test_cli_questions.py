@@ -29,6 +29,11 @@ def survey(ctx: Context) -> dict:
     required = ["name", "age", "share", "color", "several"]
     given = ctx.ask(Form("Who are you?\\x07", fields, required))
     return {"action": given.action, **given.values}
+
+@tool
+def confirm(ctx: Context) -> str:
+    """Ask for a yes."""
+    return ctx.ask(Form("Go on?")).action
 ''',
 }
 
@@ -60,6 +65,14 @@ def test_a_form_is_filled_in_field_by_field(shell: Shell) -> None:
         "action": "accept", "name": "Ada", "age": 7, "share": 0.5, "sure": False, "color": "r",
         "several": ["b", "a"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "action"), [(b"y\n", "accept"), (b"\n", "decline")])
+def test_a_form_without_fields_asks_for_a_yes(shell: Shell, typed: bytes, action: str) -> None:
+    code, shown = shell.typed([(b"[y/N] ", typed)], "call", "confirm")
+
+    assert code == 0
+    assert shown.endswith(f"{action}\n")
 
 
 def test_the_end_of_input_declines(shell: Shell) -> None:

@@ -69,7 +69,7 @@ class Asker:
         self._note = note
         self._asked = 0
         self._is_asking = False
-        self._replying: asyncio.Task[Any] | None = None
+        self._replying: set[asyncio.Task[Any] | None] = set()
 
     @property
     def within(self) -> Asking:
@@ -78,12 +78,14 @@ class Asker:
 
     def stop(self) -> None:
         """Ask no more: the call is over."""
-        if self._replying is not None:
-            self._replying.cancel()
+        for task in self._replying:
+            if task is not None:
+                task.cancel()
 
     async def reply(self, sent: Any) -> Frame:
         """What a tool is told that sent questions."""
-        self._replying = asyncio.current_task()
+        task = asyncio.current_task()
+        self._replying.add(task)
         try:
             questions = _read(self._mask.value(sent))
             async with asyncio.timeout(self._seconds):
@@ -99,7 +101,7 @@ class Asker:
             _log.exception("a tool's question could not be asked")
             return {"error": "the caller could not be asked"}
         finally:
-            self._replying = None
+            self._replying.discard(task)
 
     async def _ask(self, questions: tuple[Question, ...]) -> Sequence[Reply]:
         if self._is_asking:

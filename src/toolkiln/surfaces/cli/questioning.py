@@ -36,9 +36,12 @@ async def ask(questions: tuple[Question, ...]) -> list[FormAnswer]:
 async def _filled(form: FormQuestion) -> FormAnswer:
     say(f"the tool asks: {form.message}", err=True)
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before is no answer
-    schema = form.form_schema
+    fields = form.form_schema["properties"]
     content: dict[str, Any] = {}
-    for name, field in schema["properties"].items():
+    if not fields:  # then it asks for a yes
+        typed = await _line("  [y/N] ")
+        return FormAnswer(action="accept" if (typed or "").lower() in _YES else "decline")
+    for name, field in fields.items():
         while True:
             typed = await _line(_prompt(name, field))
             if typed is None:
