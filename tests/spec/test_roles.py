@@ -73,6 +73,20 @@ def test_a_function_of_two_roles_needs_two_names() -> None:
     assert names(both.format("(name='g')")) == ["f", "g"]
 
 
+def test_a_method_is_neither_prompt_nor_resource() -> None:
+    source = """
+    from toolkiln import prompt, resource
+    class Kit:
+        @prompt
+        def a(self): ...
+        @resource("x:b")
+        def b(self): ...
+    """
+
+    assert [one.tool for one in findings(source, "misplaced-mark")] == ["a", "b"]
+    assert names(source) == []
+
+
 @pytest.mark.parametrize(
     ("mark", "parameters"),
     [

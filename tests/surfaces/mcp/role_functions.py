@@ -80,6 +80,13 @@ async def endless() -> str:
     return ""
 
 
+@prompt
+async def slow() -> str:
+    """Take longer than a call that goes on as a task."""
+    await asyncio.sleep(0.3)
+    return "at last"
+
+
 @prompt(needs_approval=True)
 def guarded() -> str:
     """Run once somebody has said yes."""
@@ -128,6 +135,6 @@ def long_note() -> str:
 
 
 FUNCTIONS = (
-    add, review, talk, greet, misshapen, broken, endless, guarded,
+    add, review, talk, greet, misshapen, broken, endless, slow, guarded,
     today, note, dot, readable, broken_note, long_note,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from toolkiln.errors import nearest_hint
 from toolkiln.model import Dialect, Role
 from toolkiln.spec.annotations.values import evaluate_or
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, settings_of
+from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, methods, settings_of
 from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
@@ -24,6 +24,12 @@ def decorated(module: Module, findings: Findings) -> Iterator[Declaration]:
         for mark in marks(function.decorator_list, scope):
             if mark.name in _ROLES:
                 yield _from_mark(function, mark, scope, findings)
+    for method in (one for node in module.classes for one in methods(node)):
+        for mark in marks(method.decorator_list, scope):
+            if mark.name in ("prompt", "resource") and mark.origin.startswith("toolkiln."):
+                message = f"{method.name!r} is a method, which cannot be a {mark.name}"
+                fix = "make it a function at the top level of the file"
+                findings.error("misplaced-mark", message, method.lineno, fix, tool=method.name)
 
 
 def plain(module: Module) -> Iterator[Declaration]:
