@@ -76,8 +76,9 @@ class Publishing:
         while True:
             try:
                 told = await news.wait(REFRESH_SECONDS)
-            except ToolkilnError:  # the settings file is looked at anyway
+            except ToolkilnError:  # Redis may have lost all when it is back
                 await asyncio.sleep(_PAUSE)
+                self.again()
                 continue
             if "config" in told:
                 await asyncio.sleep(_LOOK)

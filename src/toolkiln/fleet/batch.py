@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Answered = Callable[[Sequence[Answer] | Exception], None]
 """Called once, with an answer to each item, or with what went wrong."""
+Done = Callable[[Answer | Exception], None]
+"""Called once, with the answer to one item, or with what went wrong. It must not raise."""
 
 
 class Batch(Generic[Item, Answer]):
@@ -19,32 +22,42 @@ class Batch(Generic[Item, Answer]):
         """`ask` gets up to so many items and calls back: a task would cost a turn of the loop."""
         self._ask = ask
         self._most = most
-        self._items: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._items: list[tuple[Item, Done[Answer]]] = []
 
     async def add(self, item: Item) -> Answer:
         """The answer to one item; it raises what the question came to."""
-        loop = asyncio.get_running_loop()
-        if not self._items:
-            loop.call_soon(self._flush)
-        answer: asyncio.Future[Answer] = loop.create_future()
-        self._items.append((item, answer))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.put(item, partial(_settle, answer))
         return await answer
+
+    def put(self, item: Item, done: "Done[Answer]") -> None:
+        """As `add`, for those who wait for no task: `done` gets the answer, or the exception."""
+        if not self._items:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._items.append((item, done))
 
     def _flush(self) -> None:
         items, self._items = self._items, []
         for start in range(0, len(items), self._most):
             self._ask_for(items[start : start + self._most])
 
-    def _ask_for(self, items: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+    def _ask_for(self, items: "list[tuple[Item, Done[Answer]]]") -> None:
         def answered(answers: Sequence[Answer] | Exception) -> None:
             if isinstance(answers, Exception):
-                for _, waiting in items:
-                    if not waiting.done():
-                        waiting.set_exception(answers)
+                for _, done in items:
+                    done(answers)
                 return
-            for (_, waiting), answer in zip(items, answers, strict=True):
-                # Whoever asked may have been cancelled; the answer comes all the same.
-                if not waiting.done():
-                    waiting.set_result(answer)
+            for (_, done), answer in zip(items, answers, strict=True):
+                done(answer)
 
         self._ask([item for item, _ in items], answered)
+
+
+def _settle(waiting: "asyncio.Future[Answer]", answer: Answer | Exception) -> None:
+    # Whoever asked may have been cancelled; the answer comes all the same.
+    if waiting.done():
+        return
+    if isinstance(answer, Exception):
+        waiting.set_exception(answer)
+    else:
+        waiting.set_result(answer)

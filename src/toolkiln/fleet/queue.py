@@ -7,7 +7,7 @@ read with `replies.Replies`.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from toolkiln.fleet import bodies, keys, wire
@@ -218,7 +218,15 @@ class Queue:
             StoreError: Redis failed.
             InputError: the result is too large.
         """
-        return await self._finished(ending, "")
+        return await self._ending.add(self._ended(ending, "")) == 1
+
+    def finish_soon(self, ending: Ending, done: Callable[[int | Exception], None]) -> None:
+        """As `finish`, for those who wait for no task; `done` gets 1, 0 or the exception.
+
+        Raises:
+            InputError: the result is too large.
+        """
+        self._ending.put(self._ended(ending, ""), done)
 
     async def bury(self, delivery: Delivery, why: str) -> bool:
         """End a call as poison and keep it with the dead letters; False as in `finish`.
@@ -226,30 +234,28 @@ class Queue:
         Raises:
             StoreError: Redis failed.
         """
-        return await self._finished(Ending(delivery, "end", b"poison"), why)
+        ending = Ending(delivery, "end", b"poison")
+        return await self._ending.add(self._ended(ending, why)) == 1
 
-    async def _finished(self, ending: Ending, why: str) -> bool:
+    def _ended(self, ending: Ending, why: str) -> tuple[Part, ...]:
         delivery, kind, body, is_open = ending
         envelope = delivery.envelope
         reply = Reply(envelope.record, kind, body)
         data = wire.reply_to_wire(reply)
         large = bodies.is_large(data)
         code = body.decode() if kind == "end" else None
-        won = await self._ending.add(
-            (
-                keys.record(envelope.record),
-                delivery.entry,
-                bodies.stored(reply, data) if large else data,
-                horizon_ms(code, remember=envelope.remember),
-                int(envelope.remember) * (1 + is_open),
-                keys.replies(envelope.reply_to) if envelope.reply_to else "",
-                why,
-                keys.body(envelope.record, "call") if delivery.stored else "",
-                keys.body(envelope.record, "result") if large else "",
-                data if large else b"",
-            )
+        return (
+            keys.record(envelope.record),
+            delivery.entry,
+            bodies.stored(reply, data) if large else data,
+            horizon_ms(code, remember=envelope.remember),
+            int(envelope.remember) * (1 + is_open),
+            keys.replies(envelope.reply_to) if envelope.reply_to else "",
+            why,
+            keys.body(envelope.record, "call") if delivery.stored else "",
+            keys.body(envelope.record, "result") if large else "",
+            data if large else b"",
         )
-        return won == 1
 
     def _end(self, endings: Sequence[tuple[Part, ...]], done: Answered[int]) -> None:
         records = [str(ending[0]) for ending in endings]

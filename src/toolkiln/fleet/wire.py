@@ -152,6 +152,8 @@ def result_to_wire(result: Result) -> bytes:
     Raises:
         InputError: it is too large, or its value is not plain JSON.
     """
+    if (data := _plainly(result)) is not None:
+        return _fitting(data, "the result")
     said = _said(result)
     for name in ("error", "truncation", "timing"):
         if name in said:
@@ -226,6 +228,47 @@ def unpack(data: bytes | Raw) -> Any:
         return _VALUES.decode(data)
     except _BAD as error:
         raise Malformed(f"a value cannot be read: {error}") from None
+
+
+class _Timing(Struct, omit_defaults=True):
+    started: float = 0.0
+    duration: float = 0.0
+    cpu: float | None = None
+    memory: int | None = None
+
+
+class _Plain(Struct, omit_defaults=True):
+    """The fields of most results, so that writing them costs little."""
+
+    call_id: str
+    tool: str
+    status: str
+    digest: str | None
+    value: Any
+    text: str
+    timing: _Timing
+    stdout: str = ""
+    stderr: str = ""
+    sandbox: str = ""
+
+
+def _plainly(result: Result) -> bytes | None:
+    """A result without anything special, as it would be written anyway; None if it has that."""
+    if (
+        result.error or result.notes or result.files or result.messages
+        or result.injected_tools or result.truncation
+    ):  # fmt: skip
+        return None
+    when = result.timing
+    plain = _Plain(
+        result.call_id, result.tool, result.status, result.digest, result.value, result.text,
+        _Timing(when.started, when.duration, when.cpu, when.memory),
+        result.stdout, result.stderr, result.sandbox,
+    )  # fmt: skip
+    try:
+        return _ENCODER.encode(plain)
+    except (UnicodeError, OverflowError, TypeError, ValueError, RecursionError):
+        return None
 
 
 def _said(value: BaseModel) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from toolkiln.fleet.steps import (
 )
 from toolkiln.fleet.sweeper import carry_out
 from toolkiln.fleet.telling import Telling
-from toolkiln.fleet.wire import Envelope, result_to_wire
+from toolkiln.fleet.wire import BODY_LIMIT, Envelope, result_to_wire
 from toolkiln.model import CallError, Event, Result, Status
 from toolkiln.store import StoreError
 
@@ -41,6 +41,8 @@ _BEAT = 0.5
 _CLOCK = 5.0
 """Seconds between looks at Redis's clock."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_AROUND = 1000
+"""Bytes that a reply has beside a result."""
 _log = logging.getLogger(__name__)
 
 Observe = Callable[[Event], None]
@@ -55,7 +57,8 @@ class _Run:
     """A call that is being performed."""
 
     delivery: Delivery
-    task: "asyncio.Task[None]"
+    task: "asyncio.Task[None] | None" = None
+    """None until it has begun: a task that is cancelled before does not even begin."""
     why: Literal["", "cancelled", "taken", "leaving"] = ""
     """Why it was cancelled."""
 
@@ -84,9 +87,10 @@ class Worker:
         self._queue, self._leases = parts.queue, parts.leases
         self._telling = Telling(parts.queue)
         self._runs: dict[str, _Run] = {}
-        """By entry: what can still be cancelled."""
+        """By entry: what is being performed, and can be cancelled."""
         self._held: dict[str, int] = {}
         """By entry, with its slot: what has not ended in Redis, as far as we know."""
+        self._ending: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._is_leaving = False
         self._has_read, self._has_left = asyncio.Event(), asyncio.Event()
@@ -127,12 +131,12 @@ class Worker:
         """
         self._is_leaving = True
         self._room.set()
-        if self._runs and grace:
-            await asyncio.wait([run.task for run in self._runs.values()], timeout=grace)
+        if grace:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._empty(), grace)
         self.hurry()
         await self._has_read.wait()
-        while self._runs:
-            await asyncio.wait([run.task for run in self._runs.values()])
+        await self._empty()
         self._has_left.set()
 
     def hurry(self) -> None:
@@ -150,14 +154,14 @@ class Worker:
                 continue
             try:
                 if is_new:  # what was on its way to us when the connection broke
-                    for delivery in await queue.own(consumer):
-                        if delivery.entry not in self._held and self._leases.free:
-                            self._take(delivery)
-                    is_new = False
-                    continue
-                deliveries = await queue.read(consumer, self._leases.free, block_ms)
+                    missed = [d for d in await queue.own(consumer) if d.entry not in self._held]
+                    deliveries = missed[: self._leases.free]
+                    is_new = len(deliveries) < len(missed)
+                else:
+                    deliveries = await queue.read(consumer, self._leases.free, block_ms)
             except StoreError as error:
-                _log.warning("calls cannot be read: %s", error.message)
+                if not is_new:
+                    _log.warning("calls cannot be read: %s", error.message)
                 is_new = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -179,51 +183,75 @@ class Worker:
             until = time.monotonic() + self._parts.limit(delivery.envelope)
         slot = self._held[entry] = self._leases.hold(entry, until)
         if isinstance(step, Run):
-            task = asyncio.create_task(self._perform(delivery, slot))
-            self._runs[entry] = _Run(delivery, task)
+            run = self._runs[entry] = _Run(delivery)
+            asyncio.create_task(self._perform(run, slot))  # noqa: RUF006 - the run keeps it
         else:
-            task = asyncio.create_task(self._end(delivery, slot, step))
-            self._runs[entry] = _Run(delivery, task, "taken")
+            self._see_to(delivery, slot, step)
 
-    async def _perform(self, delivery: Delivery, slot: int) -> None:
+    async def _perform(self, run: _Run, slot: int) -> None:
         """A call from start to end."""
-        envelope, left, observe = delivery.envelope, None, None
+        delivery, left, observe = run.delivery, None, None
+        envelope = delivery.envelope
         if delivery.deadline_ms is not None:
             left = max(1, delivery.deadline_ms - self._now_ms()) / 1000
         if envelope.events and envelope.reply_to:
             observe = self._telling.about(envelope)
         step: Result | Requeue | End | Bury | None
         try:
-            step = await self._parts.perform(envelope, left, observe)
+            if not run.why:
+                run.task = asyncio.current_task()
+                step = await self._parts.perform(envelope, left, observe)
+            else:
+                step = self._after_cancelling(run, begun=False)
         except asyncio.CancelledError:
-            step = self._after_cancelling(delivery)
+            step = self._after_cancelling(run, begun=True)
         except Exception:  # noqa: BLE001 - the platform's own fault; the call must end all the same
             _log.exception("a call of %s could not be performed", envelope.tool)
             step = End("lost")
+        del self._runs[delivery.entry]  # nothing is left to be cancelled
         if observe is not None:
             await self._telling.told(envelope)
-        await self._end(delivery, slot, step)
+        if isinstance(step, Result):
+            self._finish(delivery, slot, step)
+        else:
+            self._see_to(delivery, slot, step)
 
-    def _after_cancelling(self, delivery: Delivery) -> Requeue | End | Bury | None:
-        match self._runs[delivery.entry].why:
+    def _after_cancelling(self, run: _Run, *, begun: bool) -> Requeue | End | Bury | None:
+        match run.why:
             case "taken":
                 return None
             case "leaving":
-                return before_leaving(delivery, self._now_ms(), begun=True)
+                return before_leaving(run.delivery, self._now_ms(), begun=begun)
             case _:
                 return End("cancelled")
+
+    def _finish(self, delivery: Delivery, slot: int, result: Result) -> None:
+        """End a call with its result, with others of the same moment, without a task of its own."""
+
+        def done(answer: int | Exception) -> None:
+            if isinstance(answer, Exception):
+                self._see_to(delivery, slot, result)
+            else:
+                self._forget(delivery, slot)
+
+        self._queue.finish_soon(_ending(delivery, result), done)
+
+    def _see_to(
+        self, delivery: Delivery, slot: int, step: Result | Requeue | End | Bury | None
+    ) -> None:
+        task = asyncio.create_task(self._end(delivery, slot, step))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _end(
         self, delivery: Delivery, slot: int, step: Result | Requeue | End | Bury | None
     ) -> None:
         """Do what is to be done about a call, however long Redis takes, and forget it."""
-        entry, pause = delivery.entry, _FIRST_PAUSE
-        self._runs[entry].why = "taken"  # nothing is left to be cancelled
+        pause = _FIRST_PAUSE
         while step is not None:
             try:
                 if isinstance(step, Result):
-                    ending = Ending(delivery, "result", _body(step), leaves_open(step))
-                    await self._queue.finish(ending)
+                    await self._queue.finish(_ending(delivery, step))
                 else:
                     await carry_out(self._queue, delivery, step)
                 break
@@ -231,14 +259,24 @@ class Worker:
                 _log.warning("a call of %s cannot be ended yet: %s", delivery.envelope.tool, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-        del self._runs[entry], self._held[entry]
+        self._forget(delivery, slot)
+
+    def _forget(self, delivery: Delivery, slot: int) -> None:
+        del self._held[delivery.entry]
         self._leases.release(slot)
         self._room.set()
+
+    async def _empty(self) -> None:
+        """Once nothing is held any more."""
+        while self._held:
+            self._room.clear()
+            await self._room.wait()
 
     def _cancel(self, run: _Run, why: Literal["cancelled", "taken", "leaving"]) -> None:
         if not run.why:
             run.why = why
-            run.task.cancel()
+            if run.task is not None:
+                run.task.cancel()
 
     async def _listen(self) -> None:
         """Stop calls whose leases are lost: others have them now."""
@@ -294,19 +332,27 @@ class Worker:
         return round(time.monotonic() * 1000 + self._offset)
 
 
+def _ending(delivery: Delivery, result: Result) -> Ending:
+    return Ending(delivery, "result", _body(result), leaves_open(result))
+
+
 def _body(result: Result) -> bytes:
     """A result as it travels, or one that says why it cannot."""
     try:
-        return result_to_wire(result)
+        data = result_to_wire(result)
+        if len(data) <= BODY_LIMIT - _AROUND:
+            return data
+        problem = InputError("the result is too large to be sent")
     except InputError as error:
-        failed = Result(
-            call_id=result.call_id,
-            tool=result.tool,
-            digest=result.digest,
-            status=Status.FAILED,
-            text=f"error: {error.message}",
-            error=CallError(code="unsendable_result", message=error.message, hint=error.hint),
-            sandbox=result.sandbox,
-            timing=result.timing,
-        )
-        return result_to_wire(failed)
+        problem = error
+    failed = Result(
+        call_id=result.call_id,
+        tool=result.tool,
+        digest=result.digest,
+        status=Status.FAILED,
+        text=f"error: {problem.message}",
+        error=CallError(code="unsendable_result", message=problem.message, hint=problem.hint),
+        sandbox=result.sandbox,
+        timing=result.timing,
+    )
+    return result_to_wire(failed)
