@@ -58,9 +58,13 @@ class Running:
         return self.await_line("worker ").split()[1].rstrip(",")
 
     def child(self) -> int:
-        """The process that runs tools."""
+        """The process that runs tools, of `toolkiln worker`."""
+        return until(self.children)[0]
+
+    def children(self) -> list[int]:
+        """The processes beside it, as far as it has not ended."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return int(until(lambda: path.read_text().split())[0])
+        return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
     def await_line(self, start: str, count: int = 1) -> str:
         """The line of its talk that begins so, or the nth of them."""
@@ -130,8 +134,11 @@ def _running(command: list[str], folder: Path) -> Iterator[Running]:
             running.await_line("ready")
             yield running
         finally:
+            beside = running.children()
             process.kill()
             process.wait(BOUND)
+            for one in beside:  # a reader that is not quite dead would take the next test's calls
+                await_state(one, "", "Z")
             listening.join(BOUND)
 
 
