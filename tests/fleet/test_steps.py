@@ -14,10 +14,11 @@ class Call:
     deadline_ms: int | None
     tries: int
     repeatable: bool
+    doubtful: bool = False
 
 
 times = st.integers(0, 1 << 48)
-calls = st.builds(Call, st.none() | times, st.integers(0, 10), st.booleans())
+calls = st.builds(Call, st.none() | times, st.integers(0, 10), st.booleans(), st.booleans())
 
 
 @given(calls, times)
@@ -27,6 +28,10 @@ def test_a_call_runs_only_in_time_and_only_so_often(call: Call, now: int) -> Non
     if isinstance(step, Run):
         assert step.start == call.tries + 1 <= steps.MOST_STARTS
         assert call.deadline_ms is None or now < call.deadline_ms
+        assert call.repeatable or not call.doubtful
+    elif step == End("lost"):
+        assert call.doubtful
+        assert not call.repeatable
     elif step == End("timeout"):
         assert call.deadline_ms is not None
         assert call.deadline_ms <= now
@@ -53,7 +58,10 @@ def test_a_call_that_may_have_run_is_begun_again_only_if_that_does_no_harm(
 def test_a_call_that_was_not_begun_is_handed_on_as_it_was(call: Call, now: int) -> None:
     step = steps.before_leaving(call, now, begun=False)
 
-    assert step in (Requeue(call.tries), End("timeout"))
+    if call.doubtful:
+        assert step == steps.after_loss(call, now)
+    else:
+        assert step in (Requeue(call.tries), End("timeout"))
     assert steps.before_leaving(call, now, begun=True) == steps.after_loss(call, now)
 
 

@@ -56,6 +56,8 @@ class Delivery:
     """How often workers began it before."""
     stored: bool = False
     """Whether its envelope is a key of its own."""
+    doubtful: bool = False
+    """Whether it may have run before Redis forgot that (`lives`)."""
 
     @property
     def record(self) -> str:

@@ -61,6 +61,13 @@ def calls(pool: str) -> str:
     return _named("calls", pool)
 
 
+def lives(pool: str) -> str:
+    """A hash: the server that a pool was last read from, and up to where it may have forgotten
+    what became of calls (`lives`). It has the stream's name, as `enqueue.lua` makes both.
+    """
+    return f"{calls(pool)}:lives"
+
+
 GROUP = "workers"
 """The consumer group of a stream of calls."""
 

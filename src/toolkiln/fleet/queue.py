@@ -8,6 +8,7 @@ read with `replies.Replies`.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from toolkiln.fleet import bodies, keys, wire
@@ -28,6 +29,7 @@ from toolkiln.fleet.deliveries import (
     read_delivery,
 )
 from toolkiln.fleet.link import Part
+from toolkiln.fleet.lives import Lives
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import LONG_MS, horizon_ms
 from toolkiln.fleet.wire import Envelope, Malformed, Reply
@@ -87,6 +89,7 @@ class Queue:
         self._putting: Batch[tuple[Part, ...], Any] = Batch(self._put)
         self._ending: Batch[tuple[Part, ...], int] = Batch(self._end)
         self._clock = Clock(pipe)
+        self._lives = {each: Lives(each, pool) for each in (pipe, self._waiting)}
 
     async def enqueue(self, envelope: Envelope) -> Admission:
         """Put a call in, or say what became of the same one; with others of the same moment.
@@ -148,7 +151,7 @@ class Queue:
         """
         block = ("BLOCK", block_ms)
         answer = await self._read(self._waiting, consumer, ">", count, block, block_ms / 1000)
-        return await self._deliveries(answer)
+        return await self._deliveries(self._waiting, answer)
 
     async def own(self, consumer: str) -> list[Delivery]:
         """All that this consumer holds already, for after a reconnect.
@@ -156,7 +159,8 @@ class Queue:
         Raises:
             StoreError: Redis failed.
         """
-        return await self._deliveries(await self._read(self._pipe, consumer, "0", _MOST_OWN))
+        entries = await self._read(self._pipe, consumer, "0", _MOST_OWN)
+        return await self._deliveries(self._pipe, entries)
 
     async def _read(
         self,
@@ -168,6 +172,7 @@ class Queue:
         wait: float = 0.0,
     ) -> list[Any]:
         who = ("GROUP", keys.GROUP, consumer, "COUNT", count, *block)
+        await self._lives[pipe].look()
         try:
             answer = await pipe.command(
                 "XREADGROUP", *who, "STREAMS", self._stream, after, wait=wait
@@ -175,20 +180,14 @@ class Queue:
         except StoreError as error:
             if "NOGROUP" not in error.message:
                 raise
-            # The first worker of a pool, or a Redis that lost all it had.
-            await self._make_group()
+            await self._lives[pipe].look(again=True)  # somebody emptied the server
             return []
         return answer[0][1] if answer else []
 
-    async def _make_group(self) -> None:
-        try:
-            await self._pipe.command("XGROUP", "CREATE", self._stream, keys.GROUP, "0", "MKSTREAM")
-        except StoreError as error:
-            if "BUSYGROUP" not in error.message:
-                raise
-
-    async def _deliveries(self, entries: Sequence[Any]) -> list[Delivery]:
-        taken = []
+    async def _deliveries(self, pipe: Pipe, entries: Sequence[Any]) -> list[Delivery]:
+        taken, lives = [], self._lives[pipe]
+        if entries:
+            await lives.look()
         for entry, fields in entries:
             if fields is None:
                 # Somebody deleted it; whoever asked finds it missing.
@@ -196,9 +195,13 @@ class Queue:
                 continue
             said = dict(zip(fields[::2], fields[1::2], strict=True))
             try:
-                taken.append(await read_delivery(self._pipe, entry.decode(), said))
+                delivery = await read_delivery(self._pipe, entry.decode(), said)
             except Malformed as error:
                 await self._bury_unread(entry.decode(), said, error.message)
+                continue
+            if lives.is_doubtful(delivery.entry):
+                delivery = replace(delivery, doubtful=True)
+            taken.append(delivery)
         return taken
 
     async def _bury_unread(self, entry: str, said: dict[bytes, bytes], why: str) -> None:
@@ -301,11 +304,11 @@ class Queue:
         entries = [entry for entry in answer[1] if entry is not None and entry[1] is not None]
         if len(entries) < len(answer[1]):
             await self._forget_deleted(consumer)
-        return answer[0].decode(), await self._deliveries(entries)
+        return answer[0].decode(), await self._deliveries(self._pipe, entries)
 
     async def _forget_deleted(self, consumer: str) -> None:
         held = await self._read(self._pipe, consumer, "0", _MOST_OWN)
-        await self._deliveries([entry for entry in held if entry[1] is None])
+        await self._deliveries(self._pipe, [entry for entry in held if entry[1] is None])
 
     async def cancel(self, record: str) -> Literal["cancelled", "asked", "done", "unknown"]:
         """End a call that waits, or ask the workers to stop one that runs.

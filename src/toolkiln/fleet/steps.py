@@ -37,6 +37,10 @@ class Taken(Protocol):
     def repeatable(self) -> bool:
         """Whether a second run does no harm."""
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may have run before Redis forgot that."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -68,6 +72,8 @@ class Bury:
 
 def next_step(taken: Taken, now_ms: int) -> Run | End | Bury:
     """What a worker does with a call that it has read."""
+    if taken.doubtful and not taken.repeatable:
+        return End("lost")
     if _is_late(taken, now_ms):
         return End("timeout")
     if taken.tries >= MOST_STARTS:
@@ -89,7 +95,7 @@ def after_loss(taken: Taken, now_ms: int) -> Requeue | End | Bury:
 
 def before_leaving(taken: Taken, now_ms: int, *, begun: bool) -> Requeue | End | Bury:
     """What a worker that has to stop does with a call that it holds."""
-    if begun:
+    if begun or taken.doubtful:
         return after_loss(taken, now_ms)
     return End("timeout") if _is_late(taken, now_ms) else Requeue(taken.tries)
 

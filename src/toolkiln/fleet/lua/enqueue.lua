@@ -21,6 +21,9 @@ local function room()
   if length == 0 then
     if redis.call("EXISTS", stream) == 0 then
       redis.call("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")
+      -- From here on it is known if the server forgets something (open.lua).
+      local run = string.match(redis.call("INFO", "server"), "run_id:(%w+)")
+      redis.call("HSET", stream .. ":lives", "run", run)
     end
     return most
   end
