@@ -62,7 +62,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tools"
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded"])
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded", "connected"])
 async def kiln(
     request: pytest.FixtureRequest, tools: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Kiln]:
@@ -283,7 +283,7 @@ async def test_a_call_ends_when_nobody_awaits_it(kiln: Kiln) -> None:
 
 
 async def test_a_call_in_the_background_is_awaited_by_its_id(kiln: Kiln) -> None:
-    task = await kiln.call("count_runs", background=True)
+    task = await kiln.call("last", {"seconds": 0.5}, background=True)
     assert isinstance(task, Task)
 
     ended = await kiln.await_task(task.id, timeout=SOON)
@@ -314,9 +314,22 @@ async def test_a_quick_call_does_not_become_a_task(kiln: Kiln) -> None:
     assert result.value == 3
 
 
+async def test_a_call_that_waits_for_a_person_becomes_a_task(kiln: Kiln) -> None:
+    ann = kiln.sessions.create("ann").token
+
+    task = await kiln.call("delete_all", {"what": "notes"}, background="auto", session=ann)
+    assert isinstance(task, Task)
+    await asyncio.to_thread(kiln.guarding.approve, await first_pending(kiln, "delete_all"))
+    ended = await kiln.await_task(task.id, ann, timeout=SOON)
+
+    assert task.state == "pending"
+    assert ended.result is not None
+    assert ended.result.value == "deleted notes"
+
+
 async def test_a_task_belongs_to_its_caller(kiln: Kiln) -> None:
     ann, bob = kiln.sessions.create("ann").token, kiln.sessions.create("bob").token
-    task = await kiln.call("add", {"left": 1}, background=True, session=ann)
+    task = await kiln.call("last", {"seconds": 0.5}, background=True, session=ann)
     assert isinstance(task, Task)
 
     with pytest.raises(NotFound):

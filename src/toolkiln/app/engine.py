@@ -107,7 +107,7 @@ class Engine:
             {"fleet": elsewhere.ready} if elsewhere else {"sandbox": self.sandboxes.ready}
         )
         """What calls depend on, by name; asked, it raises ToolkilnError if it is not ready."""
-        self.tasks = Tasks(self.gateway, self.memory)
+        self.tasks = Tasks(self.gateway, self.memory, elsewhere=elsewhere)
 
     async def call(
         self,

@@ -98,6 +98,18 @@ class Forwarding:
                 return await self._sent(call, newer, caller, arguments, observe)
         return result
 
+    async def adopt(self, call: Call, caller: Caller) -> bool:
+        """Let a call be found by its id that was sent without one of its caller's.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        if self._client is None or self.spec(call) is None:
+            return False
+        await asyncio.to_thread(self._note, caller, call)
+        await self._client.remember(key_of(caller, call.id))
+        return True
+
     def detach(self) -> None:
         """Let calls with ids of their callers' go on when this process is done with them."""
         if self._client is not None:

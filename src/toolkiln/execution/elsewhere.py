@@ -7,7 +7,7 @@ this one would. Here only listeners are told. `app.forwarding` has the way to a 
 from collections.abc import Callable
 from typing import Protocol
 
-from toolkiln.model import Call, Event, Result, ToolSpec
+from toolkiln.model import Call, Caller, Event, Result, ToolSpec
 
 
 class Elsewhere(Protocol):
@@ -21,6 +21,13 @@ class Elsewhere(Protocol):
         self, call: Call, spec: ToolSpec, observe: Callable[[Event], None]
     ) -> Result | None:
         """The end of such a call; None: it cannot be sent, and this process says why."""
+        ...
+
+    async def adopt(self, call: Call, caller: Caller) -> bool:
+        """Have a call remembered that is under way; False if it runs in this process.
+
+        Raises ToolkilnError if that is not possible.
+        """
         ...
 
     async def ready(self) -> None:

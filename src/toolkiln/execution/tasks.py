@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution.asking import Asking
+from toolkiln.execution.elsewhere import Elsewhere
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.memory import Memory
 from toolkiln.model import Call, Caller, Event, Question, Reply, Result, Task, TaskState
@@ -29,9 +30,17 @@ Key = tuple[str | None, ...]
 class Tasks:
     """The calls of this process that went to the background, or may."""
 
-    def __init__(self, gateway: Gateway, memory: Memory, soft_limit: float = SOFT_LIMIT) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        memory: Memory,
+        soft_limit: float = SOFT_LIMIT,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        """`elsewhere` is where the gateway hands calls to."""
         self._gateway = gateway
         self._memory = memory
+        self._elsewhere = elsewhere
         self._soft_limit = soft_limit
         self._running: dict[asyncio.Task[Any], Key] = {}
         self._observers: dict[Key, list[Observe]] = {}
@@ -178,6 +187,8 @@ class Tasks:
     ) -> None:
         """Have a call remembered; where that is not possible its caller has to wait."""
         try:
+            if self._elsewhere is not None and await self._elsewhere.adopt(call, caller):
+                return
             self._keep(
                 await self._memory.adopt(call, caller, running, progress), _key(caller, call.id)
             )

@@ -66,7 +66,7 @@ class _Waiter:
 class _Out:
     """A call that is out, under its record; several may wait for it."""
 
-    __slots__ = ("envelope", "is_ours", "misses", "since", "waiters")
+    __slots__ = ("envelope", "is_ours", "is_remembered", "misses", "since", "waiters")
 
     def __init__(self, envelope: Envelope, now: float) -> None:
         self.envelope = envelope
@@ -74,6 +74,7 @@ class _Out:
         self.waiters: list[_Waiter] = []
         self.is_ours = True
         """Whether it was put into the queue from here: then it ends if nobody here awaits it."""
+        self.is_remembered = envelope.remember
         self.misses = 0
         """How many looks in a row found nothing of it."""
 
@@ -138,6 +139,16 @@ class Client:
         finally:
             waiter.rest()
             self._drop(out, waiter)
+
+    async def remember(self, record: str) -> None:
+        """Have the result of a call that is out kept for whoever asks by its id.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        out = self._out.get(record)
+        if out is not None and await self._queue(out.envelope.pool).remember(record):
+            out.is_remembered = True
 
     async def check(self) -> None:
         """See that Redis answers.
@@ -233,8 +244,9 @@ class Client:
 
     def _forsake(self, out: _Out, waiter: _Waiter) -> None:
         """See that a call ends which nobody awaits any more."""
-        lasts = self._is_detached and out.envelope.remember
-        if waiter.reply.done() or len(out.waiters) > 1 or not out.is_ours or lasts:
+        has_ended = waiter.reply.done() and not waiter.reply.cancelled()
+        lasts = self._is_detached and out.is_remembered
+        if has_ended or len(out.waiters) > 1 or not out.is_ours or lasts:
             return
         task = asyncio.create_task(self._cancel(out.envelope))
         self._cancelling.add(task)
