@@ -45,9 +45,11 @@ def answer(turn: Turn) -> None:
         print(json.dumps({"seconds": seconds, "median": statistics.median(taken)}), flush=True)
 
 
-def answer_async(prepare: Callable[[], Awaitable[Call]]) -> None:
+def answer_async(
+    prepare: Callable[[], Awaitable[Call]], loop: asyncio.AbstractEventLoop | None = None
+) -> None:
     """The same for a client that awaits its calls."""
-    loop = _loop()
+    loop = loop or _loop()
     call = loop.run_until_complete(prepare())
     answer(lambda calls, in_flight: loop.run_until_complete(_turn(call, calls, in_flight)))
 

@@ -87,7 +87,9 @@ async def test_a_replica_is_refused(server: Server, folder: Path) -> None:
 
 
 async def test_a_cluster_is_refused(folder: Path) -> None:
-    cluster = servers.running(folder, "--cluster-enabled", "yes")
+    # It also listens 10,000 ports further up.
+    port = next(port for port in iter(servers.free_port, None) if port < 55_000)
+    cluster = servers.running(folder, "--cluster-enabled", "yes", port=port)
     with cluster as server, pytest.raises(StoreError, match="Cluster"):
         await checked(server.url)
 

@@ -182,7 +182,7 @@ def _asked(redis: str | None, ask: Callable[[Operator], Awaitable[T]]) -> T:
         async with operating(url) as operator:
             return await ask(operator)
 
-    url = redis or settings().redis
+    url = redis or settings().fleet or settings().redis
     if not url:
         raise InputError(
             "there is no fleet to look after", hint="name its Redis: --redis redis://HOST:PORT"

@@ -1,0 +1,117 @@
+"""Calls behind a real Sentinel when the primary dies, and calls over TLS."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from toolkiln import Kiln
+from toolkiln.config import Settings
+from toolkiln.model import Status
+
+from . import servers
+from .servers import Server
+from .workers import BOUND, performer, until
+
+SERVICE = "toolkiln"
+CONFIGURATION = """
+port {port}
+bind 127.0.0.1
+dir {folder}
+sentinel monitor {service} 127.0.0.1 {primary} 1
+sentinel down-after-milliseconds {service} 500
+sentinel failover-timeout {service} 5000
+"""
+
+
+@contextmanager
+def sentinel(folder: Path, primary: Server) -> Iterator[int]:
+    """A sentinel that watches a primary, by its port; dead at the end."""
+    port, file = servers.free_port(), folder / "sentinel.conf"
+    text = CONFIGURATION.format(port=port, folder=folder, service=SERVICE, primary=primary.port)
+    file.write_text(text)
+    with subprocess.Popen(
+        [servers.binary(), str(file), "--sentinel"], stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield port
+        finally:
+            process.kill()
+
+
+def asked(port: int, *question: str) -> Any:
+    """What a sentinel says; nothing if it does not answer yet."""
+    try:
+        with closing(redis.Redis(port=port, retry=None)) as client:
+            return client.execute_command("SENTINEL", *question, SERVICE)  # type: ignore[no-untyped-call]
+    except redis.exceptions.RedisError:
+        return None
+
+
+def is_online(primary: Server) -> bool:
+    """Whether its replica has all that it has."""
+    with closing(primary.client()) as client:
+        return "'state': 'online'" in str(client.info("replication"))
+
+
+def knows_a_replica(port: int) -> bool:
+    replicas = asked(port, "REPLICAS") or []
+    return any(replica[b"master-link-status"] == b"ok" for replica in replicas)
+
+
+def primary_of(port: int) -> int:
+    _, found = asked(port, "GET-MASTER-ADDR-BY-NAME")
+    return int(found)
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[tuple[Server, Server, int]]:
+    """A primary, its replica, and the port of a sentinel that knows both."""
+    places = [folder / name for name in ("primary", "replica", "sentinel")]
+    for place in places:
+        place.mkdir()
+    with (
+        servers.running(places[0]) as primary,
+        servers.running(places[1], "--replicaof", "127.0.0.1", str(primary.port)) as replica,
+    ):
+        # A sentinel asks for replicas when it starts, and then not for ten seconds.
+        until(lambda: is_online(primary))
+        with sentinel(places[2], primary) as port:
+            until(lambda: knows_a_replica(port))
+            yield primary, replica, port
+
+
+async def test_calls_outlive_the_primary_behind_a_sentinel(folder: Path, tmp_path: Path) -> None:
+    with service(folder) as (primary, replica, port):
+        url = f"redis+sentinel://127.0.0.1:{port}/{SERVICE}"
+        with performer(url, tmp_path, lease=10):
+            async with Kiln.connect(url, settings=Settings(state=tmp_path / "state")) as kiln:
+                begun = asyncio.Event()
+                sleeping = asyncio.create_task(
+                    kiln.call("nap", {"seconds": 2, "mark": "nap"}, observe=lambda _: begun.set())
+                )
+                await asyncio.wait_for(begun.wait(), BOUND)
+                with closing(primary.client()) as client:
+                    assert client.wait(1, 10_000) == 1
+                primary.process.kill()
+
+                slept = await sleeping
+                after = await kiln.call("double", {"number": 2})
+
+        assert primary_of(port) == replica.port
+    assert (slept.status, slept.error) == (Status.OK, None)
+    assert (after.value, after.error) == (4, None)
+    assert len((tmp_path / "nap").read_text().splitlines()) == 1
+
+
+async def test_calls_go_over_tls(tls_port: int, certificate: Path, tmp_path: Path) -> None:
+    url = f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate}"
+    with performer(url, tmp_path):
+        async with Kiln.connect(url, settings=Settings(state=tmp_path / "state")) as kiln:
+            results = [await kiln.call("double", {"number": number}) for number in range(3)]
+
+    assert [result.value for result in results] == [0, 2, 4]
