@@ -143,26 +143,3 @@ def age(client: "redis.Redis", seconds: float) -> None:
                 if int(client.hget(key, field) or 0):
                     client.hincrby(key, field, -milliseconds * unit)
         client.pexpire(key, client.pttl(key) - milliseconds)
-
-
-@pytest.fixture
-def certificate(folder: Path) -> Path:
-    """A certificate of 127.0.0.1, signed by itself, with its key in one file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl to make a certificate with")
-    file = folder / "certificate.pem"
-    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(file), "-out", "-"]
-    made = subprocess.run([openssl, "req", *options, *names], capture_output=True, check=True)
-    with file.open("ab") as output:
-        output.write(made.stdout)
-    return file
-
-
-@pytest.fixture
-def tls_port(server: Server, certificate: Path) -> Iterator[int]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with closing(Proxy(server, context)) as proxy:
-        yield proxy.port

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
@@ -46,7 +48,7 @@ def sentinel(folder: Path, primary: Server) -> Iterator[int]:
 def asked(port: int, *question: str) -> Any:
     """What a sentinel says; nothing if it does not answer yet."""
     try:
-        with closing(redis.Redis(port=port, retry=None)) as client:
+        with closing(redis.Redis(port=port, retry=Retry(NoBackoff(), 0))) as client:
             return client.execute_command("SENTINEL", *question, SERVICE)  # type: ignore[no-untyped-call]
     except redis.exceptions.RedisError:
         return None
