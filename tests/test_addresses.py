@@ -56,7 +56,7 @@ def test_reading_an_address_takes_no_longer_than_it_is() -> None:
     template = "x:" + "-".join(f"{{a{number}}}" for number in range(40))
 
     assert uri_problem(template) is None
-    assert uri_values(template, "x:" + "a-" * 2_000 + "/") is None
+    assert uri_values(template, "x:" + "a-" * 1_000 + "/") is None
 
 
 @pytest.mark.parametrize("uri", ["notes://today", "x:{a}", "file:///{a}/{b}?c={c}#d"])

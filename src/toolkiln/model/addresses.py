@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 OWN_SCHEME = "toolkiln:"
 """The addresses of the pages about tools."""
-LONGEST = 4_096
+LONGEST = 2_048
 """Characters of an address that is looked up."""
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:[^\s\x00-\x1f\x7f<>\"\\^`|]+")
 _PLACE = re.compile(r"\{([^\W\d]\w*)\}")

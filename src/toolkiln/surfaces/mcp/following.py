@@ -108,14 +108,12 @@ class Following:
                 if waiting is None and not forms.waits:
                     return self._left(request, task, exchange, forms)
                 asked: Coroutine[Any, Any, None] | None = None
-                if waiting is None:
-                    pass
-                elif isinstance(waiting, Asked):
+                if isinstance(waiting, Asked):
                     if request.is_modern and waiting.wire:
                         return _input_required(task, waiting.wire, asked=waiting.id)
                     if waiting.wire:
                         asked = waiting.put(request.context)
-                else:
+                elif waiting is not None:
                     question = await self._approval(request, waiting)
                     if question is None:
                         return self._left(request, task, exchange, forms)

@@ -6,7 +6,7 @@ one by one and forgotten with the connection, in the modern era they are part of
 stream listens to.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,16 +23,18 @@ MOST = 100
 """Addresses that one connection, or one stream, may subscribe to."""
 
 
+Versions = dict[str, str | None]
+"""What stood behind addresses when it was last looked at."""
+
+
 class Subscriptions:
     """What all clients want to be told of."""
 
     def __init__(self, resources: Resources, visitors: Visitors) -> None:
         self._resources = resources
         self._visitors = visitors
-        self._wanted: dict[object, set[str]] = {}
-        """Addresses by who wants to be told: a connection, or a stream."""
-        self._known: dict[str, str | None] = {}
-        """The version behind each of them when it was last looked at."""
+        self._wanted: dict[object, Versions] = {}
+        """Addresses, by who wants to be told: a connection, or a stream."""
 
     async def subscribe(self, request: Request[SubscribeRequestParams]) -> dict[str, Any]:
         """Tell a client of the handshake era when an address changes.
@@ -45,18 +47,18 @@ class Subscriptions:
         self._resources.known(uri, request)
         connection = connection_of(request.context)
         if connection not in self._wanted:
-            self._wanted[connection] = set()
+            self._wanted[connection] = {}
             connection.exit_stack.callback(self._wanted.pop, connection, None)
         wanted = self._wanted[connection]
         if len(wanted) >= MOST and uri not in wanted:
             raise _too_many()
-        wanted.add(uri)
-        self._remember([uri])
+        wanted |= self._resources.versions([uri])
         return {}
 
     async def unsubscribe(self, request: Request[UnsubscribeRequestParams]) -> dict[str, Any]:
         """Tell it no longer; an address that it did not subscribe to is no error."""
-        self.of(connection_of(request.context)).discard(str(request.params.uri))
+        wanted = self._wanted.get(connection_of(request.context), {})
+        wanted.pop(str(request.params.uri), None)
         return {}
 
     @asynccontextmanager
@@ -77,8 +79,7 @@ class Subscriptions:
         session = await self._visitors.session(context)
         uris = [uri for uri in named if self._resources.find(uri, session)]
         stream = object()
-        self._wanted[stream] = set(uris)
-        self._remember(uris)
+        self._wanted[stream] = self._resources.versions(uris)
         try:
             yield wanted.model_copy(update={"resource_subscriptions": uris})
         finally:
@@ -86,16 +87,16 @@ class Subscriptions:
 
     def of(self, connection: Connection) -> set[str]:
         """The addresses that a connection subscribed to."""
-        return self._wanted.get(connection, set())
+        return set(self._wanted.get(connection, ()))
 
     def changed(self) -> set[str]:
         """The addresses behind which there is another version than the last time."""
-        now = self._resources.versions({uri for uris in self._wanted.values() for uri in uris})
-        before, self._known = self._known, now
-        return {uri for uri, version in now.items() if version != before.get(uri)}
-
-    def _remember(self, uris: Iterable[str]) -> None:
-        self._known |= self._resources.versions(uri for uri in uris if uri not in self._known)
+        now = self._resources.versions({uri for known in self._wanted.values() for uri in known})
+        changed = set()
+        for known in self._wanted.values():
+            changed |= {uri for uri, version in known.items() if version != now[uri]}
+            known |= {uri: now[uri] for uri in known}
+        return changed
 
 
 def _too_many() -> InputError:
