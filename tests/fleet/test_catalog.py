@@ -218,6 +218,18 @@ async def test_two_processes_of_one_publisher_agree(
     assert await names(published) == {"hello", "more", "last"}
 
 
+async def test_many_processes_of_one_publisher_start_at_once(
+    pipe: Pipe, published: Published
+) -> None:
+    many = [Publisher(pipe, KEY, "default", "ann:/srv/tools") for _ in range(12)]
+    files = [served("hello"), served("bye")]
+    numbers = await asyncio.gather(*(put(one, *files) for one in many))
+    again = await asyncio.gather(*(one.refresh() for one in many))
+
+    assert {*numbers, *again} == {1}
+    assert await names(published) == {"hello", "bye"}
+
+
 async def test_a_publisher_that_is_not_heard_of_lapses_and_comes_back(
     ann: Publisher, bob: Publisher, published: Published, server: Server
 ) -> None:

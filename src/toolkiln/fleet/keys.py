@@ -152,11 +152,6 @@ def publisher(pool: str, publisher_id: str) -> str:
     return f"toolkiln:publisher:{_short(pool)}:{_short(publisher_id)}"
 
 
-def publishers_of(pool: str) -> str:
-    """How the keys of a pool's publishers begin."""
-    return f"toolkiln:publisher:{_short(pool)}:"
-
-
 def entry(entry_id: str) -> str:
     """A string: one tool as it is published, by the SHA-256 of the string."""
     return f"toolkiln:entry:{entry_id}"

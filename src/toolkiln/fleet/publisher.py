@@ -86,8 +86,9 @@ class Publisher:
         """
         async with self._publishing:
             number = await self._script("refresh", self._stamp) if self._stamp else None
-            if number is None or time.monotonic() >= self._vouched + _VOUCH_SECONDS:
-                self._vouched = -inf
+            if number is None:
+                self._stamp = ""
+            if number is None or self._is_due:
                 number = await self._bring_up()
             return int(number)
 
@@ -100,6 +101,11 @@ class Publisher:
         async with self._publishing:
             await self._script("withdraw")
             self._stamp, self._had = "", {}
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether somebody has to vouch for the documents again."""
+        return time.monotonic() >= self._vouched + _VOUCH_SECONDS
 
     async def _bring_up(self) -> int:
         """Make Redis have what we want it to."""
@@ -115,15 +121,14 @@ class Publisher:
             pairs = [part for tool in changed for part in (tool.name, tool.id)]
             pairs += [part for name in self._had.keys() - tools.keys() for part in (name, "")]
             await self._deliver(changed)
-            stamp = secrets.token_hex(8)
             news = permitted if permitted != self._permitted else b""
-            number = await self._script("publish", self._stamp, stamp, news, *pairs)
-            if number is not None:
-                self._stamp, self._permitted = stamp, permitted
+            told = await self._script("publish", self._stamp, secrets.token_hex(8), news, *pairs)
+            if told is not None:
+                self._stamp, self._permitted = told[1].decode(), permitted
                 self._had = {name: tool.id for name, tool in tools.items()}
-                return int(number)
+                return int(told[0])
             # Redis has lost it, or another process has published in our name.
-            self._stamp, self._permitted, self._vouched = "", b"", -inf
+            self._stamp, self._permitted = "", b""
         raise StoreError(
             "others publish in the name of this publisher all the time",
             hint="give each folder of tools a publisher of its own",
@@ -151,11 +156,13 @@ class Publisher:
         found = await self._pipe.command("HGETALL", self._own)
         own = dict(zip(found[::2], found[1::2], strict=True))
         self._stamp = own.pop(b"", b"").decode()
+        if not self._stamp:
+            self._vouched = -inf  # documents may be lost as well
         self._had = {_text(name): _text(value[:64]) for name, value in own.items()}
 
     async def _deliver(self, changed: "Sequence[_Tool]") -> None:
         """See that the documents of some tools are in Redis; from time to time of all."""
-        is_due = time.monotonic() >= self._vouched + _VOUCH_SECONDS
+        is_due = self._is_due
         for some in _batches(list(self._tools.values()) if is_due else changed):
             documents = await asyncio.to_thread(self._documents, some)
             for names in _batches(list(documents)):

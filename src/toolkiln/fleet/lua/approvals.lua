@@ -174,13 +174,4 @@ function acts.list()
   return answer
 end
 
--- Whether somebody waits for an answer about the call of KEYS[3].
-function acts.waits()
-  for _, id in ipairs(redis.call("ZRANGE", KEYS[3], 0, -1)) do
-    local found = row(id)
-    if found and found.waits then return 1 end
-  end
-  return 0
-end
-
 return acts[ARGV[1]]()

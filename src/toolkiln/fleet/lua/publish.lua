@@ -106,11 +106,15 @@ end
 local acts = {}
 
 -- ARGV: the stamp that this builds on, or ""; the next one; permissions, or ""; then names
--- and the ids of their entries, "" for what is gone. Returns the number of the catalog; nil
--- if the publisher's last publication was another.
+-- and the ids of their entries, "" for what is gone. Returns the number of the catalog and
+-- the stamp, which stays where no name changes; nil if the last publication was another.
 function acts.publish()
-  if (redis.call("HGET", own, "") or "") ~= ARGV[2] then return nil end
-  redis.call("HSET", own, "", ARGV[3])
+  local stamp = redis.call("HGET", own, "") or ""
+  if stamp ~= ARGV[2] then return nil end
+  if stamp == "" or #ARGV > 4 then
+    stamp = ARGV[3]
+    redis.call("HSET", own, "", stamp)
+  end
   local pool = pool_of(own)
   for i = 5, #ARGV, 2 do
     local name, id = ARGV[i], ARGV[i + 1]
@@ -125,7 +129,7 @@ function acts.publish()
   if ARGV[4] ~= "" and redis.call("HGET", catalog, "permissions") ~= ARGV[4] then
     redis.call("HSET", catalog, "permissions", ARGV[4], "permitted", next_number())
   end
-  return close()
+  return {close(), stamp}
 end
 
 -- ARGV: the stamp of the last publication. Returns the number; nil if it is not known.
