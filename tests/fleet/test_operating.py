@@ -264,7 +264,7 @@ async def test_a_call_that_runs_again_by_itself_is_not_tried_beside(
     with pytest.raises(InputError, match="under way again"):
         await operator.retry(letter)
 
-    assert await queue.depth() == (1, 0)
+    assert await queue.crew.depth() == (1, 0)
 
 
 async def test_letters_are_tried_or_dropped_by_id_or_all_at_once(
@@ -278,7 +278,7 @@ async def test_letters_are_tried_or_dropped_by_id_or_all_at_once(
     assert len((await run(server, "dead-letters", "retry", "--all")).splitlines()) == 2
 
     assert await operator.dead_letters() == []
-    assert await queue.depth() == (2, 0)
+    assert await queue.crew.depth() == (2, 0)
 
 
 @pytest.mark.parametrize("arguments", [[], ["1-1", "--all"], ["1-1"]])

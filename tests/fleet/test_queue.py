@@ -58,7 +58,7 @@ async def test_a_call_goes_in_and_its_result_comes_back(own: Desk, behind: Any) 
     assert ended is True
     assert await own.told("c1") == [Reply(made.record, "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
-    assert await own.queue.depth() == (0, 0)
+    assert await own.queue.crew.depth() == (0, 0)
 
 
 async def test_calls_of_one_moment_go_in_and_out_with_one_script_each(
@@ -193,6 +193,22 @@ async def until_refused(own: Desk) -> object:
     return answer
 
 
+async def test_before_there_is_a_worker_calls_wait_and_can_be_cancelled(server: Server) -> None:
+    async with desk(server.url, most_waiting=3) as own:
+        put = [await own.queue.enqueue(call(f"r{n}")) for n in range(4)]
+        stands = await own.queue.standing(["r0"])
+        cancelled = await own.queue.cancel("r0")
+        depth = await own.queue.crew.depth()
+        taken = await own.take()
+
+    assert put[:3] == [Accepted()] * 3
+    assert isinstance(put[3], Overloaded)
+    assert stands[0].state == "waiting"
+    assert cancelled == "cancelled"
+    assert depth == (2, 0)
+    assert [one.record for one in taken] == ["r1", "r2"]
+
+
 async def test_the_first_who_ends_a_call_wins(own: Desk) -> None:
     await own.queue.enqueue(call("r"))
     [taken] = await own.take()
@@ -269,7 +285,7 @@ async def test_an_entry_that_somebody_deleted_is_forgotten_and_its_call_missing(
 
     assert states == ["missing"] * 3
     assert own_left == taken == []
-    assert await own.queue.depth() == (1, 0)
+    assert await own.queue.crew.depth() == (1, 0)
     assert once == Finished(Reply("r0", "end", b"lost"))
     assert anew == Accepted()
 
@@ -282,7 +298,7 @@ async def test_a_sweeper_forgets_what_was_deleted_under_others(own: Desk, behind
     _, taken = await own.queue.abandoned("w2", "0-0", 0)
 
     assert taken == []
-    assert await own.queue.depth() == (0, 0)
+    assert await own.queue.crew.depth() == (0, 0)
 
 
 async def test_a_call_that_waits_is_cancelled_at_once(own: Desk, behind: Any) -> None:
@@ -304,7 +320,7 @@ async def test_a_call_that_runs_is_asked_to_stop_and_one_end_wins(own: Desk) -> 
     [taken] = await own.take()
 
     said = await own.queue.cancel("r")
-    _, asks = await own.queue.asked("0-0", 1, own.waiting)
+    _, asks = await own.queue.crew.asked("0-0", 1, own.waiting)
     won = await own.queue.finish(Ending(taken, "end", b"cancelled"))
     late = await own.queue.finish(result(taken))
 
@@ -525,14 +541,14 @@ async def test_a_consumer_is_forgotten_only_when_it_holds_nothing(own: Desk) -> 
     await own.queue.enqueue(call("r"))
     [taken] = await own.take("w1")
 
-    held = await own.queue.retire("w1")
-    names = [(one.name, one.pending) for one in await own.queue.consumers()]
+    held = await own.queue.crew.retire("w1")
+    names = [(one.name, one.pending) for one in await own.queue.crew.consumers()]
     await own.queue.finish(result(taken))
-    gone = await own.queue.retire("w1")
+    gone = await own.queue.crew.retire("w1")
 
     assert (held, gone) == (False, True)
     assert names == [("w1", 1)]
-    assert await own.queue.consumers() == []
+    assert await own.queue.crew.consumers() == []
 
 
 async def test_a_redis_that_lost_everything_is_worked_with_again(own: Desk, behind: Any) -> None:
@@ -541,9 +557,12 @@ async def test_a_redis_that_lost_everything_is_worked_with_again(own: Desk, behi
     behind.flushall()
     behind.script_flush()
 
+    assert await own.queue.renew("w1", [taken.entry]) == [False]
+    assert await own.queue.crew.retire("w1") is True
+    assert await own.queue.crew.consumers() == []
+    assert await own.queue.crew.depth() == (0, 0)
     assert await own.take() == []
     assert await own.queue.finish(result(taken)) is False
-    assert await own.queue.renew("w1", [taken.entry]) == [False]
     assert await own.queue.requeue(taken, 1) is False
     assert await own.queue.abandoned("w1", "0-0", 0) == ("0-0", [])
     assert await own.queue.standing(["r"]) == [Standing("missing", 0, None)]

@@ -178,7 +178,7 @@ async def reckon(own: Desk, model: Model) -> None:
 
     for caller in ("c1", "c2"):
         assert await own.told(caller) == model.told[caller]
-    assert await own.queue.depth() == (0, 0)
+    assert await own.queue.crew.depth() == (0, 0)
     assert await own.pipe.command("XLEN", keys.calls(POOL)) == 0
     assert {known.state for known in model.calls.values()} <= {"done"}
 

@@ -176,7 +176,7 @@ async def test_a_worker_that_is_asked_to_leaves(
     server: Server, first: Running, tmp_path: Path
 ) -> None:
     async with asking(server) as asker:
-        await asker.queue.ask(Ask("drain", ""))
+        await asker.queue.crew.ask(Ask("drain", ""))
 
         assert await asyncio.to_thread(first.process.wait, 60) == 0
 

@@ -61,7 +61,8 @@ class Link(asyncio.Protocol):
             done(Lost(str(self._error), sent=False))
             return
         if not now and not self._unsent:
-            self._loop.call_soon(self._flush)
+            # A read that blocks is in no hurry: what the last one brought goes first.
+            self._loop.call_soon(self._flush_soon if wait else self._flush)
         self._unsent.append(self._hiredis.pack_command(parts))
         if not self._owed:
             self._since = self._loop.time()
@@ -100,6 +101,9 @@ class Link(asyncio.Protocol):
         self._fail(exc or ConnectionError("Connection closed by server."))
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def _flush_soon(self) -> None:
+        self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         if self._unsent and not self._error:

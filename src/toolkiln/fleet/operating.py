@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.fleet import checks, keys, wire
 from toolkiln.fleet.announcements import announce
+from toolkiln.fleet.crew import Crew
 from toolkiln.fleet.deliveries import Ask
-from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.steps import LONG_MS
 from toolkiln.fleet.wire import Envelope, Malformed
 
@@ -152,7 +152,7 @@ class Operator:
             hint = nearest_hint(worker, [one.name for one in there]) if worker else None
             raise InputError(f"there is no {what}", hint=hint or "see `toolkiln fleet status`")
         for name in sorted({one.pool for one in asked}):
-            await Queue(self._pipe, name).ask(Ask("drain", worker))
+            await Crew(self._pipe, name).ask(Ask("drain", worker))
         return asked
 
     async def reload(self) -> int:
@@ -227,7 +227,7 @@ class Operator:
 
     async def _pool(self, name: str) -> PoolState:
         (waiting, running), oldest, dead = await asyncio.gather(
-            Queue(self._pipe, name).depth(),
+            Crew(self._pipe, name).depth(),
             self._oldest(name),
             self._pipe.command("XLEN", keys.dead(name)),
         )

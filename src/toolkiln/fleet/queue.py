@@ -3,7 +3,7 @@
 Each act is one script, atomic and safe to repeat where an answer may be lost; what to do
 with a call is decided in `steps`. Keys are in `keys`, the scripts in `lua/`, the values in
 `deliveries`. Callers use `enqueue`, `standing` and `cancel`, workers the rest; replies are
-read with `replies.Replies`.
+read with `replies`, and workers are looked after with `crew`.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from toolkiln.fleet import bodies, keys, wire
 from toolkiln.fleet.batch import Answered, Batch
 from toolkiln.fleet.clock import Clock
+from toolkiln.fleet.crew import MOST_ASKS, Crew
 from toolkiln.fleet.deliveries import (
     Accepted,
     Admission,
@@ -59,7 +60,6 @@ RETRY_AFTER = 1.0
 
 # Longer than any call: what is forgotten while it runs could run twice.
 _LIVE_MS = 2 * LONG_MS
-_MOST_ASKS = 1000
 _MOST_OWN = 10_000
 _MOST_RECORDS = 500
 _NOBODY = "-"
@@ -79,13 +79,15 @@ class Queue:
     ) -> None:
         """`waiting` is a connection for nothing but `read`, which blocks; callers need none."""
         self.pool = pool
+        self.crew = Crew(pipe, pool)
+        """Its workers."""
         self._pipe, self._waiting = pipe, waiting or pipe
         self._limits = (most_waiting, oldest_waiting_ms)
         self._stream = keys.calls(pool)
         self._enqueue, self._finish = pipe.script("enqueue"), pipe.script("finish")
         self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
         self._cancel, self._standing = pipe.script("cancel"), pipe.script("standing")
-        self._retire, self._remember = pipe.script("retire"), pipe.script("remember")
+        self._remember = pipe.script("remember")
         self._putting: Batch[tuple[Part, ...], Any] = Batch(self._put)
         self._ending: Batch[tuple[Part, ...], int] = Batch(self._end)
         self._clock = Clock(pipe)
@@ -172,16 +174,15 @@ class Queue:
         wait: float = 0.0,
     ) -> list[Any]:
         who = ("GROUP", keys.GROUP, consumer, "COUNT", count, *block)
+        command = ("XREADGROUP", *who, "STREAMS", self._stream, after)
         await self._lives[pipe].look()
         try:
-            answer = await pipe.command(
-                "XREADGROUP", *who, "STREAMS", self._stream, after, wait=wait
-            )
+            answer = await pipe.command(*command, wait=wait)
         except StoreError as error:
             if "NOGROUP" not in error.message:
                 raise
             await self._lives[pipe].look(again=True)  # somebody emptied the server
-            return []
+            answer = await pipe.command(*command, wait=wait)
         return answer[0][1] if answer else []
 
     async def _deliveries(self, pipe: Pipe, entries: Sequence[Any]) -> list[Delivery]:
@@ -372,38 +373,6 @@ class Queue:
         expire = ("PEXPIRE", where, REPLIES_KEPT_MS)
         await asyncio.gather(self._pipe.command(*add), self._pipe.command(*expire))
 
-    async def ask(self, ask: Ask) -> None:
-        """Ask all workers of the pool for something.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        where = keys.control(self.pool)
-        limit = ("MAXLEN", "~", _MOST_ASKS)
-        await self._pipe.command("XADD", where, *limit, "*", "ask", ask.ask, "of", ask.of)
-
-    async def asked(self, last: str, block_ms: int, pipe: Pipe) -> tuple[str, list[Ask]]:
-        """What was asked since `last` (at first `$`), over a connection that may wait.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        where = keys.control(self.pool)
-        if last == "$":  # once: what comes between two readings must not be missed
-            newest = await pipe.command("XREVRANGE", where, "+", "-", "COUNT", 1)
-            last = newest[0][0].decode() if newest else "0-0"
-        command = ("XREAD", "BLOCK", block_ms, "STREAMS", where, last)
-        answer = await pipe.command(*command, wait=block_ms / 1000)
-        if not answer:
-            return last, []
-        entries = answer[0][1]
-        asks = [
-            Ask(fields[1].decode(errors="replace"), fields[3].decode(errors="replace"))
-            for _, fields in entries
-            if len(fields) == 4
-        ]
-        return entries[-1][0].decode(), asks
-
     async def now_ms(self) -> int:
         """Redis's clock, asked for now and then and else reckoned.
 
@@ -411,44 +380,6 @@ class Queue:
             StoreError: Redis failed.
         """
         return await self._clock.now_ms()
-
-    async def consumers(self) -> list[Consumer]:
-        """All that read, or once read, from the queue.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        return [
-            Consumer(one[b"name"].decode(errors="replace"), one[b"pending"], one[b"idle"])
-            for one in await self._about("CONSUMERS", keys.GROUP)
-        ]
-
-    async def retire(self, consumer: str) -> bool:
-        """Forget a consumer if it holds nothing.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        return bool(await self._retire([self._stream], [keys.GROUP, consumer]))
-
-    async def depth(self) -> tuple[int, int]:
-        """How many calls wait, and how many are held by workers.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        length = await self._pipe.command("XLEN", self._stream)
-        held = sum(one[b"pending"] for one in await self._about("GROUPS"))
-        return max(0, length - held), held
-
-    async def _about(self, what: str, *of: str) -> list[dict[bytes, Any]]:
-        try:
-            answer = await self._pipe.command("XINFO", what, self._stream, *of)
-        except StoreError as error:
-            if "no such key" not in error.message and "NOGROUP" not in error.message:
-                raise
-            return []
-        return [dict(zip(one[::2], one[1::2], strict=True)) for one in answer]
 
 
 def withdrawal(record: str, code: str, control: str) -> tuple[list[str], list[Part]]:
@@ -458,5 +389,5 @@ def withdrawal(record: str, code: str, control: str) -> tuple[list[str], list[Pa
     told = (REPLIES_KEPT_MS, MOST_REPLIES)
     return (
         [keys.record(record), keys.body(record, "call")],
-        [keys.GROUP, reply, *horizon, *told, control, _MOST_ASKS, record],
+        [keys.GROUP, reply, *horizon, *told, control, MOST_ASKS, record],
     )

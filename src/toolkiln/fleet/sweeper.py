@@ -58,14 +58,14 @@ class Sweeper:
             found += len(abandoned)
             if self._cursor == _START:
                 break
-        for consumer in await self._queue.consumers():
+        for consumer in await self._queue.crew.consumers():
             if not consumer.pending and consumer.idle_ms > _FORGOTTEN_MS:
-                await self._queue.retire(consumer.name)
+                await self._queue.crew.retire(consumer.name)
         return found
 
     async def leave(self) -> None:
         """Let others look after the pool at once, and forget the worker that this one is of."""
-        await self._queue.retire(self._consumer)
+        await self._queue.crew.retire(self._consumer)
         await self._pipe.command("DEL", keys.worker(self._name))
         if await self._holder() == self._name:
             await self._pipe.command("DEL", keys.sweeper(self._queue.pool))
@@ -95,7 +95,7 @@ async def settle(queue: Queue, consumer: str, begun: Collection[str]) -> None:
     for delivery in held:
         step = before_leaving(delivery, now, begun=delivery.entry in begun)
         await carry_out(queue, delivery, step)
-    await queue.retire(consumer)
+    await queue.crew.retire(consumer)
 
 
 async def carry_out(queue: Queue, delivery: Delivery, step: Requeue | End | Bury) -> bool:

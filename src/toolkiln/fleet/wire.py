@@ -243,10 +243,10 @@ class _Plain(Struct, omit_defaults=True):
     call_id: str
     tool: str
     status: str
-    digest: str | None
-    value: Any
-    text: str
-    timing: _Timing
+    digest: str | None = None
+    value: Any = None
+    text: str = ""
+    timing: _Timing | None = None
     stdout: str = ""
     stderr: str = ""
     sandbox: str = ""
@@ -262,7 +262,7 @@ def _plainly(result: Result) -> bytes | None:
     when = result.timing
     plain = _Plain(
         result.call_id, result.tool, result.status, result.digest, result.value, result.text,
-        _Timing(when.started, when.duration, when.cpu, when.memory),
+        _Timing(when.started, when.duration, when.cpu, when.memory) if when.started else None,
         result.stdout, result.stderr, result.sandbox,
     )  # fmt: skip
     try:

@@ -293,7 +293,7 @@ class Worker:
         last, pause = "$", _FIRST_PAUSE
         while True:
             try:
-                last, asks = await self._queue.asked(last, BLOCK_MS, control)
+                last, asks = await self._queue.crew.asked(last, BLOCK_MS, control)
             except StoreError:  # reading says so already
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)

@@ -13,7 +13,8 @@ local state, stream, entry, askers, print = unpack(known)
 if state then return "done" end
 if not entry then return "unknown" end
 
-if #redis.call("XPENDING", stream, group, entry, entry, 1) > 0 then
+-- Without a group there is an error, which has no length.
+if #redis.pcall("XPENDING", stream, group, entry, entry, 1) > 0 then
   if control == "" then return "running" end
   redis.call("XADD", control, "MAXLEN", "~", most_asked, "*", "ask", "cancel", "of", name)
   return "asked"

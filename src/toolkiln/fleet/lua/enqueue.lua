@@ -27,12 +27,10 @@ local function room()
     end
     return most
   end
-  local about = redis.call("XINFO", "GROUPS", stream)[1]
-  if not about then
-    redis.call("XGROUP", "CREATE", stream, group, "0")
-    return most - length
+  local pending, delivered = 0, "0-0"
+  for _, about in ipairs(redis.call("XINFO", "GROUPS", stream)) do
+    if about[2] == group then pending, delivered = about[6], about[8] end
   end
-  local pending, delivered = about[6], about[8]
   local waiting = redis.call("XRANGE", stream, "(" .. delivered, "+", "COUNT", 1)[1]
   if waiting and now - tonumber(string.match(waiting[1], "^%d+")) > oldest then return 0 end
   return most - (length - pending)

@@ -4,7 +4,8 @@ local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 local answers = {}
 
 for i = 3, #ARGV do
-  local held = redis.call("XPENDING", stream, group, ARGV[i], ARGV[i], 1)[1]
+  -- Without a group there is an error, which holds nothing.
+  local held = redis.pcall("XPENDING", stream, group, ARGV[i], ARGV[i], 1)[1]
   local own = held and held[2] == consumer
   if own then redis.call("XCLAIM", stream, group, consumer, 0, ARGV[i], "JUSTID") end
   answers[#answers + 1] = own and 1 or 0

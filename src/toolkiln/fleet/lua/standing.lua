@@ -15,7 +15,8 @@ for i, record in ipairs(KEYS) do
   elseif entry then
     local age = math.max(0, now - tonumber(string.match(entry, "^%d+")))
     if #redis.call("XRANGE", stream, entry, entry) > 0 then
-      local held = #redis.call("XPENDING", stream, group, entry, entry, 1) > 0
+      -- Without a group there is an error, which has no length.
+      local held = #redis.pcall("XPENDING", stream, group, entry, entry, 1) > 0
       answer = {held and "running" or "waiting", age, ""}
     end
     local told = string.find(" " .. askers .. " ", " " .. asker .. " ", 1, true)

@@ -1,0 +1,91 @@
+"""Who works on a pool's calls: its consumers, what they are asked for, how much there is to do.
+
+Calls themselves are `queue`'s business.
+"""
+
+from typing import Any
+
+from toolkiln.fleet import keys
+from toolkiln.fleet.deliveries import Ask, Consumer
+from toolkiln.fleet.resp import Pipe
+from toolkiln.store import StoreError
+
+MOST_ASKS = 1000
+"""How many entries the stream of what is asked for has at most, roughly."""
+
+
+class Crew:
+    """The workers of one pool, as Redis knows them."""
+
+    def __init__(self, pipe: Pipe, pool: str) -> None:
+        self._pipe = pipe
+        self._stream, self._control = keys.calls(pool), keys.control(pool)
+        self._retire = pipe.script("retire")
+
+    async def ask(self, ask: Ask) -> None:
+        """Ask all workers of the pool for something.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        limit = ("MAXLEN", "~", MOST_ASKS)
+        await self._pipe.command("XADD", self._control, *limit, "*", "ask", ask.ask, "of", ask.of)
+
+    async def asked(self, last: str, block_ms: int, pipe: Pipe) -> tuple[str, list[Ask]]:
+        """What was asked since `last` (at first `$`), over a connection that may wait.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        if last == "$":  # once: what comes between two readings must not be missed
+            newest = await pipe.command("XREVRANGE", self._control, "+", "-", "COUNT", 1)
+            last = newest[0][0].decode() if newest else "0-0"
+        command = ("XREAD", "BLOCK", block_ms, "STREAMS", self._control, last)
+        answer = await pipe.command(*command, wait=block_ms / 1000)
+        if not answer:
+            return last, []
+        entries = answer[0][1]
+        asks = [
+            Ask(fields[1].decode(errors="replace"), fields[3].decode(errors="replace"))
+            for _, fields in entries
+            if len(fields) == 4
+        ]
+        return entries[-1][0].decode(), asks
+
+    async def consumers(self) -> list[Consumer]:
+        """All that read, or once read, from the queue.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return [
+            Consumer(one[b"name"].decode(errors="replace"), one[b"pending"], one[b"idle"])
+            for one in await self._about("CONSUMERS", keys.GROUP)
+        ]
+
+    async def retire(self, consumer: str) -> bool:
+        """Forget a consumer if it holds nothing.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return bool(await self._retire([self._stream], [keys.GROUP, consumer]))
+
+    async def depth(self) -> tuple[int, int]:
+        """How many calls wait, and how many are held by workers.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        length = await self._pipe.command("XLEN", self._stream)
+        held = sum(one[b"pending"] for one in await self._about("GROUPS"))
+        return max(0, length - held), held
+
+    async def _about(self, what: str, *of: str) -> list[dict[bytes, Any]]:
+        try:
+            answer = await self._pipe.command("XINFO", what, self._stream, *of)
+        except StoreError as error:
+            if "no such key" not in error.message and "NOGROUP" not in error.message:
+                raise
+            return []
+        return [dict(zip(one[::2], one[1::2], strict=True)) for one in answer]
