@@ -21,13 +21,14 @@ from toolkiln.fleet import (
     is_genuine,
     unpack,
 )
-from toolkiln.model import Call, Event, Result, Served, unobserved
+from toolkiln.model import Call, Caller, Event, Result, Served, unobserved
 from toolkiln.store import key_of
 
 Fetch = Callable[[str, str], Awaitable[Served | None]]
 """A version by the tool's name and the digest; None if there is none."""
 _MOST_VERSIONS = 100
 _MOST_ALIASES = 10_000
+_MOST_LIMITS = 10_000
 
 
 class Performer:
@@ -50,6 +51,7 @@ class Performer:
         self._note = note
         self._tokens: dict[str, str] = {}
         """By the hash of a session's own token: one that stands for it here."""
+        self._limits: dict[tuple[str, str], float] = {}
         self._doors: dict[tuple[str, str], Gateway] = {}
         """By name and digest: the ways to versions that are not served here."""
 
@@ -60,7 +62,9 @@ class Performer:
         if not is_genuine(self._key, envelope):
             return End("forged")
         token = self._token(envelope.session)
-        if not await self._is_theirs(envelope, token):
+        caller = self._guard.known_caller(token) or await self._caller(token)
+        # The record that the result will be kept under has to be the caller's own.
+        if caller is not None and envelope.record != key_of(caller, envelope.id):
             return End("forged")
         gateway = self._engine.gateway
         if envelope.digest is not None and not self._is_here(envelope.tool, envelope.digest):
@@ -87,7 +91,15 @@ class Performer:
 
     def limit(self, envelope: Envelope) -> float:
         """The most seconds that a call may take."""
-        return self._engine.longest(envelope.tool)
+        if envelope.digest is None:
+            return self._engine.longest(envelope.tool)
+        version = envelope.tool, envelope.digest
+        limit = self._limits.get(version)
+        if limit is None:
+            if len(self._limits) >= _MOST_LIMITS:
+                self._limits.clear()
+            limit = self._limits[version] = self._engine.longest(envelope.tool)
+        return limit
 
     def _token(self, hashed: str | None) -> str | None:
         if hashed is None:
@@ -99,15 +111,11 @@ class Performer:
             token = self._tokens[hashed] = self._alias(hashed)
         return token
 
-    async def _is_theirs(self, envelope: Envelope, token: str | None) -> bool:
-        """Whether the record that the result will be kept under is the caller's own."""
-        caller = self._guard.known_caller(token)
-        if caller is None:
-            try:
-                caller = await self._guard.caller(token)
-            except ToolkilnError:  # the gateway says why, and records it
-                return True
-        return envelope.record == key_of(caller, envelope.id)
+    async def _caller(self, token: str | None) -> Caller | None:
+        try:
+            return await self._guard.caller(token)
+        except ToolkilnError:  # the gateway says why, and records it
+            return None
 
     def _is_here(self, name: str, digest: str) -> bool:
         try:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from toolkiln.fleet import bodies
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.wire import Envelope, Malformed, Reply, envelope_from_wire
@@ -43,8 +45,7 @@ class Overloaded:
 Admission = Accepted | Running | Finished | Conflict | Overloaded
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """A call that this consumer holds."""
 
     entry: str

@@ -8,8 +8,9 @@ read with `replies`, and workers are looked after with `crew`.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal
+
+from msgspec import structs
 
 from toolkiln.fleet import bodies, keys, wire
 from toolkiln.fleet.batch import Answered, Batch
@@ -201,7 +202,7 @@ class Queue:
                 await self._bury_unread(entry.decode(), said, error.message)
                 continue
             if lives.is_doubtful(delivery.entry):
-                delivery = replace(delivery, doubtful=True)
+                delivery = structs.replace(delivery, doubtful=True)
             taken.append(delivery)
         return taken
 

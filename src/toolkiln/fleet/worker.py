@@ -333,7 +333,8 @@ class Worker:
 
 
 def _ending(delivery: Delivery, result: Result) -> Ending:
-    return Ending(delivery, "result", _body(result), leaves_open(result))
+    is_open = delivery.envelope.remember and leaves_open(result)
+    return Ending(delivery, "result", _body(result), is_open)
 
 
 def _body(result: Result) -> bytes:
