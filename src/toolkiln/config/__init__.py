@@ -95,7 +95,7 @@ class Settings:
     keyring: bool = False
     """Whether secrets are looked for in the system's keyring as well."""
     redis: str = field(default="", repr=False)
-    """A `redis://` URL where sessions and rates are shared; empty: in the store."""
+    """A `redis://` URL for sessions, rates, approvals and what calls leave; empty: the store."""
     fleet: str = field(default="", repr=False)
     """The `redis://` URL of a fleet, whose tools are used instead of a folder's."""
     fleet_key: str = field(default="", repr=False)

@@ -1,0 +1,145 @@
+"""What two processes in front of one fleet see of each other's calls."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.app import Kiln
+from toolkiln.config import Settings
+from toolkiln.errors import NotFound
+from toolkiln.model import Status, Task
+
+from .servers import Server
+from .workers import worker
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = 60.0
+SOURCE = '''
+import time
+from toolkiln import Context, tool
+
+@tool
+def repeat(text: str, times: int) -> str:
+    """Repeat a text."""
+    return text * times
+
+@tool
+def last(ctx: Context, seconds: float) -> str:
+    """Last for some time."""
+    ctx.report_progress(1, 3, "on the way")
+    time.sleep(seconds)
+    return "over"
+
+@tool(needs_approval=True)
+def pay(amount: int) -> int:
+    """Pay somebody."""
+    return amount
+'''
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    shared_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """A fleet of one worker: where it is, and a folder."""
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    folder = tmp_path_factory.mktemp("fronts")
+    (folder / "tools").mkdir()
+    (folder / "tools" / "some.py").write_text(SOURCE, "utf-8")
+    with worker(shared_server.url, folder / "tools"):
+        yield shared_server.url, folder
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def fronts(fleet: tuple[str, Path]) -> AsyncIterator[tuple[Kiln, Kiln]]:
+    url, folder = fleet
+    one, other = (
+        Kiln.connect(url, settings=Settings(state=folder / name)) for name in ("one", "other")
+    )
+    async with one, other:
+        yield one, other
+
+
+async def seen(kiln: Kiln, task: str, session: str, fits: Callable[[Task], bool]) -> Task:
+    """A task when it is like this."""
+    async with asyncio.timeout(SOON):
+        while not fits(found := await kiln.check_task(task, session)):
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_what_one_began_the_other_follows_and_awaits(fronts: tuple[Kiln, Kiln]) -> None:
+    one, other = fronts
+    ann, bob = (one.sessions.create(name).token for name in ("ann", "bob"))
+    task = await one.call("last", {"seconds": 2}, background=True, session=ann)
+    assert isinstance(task, Task)
+    on_the_way = await seen(other, task.id, ann, lambda found: bool(found.progress))
+    listed = await other.tasks(ann)
+    ended = await other.await_task(task.id, ann, timeout=SOON)
+
+    assert (on_the_way.state, on_the_way.progress) == ("running", "on the way (1 of 3)")
+    assert (listed[0].id, listed[0].tool) == (task.id, "last")
+    assert ended.result is not None
+    assert ended.result.value == "over"
+    with pytest.raises(NotFound):
+        await other.check_task(task.id, bob)
+
+
+async def test_what_one_began_the_other_cancels(fronts: tuple[Kiln, Kiln]) -> None:
+    one, other = fronts
+    ann = one.sessions.create("ann").token
+    task = await one.call("last", {"seconds": 60}, background=True, session=ann)
+    assert isinstance(task, Task)
+    await other.cancel_task(task.id, ann)
+    ended = await one.await_task(task.id, ann, timeout=SOON)
+
+    assert ended.result is not None
+    assert ended.result.status is Status.CANCELLED
+
+
+async def test_what_was_cut_for_one_the_other_reads_on(fronts: tuple[Kiln, Kiln]) -> None:
+    one, other = fronts
+    ann, bob = (one.sessions.create(name).token for name in ("ann", "bob"))
+    result = await one.call("repeat", {"text": "é😀", "times": 100_000}, session=ann)
+    assert result.truncation
+    assert result.truncation.handle
+    page = await other.read_output(result.truncation.handle, ann, offset=199_990, limit=20)
+
+    assert (page.text, page.total, page.next_offset) == ("é😀" * 5, 200_000, None)
+    with pytest.raises(NotFound):
+        await other.read_output(result.truncation.handle, bob)
+
+
+async def test_what_waits_for_one_is_approved_at_the_other(fronts: tuple[Kiln, Kiln]) -> None:
+    one, other = fronts
+    ann = one.sessions.create("ann").token
+    task = await one.call("pay", {"amount": 3}, background="auto", session=ann)
+    assert isinstance(task, Task)
+    waiting = await other.check_task(task.id, ann)
+    (request,) = other.guarding.approvals.waiting()
+    other.guarding.approve(request.id, arguments={"amount": 2})
+    ended = await other.await_task(task.id, ann, timeout=SOON)
+
+    assert (task.state, waiting.state) == ("pending", "pending")
+    assert (request.tool, request.arguments) == ("pay", {"amount": 3})
+    assert ended.result is not None
+    assert ended.result.value == 2
+
+
+async def test_an_id_runs_once_whichever_is_asked(fronts: tuple[Kiln, Kiln]) -> None:
+    one, other = fronts
+    ann = one.sessions.create("ann").token
+    results = await asyncio.gather(
+        *(
+            kiln.call("last", {"seconds": 0.2}, call_id="mine", session=ann)
+            for kiln in (one, other, one, other)
+        )
+    )
+
+    assert {result.value for result in results} == {"over"}
+    assert len({result.timing.started for result in results}) == 1
