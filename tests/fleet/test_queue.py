@@ -592,6 +592,17 @@ async def test_every_key_that_a_call_leaves_goes_by_itself(own: Desk, behind: An
     assert behind.memory_usage(STREAM) < 2000
 
 
+async def test_the_record_of_a_call_is_small(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r", reply_to="c" * 40, remember=True))
+    waiting = behind.object("encoding", keys.record("r"))
+    [taken] = await own.take()
+    await own.queue.finish(result(taken))
+
+    assert waiting in {b"ziplist", b"listpack"}
+    assert behind.object("encoding", keys.record("r")) == waiting
+    assert behind.memory_usage(keys.record("r")) < 400
+
+
 async def reconnected(pipe: Pipe) -> None:
     while pipe.connects < 2:
         with suppress(Unreachable):
