@@ -142,6 +142,18 @@ async def test_a_tool_that_its_publisher_has_no_longer_is_gone(
     assert await names(published) == {"bye"}
 
 
+async def test_a_look_at_everything_finds_nothing_where_nothing_is_left(
+    ann: Publisher, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.fleet.catalog._WHOLE_SECONDS", 0.0)
+    await put(ann, served("hello"))
+    before = await names(published)
+    await ann.withdraw()
+
+    assert before == {"hello"}
+    assert await names(published) == set()
+
+
 async def test_publishers_at_once_do_not_undo_each_other(
     ann: Publisher, bob: Publisher, published: Published
 ) -> None:
@@ -354,17 +366,22 @@ async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
 
 
 async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
-    ann: Publisher, published: Published, server: Server, monkeypatch: pytest.MonkeyPatch
+    ann: Publisher,
+    published: Published,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await put(ann, served("hello"))
     with closing(server.client()) as client:
         client.delete(*client.keys("toolkiln:entry:*"))
-    without = await names(published)
+    without = [await names(published) for _ in range(3)]
     monkeypatch.setattr("toolkiln.fleet.publisher._VOUCH_SECONDS", 0.0)
     await ann.refresh()
 
-    assert without == set()
+    assert without == [set(), set(), set()]
     assert await names(published) == {"hello"}
+    assert caplog.text.count("is not there any more") == 1
 
 
 async def test_forged_permissions_leave_those_that_were_read_before(

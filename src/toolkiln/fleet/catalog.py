@@ -86,6 +86,8 @@ class Published:
         self._ids: dict[str, str] = {}
         self._known: dict[str, tuple[str, Entry | None]] = {}
         """Entries by name, with their ids; None: forged or damaged."""
+        self._missed: dict[str, str] = {}
+        """Names and ids of which it was said that there is nothing."""
         self._next_whole = 0.0
 
     async def refresh(self) -> bool:
@@ -102,7 +104,8 @@ class Published:
             epoch, number, is_all, permissions, pairs = await self._read(
                 read, [epoch, 0 if is_whole else known]
             )
-            if not pairs and len(self._known) == len(self._ids) and permissions is None:
+            is_complete = len(self._known) == len(self._ids)
+            if not (is_all or pairs or permissions) and is_complete:
                 return False
             texts = [_text(part) for part in pairs]
             found = dict(zip(texts[::2], texts[1::2], strict=True))
@@ -123,7 +126,9 @@ class Published:
             blobs = await self._pipe.command("MGET", *(keys.entry(self._ids[n]) for n in names))
             for name, blob in zip(names, blobs, strict=True):
                 if blob is None:
-                    _log.warning("the published tool %r is not there any more", name)
+                    if self._missed.get(name) != self._ids[name]:
+                        _log.warning("the published tool %r is not there any more", name)
+                    self._missed[name] = self._ids[name]
                     self._known.pop(name, None)
                 else:
                     self._known[name] = self._ids[name], read_entry(self._key, name, blob)

@@ -7,7 +7,6 @@
 -- noted here, and how it stands is for its record in the queue to say.
 local MOST = 1000            -- claims that are listed for one caller
 local NOTED = 24 * 3600 * 1e6
-local GROUP = "workers"
 
 local claim, claims = KEYS[1], KEYS[2]
 local time = redis.call("TIME")
@@ -67,7 +66,7 @@ local function queued(record)
 end
 
 -- A claim as its caller is told of it; nil if nothing is remembered.
-local function shown(key, found)
+local function shown(found)
   local state, reply
   if found.state then
     state, reply = "done", found.reply
@@ -148,7 +147,7 @@ end
 
 function acts.task()
   local found = read(claim)
-  return found and shown(claim, found)
+  return found and shown(found)
 end
 
 -- ARGV: how many at most. Returns claims, newest first.
@@ -157,7 +156,7 @@ function acts.tasks()
   for _, key in ipairs(redis.call("ZREVRANGE", claims, 0, -1)) do
     if #found >= most then break end
     local one = read(key)
-    local told = one and shown(key, one)
+    local told = one and shown(one)
     if told then
       told[6] = ""
       found[#found + 1] = told
