@@ -27,8 +27,9 @@ class Commands(NamedTuple):
 class Broker:
     """A server on the loopback interface that keeps nothing on disk."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pid: int) -> None:
         self._port = port
+        self.pid = pid
 
     def url(self, database: int = 0) -> str:
         """Of one of its databases."""
@@ -99,7 +100,7 @@ def running() -> Iterator[Broker]:
         )
         try:
             _wait(port)
-            yield Broker(port)
+            yield Broker(port, process.pid)
         finally:
             process.kill()
             process.wait()
