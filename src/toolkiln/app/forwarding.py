@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.published import FleetOffer, PublishedTools
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import InputError
 from toolkiln.execution import Guard, careful, token_hash
 from toolkiln.fleet import Client, Envelope, Listing, Pipe, pack
 from toolkiln.model import Call, Caller, Event, Result, ToolSpec, unobserved
@@ -57,7 +57,7 @@ class Forwarding:
         self._listing: Listing | None = None
         self._routes: dict[str, _Route] = {}
         self._client: Client | None = None
-        self._opening = asyncio.Lock()
+        self._opening, self._sharing = asyncio.Lock(), asyncio.Lock()
         self._shared: dict[str, float] = {}
         """Sessions of this process's own, with the time when workers have to be told again."""
 
@@ -170,12 +170,12 @@ class Forwarding:
         """Let workers know a session that was made here."""
         if time.monotonic() < self._shared.get(token, 0.0):
             return
-        self._shared[token] = time.monotonic() + _OWN_SECONDS / _SPARE
-        try:
+        # Calls of the same moment wait for it, too: a worker would not know whose they are.
+        async with self._sharing:
+            if time.monotonic() < self._shared.get(token, 0.0):
+                return
             await asyncio.to_thread(self._guard.sessions.share, token, _OWN_SECONDS)
-        except ToolkilnError:
-            self._shared.pop(token, None)
-            raise
+            self._shared[token] = time.monotonic() + _OWN_SECONDS / _SPARE
 
     async def _opened(self) -> Client:
         async with self._opening:
