@@ -4,16 +4,17 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from toolkiln.fleet import keys
+from toolkiln.fleet import Published, keys
 from toolkiln.fleet.queue import Ask
 from toolkiln.model import Status
 
+from . import servers
 from .servers import Server
 from .workers import LEASE, Running, asking, await_state, code_of, performer, until, worker
 
@@ -147,6 +148,31 @@ async def test_a_tool_that_blocks_the_loop_keeps_its_lease(
 
     assert result.value == "blocked"
     assert len(begun(tmp_path, "blocked")) == 1
+
+
+# Redis
+
+
+async def test_a_worker_goes_on_with_a_redis_that_has_forgotten_everything(
+    folder: Path, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        with servers.running(folder) as first:
+            port = first.port
+            stack.enter_context(performer(first.url, tmp_path))
+            async with asking(first) as asker:
+                key = asker.key
+                before = await asker.call("double", {"number": 1}, repeatable=True)
+        with servers.running(folder, port=port) as second:
+            with closing(second.client()) as client:
+                await asyncio.to_thread(until, lambda: client.get(keys.FLEET_KEY))
+            async with asking(second) as asker:
+                published = Published(asker.pipe, key)
+                while "double" not in published.snapshot.tools:
+                    await published.refresh()
+                after = await asker.call("double", {"number": 2}, repeatable=True)
+
+    assert (before.value, after.value) == (2, 4)
 
 
 # Leaving

@@ -21,7 +21,7 @@ from toolkiln.app.kiln import Kiln
 from toolkiln.app.performing import Performer
 from toolkiln.app.publishing import Publishing, publisher_id
 from toolkiln.app.supervising import SLOTS, Post, beside, opened
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import BackendError, InputError, ToolkilnError
 from toolkiln.fleet import (
     READY,
     Announcements,
@@ -37,6 +37,7 @@ from toolkiln.fleet import (
     fleet_key,
     keys,
     new_table,
+    put_back,
     read_address,
     start_attendant,
 )
@@ -163,7 +164,7 @@ class Station:
             await publishing.publish()
             await stack.enter_async_context(kiln.changes.running())
             await stack.enter_async_context(beside(publishing.follow(Announcements(listening))))
-            await stack.enter_async_context(beside(self._describe()))
+            await stack.enter_async_context(beside(self._describe(key)))
             await self._work(worker, control, ready)
 
     async def _work(self, worker: Worker, control: Pipe, ready: Callable[[], None]) -> None:
@@ -184,7 +185,7 @@ class Station:
         if name in ("", self._post.name):
             self.stop()
 
-    async def _describe(self) -> None:
+    async def _describe(self, key_of_fleet: bytes) -> None:
         """Say in Redis that this worker is there, for as long as it is."""
         post, key = self._post, keys.worker(self._post.name)
         about: dict[str, str | int] = {
@@ -202,6 +203,8 @@ class Station:
                 told = (*parts, "running", self.running, "state", state)
                 await self._pipe.command("HSET", key, *told)
                 await self._pipe.command("PEXPIRE", key, round(5000 * _TOLD))
+                if not self._kiln.settings.fleet_key:
+                    await put_back(self._pipe, key_of_fleet)
                 await self._pipe.command("SADD", keys.POOLS, post.pool)
                 await self._pipe.command("PEXPIRE", keys.POOLS, _POOLS_KEPT_MS)
             await asyncio.sleep(_TOLD)
@@ -223,7 +226,7 @@ async def serve_fleet(
 
     Raises:
         InputError: the Kiln is at work already, with sessions of its own.
-        ToolkilnError: Redis or the tools cannot be used.
+        ToolkilnError: Redis or the tools cannot be used, or the process beside this one died.
     """
     await perform_calls(kiln, Post(url, pool, slots), ready, stop)
 
@@ -244,12 +247,19 @@ async def perform_calls(
                 await stop.wait()
                 station.stop()
 
+        async def watch() -> None:
+            await attendant.wait()
+            station.stop()  # nobody renews its leases any more
+
         try:
-            async with beside(heed()):
+            async with beside(heed()), beside(watch()):
                 await station.run(ready)
         finally:
             os.close(table)
+        is_alone = attendant.returncode is not None
     await attendant.wait()
+    if is_alone:
+        raise BackendError("the process that kept the leases of this one has ended")
 
 
 def join_fleet(kiln: Kiln, url: str) -> None:

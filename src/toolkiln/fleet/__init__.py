@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.connection import Connection, open_redis
     from toolkiln.fleet.endings import ended
     from toolkiln.fleet.guarding import RedisBuckets, RedisSessions
-    from toolkiln.fleet.identity import fleet_key, is_genuine, seal
+    from toolkiln.fleet.identity import fleet_key, is_genuine, put_back, seal
     from toolkiln.fleet.keeper import Keeper
     from toolkiln.fleet.leases import Leases, new_table
     from toolkiln.fleet.loop import new_loop
@@ -82,6 +82,7 @@ _HOMES = {
     "new_table": "leases",
     "open_redis": "connection",
     "pack": "wire",
+    "put_back": "identity",
     "read_address": "address",
     "seal": "identity",
     "settle": "sweeper",
@@ -130,6 +131,7 @@ __all__ = [
     "new_table",
     "open_redis",
     "pack",
+    "put_back",
     "read_address",
     "seal",
     "settle",

@@ -8,6 +8,7 @@ settles what was left and ends. It never ends the program.
 
 import asyncio
 import json
+import logging
 import socket
 import sys
 from asyncio.subprocess import Process
@@ -21,6 +22,9 @@ from toolkiln.fleet.leases import Leases
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.sweeper import Sweeper, settle
+from toolkiln.store import StoreError
+
+_log = logging.getLogger(__name__)
 
 
 class Orders(NamedTuple):
@@ -91,7 +95,12 @@ def main(table: str, channel: str) -> None:
                 return
             line += heard
         end.setblocking(False)
-        asyncio.run(attend(Orders(*json.loads(line.partition(b"\n")[0])), Leases(int(table)), end))
+        orders = Orders(*json.loads(line.partition(b"\n")[0]))
+        try:
+            asyncio.run(attend(orders, Leases(int(table)), end))
+        except StoreError as error:
+            _log.error("leases cannot be kept: %s", error.message)
+            sys.exit(3)
 
 
 if __name__ == "__main__":

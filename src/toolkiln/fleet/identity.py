@@ -43,6 +43,15 @@ async def fleet_key(pipe: "Pipe", given: str = "") -> bytes:
     return kept if kept else await fleet_key(pipe)
 
 
+async def put_back(pipe: "Pipe", key: bytes) -> None:
+    """Have Redis keep the key again, if it has lost it with all else.
+
+    Raises:
+        StoreError: Redis failed.
+    """
+    await pipe.command("SET", keys.FLEET_KEY, key, "NX")
+
+
 def seal(key: bytes, envelope: "Envelope") -> bytes:
     """What proves that a caller of the fleet sent this call: covers every field but itself."""
     return _mac(key, b"call", _ENCODER.encode(msgspec.structs.replace(envelope, seal=b"")))

@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 
 from toolkiln.fleet.keeper import Keeper, Verdict
 from toolkiln.fleet.leases import Leases, new_table
+from toolkiln.store import StoreError
 
 READY = b"ready"
 """What a worker says once it reads calls."""
@@ -91,7 +92,10 @@ class Supervisor:
                 await self._outlast(process, keeping)
                 status = await process.wait()
                 was_ready = await listening  # the channel ends with the process
-                await self._settle(consumer, {one.entry for one in leases.held()})
+                try:
+                    await self._settle(consumer, {one.entry for one in leases.held()})
+                except StoreError as error:
+                    _log.warning("its calls are left to others: %s", error.message)
                 return status, was_ready
         finally:
             self._process = None

@@ -32,13 +32,18 @@ class Sweeper:
         self._name = name
         self._consumer = f"{name}.sweeper"
         self._lease_ms = round(lease * 1000)
-        self._pause = lease / 3
+        self._lease, self._pause = lease, lease / 3
+        self._connects = pipe.connects
         self._cursor = _START
 
     async def run(self) -> None:
         """Sweep now and then, until it is cancelled."""
         while True:
             await asyncio.sleep(self._pause)
+            if self._connects != self._pipe.connects:
+                # Nobody could renew anything meanwhile; those who live have to come first.
+                self._connects = self._pipe.connects
+                await asyncio.sleep(self._lease)
             try:
                 if await self._is_ours():
                     await self.sweep()

@@ -41,6 +41,8 @@ _BEAT = 0.5
 _CLOCK = 5.0
 """Seconds between looks at Redis's clock."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_LAST_WORDS = 10.0
+"""Seconds that a worker which leaves tries to tell Redis what became of its calls."""
 _AROUND = 1000
 """Bytes that a reply has beside a result."""
 _log = logging.getLogger(__name__)
@@ -136,7 +138,12 @@ class Worker:
                 await asyncio.wait_for(self._empty(), grace)
         self.hurry()
         await self._has_read.wait()
-        await self._empty()
+        try:
+            await asyncio.wait_for(self._empty(), _LAST_WORDS)
+        except TimeoutError:
+            _log.error("%d calls could not be handed on: others will find them", len(self._held))
+            for task in self._ending:
+                task.cancel()
         self._has_left.set()
 
     def hurry(self) -> None:
