@@ -187,8 +187,10 @@ class Spoken:
 
     async def beats(self, name: str) -> Path:
         """The file that a call writes, once it does."""
-        await until(lambda: bool([*self.space.rglob(name)]))
-        file = next(self.space.rglob(name))
+        # What starts with a dot is being put together, and goes away while one looks.
+        pattern = f"[!.]*/files/{name}"
+        await until(lambda: any(self.space.glob(pattern)))
+        (file,) = self.space.glob(pattern)
         await running(file)
         return file
 
