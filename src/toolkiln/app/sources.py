@@ -64,6 +64,11 @@ async def prepare_source(
         InputError: the source cannot be run as it is, or has no such tool.
     """
     await _refuse_unless_author(kiln, wanted.session)
+    if kiln.engine.is_front:
+        raise InputError(
+            "a source is not run here: this is the front of a fleet, whose workers run tools",
+            hint="write it as a tool, and call that",
+        )
     tool = await asyncio.to_thread(_tool, wanted)
     call = Call(
         tool=tool.spec.name,
