@@ -69,7 +69,7 @@ class Connected(Kiln):
         return changes_of(self._published)
 
     async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
-        """Have a worker write a tool, as `Kiln.author`."""
+        """Have a worker write a tool, as `Kiln.author`, into the folder of its tools."""
         from toolkiln.app.authoring import Authored
 
         given = {

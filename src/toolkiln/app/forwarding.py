@@ -7,8 +7,9 @@ of Toolkiln that only read are not sent.
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
@@ -28,6 +29,8 @@ _OWN_SECONDS = 3600.0
 _SPARE = 3
 """It is told to them again when a third of that has passed."""
 _LONGEST = 10**9
+_APPEARING, _PAUSE = 5.0, 0.05
+"""Seconds within which a tool that was written is published, and between looks for it."""
 
 
 class _Route(NamedTuple):
@@ -96,7 +99,21 @@ class Forwarding:
             newer = self._route(call.tool)
             if newer is not None and newer.digest != route.digest:
                 return await self._sent(call, newer, caller, arguments, observe)
+        if call.tool == _SENT_ALWAYS and isinstance(result.value, dict):
+            await self._see(result.value)
         return result
+
+    async def _see(self, written: Mapping[str, Any]) -> None:
+        """Wait a little until tools that were written can be called from here."""
+        names, digest = written.get("functions_registered") or (), written.get("digest")
+        until = time.monotonic() + _APPEARING
+        while time.monotonic() < until:
+            with suppress(ToolkilnError):  # they appear when Redis does
+                await self._published.refresh()
+            entries = self._published.snapshot.entries
+            if all(name in entries and entries[name].digest == digest for name in names):
+                return
+            await asyncio.sleep(_PAUSE)
 
     async def adopt(self, call: Call, caller: Caller) -> bool:
         """Let a call be found by its id that was sent without one of its caller's.

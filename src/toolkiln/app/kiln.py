@@ -16,6 +16,7 @@ from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, Specs, functions_
 from toolkiln.app.opened import Opened
 from toolkiln.app.options import CallOptions, asking_of
 from toolkiln.app.own import OWN, SessionToken
+from toolkiln.app.presented import Presented
 from toolkiln.app.remembered import Remembered
 from toolkiln.app.searched import Searched
 from toolkiln.app.usages import Usages
@@ -26,9 +27,9 @@ from toolkiln.model import (
     Call,
     CallError,
     Grant,
-    Health,
     Result,
     Role,
+    Snapshot,
     Status,
     Task,
     ToolSpec,
@@ -51,7 +52,7 @@ _LONGEST_ID = 200
 _log = logging.getLogger(__name__)
 
 
-class Kiln(Opened, Remembered, Searched):
+class Kiln(Opened, Remembered, Searched, Presented):
     """The tools of a file or folder, and functions of this process, ready to be called.
 
         async with Kiln("tools") as kiln:
@@ -153,6 +154,15 @@ class Kiln(Opened, Remembered, Searched):
         return Changes(lambda: self.watch(_log.warning), self.guarding.live.rules)
 
     @property
+    def snapshot(self) -> Snapshot:
+        """What is served at this moment, without functions and Toolkiln's own tools.
+
+        Raises:
+            ManifestError: nothing is served from the folder, and why.
+        """
+        return self._offer.snapshot
+
+    @property
     def specs(self) -> Specs:
         """What is offered by name, whatever its role, lightest first, without Toolkiln's own.
 
@@ -228,14 +238,6 @@ class Kiln(Opened, Remembered, Searched):
         is_proposal = self._now.authoring == "propose"
         return await self.authoring.write(draft, allowed, propose=is_proposal)
 
-    def health(self, tool: str | ToolSpec) -> Health:
-        """Whether models can be held to a tool's schema."""
-        return schema.health((self.tool(tool) if isinstance(tool, str) else tool).parameters)
-
-    def compiled(self, tool: str | ToolSpec, provider: str) -> schema.Compiled:
-        """A tool as one provider wants it, with what was lost on the way."""
-        return schema.compile_tool(self.tool(tool) if isinstance(tool, str) else tool, provider)
-
     def at_hand(self, session: SessionToken = OWN) -> list[ToolSpec]:
         """The tools to list for a model: all, or core ones and those that find the others."""
         from toolkiln.app.selection import at_hand
@@ -284,10 +286,6 @@ class Kiln(Opened, Remembered, Searched):
     ) -> list[Any]:
         """As `handle`, for programs without an event loop."""
         return self.run_sync(self.handle(message, provider, session))
-
-    def check_arguments(self, name: str, arguments: object) -> schema.Checked | schema.Problems:
-        """Whether these arguments may be passed to a tool, all problems at once."""
-        return schema.check(self.tool(name), arguments)
 
     @overload
     async def call(

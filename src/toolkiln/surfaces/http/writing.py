@@ -134,10 +134,10 @@ class _Target(NamedTuple):
 
 
 def _target(visit: Visit, source: str) -> _Target:
-    name, catalog = visit.path["name"], visit.kiln.catalog
+    name, kiln = visit.path["name"], visit.kiln
     try:
-        served = catalog.snapshot.served.get(name)
-        proposed = catalog.manifest.proposed
+        served = kiln.snapshot.served.get(name)
+        proposed = kiln.catalog.manifest.proposed if kiln.path is not None else {}
     except InputError:  # nothing is served yet, or why not is told by who writes the manifest
         served, proposed = None, {}
     must_be_new = creates_only(visit)
