@@ -76,7 +76,7 @@ async def seen(kiln: Kiln, task: str, session: str, fits: Callable[[Task], bool]
 async def test_what_one_began_the_other_follows_and_awaits(fronts: tuple[Kiln, Kiln]) -> None:
     one, other = fronts
     ann, bob = (one.sessions.create(name).token for name in ("ann", "bob"))
-    task = await one.call("last", {"seconds": 2}, background=True, session=ann)
+    task = await one.call("last", {"seconds": 1.5}, background=True, session=ann)
     assert isinstance(task, Task)
     on_the_way = await seen(other, task.id, ann, lambda found: bool(found.progress))
     listed = await other.tasks(ann)
