@@ -98,6 +98,23 @@ async def test_a_call_that_kills_its_workers_is_given_up(server: Server, tmp_pat
     assert [letter[b"record"].decode() for _, letter in letters] == [envelope.record]
 
 
+async def test_a_program_takes_no_calls_when_nobody_keeps_its_leases(
+    server: Server, first: Running, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        call = await asker.start("doze", {"seconds": LONG, "mark": "kept"}, repeatable=True)
+        await until_begun(tmp_path, "kept")
+
+        os.kill(first.children()[0], signal.SIGKILL)
+
+        assert await asyncio.to_thread(first.process.wait, 60) != 0
+        with performer(server.url, tmp_path):
+            result = await asker.end_of(call)
+
+    assert result.status is Status.OK
+    assert "kept the leases" in first.said[-1]
+
+
 # Stopping, and going on
 
 

@@ -45,6 +45,8 @@ from toolkiln.store import StoreError
 
 _TOLD = 2.0
 """Seconds between two descriptions of a worker, which hold five times as long."""
+_AGAIN = 1.0
+"""Seconds after which being told to stop again means to do it at once."""
 _POOLS_KEPT_MS = 7 * 24 * 3600 * 1000
 
 
@@ -106,12 +108,17 @@ class Station:
         self._pipe = Pipe(read_address(post.url))
         self._worker: Worker | None = None
         self._started = time.time()
+        self._asked = 0.0
 
     def stop(self) -> None:
-        """Take no more calls, and end those that run in time; asked again, at once."""
-        if self._stopping.is_set() and self._worker is not None:
+        """Take no more calls, and end those that run in time; asked again later, at once."""
+        now = time.monotonic()
+        # A service manager may tell both processes, of which one tells the other.
+        if self._stopping.is_set() and self._worker is not None and now > self._asked + _AGAIN:
             self._worker.hurry()
-        self._stopping.set()
+        elif not self._stopping.is_set():
+            self._asked = now
+            self._stopping.set()
 
     @property
     def running(self) -> int:
@@ -239,25 +246,27 @@ async def perform_calls(
     table = new_table(post.slots)
     orders = Orders(post.url, post.pool, post.name, os.getpid(), post.lease)
     attendant, channel = await start_attendant(orders, table)
-    with closing(channel), closing(Leases(table)) as leases:
-        station = Station(kiln, post, Kept(post.name, post.name, leases, channel))
+    is_alone = False
+    try:
+        with closing(channel), closing(Leases(table)) as leases:
+            os.close(table)
+            station = Station(kiln, post, Kept(post.name, post.name, leases, channel))
 
-        async def heed() -> None:
-            if stop is not None:
-                await stop.wait()
-                station.stop()
+            async def heed() -> None:
+                if stop is not None:
+                    await stop.wait()
+                    station.stop()
 
-        async def watch() -> None:
-            await attendant.wait()
-            station.stop()  # nobody renews its leases any more
+            async def watch() -> None:
+                nonlocal is_alone
+                await attendant.wait()
+                is_alone = True
+                station.stop()  # nobody renews its leases any more
 
-        try:
             async with beside(heed()), beside(watch()):
                 await station.run(ready)
-        finally:
-            os.close(table)
-        is_alone = attendant.returncode is not None
-    await attendant.wait()
+    finally:
+        await attendant.wait()  # which ends with the channel
     if is_alone:
         raise BackendError("the process that kept the leases of this one has ended")
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from toolkiln.app import Kept, Kiln, Post, Station, join_fleet, kept_by_parent, new_loop
 from toolkiln.app import supervise as keep_running
 from toolkiln.errors import InputError
-from toolkiln.surfaces.cli.opening import open_kiln, settings
+from toolkiln.surfaces.cli.opening import open_folder, settings
 from toolkiln.surfaces.cli.terminal import talk
 
 
@@ -54,7 +54,7 @@ def supervise(options: Options) -> int:
 def perform(options: Options, kept: str) -> int:
     """Run tools, for the process that started this one."""
     post, shared = _post(options), kept_by_parent(kept)
-    kiln = open_kiln(options.tools, dev=options.dev, surface="fleet")
+    kiln = open_folder(options.tools, dev=options.dev)
     join_fleet(kiln, post.url)
     post = replace(post, name=shared.worker)
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -88,7 +88,8 @@ def _heed(stop: Callable[[], None]) -> None:
 
 
 def _post(options: Options) -> Post:
-    url = options.redis or settings().redis
+    known = settings()
+    url = options.redis or known.fleet or known.redis
     if not url:
         raise InputError(
             "there is no fleet to work for", hint="name its Redis: --redis redis://HOST:PORT"
