@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.published import FleetOffer, PublishedTools
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Guard, careful, token_hash
 from toolkiln.fleet import Client, Envelope, Listing, Pipe, pack
 from toolkiln.model import Call, Caller, Event, Result, ToolSpec, unobserved

@@ -127,7 +127,7 @@ class Client:
         out.waiters.append(waiter)
         if envelope.timeout_ms is not None:
             seconds = envelope.timeout_ms / 1000 + _GRACE
-            waiter.timer = loop.call_later(seconds, self._expire, out, waiter)
+            waiter.timer = loop.call_later(seconds, self._give_up, out, waiter, "timeout")
         try:
             refusal = await self._enter(envelope, out, waiter, is_first=is_first)
             if refusal is not None:
@@ -163,7 +163,10 @@ class Client:
         self._is_detached = True
 
     async def close(self) -> None:
-        """Take no more replies; calls that are out end, if whoever made them awaits them here."""
+        """Take no more replies; calls that are still awaited end, as far as they are ours to end."""
+        for out in list(self._out.values()):
+            for waiter in list(out.waiters):
+                self._give_up(out, waiter, "cancelled")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -184,7 +187,7 @@ class Client:
         try:
             admission = await self._queue(envelope.pool).enqueue(sent)
         except Unreachable as error:
-            admission = await self._insist(sent, error)
+            admission = await self._insist(sent, error, waiter)
         except InputError:
             raise
         except ToolkilnError as error:
@@ -202,7 +205,9 @@ class Client:
             out.is_ours = isinstance(admission, Accepted)
         return None
 
-    async def _insist(self, sent: Envelope, error: Unreachable) -> Admission | Result:
+    async def _insist(
+        self, sent: Envelope, error: Unreachable, waiter: _Waiter
+    ) -> Admission | Result:
         """Try again what did not leave, or of which nobody knows whether it arrived.
 
         What may have arrived and is not there may also have run before Redis forgot it: it is
@@ -210,7 +215,7 @@ class Client:
         """
         queue, until, pause = self._queue(sent.pool), time.monotonic() + _PATIENCE, _PAUSE
         may_be_there = error.sent
-        while time.monotonic() < until:
+        while time.monotonic() < until and not waiter.reply.done():
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
             try:
@@ -224,6 +229,8 @@ class Client:
                 may_be_there = may_be_there or again.sent
             except ToolkilnError as failure:
                 return _failed(sent, failure)
+        if waiter.reply.done():
+            return self._result(sent, waiter.reply.result())
         if may_be_there:
             return ended("lost", call_id=sent.id, tool=sent.tool)
         return _failed(sent, error)
@@ -238,9 +245,9 @@ class Client:
         code = reply.body.decode("ascii", "replace")
         return ended(code, call_id=envelope.id, tool=envelope.tool)
 
-    def _expire(self, out: _Out, waiter: _Waiter) -> None:
+    def _give_up(self, out: _Out, waiter: _Waiter, code: str) -> None:
         self._forsake(out, waiter)
-        waiter.settle(_end(out.envelope.record, "timeout"))
+        waiter.settle(_end(out.envelope.record, code))
 
     def _forsake(self, out: _Out, waiter: _Waiter) -> None:
         """See that a call ends which nobody awaits any more."""
@@ -312,7 +319,7 @@ class Client:
             await asyncio.sleep(_LOOK)
             try:
                 for some in _portions(self._overdue()):
-                    await self._look_at(some)
+                    await self._look_at_each(some)
                 reached = time.monotonic()
             except ToolkilnError as error:
                 if time.monotonic() - reached > _AWAY:
@@ -323,6 +330,18 @@ class Client:
     def _overdue(self) -> list[_Out]:
         before = asyncio.get_running_loop().time() - _LOOK
         return [out for out in self._out.values() if out.since < before]
+
+    async def _look_at_each(self, some: list[_Out]) -> None:
+        """Look at calls together, or one by one where something about one cannot be read."""
+        try:
+            await self._look_at(some)
+        except Malformed as error:
+            if len(some) == 1:
+                _log.error("a call of %s is lost: %s", some[0].envelope.tool, error)
+                self._told(_end(some[0].envelope.record, "lost"))
+            else:
+                for out in some:
+                    await self._look_at_each([out])
 
     async def _look_at(self, some: list[_Out]) -> None:
         standings = await self._queue(some[0].envelope.pool).standing(
