@@ -80,12 +80,12 @@ def dead(pool: str) -> str:
 
 def control(pool: str) -> str:
     """A stream: what a pool's workers are asked to do, as `ask` and `of`."""
-    return _named("control", pool)
+    return control_of(calls(pool))
 
 
-def control_of(calls: str) -> str:
-    """The control stream beside a pool's stream of calls."""
-    return calls.replace(":calls:", ":control:", 1)
+def control_of(stream: str) -> str:
+    """The control stream beside a pool's stream of calls, of which a record has the name."""
+    return stream.replace(":calls:", ":control:", 1)
 
 
 def record(record: str) -> str:
