@@ -14,7 +14,11 @@ Done = Callable[[Answer | Exception], None]
 
 
 class Batch(Generic[Item, Answer]):
-    """One question for many, each of whom gets its own answer."""
+    """One question for many, each of whom gets its own answer.
+
+    What comes while a question is open is asked for together after it: the more there is to
+    do, the more is done at once, and a single item never waits.
+    """
 
     def __init__(
         self, ask: Callable[[Sequence[Item], Answered[Answer]], None], most: int = 128
@@ -23,6 +27,7 @@ class Batch(Generic[Item, Answer]):
         self._ask = ask
         self._most = most
         self._items: list[tuple[Item, Done[Answer]]] = []
+        self._open = 0
 
     async def add(self, item: Item) -> Answer:
         """The answer to one item; it raises what the question came to."""
@@ -32,23 +37,29 @@ class Batch(Generic[Item, Answer]):
 
     def put(self, item: Item, done: "Done[Answer]") -> None:
         """As `add`, for those who wait for no task: `done` gets the answer, or the exception."""
-        if not self._items:
-            asyncio.get_running_loop().call_soon(self._flush)
+        if not self._items and not self._open:
+            asyncio.get_running_loop().call_soon(self._ask_next)
         self._items.append((item, done))
 
-    def _flush(self) -> None:
-        items, self._items = self._items, []
-        for start in range(0, len(items), self._most):
-            self._ask_for(items[start : start + self._most])
+    def _ask_next(self) -> None:
+        items, self._items = self._items[: self._most], self._items[self._most :]
+        if not items:
+            return
+        self._open += 1
 
-    def _ask_for(self, items: "list[tuple[Item, Done[Answer]]]") -> None:
         def answered(answers: Sequence[Answer] | Exception) -> None:
+            self._open -= 1
             if isinstance(answers, Exception):
                 for _, done in items:
                     done(answers)
+                # Where each question waits for a server that is away, none waits for another.
+                while self._items:
+                    self._ask_next()
                 return
             for (_, done), answer in zip(items, answers, strict=True):
                 done(answer)
+            if not self._open:
+                self._ask_next()
 
         self._ask([item for item, _ in items], answered)
 
