@@ -163,7 +163,7 @@ class Client:
         self._is_detached = True
 
     async def close(self) -> None:
-        """Take no more replies; calls that are still awaited end, as far as they are ours to end."""
+        """Take no more replies; calls that are still awaited end, if they are ours to end."""
         for out in list(self._out.values()):
             for waiter in list(out.waiters):
                 self._give_up(out, waiter, "cancelled")

@@ -1,0 +1,410 @@
+"""The caller's side of the fleet, with a worker that gives back what it is given."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from msgspec import Raw
+
+from toolkiln.errors import InputError
+from toolkiln.fleet import client as module
+from toolkiln.fleet import keys, wire
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.client import Client
+from toolkiln.fleet.deliveries import Delivery, Ending
+from toolkiln.fleet.identity import is_genuine
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.model import Event, Result, Status
+from toolkiln.store import StoreError
+
+from .queues import desk
+from .servers import Proxy, Server, running
+
+KEY = b"k" * 32
+SOON = 30.0
+STREAM = keys.calls("default")
+
+
+@pytest.fixture
+def behind(server: Server) -> "Iterator[redis.Redis]":
+    """The server, looked at from behind."""
+    with closing(server.client()) as found:
+        yield found
+
+
+@asynccontextmanager
+async def calling(url: str) -> AsyncIterator[Client]:
+    client = Client(Pipe(read_address(url)), Pipe(read_address(url)), KEY)
+    await client.open()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+class Echo:
+    """A worker that ends calls with their own arguments, when it is let."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.began: list[Envelope] = []
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.has_begun = asyncio.Event()
+
+    async def work(self) -> None:
+        while True:
+            with suppress(StoreError):  # a connection that was broken; it comes back
+                for delivery in await self.queue.read("echo", 100, 200):
+                    self.began.append(delivery.envelope)
+                    self.has_begun.set()
+                    await self.may_end.wait()
+                    while not await self._is_ended(delivery):
+                        pass
+
+    async def _is_ended(self, delivery: Delivery) -> bool:
+        with suppress(StoreError):
+            await self.queue.finish(result(delivery))
+            return True
+        return False
+
+
+@asynccontextmanager
+async def working(url: str) -> AsyncIterator[Echo]:
+    async with desk(url) as own:
+        echo = Echo(own.queue)
+        task = asyncio.create_task(echo.work())
+        try:
+            yield echo
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def result(delivery: Delivery) -> Ending:
+    envelope = delivery.envelope
+    given = wire.unpack(envelope.arguments)
+    made = Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=given)
+    return Ending(delivery, "result", wire.result_to_wire(made))
+
+
+def call(client: Client, value: Any = None, **fields: Any) -> Envelope:
+    name = secrets.token_hex(32)
+    given = {"id": name, "record": name, "tool": "echo", "reply_to": client.reply_to, **fields}
+    return Envelope(arguments=Raw(wire.pack(value)), **given)
+
+
+def code(result: Result) -> str | None:
+    return result.error.code if result.error else None
+
+
+async def waiting(behind: "redis.Redis", count: int) -> None:
+    """Until so many calls are in the queue."""
+    async with asyncio.timeout(SOON):
+        while behind.xlen(STREAM) != count:
+            await asyncio.sleep(0.01)
+
+
+async def test_calls_made_at_once_each_get_their_own_result(server: Server) -> None:
+    async with calling(server.url) as client, working(server.url) as echo:
+        results = await asyncio.gather(*(client.call(call(client, n)) for n in range(300)))
+
+    assert [one.value for one in results] == list(range(300))
+    assert all(is_genuine(KEY, envelope) for envelope in echo.began)
+
+
+async def test_what_nobody_waits_for_is_left_behind_by_nothing(
+    server: Server, behind: "redis.Redis"
+) -> None:
+    async with calling(server.url) as client, working(server.url):
+        await client.call(call(client, 1))
+
+    left = {key.split(b":")[1] for key in behind.scan_iter()}
+    assert left <= {b"call", b"calls"}
+    assert behind.xlen(STREAM) == 0
+
+
+async def test_two_who_make_the_same_call_share_a_run(server: Server) -> None:
+    async with calling(server.url) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        made = call(client, 1, remember=True)
+        first = asyncio.create_task(client.call(made))
+        await echo.has_begun.wait()
+        second = asyncio.create_task(client.call(made))
+        third = asyncio.create_task(client.call(made))
+        await asyncio.sleep(0)
+        third.cancel()
+        echo.may_end.set()
+
+        results = await asyncio.gather(first, second)
+
+    assert [one.value for one in results] == [1, 1]
+    assert len(echo.began) == 1
+
+
+async def test_a_result_that_is_remembered_comes_at_once(server: Server) -> None:
+    async with calling(server.url) as client, working(server.url) as echo:
+        made = call(client, 1, remember=True)
+        first = await client.call(made)
+
+        again = await client.call(made)
+        other = await client.call(call(client, 2, remember=True, record=made.record))
+
+    assert (first.value, again.value, len(echo.began)) == (1, 1, 1)
+    assert (other.status, code(other)) == (Status.INVALID, "conflict")
+
+
+async def test_events_come_before_the_end(server: Server) -> None:
+    seen: list[Event] = []
+    async with calling(server.url) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        made = call(client, 1, events=True)
+        running_call = asyncio.create_task(client.call(made, seen.append))
+        await echo.has_begun.wait()
+        told = [Event(kind="progress", text="half"), Event(kind="log", text="a line")]
+        replies = [Reply(made.record, "event", wire.event_to_wire(one)) for one in told]
+        await echo.queue.tell(client.reply_to, replies)
+        echo.may_end.set()
+
+        await running_call
+
+    assert seen == told
+
+
+async def test_a_deadline_ends_a_call_that_nobody_takes(
+    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GRACE", 0.05)
+    async with calling(server.url) as client:
+        late = await client.call(call(client, timeout_ms=50))
+        await waiting(behind, 0)
+
+    assert (late.status, code(late)) == (Status.TIMEOUT, "timeout")
+
+
+async def test_a_late_reply_is_nobody_s(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GRACE", 0.05)
+    async with calling(server.url) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        late = await client.call(call(client, 1, timeout_ms=50))
+        echo.may_end.set()
+
+        after = await client.call(call(client, 2))
+
+    assert late.status is Status.TIMEOUT
+    assert after.value == 2
+
+
+async def test_a_person_may_take_longer_than_the_deadline(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GRACE", 0.3)
+    async with calling(server.url) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        made = call(client, 1, timeout_ms=10, events=True)
+        waited = asyncio.create_task(client.call(made))
+        await echo.has_begun.wait()
+        asked = Event(kind="pending", text="approval")
+        await echo.queue.tell(
+            client.reply_to, [Reply(made.record, "event", wire.event_to_wire(asked))]
+        )
+        done, _ = await asyncio.wait([waited], timeout=0.6)
+        echo.may_end.set()
+
+        assert not done
+        assert (await waited).value == 1
+
+
+async def test_a_call_that_is_cancelled_leaves_the_queue(
+    server: Server, behind: "redis.Redis"
+) -> None:
+    async with calling(server.url) as client:
+        made = asyncio.create_task(client.call(call(client)))
+        await waiting(behind, 1)
+
+        made.cancel()
+
+        await waiting(behind, 0)
+        with pytest.raises(asyncio.CancelledError):
+            await made
+
+
+async def test_one_who_asks_for_the_call_of_another_does_not_end_it(
+    server: Server, behind: "redis.Redis"
+) -> None:
+    async with calling(server.url) as client, calling(server.url) as other:
+        made = call(client, 1, remember=True)
+        first = asyncio.create_task(client.call(made))
+        await waiting(behind, 1)
+        second = asyncio.create_task(
+            other.call(call(other, 1, remember=True, record=made.record, id=made.id))
+        )
+        await asyncio.wait([second], timeout=0.1)
+        second.cancel()
+        await asyncio.wait([second])
+
+        async with working(server.url):
+            assert (await first).value == 1
+
+
+async def test_closing_ends_what_is_still_awaited(server: Server, behind: "redis.Redis") -> None:
+    async with calling(server.url) as client:
+        made = asyncio.create_task(client.call(call(client)))
+        kept = asyncio.create_task(client.call(call(client, remember=True)))
+        await waiting(behind, 2)
+        client.detach()
+
+    assert (await made).status is (await kept).status is Status.CANCELLED
+    assert behind.xlen(STREAM) == 1
+
+
+async def test_a_backlog_is_told_with_a_time(server: Server, behind: "redis.Redis") -> None:
+    behind.xgroup_create(STREAM, keys.GROUP, "0", mkstream=True)
+    behind.xadd(STREAM, {"record": "old"}, id="1-1")
+
+    async with calling(server.url) as client:
+        refused = await client.call(call(client))
+
+    assert (refused.status, code(refused)) == (Status.UNAVAILABLE, "overloaded")
+    assert refused.error is not None
+    assert refused.error.retryable
+    assert refused.error.retry_after
+
+
+async def test_a_call_that_no_worker_takes_is_given_up(
+    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK", 0.05)
+    monkeypatch.setattr(module, "START_BY_MS", 100)
+    async with calling(server.url) as client:
+        given_up = await client.call(call(client))
+
+    assert (given_up.status, code(given_up)) == (Status.UNAVAILABLE, "no_worker")
+    assert behind.xlen(STREAM) == 0
+
+
+@pytest.mark.parametrize(("repeatable", "ends"), [(True, None), (False, "lost")])
+async def test_a_redis_that_forgot_everything_does_not_leave_callers_waiting(
+    server: Server,
+    behind: "redis.Redis",
+    monkeypatch: pytest.MonkeyPatch,
+    repeatable: bool,
+    ends: str | None,
+) -> None:
+    monkeypatch.setattr(module, "_LOOK", 0.05)
+    async with calling(server.url) as client:
+        made = asyncio.create_task(client.call(call(client, 1, repeatable=repeatable)))
+        await waiting(behind, 1)
+
+        behind.flushall()
+        async with working(server.url) as echo:
+            ended = await asyncio.wait_for(made, SOON)
+
+    assert code(ended) == ends
+    assert len(echo.began) == int(repeatable)
+
+
+async def test_a_connection_that_breaks_loses_no_reply(
+    server: Server, behind: "redis.Redis"
+) -> None:
+    async with calling(server.url) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        made = asyncio.create_task(client.call(call(client, 1)))
+        await echo.has_begun.wait()
+        behind.client_kill_filter(_type="normal", skipme=True)
+        echo.may_end.set()
+
+        assert (await asyncio.wait_for(made, SOON)).value == 1
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_a_lost_answer_does_not_make_a_call_run_twice(
+    server: Server, repeatable: bool
+) -> None:
+    with closing(Proxy(server)) as proxy:
+        async with (
+            calling(f"redis://127.0.0.1:{proxy.port}") as client,
+            working(server.url) as echo,
+        ):
+            await client.call(call(client, 0))
+            echo.may_end.clear()
+            proxy.lose_one = True
+            made = asyncio.create_task(client.call(call(client, 1, repeatable=repeatable)))
+            await asyncio.wait_for(_second(echo), SOON)
+            echo.may_end.set()
+            ended = await asyncio.wait_for(made, SOON)
+
+    assert ended.value == 1
+    assert len(echo.began) == 2
+
+
+async def _second(echo: Echo) -> None:
+    while len(echo.began) < 2:
+        await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_is_gone_is_said_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    with running(folder) as server:
+        async with calling(server.url) as client:
+            server.process.kill()
+            server.process.wait()
+
+            refused = await client.call(call(client))
+
+    assert refused.status is Status.UNAVAILABLE
+    assert code(refused) in ("store_failed", "lost")
+
+
+async def test_nonsense_in_a_reply_stream_is_passed_over(
+    server: Server, behind: "redis.Redis"
+) -> None:
+    async with calling(server.url) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        made = call(client, 1, events=True)
+        waited = asyncio.create_task(client.call(made))
+        await echo.has_begun.wait()
+        behind.xadd(keys.replies(client.reply_to), {"replies": b"\xff"})
+        behind.xadd(keys.replies(client.reply_to), {"other": "field"})
+        events = [Reply(made.record, "event", b"\xc1"), Reply("a" * 64, "result", b"\xc1")]
+        await echo.queue.tell(client.reply_to, events)
+        echo.may_end.set()
+
+        assert (await asyncio.wait_for(waited, SOON)).value == 1
+
+
+async def test_a_result_that_cannot_be_read_is_lost(server: Server) -> None:
+    async with calling(server.url) as client, desk(server.url) as own:
+        made = asyncio.create_task(client.call(call(client)))
+        [taken] = await own.queue.read("w", 1, 5000)
+        await own.queue.finish(Ending(taken, "result", b"\xc1"))
+
+        assert code(await asyncio.wait_for(made, SOON)) == "lost"
+
+
+async def test_a_call_that_is_too_large_is_not_sent(
+    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "BODY_LIMIT", 1000)
+    async with calling(server.url) as client:
+        with pytest.raises(InputError):
+            await client.call(call(client, "x" * 2000))
+
+    assert behind.xlen(STREAM) == 0
+
+
+async def test_a_large_call_and_its_large_result_arrive(server: Server) -> None:
+    async with calling(server.url) as client, working(server.url):
+        given = await client.call(call(client, "x" * 1_000_000))
+
+    assert given.value == "x" * 1_000_000
