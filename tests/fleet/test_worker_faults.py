@@ -118,27 +118,26 @@ async def test_a_program_takes_no_calls_when_nobody_keeps_its_leases(
 # Stopping, and going on
 
 
-async def test_a_worker_that_was_stopped_loses_its_calls_and_what_it_ends_later_is_dropped(
-    server: Server, first: Running, second: Running, tmp_path: Path
+async def test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on(
+    server: Server, first: Running, tmp_path: Path
 ) -> None:
     async with asking(server) as asker:
-        # As many as both have slots for, so that the first has some of them.
-        calls = [
-            await asker.start("doze", {"seconds": 5 * LEASE, "mark": f"m{n}"}, repeatable=True)
-            for n in range(8)
-        ]
-        for number in range(8):
-            await until_begun(tmp_path, f"m{number}")
-        stopped = [n for n in range(8) if begun(tmp_path, f"m{n}") == [first.process.pid]]
-        first.process.send_signal(signal.SIGSTOP)
-        results = [await asker.end_of(call) for call in calls]
-        first.process.send_signal(signal.SIGCONT)
-        after = await asker.call("double", {"number": 4}, repeatable=True)
+        twice = await asker.start("doze", {"seconds": LONG, "mark": "twice"}, repeatable=True)
+        once = await asker.start("nap", {"seconds": LONG, "mark": "once"})
+        for mark in ("twice", "once"):
+            await until_begun(tmp_path, mark)
 
-    assert stopped
-    assert {result.status for result in results} == {Status.OK}
-    assert {results[n].value for n in stopped} == {f"slept by {second.process.pid}"}
-    assert after.value == 8
+        first.process.send_signal(signal.SIGSTOP)
+        with performer(server.url, tmp_path) as second:
+            again, lost = await asker.end_of(twice), await asker.end_of(once)
+            first.process.send_signal(signal.SIGCONT)
+            await asyncio.to_thread(first.await_line, "the lease of a call of doze is lost")
+            await asyncio.to_thread(first.await_line, "the lease of a call of nap is lost")
+            after = [await asker.call("double", {"number": n}, repeatable=True) for n in range(3)]
+
+    assert again.value == f"slept by {second.process.pid}"
+    assert code_of(lost) == "lost"
+    assert [result.value for result in after] == [0, 2, 4]
     assert left_behind(server)["entries"] == 0
 
 
@@ -304,9 +303,12 @@ async def test_the_process_that_runs_tools_is_started_again_and_its_calls_go_on_
             await started
             result = await asker.end_of(call)
             begun = [event for event in asker.events[call.record] if event.text == "begun"]
+            status = await asyncio.to_thread(running.stop)
 
     assert result.value == "slept"
     assert len(begun) == 2
+    assert status == 0
+    assert left_behind(server) == {"entries": 0, "held": 0, "consumers": 0}
 
 
 async def test_with_the_process_beside_it_a_worker_dies_and_others_take_over(

@@ -179,21 +179,20 @@ class Worker:
 
     def _take(self, delivery: Delivery) -> None:
         """Begin a call, or see that it ends without."""
-        entry, now = delivery.entry, self._now_ms()
-        step: Run | Requeue | End | Bury = next_step(delivery, now)
-        if self._unwanted and self._unwanted.pop(delivery.record, 0.0) > time.monotonic():
+        entry, now = delivery.entry, time.monotonic()
+        step: Run | Requeue | End | Bury = next_step(delivery, self._now_ms())
+        if self._unwanted and self._unwanted.pop(delivery.record, 0.0) > now:
             step = End("cancelled")
         elif self._is_leaving:
-            step = before_leaving(delivery, now, begun=False)
-        until = inf
+            step = before_leaving(delivery, self._now_ms(), begun=False)
         if isinstance(step, Run):
-            until = time.monotonic() + self._parts.limit(delivery.envelope)
-        slot = self._held[entry] = self._leases.hold(entry, until)
-        if isinstance(step, Run):
+            slot = self._leases.hold(entry, now + self._parts.limit(delivery.envelope))
             run = self._runs[entry] = _Run(delivery)
             asyncio.create_task(self._perform(run, slot))  # noqa: RUF006 - the run keeps it
         else:
+            slot = self._leases.hold(entry, inf)
             self._see_to(delivery, slot, step)
+        self._held[entry] = slot
 
     async def _perform(self, run: _Run, slot: int) -> None:
         """A call from start to end."""
