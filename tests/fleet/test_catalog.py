@@ -381,7 +381,7 @@ async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
 
     assert without == [set(), set(), set()]
     assert await names(published) == {"hello"}
-    assert caplog.text.count("is not there any more") == 1
+    assert caplog.text.count("(1: hello): gone from Redis") == 1
 
 
 async def test_forged_permissions_leave_those_that_were_read_before(

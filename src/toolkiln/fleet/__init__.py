@@ -1,5 +1,6 @@
 """What several machines share through Redis: sessions and rates, tools, and calls.
 
+`guarding`, `approvals` and `records` keep in Redis what is otherwise in the store.
 Calls go through a queue (`queue`, `wire`, `steps`) from callers (`client`) to workers
 (`worker`, and beside it `keeper`, `supervisor`, `sweeper`), which publish their tools
 (`publisher`, `catalog`). Names load on first use, so that this package can be imported where

@@ -28,6 +28,7 @@ _LOOK_SECONDS = 15.0
 _WHOLE_SECONDS = 600.0
 """How often it looks at all names, whatever the numbers say."""
 _AT_ONCE = 500
+_NAMED = 5
 _PAUSE = 1.0
 _log = logging.getLogger(__name__)
 
@@ -121,17 +122,24 @@ class Published:
         """Have the entries of all names; those that are not there are looked for again later."""
         self._known = {n: known for n, known in self._known.items() if n in self._ids}
         wanted = [n for n, i in self._ids.items() if n not in self._known or self._known[n][0] != i]
+        ignored: dict[str, list[str]] = {}
         for start in range(0, len(wanted), _AT_ONCE):
             names = wanted[start : start + _AT_ONCE]
             blobs = await self._pipe.command("MGET", *(keys.entry(self._ids[n]) for n in names))
             for name, blob in zip(names, blobs, strict=True):
+                entry_id, is_news = self._ids[name], self._missed.get(name) != self._ids[name]
+                found = "gone from Redis" if blob is None else read_entry(self._key, name, blob)
+                if isinstance(found, str):
+                    if is_news:
+                        ignored.setdefault(found, []).append(name)
+                    self._missed[name] = entry_id
                 if blob is None:
-                    if self._missed.get(name) != self._ids[name]:
-                        _log.warning("the published tool %r is not there any more", name)
-                    self._missed[name] = self._ids[name]
                     self._known.pop(name, None)
                 else:
-                    self._known[name] = self._ids[name], read_entry(self._key, name, blob)
+                    self._known[name] = entry_id, found if isinstance(found, Entry) else None
+        for why, which in ignored.items():
+            some = ", ".join(which[:_NAMED]) + (" …" if len(which) > _NAMED else "")
+            _log.warning("published tools are ignored (%d: %s): %s", len(which), some, why)
 
     def _renew(self, permissions: bytes | None) -> bool:
         """Make a listing of what is known, if it is another than the last."""
@@ -177,7 +185,10 @@ async def fetch(pipe: "Pipe", key: bytes, name: str, digest: str) -> Served | No
     """
     entry_id = await pipe.command("GET", keys.version(name, digest))
     blob = entry_id and await pipe.command("GET", keys.entry(_text(entry_id)))
-    entry = blob and entries.read_entry(key, name, blob)
+    entry = read_entry(key, name, blob) if blob else None
+    if isinstance(entry, str):
+        _log.warning("version %s of %r is ignored: %s", digest[:12], name, entry)
+        return None
     content = entry.content if entry and entry.digest == digest else None
     if content is None or not content.files:  # a function, which runs where it is and nowhere else
         return None

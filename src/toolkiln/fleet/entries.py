@@ -99,21 +99,16 @@ def write_entry(key: bytes, pool: str, served: Served, spec: ToolSpec, grant: Gr
     return Document(digest_of(data), data)
 
 
-def read_entry(key: bytes, name: str, blob: bytes) -> Entry | None:
-    """The entry of a tool; None, with a warning, if it is forged, damaged or another's."""
+def read_entry(key: bytes, name: str, blob: bytes) -> Entry | str:
+    """The entry of a tool, or why it counts as not there: forged, damaged or another's."""
     data = unsealed(key, "entry", blob)
     if data is None:
-        _log.warning("the published tool %r is not sealed with the fleet's key: ignored", name)
-        return None
+        return "not sealed with the fleet's key, which is to be the same everywhere"
     try:
         packed = msgspec.msgpack.decode(data, type=_Packed)
-    except msgspec.MsgspecError as error:
-        _log.warning("the published tool %r cannot be read: %s", name, error)
-        return None
-    if packed.name != name:
-        _log.warning("what is published as %r is the tool %r: ignored", name, packed.name)
-        return None
-    return Entry(packed)
+    except msgspec.MsgspecError:
+        return "not written as an entry is"
+    return Entry(packed) if packed.name == name else "an entry of another tool"
 
 
 def _content(packed: _Packed) -> Content | None:
