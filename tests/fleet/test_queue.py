@@ -446,9 +446,9 @@ async def test_what_cannot_be_read_is_buried_and_its_caller_told(
     own: Desk, behind: Any, fields: dict[str, bytes | str | int]
 ) -> None:
     await own.queue.enqueue(call("before"))
-    behind.hset(keys.record("r"), mapping={"pool": STREAM, "entry": "1-1", "askers": "c"})
-    behind.hset(keys.record("r"), "askers", keys.replies("c1"))
-    behind.xadd(STREAM, fields)
+    entry = behind.xadd(STREAM, fields)
+    about = {"pool": STREAM, "entry": entry, "askers": keys.replies("c1"), "print": ""}
+    behind.hset(keys.record("r"), mapping=about)
     await own.queue.enqueue(call("after"))
 
     taken = await own.take()
@@ -459,6 +459,43 @@ async def test_what_cannot_be_read_is_buried_and_its_caller_told(
     assert letter[b"why"]
     if fields.get("record") == "r":
         assert await own.told("c1") == [Reply("r", "end", b"poison")]
+
+
+async def test_a_call_that_somebody_copied_ends_once(own: Desk, behind: Any) -> None:
+    await own.queue.enqueue(call("r"))
+    [(_, fields)] = behind.xrange(STREAM)
+    behind.xadd(STREAM, fields)
+    behind.xadd(STREAM, {"record": "r", "call": "nonsense"})
+
+    first, copy = await own.take()
+    copied = await own.queue.finish(result(copy, b"\x02"))
+    won = await own.queue.finish(result(first))
+
+    assert (copied, won) == (False, True)
+    assert await own.told("c1") == [Reply("r", "result", b"\x01")]
+    assert behind.xlen(STREAM) == 0
+
+
+async def test_what_an_enemy_spoils_does_not_keep_others_from_their_ends(
+    own: Desk, behind: Any
+) -> None:
+    names = ["good", "no-record", "no-stream", "other"]
+    calls = [call(name, reply_to="bad" if name == "no-stream" else "c1") for name in names]
+    behind.set(keys.record("taken"), "no hash")
+    behind.set(keys.replies("bad"), "no stream")
+    behind.set(keys.dead(POOL), "no stream")
+    behind.xadd(STREAM, {f"f{n}": "x" for n in range(9000)})
+
+    put = await asyncio.gather(*(own.queue.enqueue(one) for one in [*calls, call("taken")]))
+    taken = await own.take()
+    behind.delete(keys.record("no-record"))
+    behind.set(keys.record("no-record"), "no hash")
+    won = await asyncio.gather(*(own.queue.finish(result(one)) for one in taken))
+
+    assert put == [Accepted()] * 4 + [Conflict()]
+    assert won == [True] * 4
+    assert [reply.record for reply in await own.told("c1")] == ["good", "no-record", "other"]
+    assert behind.xlen(STREAM) == 0
 
 
 async def test_a_call_that_was_given_up_is_poison_and_a_dead_letter(own: Desk, behind: Any) -> None:

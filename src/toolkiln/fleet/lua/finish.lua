@@ -1,17 +1,18 @@
 -- Ends calls and tells all who asked; of several who end one call, the first.
 -- KEYS: the stream, the stream of dead letters, then each call's record.
--- ARGV: the group, how long a stream of replies is kept, how many entries of it, how long a
--- reply is remembered of which that was asked for later; then for each call its entry, the reply, how long the end is known, "1" if the reply is remembered, "2" if
--- until the id is used again, who
--- asked in case the record is gone, why it is a dead letter or "", the key of its envelope or
--- "", and a key and a body where the reply is too large for an entry, or "" and "".
+-- ARGV: the group, how long a stream of replies is kept, how many entries of it, and how long a
+-- reply is remembered if that was asked for later; then for each call its entry, the reply, how
+-- long the end is known, "1" if the reply is remembered or "2" if until the id is used again,
+-- who asked in case the record is gone, why it is a dead letter or "", the key of its envelope
+-- or "", and a key and a body where the reply is too large for an entry, or "" and "".
 -- Returns 1 or 0 for each.
 -- XACK is the first write: it needs no memory, and where the first write does not, Redis
--- refuses none of the others.
+-- refuses none of the others. What somebody else may have spoilt is called with pcall: one bad
+-- key must not keep the other calls from their ends.
 local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
 local kept, most, later = ARGV[2], ARGV[3], ARGV[4]
 local HEAD, EACH = 4, 9
-local MOST_DEAD = 1000
+local MOST_DEAD, MOST_FIELDS = 1000, 8
 
 local replies, order, ended, answers = {}, {}, {}, {}
 
@@ -31,13 +32,10 @@ local function packed(list)
 end
 
 local function bury(entry, why)
-  local found = redis.call("XRANGE", stream, entry, entry)[1]
-  if found then
-    local fields = found[2]
-    fields[#fields + 1] = "why"
-    fields[#fields + 1] = why
-    redis.call("XADD", dead, "MAXLEN", "~", MOST_DEAD, "*", unpack(fields))
-  end
+  local found, letter = redis.call("XRANGE", stream, entry, entry)[1], {"why", why}
+  local said = found and found[2] or {}
+  for i = 1, math.min(#said, 2 * MOST_FIELDS) do letter[#letter + 1] = said[i] end
+  redis.pcall("XADD", dead, "MAXLEN", "~", MOST_DEAD, "*", unpack(letter))
 end
 
 for i = 1, #KEYS - 2 do
@@ -52,21 +50,28 @@ for i = 1, #KEYS - 2 do
     ended[#ended + 1] = entry
     if why ~= "" then bury(entry, why) end
     if call_key ~= "" then redis.call("DEL", call_key) end
-    local askers, print = unpack(redis.call("HMGET", record, "askers", "print"))
-    if remembered == "0" and print and print ~= "" then remembered, known_for = "1", later end
-    if body_key ~= "" then redis.call("SET", body_key, body, "PX", math.max(known_for, kept)) end
-    if askers then
-      redis.call("HSET", record, "state", remembered == "2" and "open" or "done")
-      if remembered ~= "0" then redis.call("HSET", record, "reply", reply) end
-      redis.call("PEXPIRE", record, known_for)  -- 0 deletes it
+    local askers, print, current = unpack(redis.pcall("HMGET", record, "askers", "print", "entry"))
+    if current and current ~= entry then
+      -- Somebody put the same call in by hand: its end is no end of the call.
+      answers[i] = 0
+    else
+      if remembered == "0" and known_for ~= "0" and print and print ~= "" then
+        remembered, known_for = "1", later
+      end
+      if body_key ~= "" then redis.call("SET", body_key, body, "PX", math.max(known_for, kept)) end
+      if askers then
+        redis.call("HSET", record, "state", remembered == "2" and "open" or "done")
+        if remembered ~= "0" then redis.call("HSET", record, "reply", reply) end
+        redis.call("PEXPIRE", record, known_for)  -- 0 deletes it
+      end
+      tell(askers or asker, reply)
     end
-    tell(askers or asker, reply)
   end
 end
 
 if #ended > 0 then redis.call("XDEL", stream, unpack(ended)) end
 for _, asker in ipairs(order) do
-  redis.call("XADD", asker, "MAXLEN", "~", most, "*", "replies", packed(replies[asker]))
+  redis.pcall("XADD", asker, "MAXLEN", "~", most, "*", "replies", packed(replies[asker]))
   redis.call("PEXPIRE", asker, kept)
 end
 return answers
