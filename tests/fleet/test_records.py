@@ -67,7 +67,7 @@ from toolkiln.fleet import (
 from toolkiln.fleet.deliveries import Ending
 from toolkiln.fleet.wire import pack, result_to_wire
 from toolkiln.model import Call, Status
-from toolkiln.store import Claimed, StoreError, key_of
+from toolkiln.store import Claimed, Lease, StoreError, key_of
 
 from .servers import Server
 
@@ -230,6 +230,21 @@ async def test_a_call_whose_entry_redis_lost_is_lost(
     task = records.task(ANNA, "c1")
     assert task
     assert task.state == "lost"
+
+
+def test_a_call_goes_on_whose_claim_redis_lost_until_another_has_it(
+    records: Any, server: Server
+) -> None:
+    mine = claimed(records)
+    with closing(server.client()) as client:
+        client.flushall()
+    alone = records.renew(mine, 30)
+    other = claimed(records, owner="host:2")
+
+    assert alone is Lease.HELD
+    assert records.renew(mine, 30) is Lease.LOST
+    assert not records.finish(mine, result())
+    assert records.finish(other, result())
 
 
 def test_a_result_that_is_too_large_is_refused_and_the_claim_stays(records: Any) -> None:

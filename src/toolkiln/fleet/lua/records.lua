@@ -111,6 +111,8 @@ end
 -- ARGV: token, microseconds of the lease and for which a lost call is known. Returns whether
 -- somebody wants it cancelled; nil if it is lost.
 function acts.renew()
+  -- Redis has lost it, and nobody else makes the call: no reason to stop it.
+  if redis.call("EXISTS", claim) == 0 then return 0 end
   if not held() then return nil end
   redis.call("HSET", claim, "lease", whole(now + ARGV[4]))
   keep(now + ARGV[4] + ARGV[5])
