@@ -76,6 +76,13 @@ def test_a_slot_is_used_again_once_it_is_released(leases: Leases) -> None:
     assert {leases.hold("9-0", inf) for _ in range(4)} == slots
 
 
+def test_what_is_no_entry_is_not_held(leases: Leases) -> None:
+    leases.hold("12-", inf)
+    leases.hold("3-4", inf)
+
+    assert leases.held() == [Held("3-4", inf)]
+
+
 @pytest.mark.parametrize(
     ("state", "silence", "now", "expected"),
     [

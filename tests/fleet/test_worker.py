@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from toolkiln.fleet import Published, announce, keys
@@ -140,6 +141,17 @@ async def test_more_calls_than_slots_all_end(running: Running, shared_server: Se
         results = await asyncio.gather(*calls)
 
     assert [result.value for result in results] == [str(number) for number in range(50)]
+
+
+async def test_arguments_that_cannot_be_read_are_an_end(
+    running: Running, shared_server: Server
+) -> None:
+    async with asking(shared_server) as asker:
+        result = await asker.call("echo", arguments=msgspec.Raw(b"\xc7\x01\x63\x00"))
+        after = await asker.call("echo", {"text": "x"})
+
+    assert code_of(result) == "poison"
+    assert after.status is Status.OK
 
 
 # Who may

@@ -170,14 +170,16 @@ class Asker:
         self._books.close()
 
     def envelope(self, tool: str, arguments: Any = None, **said: Any) -> Envelope:
-        """A call, sealed; what is said goes before what is usual."""
+        """A call, sealed; what is said goes before what is usual, Raw arguments as they are."""
         call_id = said.pop("id", secrets.token_hex(8))
         caller: Caller = said.pop("caller", self.caller)
         told: dict[str, Any] = {
             "id": call_id,
             "record": key_of(caller, call_id),
             "tool": tool,
-            "arguments": msgspec.Raw(pack({} if arguments is None else arguments)),
+            "arguments": arguments
+            if isinstance(arguments, msgspec.Raw)
+            else msgspec.Raw(pack(arguments or {})),
             "session": self.session,
             "surface": "test",
             "reply_to": self.reply_to,

@@ -6,6 +6,7 @@ where it is not to be had the caller is told that what it knows is stale. Everyt
 the gateway's business, as for every call.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -18,17 +19,19 @@ from toolkiln.execution import Gateway
 from toolkiln.fleet import (
     End,
     Envelope,
+    Malformed,
     is_genuine,
     unpack,
 )
 from toolkiln.model import Call, Caller, Event, Result, Served, unobserved
-from toolkiln.store import key_of
+from toolkiln.store import StoreError, key_of
 
 Fetch = Callable[[str, str], Awaitable[Served | None]]
 """A version by the tool's name and the digest; None if there is none."""
 _MOST_VERSIONS = 100
 _MOST_ALIASES = 10_000
 _MOST_LIMITS = 10_000
+_log = logging.getLogger(__name__)
 
 
 class Performer:
@@ -72,9 +75,13 @@ class Performer:
             if found is None:
                 return End("stale")
             gateway = found
+        try:
+            arguments = unpack(envelope.arguments)
+        except Malformed:
+            return End("poison")
         call = Call(
             tool=envelope.tool,
-            arguments=unpack(envelope.arguments),
+            arguments=arguments,
             id=envelope.id,
             session=token,
             digest=envelope.digest,
@@ -127,14 +134,14 @@ class Performer:
         return True
 
     async def _door(self, name: str, digest: str) -> Gateway | None:
-        """A way to a version that others have published.
-
-        Raises:
-            StoreError: it cannot be looked for.
-        """
+        """A way to a version that others have published; None if it is not to be had."""
         door = self._doors.get((name, digest))
         if door is None:
-            served = await self._fetch(name, digest)
+            try:
+                served = await self._fetch(name, digest)
+            except StoreError as error:
+                _log.warning("%s at %s cannot be fetched: %s", name, digest[:12], error.message)
+                return None
             if served is None:
                 return None
             if len(self._doors) >= _MOST_VERSIONS:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
     from toolkiln.fleet.sweeper import Sweeper, settle
-    from toolkiln.fleet.wire import Envelope, pack, unpack
+    from toolkiln.fleet.wire import Envelope, Malformed, pack, unpack
     from toolkiln.fleet.worker import BLOCK_MS, Parts, Worker
 
 _HOMES = {
@@ -58,6 +58,7 @@ _HOMES = {
     "Leases": "leases",
     "Listing": "catalog",
     "Operator": "operating",
+    "Malformed": "wire",
     "Orders": "attendant",
     "Parts": "worker",
     "Pipe": "resp",
@@ -106,6 +107,7 @@ __all__ = [
     "Keeper",
     "Leases",
     "Listing",
+    "Malformed",
     "Operator",
     "Orders",
     "Parts",

@@ -7,12 +7,14 @@ at worst an entry that nobody holds, which renewing finds out. Nothing here spea
 
 import mmap
 import os
+import re
 import time
 from struct import Struct
 from typing import NamedTuple
 
 _SLOT = Struct("48sd")
 """The id of an entry, empty if the slot is free, and when its call must have ended."""
+_ENTRY = re.compile(rb"[0-9]+-[0-9]+")
 _BEAT = Struct("d")
 _PAGE = 64
 """Bytes before the first slot."""
@@ -64,15 +66,12 @@ class Leases:
     def held(self) -> list[Held]:
         """What the worker holds at this moment."""
         slots = _SLOT.iter_unpack(self._memory[_PAGE : _PAGE + self.slots * _SLOT.size])
-        return [Held(_text(entry), until) for entry, until in slots if entry[0]]
+        found = ((entry.rstrip(b"\0"), until) for entry, until in slots)
+        return [Held(entry.decode(), until) for entry, until in found if _ENTRY.fullmatch(entry)]
 
     def close(self) -> None:
         """Let go of the memory."""
         self._memory.close()
-
-
-def _text(entry: bytes) -> str:
-    return entry.rstrip(b"\0").decode("ascii", "replace")
 
 
 def new_table(slots: int) -> int:

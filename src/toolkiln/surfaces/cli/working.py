@@ -4,6 +4,7 @@ The first starts the second as the same command with `--kept`, which says what t
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -64,6 +65,7 @@ def perform(options: Options, kept: str) -> int:
 
 async def _perform(kiln: Kiln, post: Post, shared: Kept, health_port: int | None) -> None:
     def ready() -> None:
+        gc.freeze()  # what a start has made stays: it need not be gone through again and again
         count = len(kiln.specs)
         talk(f"ready: {count:,} tool{'' if count == 1 else 's'}, {post.slots} calls at once")
 
