@@ -42,6 +42,13 @@ def give(ctx: Context) -> str:
     ctx.inject_tools("echo", "fail")
     return "given"
 
+@tool(read_only=True)
+def flood(ctx: Context) -> str:
+    """Report far more often than anybody can read."""
+    for number in range(500):
+        ctx.report_progress(number, 500, "far")
+    return "told"
+
 @tool
 def nap(seconds: float, ctx: Context) -> str:
     """Sleep once."""
@@ -113,6 +120,19 @@ async def test_what_a_tool_hands_over_comes_back_with_its_result(
         ("progress", "half"),
         ("log", "working"),
     ]
+
+
+async def test_of_much_progress_the_last_is_told_before_the_end(
+    running: Running, shared_server: Server
+) -> None:
+    async with asking(shared_server) as asker:
+        envelope = await asker.start("flood", events=True)
+        await asker.end_of(envelope)
+        told = [event.done for event in asker.events[envelope.record]]
+
+    assert told == sorted(told)
+    assert told[-1] == 499
+    assert len(told) < 250
 
 
 async def test_a_failure_a_wrong_call_and_an_unknown_tool_are_answers(

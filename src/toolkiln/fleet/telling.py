@@ -17,8 +17,8 @@ from toolkiln.store import StoreError
 
 _PAUSE = 0.05
 """Seconds between two sendings to one caller."""
-_MOST = 200
-"""Events of one call that wait; further ones are dropped."""
+_MOST, _MOST_TEXT = 200, 200_000
+"""Events of one call that wait, and characters; further ones are dropped."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,7 +40,7 @@ class Telling:
             events = self._waiting[reply_to].setdefault(record, [])
             if events and event.kind == events[-1].kind == "progress":
                 events[-1] = event
-            elif len(events) < _MOST:
+            elif event.kind == "pending" or not _is_full(events):
                 events.append(event)
             if reply_to not in self._sending:
                 self._sending[reply_to] = asyncio.create_task(self._send(reply_to))
@@ -74,3 +74,7 @@ class Telling:
             await self._queue.tell(reply_to, replies)
         except StoreError as error:
             _log.warning("%d events could not be sent: %s", len(replies), error.message)
+
+
+def _is_full(events: list[Event]) -> bool:
+    return len(events) >= _MOST or sum(len(event.text) for event in events) >= _MOST_TEXT
