@@ -254,7 +254,7 @@ class Queue:
             delivery.entry,
             bodies.stored(reply, data) if large else data,
             horizon_ms(code, remember=envelope.remember),
-            int(envelope.remember) * (1 + is_open),
+            2 if is_open else int(envelope.remember),
             keys.replies(envelope.reply_to) if envelope.reply_to else "",
             why,
             keys.body(envelope.record, "call") if delivery.stored else "",

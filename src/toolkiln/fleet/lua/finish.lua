@@ -55,8 +55,8 @@ for i = 1, #KEYS - 2 do
       -- Somebody put the same call in by hand: its end is no end of the call.
       answers[i] = 0
     else
-      if remembered == "0" and known_for ~= "0" and print and print ~= "" then
-        remembered, known_for = "1", later
+      if known_for ~= "0" and print and print ~= "" then
+        remembered, known_for = remembered == "2" and "2" or "1", later
       end
       if body_key ~= "" then redis.call("SET", body_key, body, "PX", math.max(known_for, kept)) end
       if askers then

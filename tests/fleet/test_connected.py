@@ -1,0 +1,309 @@
+"""Kilns in front of a fleet: what they do by themselves, and what they do when things break."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from toolkiln import Kiln
+from toolkiln.config import Settings
+from toolkiln.errors import InputError
+from toolkiln.fleet import keys, wire
+from toolkiln.fleet.deliveries import Delivery, Ending
+from toolkiln.fleet.identity import fleet_key
+from toolkiln.fleet.publisher import Publisher
+from toolkiln.fleet.steps import leaves_open
+from toolkiln.model import CallError, Result, Status, Task
+from toolkiln.store import StoreError
+
+from .queues import Desk, desk
+from .servers import Server, running
+from .workers import Running, worker
+
+SOON = 60.0
+TOOLS = '''
+"""Tools that leave a mark wherever they are loaded."""
+import sys, time
+from toolkiln import tool
+
+sys.stdout.write("loaded")
+
+
+@tool(read_only=True)
+def add(left: int, right: int = 2) -> int:
+    """Add two whole numbers."""
+    return left + right
+
+
+@tool
+def last(seconds: float) -> str:
+    """Take some time."""
+    time.sleep(seconds)
+    return "lasted"
+
+
+@tool(pinned=True)
+def here(number: int) -> int:
+    """Run where the caller is."""
+    return -number
+
+
+@tool(pinned=True, sandbox=False)
+def bare() -> str:
+    """Want to run where the caller is, without a sandbox."""
+    return "outside"
+'''
+CALLER = """
+import sys
+seen = []
+def hook(event, arguments):
+    told = str(arguments[0]) if arguments else ""
+    if event in ("open", "import", "exec") and ("TOOLS" in told or "arithmetic" in told):
+        seen.append((event, told))
+sys.addaudithook(hook)
+from pathlib import Path
+from toolkiln import Kiln
+from toolkiln.config import Settings
+with Kiln.connect("URL", settings=Settings(state=Path("STATE"))) as kiln:
+    names = list(kiln.specs)
+    found = [hit.key for hit in kiln.search("sum", 3).hits]
+    tools = kiln.tools("openai")
+    value = kiln.call_sync("add", {"left": 40}).value
+import json
+print(json.dumps([names, found, value, len(tools), seen]))
+"""
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("TOOLS") / "tools"
+    folder.mkdir()
+    (folder / "arithmetic.py").write_text(TOOLS, "utf-8")
+    (folder.parent / "toolkiln.toml").write_text("", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fleet(shared_server: Server, tools: Path) -> Iterator[Running]:
+    """One worker of a server with nothing else on it."""
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    with worker(shared_server.url, tools) as started:
+        yield started
+
+
+@pytest.fixture
+def alone(folder: Path) -> Iterator[Server]:
+    """A server that no worker knows of."""
+    with running(folder) as server:
+        yield server
+
+
+def connected(server: Server, folder: Path) -> Kiln:
+    return Kiln.connect(server.url, settings=Settings(state=folder))
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_caller_presents_and_calls_tools_without_loading_them(
+    shared_server: Server, tmp_path: Path
+) -> None:
+    script = CALLER.replace("URL", shared_server.url).replace("STATE", str(tmp_path))
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=SOON
+    )
+
+    names, found, value, count, seen = json.loads(done.stdout)
+    assert {"add", "last", "here"} <= set(names)
+    assert "add" in found
+    assert (value, seen) == (42, [])
+    assert count >= 3
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_program_without_a_loop_leaves_nothing_running(
+    shared_server: Server, tmp_path: Path
+) -> None:
+    with connected(shared_server, tmp_path) as kiln:
+        value = kiln.call_sync("add", {"left": 1}).value
+
+    assert value == 3
+    assert [t.name for t in threading.enumerate() if t.name == "toolkiln-fleet"] == []
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_a_call_in_the_background_goes_on_without_whoever_made_it(
+    shared_server: Server, tmp_path: Path
+) -> None:
+    async with connected(shared_server, tmp_path / "a") as first:
+        task = await first.call("last", {"seconds": 1}, background=True)
+    assert isinstance(task, Task)
+
+    async with connected(shared_server, tmp_path / "b") as second:
+        ended = await second.await_task(task.id, timeout=SOON)
+
+    assert ended.result is not None
+    assert ended.result.value == "lasted"
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_files_are_the_business_of_workers(shared_server: Server, tmp_path: Path) -> None:
+    async with connected(shared_server, tmp_path) as kiln:
+        with pytest.raises(InputError, match="lie with the workers"):
+            _ = kiln.admissions
+        with pytest.raises(InputError, match="lie with the workers"):
+            kiln.preview()
+
+
+async def test_a_fleet_without_redis_is_an_answer_to_calls(tmp_path: Path) -> None:
+    kiln = Kiln.connect("redis://127.0.0.1:1", settings=Settings(state=tmp_path))
+    try:
+        with pytest.raises(StoreError):
+            _ = kiln.specs
+
+        result = await kiln.call("add", {"left": 1})
+    finally:
+        await kiln.close()
+
+    assert (result.status, result.error and result.error.code) == (
+        Status.UNAVAILABLE,
+        "store_failed",
+    )
+
+
+async def test_pinned_tools_run_here_with_what_is_granted_here(
+    alone: Server, tmp_path: Path
+) -> None:
+    async with staged(alone, tmp_path) as (_, kiln):  # where nobody takes a call
+        pinned = await kiln.call("here", {"number": 5})
+        bare = await kiln.call("bare")
+
+    assert (pinned.value, pinned.sandbox != "none") == (-5, True)
+    assert (bare.status, bare.value) == (Status.DENIED, None)
+
+
+class Stage:
+    """A fleet of one folder whose worker is the test itself."""
+
+    def __init__(self, own: Desk, kiln: Kiln, publisher: Publisher, tools: Path) -> None:
+        self._own = own
+        self._kiln = kiln
+        self._publisher = publisher
+        self._tools = tools
+
+    async def publish(self, source: str) -> None:
+        """Serve another version."""
+        (self._tools / "arithmetic.py").write_text(source, "utf-8")
+        self._kiln.catalog.refresh()
+        await self._publisher.publish(*self._kiln.engine.published(), {})
+
+    async def take(self) -> Delivery:
+        """The next call."""
+        [delivery] = await self._own.queue.read("stage", 1, 30_000)
+        return delivery
+
+    async def end(self, delivery: Delivery, code: str) -> None:
+        """End a call without a result."""
+        await self._own.queue.finish(Ending(delivery, "end", code.encode()))
+
+    async def give(self, delivery: Delivery, **fields: object) -> None:
+        """End a call with a result, as a worker does."""
+        envelope = delivery.envelope
+        known = {"call_id": envelope.id, "tool": envelope.tool, "status": Status.OK}
+        result = Result.model_validate({**known, **fields})
+        body, is_open = wire.result_to_wire(result), leaves_open(result)
+        await self._own.queue.finish(Ending(delivery, "result", body, is_open))
+
+
+@asynccontextmanager
+async def staged(server: Server, folder: Path) -> AsyncIterator[tuple[Stage, Kiln]]:
+    """A fleet that the test plays the worker of, and a Kiln in front of it."""
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "arithmetic.py").write_text(TOOLS, "utf-8")
+    settings = Settings(state=folder / "worker")
+    async with desk(server.url) as own, Kiln(tools, settings=settings, dev=True) as behind:
+        publisher = Publisher(own.pipe, await fleet_key(own.pipe), "default", "stage")
+        stage = Stage(own, behind, publisher, tools)
+        await stage.publish(TOOLS)
+        async with connected(server, folder / "caller") as kiln:
+            yield stage, kiln
+
+
+async def test_a_version_that_no_worker_has_is_asked_for_anew(
+    alone: Server, tmp_path: Path
+) -> None:
+    async with staged(alone, tmp_path) as (stage, kiln):
+        made = asyncio.create_task(kiln.call("add", {"left": 1}))
+        first = await stage.take()
+        await stage.publish(TOOLS.replace("left + right", "right + left"))
+        await stage.end(first, "stale")
+        second = await stage.take()
+        await stage.give(second, value=3)
+        result = await made
+
+    assert result.value == 3
+    assert first.envelope.digest != second.envelope.digest
+    assert first.record == second.record
+
+
+async def test_a_version_that_is_nowhere_is_told_after_one_more_look(
+    alone: Server, tmp_path: Path
+) -> None:
+    async with staged(alone, tmp_path) as (stage, kiln):
+        made = asyncio.create_task(kiln.call("add", {"left": 1}))
+        await stage.end(await stage.take(), "stale")
+        result = await made
+
+    assert result.error is not None
+    assert (result.status, result.error.code) == (Status.UNAVAILABLE, "stale")
+
+
+async def test_a_session_that_redis_lost_is_told_again(alone: Server, tmp_path: Path) -> None:
+    unknown = CallError(code="no_session", message="this session is unknown")
+    async with staged(alone, tmp_path) as (stage, kiln):
+        made = asyncio.create_task(kiln.call("add", {"left": 1}))
+        first = await stage.take()
+        with closing(alone.client()) as behind:
+            assert first.envelope.session is not None
+            name = keys.session(first.envelope.session)
+            known = behind.delete(name)
+            await stage.give(first, status="denied", error=unknown)
+            second = await stage.take()
+            again = behind.exists(name)
+        await stage.give(second, value=3)
+        result = await made
+
+    assert (known, again) == (1, 1)
+    assert result.value == 3
+
+
+async def test_a_change_of_the_catalog_is_told_to_listeners(alone: Server, tmp_path: Path) -> None:
+    async with staged(alone, tmp_path) as (stage, kiln):
+        told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+        forget: Callable[[], None] = kiln.changes.listen(lambda c: told.put_nowait(c.added))
+        async with kiln.changes.running():
+            await asyncio.wait_for(told.get(), SOON)
+            await stage.publish(TOOLS.replace("def last", "def more"))
+            added = await asyncio.wait_for(told.get(), SOON)
+        forget()
+
+    assert added == ("more",)
+
+
+async def test_what_was_published_stays_when_redis_is_gone(alone: Server, tmp_path: Path) -> None:
+    async with staged(alone, tmp_path) as (_, kiln):
+        before = set(kiln.specs)
+        alone.process.kill()
+        alone.process.wait()
+
+        after = set(kiln.specs)
+
+    assert "add" in before
+    assert after == before
