@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from toolkiln import Context, Kiln, tool
 from toolkiln.app import Post, new_loop
@@ -45,6 +47,19 @@ async def block(seconds: float, mark: str, ctx: Context) -> str:
 
 
 @tool(idempotent=True)
+async def hold(count: int, mark: str) -> int:
+    """Let no other thread of the process go on."""
+    _note(mark)
+    return sum(range(count))  # one call from one bytecode to the next
+
+
+@tool(read_only=True)
+async def give(count: int) -> str:
+    """Give a long text."""
+    return "x" * count
+
+
+@tool(idempotent=True)
 async def die(mark: str) -> str:
     """Kill the process."""
     _note(mark)
@@ -65,13 +80,16 @@ def _note(mark: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
+FUNCTIONS: list[Callable[..., Any]] = [double, nap, doze, block, hold, give, die]
+
+
 async def main(url: str, lease: str, slots: str, folder: str) -> None:
     """Does the above."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     post = Post(url, slots=int(slots), lease=float(lease), block_ms=200)
     settings = Settings(state=Path(folder) / f"state-{os.getpid()}", drain_seconds=1)
-    async with Kiln(functions=[double, nap, doze, block, die], settings=settings) as kiln:
+    async with Kiln(functions=FUNCTIONS, settings=settings) as kiln:
         await perform_calls(kiln, post, lambda: print("ready", file=sys.stderr, flush=True), stop)
 
 

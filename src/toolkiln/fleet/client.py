@@ -114,9 +114,6 @@ class Client:
 
         The envelope names our `reply_to`, and comes without a seal. Never raises for what
         becomes of it, as `observe` must not.
-
-        Raises:
-            InputError: it is too large to be sent.
         """
         record, loop = envelope.record, asyncio.get_running_loop()
         out = self._out.get(record)
@@ -188,8 +185,9 @@ class Client:
             admission = await self._queue(envelope.pool).enqueue(sent)
         except Unreachable as error:
             admission = await self._insist(sent, error, waiter)
-        except InputError:
-            raise
+        except InputError as error:  # too large
+            refusal = CallError(code=error.code, message=error.message, hint=error.hint)
+            return _refused(envelope, Status.INVALID, refusal)
         except ToolkilnError as error:
             return _failed(envelope, error)
         if isinstance(admission, Result):

@@ -14,6 +14,7 @@ from toolkiln.store import StoreError
 _MOST_READ = 256
 # Entries that were read and are still there; deleting each at once would cost a command.
 _TRIM_AFTER = 512
+_START = "0-0"
 
 
 class Replies:
@@ -23,8 +24,9 @@ class Replies:
         """`waiting` is a connection for nothing but this, as its reads block."""
         self._pipe, self._waiting = pipe, waiting
         self._stream = keys.replies(reply_to)
-        self._last = "0-0"
+        self._last = _START
         self._read = 0
+        self._connects = 0
 
     async def next(self, block_ms: int) -> list[Reply]:
         """What came since the last time; waits for the first, none if nothing came.
@@ -32,6 +34,8 @@ class Replies:
         Raises:
             StoreError: Redis failed; nothing is skipped, and the next try goes on.
         """
+        if self._connects != self._waiting.connects:
+            await self._begin_again()
         options = ("COUNT", _MOST_READ, "BLOCK", block_ms)
         answer = await self._waiting.command(
             "XREAD", *options, "STREAMS", self._stream, self._last, wait=block_ms / 1000
@@ -61,6 +65,21 @@ class Replies:
         """
         await self._pipe.command("DEL", self._stream)
 
+    async def _begin_again(self) -> None:
+        """Read from the start if the server is one that has not come as far as the last one."""
+        connects = self._waiting.connects
+        try:
+            said = await self._waiting.command("XINFO", "STREAM", self._stream)
+        except StoreError as error:
+            if "no such key" not in error.message:
+                raise
+            self._last = _START
+        else:
+            about = dict(zip(said[::2], said[1::2], strict=True))
+            if _place(about[b"last-generated-id"].decode()) < _place(self._last):
+                self._last = _START
+        self._connects = connects
+
     async def _trim(self) -> None:
         milliseconds, _, number = self._last.partition("-")
         # What is not trimmed this time is trimmed the next.
@@ -68,3 +87,8 @@ class Replies:
             after = f"{milliseconds}-{int(number) + 1}"
             await self._pipe.command("XTRIM", self._stream, "MINID", after)
             self._read = 0
+
+
+def _place(entry: str) -> tuple[int, int]:
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number)

@@ -16,8 +16,11 @@ Connect = Callable[[str], AbstractAsyncContextManager[Kiln]]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers look after their calls, and give up connections, ten times as soon as usual."""
-    monkeypatch.setattr(client, "_LOOK", 0.2)
+    """Callers look after their calls, and give up connections, sooner than usual.
+
+    Two looks take longer than a connection needs to come back, as they always do.
+    """
+    monkeypatch.setattr(client, "_LOOK", 0.8)
     monkeypatch.setattr(client, "_BLOCK_MS", 500)
     monkeypatch.setattr(link, "_READ_SECONDS", 1.0)
 

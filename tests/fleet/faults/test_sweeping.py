@@ -1,0 +1,87 @@
+"""What workers leave behind when there are very many calls, or very many of them."""
+
+import asyncio
+import os
+import socket
+from contextlib import closing
+
+from toolkiln.app.supervising import opened
+from toolkiln.fleet import keys
+from toolkiln.fleet.crew import Crew
+from toolkiln.fleet.leases import Leases, new_table
+from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.sweeper import Sweeper, settle
+from toolkiln.fleet.wire import Envelope
+from toolkiln.fleet.worker import Observe, Parts, Worker
+from toolkiln.model import Result, Status
+
+from ..queues import POOL, Desk, call, desk, result
+from ..servers import Server
+from .reckoning import settled
+
+LEASE = 0.3
+
+
+async def test_an_abandoned_call_behind_2000_live_ones_is_found(server: Server) -> None:
+    async with desk(server.url) as own:
+        for record in (*(f"r{number}" for number in range(2000)), "left"):
+            await own.queue.enqueue(call(record, repeatable=True))
+        live = [delivery.entry for delivery in await own.take("alive", 2000)]
+        [left] = await own.take("dead")
+        await asyncio.sleep(1.5 * LEASE)
+        await own.queue.renew("alive", live)
+
+        found = await Sweeper(own.pipe, own.queue, "sweeper", LEASE).sweep()
+
+        [again] = await own.take("other")
+        kept = await own.queue.renew("alive", live)
+    assert found == 1
+    assert (again.record, again.tries) == (left.record, 1)
+    assert all(kept)
+
+
+async def perform(envelope: Envelope, left: float | None, observe: Observe | None) -> Result:
+    return Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=1)
+
+
+async def test_1000_workers_that_came_and_went_leave_nothing(server: Server) -> None:
+    async with desk(server.url) as own:
+        for number in range(1000):
+            await (come_and_go if number % 20 else work_and_leave)(own, f"w{number}")
+        consumers = await Crew(own.pipe, POOL).consumers()
+        told = await own.told("c1")
+        with closing(server.client()) as client:
+            left = {key.decode() for key in client.scan_iter() if client.ttl(key) == -1}
+
+    assert consumers == []
+    assert len(told) == 256  # as many as one read takes
+    assert left <= {keys.calls(POOL), keys.lives(POOL)}
+    await settled(server)
+
+
+async def work_and_leave(own: Desk, name: str) -> None:
+    """A worker that performs a call and is told to leave."""
+    table = new_table(2)
+    ours, theirs = socket.socketpair()
+    async with opened(Pipe(own.pipe.address)) as control:
+        with closing(Leases(table)) as leases, ours, theirs:
+            os.close(table)
+            ours.setblocking(False)
+            await own.queue.enqueue(call(name))
+            parts = Parts(own.queue, name, leases, ours, perform, lambda _: 1.0, block_ms=1)
+            worker = Worker(parts)
+            running = asyncio.create_task(worker.run(control))
+            while (await own.queue.standing([name]))[0].state != "done":
+                pass
+            await worker.leave(1.0)
+            await running
+    await settle(own.queue, name, set())
+
+
+async def come_and_go(own: Desk, name: str) -> None:
+    """A worker that ends a call, begins another, and dies."""
+    await own.queue.enqueue(call(name))
+    await own.queue.enqueue(call(f"{name}-lost"))
+    ended, begun = await own.take(name)
+    await own.queue.finish(result(ended))
+    await settle(own.queue, name, {begun.entry})
