@@ -46,3 +46,36 @@ def test_what_a_description_says_already_is_not_repeated() -> None:
     found = unfolded({"type": "object", "properties": {"count": count}})
 
     assert found["properties"]["count"] == count
+
+
+def test_constraints_are_said_wherever_a_value_has_them() -> None:
+    word = {"type": "string", "maxLength": 5}
+    node = {"type": "object", "properties": {"name": word, "next": {"$ref": "#/$defs/Node"}}}
+    schema = {
+        "type": "object",
+        "properties": {
+            "first": {"$ref": "#/$defs/Node"},
+            "by_name": {"type": "object", "additionalProperties": {"items": word}},
+            "either": {"anyOf": [word, {"type": "integer", "minimum": 1}]},
+            "perhaps": {"anyOf": [{"properties": {"name": word}}, {"type": "null"}]},
+        },
+        "$defs": {"Node": node},
+    }
+
+    found = unfolded(schema)
+
+    said = {**word, "description": "At most 5 characters"}
+    properties = found["properties"]
+    assert found["$defs"]["Node"]["properties"]["name"] == said
+    assert properties["by_name"]["additionalProperties"]["items"] == said
+    assert properties["either"]["anyOf"][0] == said
+    assert properties["either"]["anyOf"][1]["description"] == "At least 1"
+    assert properties["perhaps"]["anyOf"][0]["properties"]["name"] == said
+
+
+def test_what_a_value_must_not_be_is_not_said_of_it() -> None:
+    value = {"type": "string", "if": {"maxLength": 5}, "then": {"minLength": 2}}
+
+    found = unfolded({"type": "object", "properties": {"value": value}})
+
+    assert found["properties"]["value"] == value

@@ -22,6 +22,14 @@ _SPOKEN = (
     *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     *("not", "contains", "dependentRequired", "propertyNames"),
 )
+_SHAPES = frozenset(
+    (
+        *("properties", "patternProperties", "additionalProperties", "items", "prefixItems"),
+        *("anyOf", "oneOf", "allOf"),
+        *_DEFINITIONS,
+    )
+)
+"""What describes a value or a part of it; a `not` or an `if` says what it need not be."""
 
 
 class _TooLargeError(Exception):
@@ -89,14 +97,16 @@ class _Unfolding:
 def _spoken(node: JsonSchema, *, is_value: bool = True) -> JsonSchema:
     copy = dict(node)
     for tokens, child in children(node):
-        # What a `not` or an `if` says is no description of the value.
-        if isinstance(child, dict) and tokens[0] in ("properties", "items", "prefixItems"):
-            if len(tokens) == 1:
-                copy[tokens[0]] = _spoken(child)
-            else:
-                if copy[str(tokens[0])] is node[str(tokens[0])]:
-                    copy[str(tokens[0])] = node[str(tokens[0])].copy()
-                copy[str(tokens[0])][tokens[1]] = _spoken(child)
+        keyword = str(tokens[0])
+        if not isinstance(child, dict) or keyword not in _SHAPES:
+            continue
+        spoken = _spoken(child, is_value=keyword != "anyOf" or len(_branches(node)) > 1)
+        if len(tokens) == 1:
+            copy[keyword] = spoken
+        else:
+            if copy[keyword] is node[keyword]:
+                copy[keyword] = node[keyword].copy()
+            copy[keyword][tokens[1]] = spoken
     if is_value and (text := described(node.get("description"), _notes(node))):
         copy["description"] = text
     return copy
@@ -117,8 +127,13 @@ def _constraints(node: JsonSchema) -> list[tuple[str, Any]]:
         found.append(("enum", [node["const"]]))
     if "enum" in node and len(phrase("enum", node["enum"])) <= _LONGEST_ENUM:
         found.append(("enum", node["enum"]))
-    # `int | None` has its bounds in one of two branches.
-    branches = [b for b in node.get("anyOf", ()) if isinstance(b, dict) and b.get("type") != "null"]
+    branches = _branches(node)
     if len(branches) == 1:
         found += _constraints(branches[0])
     return found
+
+
+def _branches(node: JsonSchema) -> list[JsonSchema]:
+    """What a value may be but null: `int | None` says its bounds itself, not in a branch."""
+    given = node.get("anyOf", ())
+    return [each for each in given if isinstance(each, dict) and each.get("type") != "null"]
