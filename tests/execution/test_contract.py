@@ -21,7 +21,7 @@ from toolkiln.spec import read
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLAIN = '''
-import asyncio, sys, threading
+import asyncio, logging, sys, threading
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
@@ -187,7 +187,7 @@ def soft_failure() -> dict:
 def speak(ctx: Context) -> list[Any]:
     """Use the context."""
     ctx.report_progress(1, 2, "half")
-    ctx.log("a line")
+    ctx.log("a line", logging.ERROR)
     ctx.send_message({"day": date(2024, 2, 29)})
     ctx.inject_tools("other")
     return [ctx.user_id, ctx.agent_id, ctx.agent_state, dict(ctx.secrets)]
@@ -195,7 +195,7 @@ def speak(ctx: Context) -> list[Any]:
 async def speak_async(ctx: Context) -> None:
     """Use the context on a loop."""
     ctx.report_progress(1, 2, "half")
-    ctx.log("a line")
+    ctx.log("a line", logging.ERROR)
     ctx.send_message({"day": date(2024, 2, 29)})
     ctx.inject_tools("other")
 
@@ -565,9 +565,9 @@ async def test_context_reaches_the_caller(run: Run, name: str) -> None:
         assert outcome.value == ["u", "a", {"n": 1}, {}]
     assert outcome.messages == [{"day": "2024-02-29"}]
     assert outcome.injected_tools == ["other"]
-    assert [(event.kind, event.text) for event in events] == [
-        ("progress", "half"),
-        ("log", "a line"),
+    assert [(event.kind, event.text, event.level) for event in events] == [
+        ("progress", "half", None),
+        ("log", "a line", "error"),
     ]
 
 

@@ -126,7 +126,7 @@ async def test_listeners_hear_of_a_task_until_they_have_enough(kiln: Kiln) -> No
     await kiln.await_task("heard", timeout=SOON)
     forget()
 
-    assert Event(kind="log", text="let through") in heard
+    assert Event(kind="log", text="let through", level="info") in heard
     assert len(deaf) == before
     assert tasks.listen(caller, "heard", heard.append) is None
     assert tasks.listen(caller.model_copy(update={"user_id": "eve"}), "x", heard.append) is None

@@ -20,7 +20,7 @@ from toolkiln.execution.asking import CANNOT_ASK
 from toolkiln.execution.clock import Clock
 from toolkiln.execution.executor import Admitted, Invocation, Outcome, told
 from toolkiln.execution.outcomes import apply_frame, limit_hit, reply
-from toolkiln.model import Event, Role, SentFile
+from toolkiln.model import Event, Role, SentFile, log_level
 from toolkiln.runtime.binding import Binder
 from toolkiln.runtime.context import injections
 from toolkiln.runtime.running import failure, streams
@@ -201,7 +201,8 @@ def _take(frame: Frame, invocation: Invocation, outcome: Outcome) -> None:
             )
             invocation.observe(event)
         case "log":
-            invocation.observe(Event(kind="log", text=frame["message"]))
+            level = log_level(frame["level"])
+            invocation.observe(Event(kind="log", text=frame["message"], level=level))
         case "message":
             outcome.messages.append(frame["value"])
         case "inject":

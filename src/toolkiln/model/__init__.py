@@ -18,6 +18,7 @@ from toolkiln.model.calls import (
     CallError,
     Event,
     Grant,
+    LogLevel,
     Result,
     SentFile,
     Status,
@@ -25,6 +26,7 @@ from toolkiln.model.calls import (
     TaskState,
     Timing,
     Truncation,
+    log_level,
     unobserved,
 )
 from toolkiln.model.catalog import (
@@ -116,6 +118,7 @@ __all__ = [
     "Hit",
     "JsonSchema",
     "Limits",
+    "LogLevel",
     "OpenSession",
     "ParameterDoc",
     "Passage",
@@ -160,6 +163,7 @@ __all__ = [
     "Verdict",
     "Version",
     "detailed_description",
+    "log_level",
     "unobserved",
     "uri_places",
     "uri_problem",

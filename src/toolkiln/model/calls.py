@@ -75,6 +75,17 @@ class CallError(Value):
     """Seconds to wait before another try, where that is known."""
 
 
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+_LEVELS: tuple[tuple[int, LogLevel], ...] = (
+    *((50, "critical"), (40, "error"), (30, "warning"), (20, "info")),
+)
+
+
+def log_level(number: float) -> LogLevel:
+    """The level that a number of `logging`'s stands for."""
+    return next((level for least, level in _LEVELS if number >= least), "debug")
+
+
 class Event(Value):
     """What a running call tells before it ends."""
 
@@ -83,6 +94,8 @@ class Event(Value):
     text: str
     done: float | None = None
     total: float | None = None
+    level: LogLevel | None = None
+    """Of a log line."""
 
     @property
     def described(self) -> str:

@@ -73,6 +73,7 @@ NONSENSE = [
     '{"op":"call"}',
     '{"op":"ask"}',
     '{"op":"log"}',
+    '{"op":"log","message":"x","level":1' + "0" * 400 + "}",
     "x" * 1000,
 ]
 

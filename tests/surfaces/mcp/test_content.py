@@ -18,6 +18,7 @@ from .wire import TASKS, Legacy, messages, meta, modern, modern_reply
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SENDING = '''import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def send_messages(ctx: Context) -> dict[str, int]:
 def tell(ctx: Context) -> str:
     """Write log lines."""
     ctx.log("first")
-    ctx.log("second")
+    ctx.log("second", logging.WARNING)
     return "told"
 
 
@@ -184,7 +185,10 @@ def told(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one["params"] for one in heard if one.get("method") == "notifications/message"]
 
 
-LINES = [{"level": "info", "logger": "tell", "data": line} for line in ("first", "second")]
+LINES = [
+    {"level": "info", "logger": "tell", "data": "first"},
+    {"level": "warning", "logger": "tell", "data": "second"},
+]
 
 
 async def test_log_lines_come_before_the_result_from_the_level_that_a_session_set(
@@ -205,7 +209,7 @@ async def test_log_lines_come_before_the_result_from_the_level_that_a_session_se
 
     assert "logging" in hello["result"]["capabilities"]
     assert told(unset) == told(beside) == told(lines) == LINES
-    assert told(warnings) == []
+    assert told(warnings) == LINES[1:]
     assert wrong["error"]["code"] == -32602
     for heard in (unset, warnings, beside, lines):
         assert heard[-1]["result"]["structuredContent"] == {"result": "told"}

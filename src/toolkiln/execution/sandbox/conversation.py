@@ -18,7 +18,7 @@ from typing import Any, Literal
 from toolkiln.execution.asking import CANNOT_ASK
 from toolkiln.execution.executor import Invocation, Outcome
 from toolkiln.execution.outcomes import reply
-from toolkiln.model import Event, SentFile
+from toolkiln.model import Event, SentFile, log_level
 from toolkiln.runtime.wire import encode
 
 _HEADER = 4
@@ -213,11 +213,13 @@ class Conversation:
         self.load_seconds = min(_number(frame["seconds"]) or 0.0, waited)
 
     def _on_progress(self, frame: Frame) -> None:
-        told = {name: _number(frame[name]) for name in ("done", "total")}
-        self._invocation.observe(Event(kind="progress", text=str(frame["message"]), **told))
+        done, total = _number(frame["done"]), _number(frame["total"])
+        told = Event(kind="progress", text=str(frame["message"]), done=done, total=total)
+        self._invocation.observe(told)
 
     def _on_log(self, frame: Frame) -> None:
-        self._invocation.observe(Event(kind="log", text=str(frame["message"])))
+        level = log_level(_number(frame["level"]) or 0)
+        self._invocation.observe(Event(kind="log", text=str(frame["message"]), level=level))
 
     def _on_message(self, frame: Frame) -> None:
         self._outcome.messages.append(frame["value"])

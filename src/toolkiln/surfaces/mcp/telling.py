@@ -7,7 +7,6 @@ messages are kept, so that a chatty tool costs neither memory nor time.
 import asyncio
 from collections import deque
 from math import isfinite
-from typing import Final
 
 from mcp.server.connection import allowed_log_levels
 from mcp_types import LoggingMessageNotification, LoggingMessageNotificationParams
@@ -18,8 +17,6 @@ from toolkiln.surfaces.mcp.requests import Context, is_modern
 
 _MOST_WAITING = 100
 _STEP = 0.001
-_LEVEL: Final = "info"
-"""What tools log; the gateway hands on the text alone."""
 
 
 class Telling:
@@ -49,20 +46,20 @@ class Telling:
         while self._waiting:
             event, session = self._waiting.popleft(), self._context.session
             if event.kind == "log":
-                await self._log(event.text)
+                await self._log(event)
             else:
                 total = event.total if event.total is None or isfinite(event.total) else None
                 await session.report_progress(self._next(event), total, event.text or None)
 
-    async def _log(self, text: str) -> None:
-        context = self._context
+    async def _log(self, event: Event) -> None:
+        context, level = self._context, event.level or "info"
         if is_modern(context):
-            is_wanted = _LEVEL in allowed_log_levels(context.protocol_version, context.meta)
+            is_wanted = level in allowed_log_levels(context.protocol_version, context.meta)
         else:
-            is_wanted = wants_log(context, _LEVEL)
+            is_wanted = wants_log(context, level)
         if not is_wanted:
             return
-        params = LoggingMessageNotificationParams(level=_LEVEL, data=text, logger=self._tool)
+        params = LoggingMessageNotificationParams(level=level, data=event.text, logger=self._tool)
         await context.session.send_notification(
             LoggingMessageNotification(params=params), context.request_id
         )
