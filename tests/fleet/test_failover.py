@@ -120,3 +120,24 @@ async def test_calls_go_over_tls(tls_port: int, certificate: Path, tmp_path: Pat
             )
 
     assert [result.value for result in results] == [2 * number for number in range(20)]
+
+
+async def test_a_durable_call_waits_for_a_replica(
+    server: Server, folder: Path, tmp_path: Path
+) -> None:
+    settings = Settings(state=tmp_path / "state", fleet_durable=True)
+    with (
+        performer(server.url, tmp_path),
+        servers.running(folder, "--replicaof", "127.0.0.1", str(server.port)),
+    ):
+        until(lambda: is_online(server))
+        async with Kiln.connect(server.url, settings=settings) as kiln:
+            copied = await kiln.call("double", {"number": 2})
+    until(lambda: not is_online(server))
+    async with Kiln.connect(server.url, settings=settings) as kiln:
+        alone = await kiln.call("double", {"number": 2})
+
+    assert (copied.value, copied.error) == (4, None)
+    assert alone.status is Status.UNAVAILABLE
+    assert alone.error is not None
+    assert (alone.error.code, alone.error.retryable) == ("no_replica", True)

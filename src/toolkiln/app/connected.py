@@ -135,7 +135,8 @@ class Connected(Kiln):
             assert isinstance(book, RedisRecords)  # as Redis is set
             book.note(caller, call)
 
-        return Forwarding(self._offer, self._published, self.guarding.guard, note)
+        durable = self.settings.fleet_durable
+        return Forwarding(self._offer, self._published, self.guarding.guard, note, durable=durable)
 
     @cached_property
     def _offer(self) -> FleetOffer:

@@ -17,7 +17,7 @@ from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.published import FleetOffer, PublishedTools
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Guard, careful, token_hash
-from toolkiln.fleet import Client, Envelope, Listing, Pipe, pack
+from toolkiln.fleet import Client, Envelope, Listing, Pipe, check_server, pack
 from toolkiln.model import Call, Caller, Event, Result, ToolSpec, unobserved
 from toolkiln.store import key_of
 
@@ -51,12 +51,15 @@ class Forwarding:
         published: PublishedTools,
         guard: Guard,
         note: Callable[[Caller, Call], None],
+        *,
+        durable: bool,
     ) -> None:
-        """`note` lets a call be found by its caller's id; it may block."""
+        """`note` lets a call be found by its caller's id; it may block. `durable`: `Client`."""
         self._offer = offer
         self._published = published
         self._guard = guard
         self._note = note
+        self._durable = durable
         self._listing: Listing | None = None
         self._routes: dict[str, _Route] = {}
         self._client: Client | None = None
@@ -199,8 +202,14 @@ class Forwarding:
             if self._client is None:
                 key = await asyncio.to_thread(lambda: self._published.key)
                 address = self._published.address
-                client = Client(Pipe(address), Pipe(address), key)
+                pipe = Pipe(address)
+                client = Client(pipe, Pipe(address), key, durable=self._durable)
                 await client.open()
+                try:
+                    await check_server(pipe)
+                except ToolkilnError:
+                    await client.close()
+                    raise
                 self._client = client
         return self._client
 

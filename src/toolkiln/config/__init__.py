@@ -100,6 +100,8 @@ class Settings:
     """The `redis://` URL of a fleet, whose tools are used instead of a folder's."""
     fleet_key: str = field(default="", repr=False)
     """What proves who belongs to the fleet; empty: a key that Redis keeps."""
+    fleet_durable: bool = False
+    """Whether a call counts as accepted only once a replica of the fleet's Redis has it."""
     host: str = "127.0.0.1"
     """The address that `serve` listens on."""
     port: int = 8420

@@ -9,13 +9,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from msgspec.structs import replace
 
 from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.fleet.batch import Answered, Batch
 from toolkiln.fleet.deliveries import Accepted, Admission, Conflict, Finished, Overloaded
 from toolkiln.fleet.endings import ended
 from toolkiln.fleet.identity import seal
@@ -35,6 +36,8 @@ _PATIENCE = 10.0
 """Seconds for which a call that did not leave is tried again."""
 _AWAY = 60.0
 """Seconds without Redis after which calls that are out count as lost."""
+_COPY_MS = 1000
+"""How long a replica may take to have a call."""
 _PAUSE = 0.05
 _TOGETHER = 500
 _log = logging.getLogger(__name__)
@@ -82,8 +85,11 @@ class _Out:
 class Client:
     """Makes calls in a fleet, for one event loop."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe, key: bytes) -> None:
-        """`waiting` is a connection for the replies alone; `key` is the fleet's."""
+    def __init__(self, pipe: Pipe, waiting: Pipe, key: bytes, *, durable: bool = False) -> None:
+        """`waiting` is a connection for the replies alone; `key` is the fleet's.
+
+        `durable`: a call that no replica of Redis has in time is taken back.
+        """
         self._pipe = pipe
         self._waiting = waiting
         self._key = key
@@ -92,9 +98,10 @@ class Client:
         """The stream that replies go to; an ACL can give each user their own."""
         self._replies = Replies(pipe, waiting, self.reply_to)
         self._queues: dict[str, Queue] = {}
+        self._copying: Batch[None, bool] | None = Batch(self._await_copy) if durable else None
         self._out: dict[str, _Out] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._is_detached = False
 
     async def open(self) -> None:
@@ -167,8 +174,8 @@ class Client:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._cancelling:
-            await asyncio.wait(self._cancelling, timeout=_GRACE)
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=_GRACE)
         if self._tasks:
             with suppress(ToolkilnError):  # else it expires
                 await self._replies.close()
@@ -201,7 +208,31 @@ class Client:
             waiter.settle(admission.reply)
         elif is_first:
             out.is_ours = isinstance(admission, Accepted)
+            if out.is_ours and self._copying is not None:
+                await self._see_copied(envelope, self._copying)
         return None
+
+    async def _see_copied(self, envelope: Envelope, copying: "Batch[None, bool]") -> None:
+        """Take a call back that no replica has; one that a worker has by now goes on."""
+        with suppress(ToolkilnError):  # what became of it is seen by who looks after calls
+            if not await copying.add(None):
+                await self._queue(envelope.pool).withdraw(envelope.record, "no_replica")
+
+    def _await_copy(self, calls: Sequence[None], done: "Answered[bool]") -> None:
+        """One question for all calls that were accepted on this connection just now."""
+
+        async def ask() -> None:
+            connects = self._pipe.connects
+            try:
+                have = await self._pipe.command("WAIT", 1, _COPY_MS, wait=_COPY_MS / 1000)
+            except ToolkilnError as error:
+                done(error)
+            else:
+                done([have > 0 and connects == self._pipe.connects] * len(calls))
+
+        task = asyncio.create_task(ask())
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     async def _insist(
         self, sent: Envelope, error: Unreachable, waiter: _Waiter
@@ -254,8 +285,8 @@ class Client:
         if has_ended or len(out.waiters) > 1 or not out.is_ours or lasts:
             return
         task = asyncio.create_task(self._cancel(out.envelope))
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     async def _cancel(self, envelope: Envelope) -> None:
         with suppress(ToolkilnError):  # then it runs to its end, and nobody is told

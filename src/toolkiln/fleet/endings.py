@@ -38,6 +38,12 @@ _ENDS: dict[str, tuple[Status, str, str | None, bool]] = {
         "start a worker of its pool, or try again later",
         True,
     ),
+    "no_replica": (
+        Status.UNAVAILABLE,
+        "no replica of Redis had the call in time; it did not run",
+        "see that a replica is connected, or turn `fleet_durable` off",
+        True,
+    ),
     "forged": (
         Status.DENIED,
         "the call does not come from whom it says",

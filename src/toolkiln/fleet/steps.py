@@ -19,7 +19,7 @@ LONG_MS = 24 * 3600 * 1000
 """How long a result is known by its caller's own id."""
 
 # Nothing ran, and trying again may do better: the same id is free for that.
-_FREE_AGAIN = frozenset({"stale", "no_worker", "overloaded"})
+_FREE_AGAIN = frozenset({"stale", "no_worker", "no_replica", "overloaded"})
 
 
 class Taken(Protocol):
