@@ -566,6 +566,24 @@ async def test_replies_go_on_from_where_they_were_read_and_are_trimmed(
     assert not behind.exists(keys.replies("c1"))
 
 
+async def test_replies_of_a_server_whose_clock_is_behind_are_read(own: Desk, behind: Any) -> None:
+    replies = own.replies("c1")
+    await own.queue.tell("c1", [Reply("r1", "event", b"")])
+    first = await replies.next(1)
+    packed = wire.replies_to_wire([Reply("r2", "event", b"")])
+    behind.delete(keys.replies("c1"))
+    behind.xadd(keys.replies("c1"), {"replies": packed}, id="1-1")
+    behind.client_kill_filter(_type="normal", skipme=True)
+    await reconnected(own.waiting)
+
+    second = await replies.next(1)
+    behind.client_kill_filter(_type="normal", skipme=True)
+    await reconnected(own.waiting, 3)
+
+    assert [reply.record for reply in [*first, *second]] == ["r1", "r2"]
+    assert await replies.next(1) == []
+
+
 async def test_nonsense_in_a_reply_stream_is_passed_over(own: Desk, behind: Any) -> None:
     for data in (b"\x91" * 5000, b"", b"\x01", b"\x91\x93\xa1r\xa6result\xa1x"):
         behind.xadd(keys.replies("c1"), {"replies": data})
@@ -640,8 +658,8 @@ async def test_the_record_of_a_call_is_small(own: Desk, behind: Any) -> None:
     assert behind.memory_usage(keys.record("r")) < 400
 
 
-async def reconnected(pipe: Pipe) -> None:
-    while pipe.connects < 2:
+async def reconnected(pipe: Pipe, times: int = 2) -> None:
+    while pipe.connects < times:
         with suppress(Unreachable):
             await pipe.command("PING")
 

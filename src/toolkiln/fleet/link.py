@@ -215,8 +215,8 @@ async def _greet(link: Link, address: Address) -> None:
     if not isinstance(said, list) or len(said) % 2:
         raise ConnectionError("it does not greet as Redis does")
     about = dict(zip(said[::2], said[1::2], strict=True))
-    address.check(about[b"version"].decode(), about[b"mode"].decode())
-    if address.service and about[b"role"] != b"master":
+    address.check(about.get(b"version", b"0").decode(), about.get(b"mode", b"").decode())
+    if address.service and about.get(b"role") != b"master":
         raise ConnectionError("the sentinels name a server that is no primary")
 
 

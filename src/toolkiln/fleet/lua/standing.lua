@@ -7,7 +7,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local answers = {}
 
 for i, record in ipairs(KEYS) do
-  local known = redis.call("HMGET", record, "state", "pool", "entry", "askers", "reply")
+  local known = redis.pcall("HMGET", record, "state", "pool", "entry", "askers", "reply")
   local state, stream, entry, askers, reply = unpack(known)
   local answer = {"missing", 0, ""}
   if state then
