@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -203,6 +204,37 @@ async def test_the_pool_that_has_a_name_keeps_it(
         pools.append(published.snapshot.pool("hello"))
 
     assert pools == ["default", "default", "gpu"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_publishers_do_callers_see_what_they_have(
+    pipe: Pipe, server: Server, seed: int
+) -> None:
+    chance = Random(seed)
+    versions = {(n, text): served(n, text) for n in ("a", "b", "c") for text in ("Old.", "New.")}
+    having: dict[tuple[str, str], dict[str, str]] = {
+        (pool, who): {} for pool in ("one", "two") for who in ("ann", "bob")
+    }
+    publishers = {key: Publisher(pipe, KEY, *key) for key in having}
+    published = Published(pipe, KEY)
+    for _ in range(40):
+        key = chance.choice(list(having))
+        having[key] = {n: chance.choice(["Old.", "New."]) for n in "abc" if chance.random() < 0.6}
+        if chance.random() < 0.2:
+            publishers[key] = Publisher(pipe, KEY, *key)
+        await put(publishers[key], *(versions[one] for one in having[key].items()))
+        await published.refresh()
+
+        listed = published.snapshot
+        assert set(listed.tools) == {name for tools in having.values() for name in tools}
+        for name, spec in listed.tools.items():
+            pool = listed.pool(name)
+            assert spec.description in {
+                tools.get(name) for (of, _), tools in having.items() if of == pool
+            }
+    fresh = Published(pipe, KEY)
+    await fresh.refresh()
+    assert fresh.snapshot.tools == published.snapshot.tools
 
 
 async def test_a_publisher_that_restarts_with_fewer_tools_drops_the_others(
