@@ -63,7 +63,7 @@ def listening(host: str, port: int) -> socket.socket:
         listener.close()
         raise InputError(
             f"{host} port {port} cannot be used: {error.strerror}",
-            hint="choose another with --port, or 0 for any that is free",
+            hint="choose another port, or 0 for any that is free",
         ) from None
     listener.setblocking(False)
     return listener
