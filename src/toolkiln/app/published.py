@@ -115,7 +115,7 @@ class PublishedTools:
         following = _Following(self.address, self._given_key, self._tell)
         try:
             following.ready.result(_PATIENCE)
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, the thread must not go on
             following.stop()
             if isinstance(error, TimeoutError):
                 raise StoreError(f"{self.address.name} does not answer") from None
