@@ -66,6 +66,7 @@ class Engine:
         self.resolve = offer.resolve
         self.version = offer.version
         self.published = offer.published
+        self.functions = offer.functions
         self._guard = guard
         self._tools = tools
         self._maxima = _maxima(settings)

@@ -191,6 +191,10 @@ class Offer:
         """Whether a tool is a function of this process."""
         return name in self._own
 
+    def functions(self) -> list[ToolSpec]:
+        """The tools that are functions of this process."""
+        return [spec for spec, _ in self._own.values()]
+
     def published(self) -> tuple[Snapshot, dict[str, Grant]]:
         """What others may know of the tools that are called here, and what each is granted.
 

@@ -90,6 +90,10 @@ class Publishing:
 
 
 def publisher_id(kiln: Kiln) -> str:
-    """What the tools of a Kiln are published under: this machine, and their folder."""
-    place = str(kiln.path.absolute()) if kiln.path is not None else "functions"
-    return f"{os.uname().nodename}:{place}"
+    """What the tools of a Kiln are published under: this machine, their folder, its functions.
+
+    The same after a restart, and another one's for programs with other functions.
+    """
+    folder = "" if kiln.path is None else str(kiln.path.absolute())
+    functions = sorted(f"{spec.path}:{spec.name}" for spec in kiln.engine.functions())
+    return "|".join((os.uname().nodename, folder, *functions))
