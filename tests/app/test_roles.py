@@ -85,6 +85,27 @@ def test_a_model_is_told_of_none_by_name(kiln: Kiln) -> None:
     assert "there is no tool named 'review_words'" in described.text
 
 
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_a_model_calls_tools_only(kiln: Kiln, name: str) -> None:
+    arguments = {"text": "a"} if name == "review_words" else {"letter": "a"}
+    content = [
+        {"type": "tool_use", "id": "1", "name": name, "input": arguments},
+        {"type": "tool_use", "id": "2", "name": "count_words", "input": {"text": "a b"}},
+    ]
+
+    (handled,) = kiln.handle_sync({"role": "assistant", "content": content})
+    found = kiln.call_sync("call_tool", {"name": name, "arguments": arguments})
+
+    refused, counted = handled["content"]
+    assert (refused["content"], refused["is_error"]) == (
+        f"error: there is no tool named {name!r}",
+        True,
+    )
+    assert counted["content"] == "2"
+    assert found.status is Status.FAILED
+    assert f"there is no tool named {name!r}" in found.text
+
+
 def test_who_looks_after_the_catalog_sees_all(kiln: Kiln) -> None:
     assert {"count_words", *OTHERS} == set(kiln.specs) == set(kiln.visible(role=None))
     assert set(kiln.visible(role=Role.PROMPT)) == {"review_words"}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.authoring import Authored, Draft
 from toolkiln.app.offer import BUILTIN_NAMES
+from toolkiln.app.selection import refuse_other_roles
 from toolkiln.define import Context, ToolError, tool, tool_metadata
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
 from toolkiln.execution import acting_session
@@ -130,6 +131,8 @@ class Builtin:
             arguments: What it takes, as `describe_tool` says.
             prompt: What the user asked for, so that the tool is found better next time.
         """
+        with _in_plain_words():
+            refuse_other_roles(self._kiln, name)
         given = ctx.call(name, **(arguments or {}))
         if prompt:
             self._kiln.learn(name, prompt)

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.messages import Message, Sent, Told, Wire, read
-from toolkiln.errors import InputError
+from toolkiln.app.selection import refuse_other_roles
+from toolkiln.errors import InputError, UnknownTool
 from toolkiln.model import Call, Result, Status
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ async def handle(
     """
     wire, sent = read(given)
     known = _provider(wire, provider)
-    calls = [_call(kiln, one, known) for one in sent if _fault(wire, one) is None]
+    faults = [_fault(kiln, wire, one) for one in sent]
+    pairs = list(zip(sent, faults, strict=True))
+    calls = [_call(kiln, one, known) for one, fault in pairs if fault is None]
     results = iter(await kiln.call_many(calls, session) if calls else ())
-    return wire.messages([_told(one, _fault(wire, one) or next(results)) for one in sent])
+    return wire.messages([_told(one, fault or next(results)) for one, fault in pairs])
 
 
 def _provider(wire: Wire, provider: str | None) -> str:
@@ -42,12 +45,16 @@ def _provider(wire: Wire, provider: str | None) -> str:
     return provider or wire.providers[0]
 
 
-def _fault(wire: Wire, sent: Sent) -> str | None:
+def _fault(kiln: "Kiln", wire: Wire, sent: Sent) -> str | None:
     """Why a call cannot be made at all, for the model."""
     if not isinstance(sent.tool, str):
         return "error: the call names no tool\nhint: call one of the tools by its name"
     if wire.needs_ids and not (isinstance(sent.id, str) and sent.id):
         return "error: the call has no id, and was not made\nhint: send it again with an id"
+    try:
+        refuse_other_roles(kiln, sent.tool)
+    except UnknownTool as error:
+        return f"error: {error.message}"
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from toolkiln import schema
-from toolkiln.errors import UnknownTool
+from toolkiln.errors import ToolkilnError, UnknownTool
 from toolkiln.model import Role, ToolSpec
 
 if TYPE_CHECKING:
@@ -50,6 +50,20 @@ def named(kiln: "Kiln", names: Iterable[str], session: "SessionToken") -> list[T
             raise UnknownTool(name, kiln.visible(session))
         found.append(spec)
     return found
+
+
+def refuse_other_roles(kiln: "Kiln", name: str) -> None:
+    """Let models call tools, and nothing else.
+
+    Raises:
+        UnknownTool: it is a prompt or a resource, which is as if there were nothing.
+    """
+    try:
+        role = kiln.tool(name).role
+    except ToolkilnError:  # whoever runs the call says why
+        return
+    if role is not Role.TOOL:
+        raise UnknownTool(name, ())
 
 
 def compiled(specs: Iterable[ToolSpec], provider: str) -> list[dict[str, Any]]:

@@ -103,6 +103,7 @@ class Gateway:
         self._guard = parts.guard
         self._usual: dict[int, tuple[Admitted, Bounds]] = {}
         self._listeners: tuple[Listener, ...] = ()
+        self._unnamed: ToolSpec | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Have a function told of every call, nested ones too; what is returned ends that.
@@ -117,14 +118,17 @@ class Gateway:
         return forget
 
     def beside(self, tool: Admitted) -> "Gateway":
-        """A door through which one more tool can be called, by its name, beside all others."""
+        """A door through which one more tool can be called, by its name, beside all others.
+
+        Listeners hear of its calls, and not of the tool: its caller made it up, name and all.
+        """
         others = self._parts.resolve
 
         def resolve(name: str, digest: str | None) -> Admitted:
             return tool if name == tool.spec.name else others(name, digest)
 
         made = Gateway(replace(self._parts, resolve=resolve))
-        made._listeners = self._listeners
+        made._listeners, made._unnamed = self._listeners, tool.spec
         return made
 
     async def call(
@@ -182,7 +186,7 @@ class Gateway:
             if is_recorded:
                 recorder.end(trail, trail.ended(result))
             for ending in endings:
-                ending(trail.spec, result)
+                ending(None if trail.spec is self._unnamed else trail.spec, result)
 
     async def _passed(
         self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask, asking: Asking | None

@@ -175,6 +175,16 @@ def test_a_name_that_somebody_made_up_is_no_label(served: Served) -> None:
     assert "made_up_name" not in text
 
 
+def test_neither_is_the_name_in_a_source_that_was_run(served: Served) -> None:
+    series = 'toolkiln_tool_calls_total{outcome="ok",surface="http",tool="(unknown)"}'
+    before = served.metric(series)
+
+    served.ask("POST", "/v1/run", {"source": "def somebodys_name() -> int:\n    return 1\n"})
+
+    assert served.metric(series) == before + 1
+    assert "somebodys_name" not in served.ask("GET", "/metrics").text
+
+
 def test_the_sandbox_and_requests_are_measured_and_nobody_is_named(served: Served) -> None:
     served.call("greet", name="Ada")
     mode = served.call("greet", name="Ada")["sandbox"]
