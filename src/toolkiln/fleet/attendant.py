@@ -20,10 +20,11 @@ from toolkiln.fleet.address import read_address
 from toolkiln.fleet.keeper import Keeper, Verdict
 from toolkiln.fleet.leases import Leases
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.resp import Pipe, Unreachable
 from toolkiln.fleet.sweeper import Sweeper, settle
 from toolkiln.store import StoreError
 
+_PAUSE = 0.2
 _log = logging.getLogger(__name__)
 
 
@@ -54,19 +55,31 @@ async def start_attendant(orders: Orders, table: int) -> tuple[Process, socket.s
 
 async def attend(orders: Orders, leases: Leases, channel: socket.socket) -> None:
     """Keep the leases of a program until it is gone, then settle what it left."""
+    gone = asyncio.create_task(_closed(channel))
     pipe = Pipe(read_address(orders.url))
-    await pipe.open()
+    while not await _is_open(pipe):  # the program has reached it, so that it will come back
+        await asyncio.wait([gone], timeout=_PAUSE)
+        if gone.done():
+            return
     queue = Queue(pipe, orders.pool)
     sweeper = Sweeper(pipe, queue, orders.worker, orders.lease)
     sweeping = asyncio.create_task(sweeper.run())
     keeper = Keeper(leases, queue, orders.worker, orders.process, orders.lease)
-    gone = asyncio.create_task(_closed(channel))
     while not gone.done() and await _either(gone, keeper.run(channel)) is not Verdict.GONE:
         await asyncio.sleep(orders.lease / 3)  # it hangs, and may go on after all
     sweeping.cancel()
     await settle(queue, orders.worker, {one.entry for one in leases.held()})
     await sweeper.leave()
     await pipe.close()
+
+
+async def _is_open(pipe: Pipe) -> bool:
+    try:
+        await pipe.open()
+    except Unreachable as error:
+        _log.warning("leases cannot be kept yet: %s", error.message)
+        return False
+    return True
 
 
 async def _closed(channel: socket.socket) -> None:

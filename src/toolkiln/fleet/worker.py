@@ -339,8 +339,7 @@ class Worker:
 
 
 def _ending(delivery: Delivery, result: Result) -> Ending:
-    is_open = delivery.envelope.remember and leaves_open(result)
-    return Ending(delivery, "result", _body(result), is_open)
+    return Ending(delivery, "result", _body(result), leaves_open(result))
 
 
 def _body(result: Result) -> bytes:
