@@ -98,6 +98,7 @@ async def test_calls_outlive_the_primary_behind_a_sentinel(folder: Path, tmp_pat
                 )
                 await asyncio.wait_for(begun.wait(), BOUND)
                 with closing(primary.client()) as client:
+                    client.set("after", "all that was written before")
                     assert client.wait(1, 10_000) == 1
                 primary.process.kill()
 
