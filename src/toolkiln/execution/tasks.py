@@ -6,7 +6,6 @@ remembered when it becomes a task and not before: most end in time, and need no 
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -77,7 +76,6 @@ class Tasks:
         """
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
         progress, is_pending, to_all = "", False, self._to_all(key, observe)
-        started = time.time()
         woken = asyncio.get_running_loop().create_future()
 
         def wake(_: object = None) -> None:
@@ -110,7 +108,10 @@ class Tasks:
             await woken
             if is_late and not running.done():
                 await self._adopt(call, caller, running, lambda: progress)
-            while not running.done() and not await self._is_followed(caller, call.id):
+            followed = None
+            while (
+                not running.done() and (followed := await self._followed(caller, call.id)) is None
+            ):
                 await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
             if not lasting:
@@ -118,10 +119,10 @@ class Tasks:
             raise
         finally:
             timer.cancel()
-        if running.done():
+        if running.done() or followed is None:
             return running.result()
         state: TaskState = "pending" if is_pending else "running"
-        return Task(id=call.id, tool=call.tool, state=state, started=started)
+        return Task(id=call.id, tool=call.tool, state=state, started=followed.started)
 
     def listen(self, caller: Caller, call_id: str, observe: Observe) -> Callable[[], None] | None:
         """Have a function told of a call of this process while it runs; None: none runs here.
@@ -195,13 +196,13 @@ class Tasks:
         except ToolkilnError:
             await asyncio.wait([running])
 
-    async def _is_followed(self, caller: Caller, call_id: str) -> bool:
-        """Whether who asks by its id is told of this call, not of an earlier one that ended."""
+    async def _followed(self, caller: Caller, call_id: str) -> Task | None:
+        """What is told by its id, once that is this call, and not an earlier one that ended."""
         try:
             task = await self._memory.task(caller, call_id)
         except ToolkilnError:
-            return False
-        return task.state in ("running", "pending")
+            return None
+        return task if task.state in ("running", "pending") else None
 
 
 def _key(caller: Caller, call_id: str) -> Key:

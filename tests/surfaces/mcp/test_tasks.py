@@ -83,12 +83,15 @@ async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(
         state = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
         await modern(client, served.url, "tasks/cancel", {TASKS: {}}, taskId=task)
         ended = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
+        again = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
 
     assert "await_task" in plain["result"]["content"][0]["text"]
     assert able["result"]["resultType"] == "task"
     assert refused["error"]["code"] == -32601
     assert state["result"]["status"] == "working"
     assert ended["result"]["status"] == "cancelled"
+    assert {one["result"]["createdAt"] for one in (state, ended)} == {able["result"]["createdAt"]}
+    assert again["result"]["lastUpdatedAt"] == ended["result"]["lastUpdatedAt"]
 
 
 async def test_waiting_for_a_task_becomes_no_task_itself(

@@ -30,16 +30,22 @@ def status(task: Task) -> str:
 
 
 def _common(task: Task) -> dict[str, Any]:
-    timing = task.result.timing if task.result is not None else None
-    ended = timing.started + timing.duration if timing is not None else None
     found = {
         "taskId": task.id,
         "status": status(task),
         "createdAt": _time(task.started),
-        "lastUpdatedAt": _time(ended or datetime.now(UTC).timestamp()),
+        "lastUpdatedAt": _time(_updated(task)),
     }
     said = task.progress or {"lost": "the process that ran it died"}.get(task.state, "")
     return found | ({"statusMessage": said} if said else {})
+
+
+def _updated(task: Task) -> float:
+    """When it ended, as far as that is known; of one that goes on, this moment."""
+    if task.result is None:
+        return datetime.now(UTC).timestamp()
+    timing = task.result.timing
+    return timing.started + timing.duration or task.started
 
 
 def _time(moment: float) -> str:
