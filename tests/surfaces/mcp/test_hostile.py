@@ -42,19 +42,21 @@ async def modern(
     return await client.post(url, json=body, headers={**shown, **headers})
 
 
+NO_REQUESTS = [
+    (b"{", -32700),
+    (b"[" * 100_000, -32700),
+    (b"[]", -32600),
+    (b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]', -32600),
+    (b'"text"', -32600),
+    (b'{"jsonrpc":"2.0","id":1}', -32600),
+    (b'{"jsonrpc":"1.0","id":1,"method":"tools/list"}', -32600),
+    (b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}', -32600),
+]
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
-    [
-        (b"{", -32700),
-        (b"[" * 100_000, -32700),
-        (b"[]", -32600),
-        (b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]', -32600),
-        (b'"text"', -32600),
-        (b'{"jsonrpc":"2.0","id":1}', -32600),
-        (b'{"jsonrpc":"1.0","id":1,"method":"tools/list"}', -32600),
-        (b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}', -32600),
-        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}', -32602),
-    ],
+    [*NO_REQUESTS, (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}', -32602)],
 )
 async def test_what_is_no_request_is_refused(served: Served, body: bytes, code: int) -> None:
     headers = {**ACCEPT, "mcp-protocol-version": VERSION, "mcp-method": "tools/list"}
@@ -64,6 +66,30 @@ async def test_what_is_no_request_is_refused(served: Served, body: bytes, code: 
 
     assert given.status_code == 400
     assert given.json()["error"]["code"] == code
+
+
+@pytest.mark.parametrize(("body", "code"), NO_REQUESTS)
+async def test_neither_does_a_session_begin_with_it(served: Served, body: bytes, code: int) -> None:
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        given = await client.post(served.url, content=body, headers=ACCEPT)
+
+    assert given.status_code == 400
+    assert given.json()["error"]["code"] == code
+    assert len(given.json()["error"]["message"]) < 100
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/jsonl", ""])
+@pytest.mark.parametrize("version", [VERSION, "2025-11-25"])
+async def test_a_body_that_is_not_declared_as_json_is_refused(
+    served: Served, kind: str, version: str
+) -> None:
+    headers = {**ACCEPT, "content-type": kind, "mcp-protocol-version": version}
+
+    async with httpx.AsyncClient(timeout=BOUND) as client:
+        given = await client.post(served.url, content=b"{}", headers=headers)
+
+    assert (given.status_code, given.headers["content-type"]) == (415, "application/json")
+    assert given.json()["error"]["data"]["code"] == "unsupported_media_type"
 
 
 async def test_headers_that_lie_are_refused(served: Served) -> None:

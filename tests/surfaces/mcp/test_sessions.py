@@ -107,7 +107,7 @@ async def test_a_session_that_ends_ends_its_calls(session: Opened) -> None:
     ("headers", "status"),
     [
         ({"accept": "application/json"}, 406),
-        ({"content-type": "text/plain"}, 400),
+        ({"content-type": "text/plain"}, 415),
         ({"mcp-session-id": "0" * 32}, 404),
     ],
 )

@@ -95,6 +95,9 @@ class Endpoint:
             AccessToken(token="", client_id=visitor.principal, scopes=[])
         )
         streaming, plain = self._managers
+        if scope["method"] == "POST" and not _is_json(scope):
+            await _refuse(send, 415, "unsupported_media_type", "the body is not declared as JSON")
+            return
         if scope["method"] != "POST" or not _is_modern(scope):
             await streaming.handle_request(scope, receive, send)
             return
@@ -132,6 +135,11 @@ class Endpoint:
         guard = self._kiln.guarding.guard
         caller = guard.known_caller(session) or await guard.caller(session)
         return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")
+
+
+def _is_json(scope: Scope) -> bool:
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    return len(kinds) == 1 and kinds[0].partition(b";")[0].strip().lower() == b"application/json"
 
 
 def _is_modern(scope: Scope) -> bool:

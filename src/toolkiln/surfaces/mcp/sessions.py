@@ -35,6 +35,7 @@ _CALL = "tools/call"
 _OVER = (anyio.EndOfStream, anyio.ClosedResourceError)
 """The session was ended."""
 _TERMINATED = ("Session terminated before the request completed", HTTPStatus.NOT_FOUND)
+_NO_MESSAGE = ("The body must be one JSON-RPC request or notification", HTTPStatus.BAD_REQUEST)
 _STREAM = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
 
 _Events = Callable[[], Awaitable[EventMessage]]
@@ -64,9 +65,12 @@ class _Session(StreamableHTTPServerTransport):
     async def _handle_post_request(
         self, scope: Scope, request: Request, receive: Receive, send: Send
     ) -> None:
-        asked = _call(await request.body())
+        body = await request.body()
         is_proper = all(check_accept_headers(request)) and self._check_content_type(request)
-        if asked is None or not is_proper:
+        if is_proper and _is_no_message(body):
+            response = self._create_error_response(*_NO_MESSAGE)
+            await response(request.scope, request.receive, send)
+        elif not is_proper or (asked := _call(body)) is None:
             await super()._handle_post_request(scope, request, receive, send)
         elif await self._validate_request_headers(request, send):
             await self._answer(asked, request, send)
@@ -116,6 +120,15 @@ async def _stream(event: EventMessage | None, receive: _Events, send: Send) -> N
         event = None
         with anyio.move_on_after(_KEEP_ALIVE):
             event = await receive()
+
+
+def _is_no_message(body: bytes) -> bool:
+    """Whether a body is JSON and nothing else: a batch, or an object of another form."""
+    try:
+        jsonrpc_message_adapter.validate_json(body, by_name=False)
+    except ValidationError as error:
+        return error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid"
+    return False
 
 
 def _call(body: bytes) -> JSONRPCRequest | None:
