@@ -289,7 +289,6 @@ async def test_a_change_of_the_catalog_is_told_to_listeners(alone: Server, tmp_p
         told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
         forget: Callable[[], None] = kiln.changes.listen(lambda c: told.put_nowait(c.added))
         async with kiln.changes.running():
-            await asyncio.wait_for(told.get(), SOON)
             await stage.publish(TOOLS.replace("def last", "def more"))
             added = await asyncio.wait_for(told.get(), SOON)
         forget()
@@ -307,3 +306,13 @@ async def test_what_was_published_stays_when_redis_is_gone(alone: Server, tmp_pa
 
     assert "add" in before
     assert after == before
+
+
+async def test_arguments_that_are_too_large_are_refused_before_they_are_sent(
+    alone: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "BODY_LIMIT", 1000)
+    async with staged(alone, tmp_path) as (_, kiln):
+        result = await kiln.call("add", {"left": "9" * 2000})
+
+    assert (result.status, result.error and result.error.code) == (Status.INVALID, "bad_input")

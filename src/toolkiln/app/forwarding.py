@@ -91,7 +91,9 @@ class Forwarding:
         except InputError:
             return None
         assert token is not None  # as somebody holds it
-        route = self._routes[spec.name]
+        route = self._route(spec.name)
+        if route is None:  # taken out while we looked the caller up
+            return None
         result = await self._sent(call, route, caller, arguments, observe)
         code = result.error.code if result.error is not None else None
         if code == "no_session" and token in self._shared:  # Redis has lost it

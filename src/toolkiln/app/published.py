@@ -41,6 +41,8 @@ class PublishedTools:
         self._starting = threading.Lock()
         self._following: _Following | None = None
         self._listeners: dict[object, Callable[[Listing], None]] = {}
+        self.told: Listing | None = None
+        """What those who watch know of; at first what was read first."""
 
     @property
     def snapshot(self) -> Listing:
@@ -109,6 +111,7 @@ class PublishedTools:
                 following = self._following
                 if following is None:
                     following = self._following = self._start()
+                    self.told = self.told or following.published.snapshot
         return following
 
     def _start(self) -> "_Following":
@@ -210,7 +213,7 @@ class FleetOffer(Offer):
 
 
 async def changes_of(published: PublishedTools) -> AsyncGenerator[Change, None]:
-    """What changes in a fleet's catalog, as long as somebody asks."""
+    """What changes in a fleet's catalog, since it was first read, as long as somebody asks."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
 
@@ -220,15 +223,14 @@ async def changes_of(published: PublishedTools) -> AsyncGenerator[Change, None]:
 
     forget = published.listen(tell)
     try:
-        known = await asyncio.to_thread(lambda: published.snapshot)
-        yield Change(known, added=tuple(known.tools))
+        found = await asyncio.to_thread(lambda: published.snapshot)
         while True:
+            if published.told is not None and found is not published.told:
+                known, published.told = published.told, found
+                yield _change(known, found)
             await came.wait()
             came.clear()
             found = published.snapshot
-            if found is not known:
-                yield _change(known, found)
-                known = found
     finally:
         forget()
 
