@@ -29,6 +29,9 @@ conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspec
 soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behind
 	$(BIN)/python -m pytest -m soak
 
+chaos: $(STAMP)  ## the long faults of a fleet: workers and Redis killed, stopped, restarted at random
+	$(BIN)/python -m pytest -m chaos
+
 # The store's tests start a server of their own; where there is none, root can install it.
 postgres:
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
