@@ -180,8 +180,7 @@ class Gateway:
             result = refused(call, trail.at, end.status, end.error, end.tool)
             return result
         except ToolkilnError as error:  # what cannot be recorded, above all, does not happen
-            status = Status.INVALID if isinstance(error, InputError) else Status.UNAVAILABLE
-            result = refused(call, trail.at, status, as_call_error(error))
+            result = refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
             return result
         finally:
             if is_recorded:
