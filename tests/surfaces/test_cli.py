@@ -1,7 +1,8 @@
 """The command line, as a person runs it: exit codes, two streams, never a traceback.
 
-`run` starts a real process: every command, dialect and kind of bad input goes through it.
-`invoke` stays in this process, for the same inputs once more in other combinations.
+`run` starts a real process: every command, what `new` writes in every dialect, and whatever
+depends on streams, encodings, signals, memory or exit. `invoke` stays in this process, where an
+exception that gets out fails the test: half a second less for each of the many inputs.
 """
 
 import json
@@ -121,8 +122,8 @@ class TestNew:
     @pytest.mark.parametrize("dialect", DIALECTS)
     def test_what_it_writes_passes_a_strict_check(self, tmp_path: Path, dialect: str) -> None:
         made = run(tmp_path, "new", "longest_words", "--dialect", dialect)
-        checked = run(tmp_path, "check", "--strict")
-        listed = run(tmp_path, "list", "--json", "--all")
+        checked = invoke(tmp_path, "check", "--strict")
+        listed = invoke(tmp_path, "list", "--json", "--all")
 
         assert made.code == 0
         assert made.out.strip() == "tools/longest_words.py"
@@ -154,7 +155,7 @@ class TestNew:
         "name", ["", "a b", "A", "1a", "a-b", "../a", "a/b", "def", "a" * 41, "größe", "a\nb", "_a"]
     )
     def test_a_name_that_cannot_be_one_is_refused(self, tmp_path: Path, name: str) -> None:
-        done = run(tmp_path, "new", name)
+        done = invoke(tmp_path, "new", name)
 
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("error: ")
@@ -167,13 +168,13 @@ class TestNew:
         assert (folder / "tools" / "convert.py").read_text() == GOOD
 
     def test_an_unknown_dialect_is_answered_with_the_nearest(self, tmp_path: Path) -> None:
-        done = run(tmp_path, "new", "a", "--dialect", "toolkits")
+        done = invoke(tmp_path, "new", "a", "--dialect", "toolkits")
 
         assert done.code == 2
         assert "'toolkit'" in done.err
 
     def test_tools_may_be_elsewhere(self, tmp_path: Path) -> None:
-        run(tmp_path, "new", "a", "--tools", "mine")
+        invoke(tmp_path, "new", "a", "--tools", "mine")
 
         assert (tmp_path / "mine" / "a.py").is_file()
 
@@ -189,8 +190,8 @@ class TestCheck:
     def test_warnings_pass_unless_strict(self, folder: Path) -> None:
         (folder / "warned.py").write_text("def f(x): ...")
 
-        assert run(folder, "check", "warned.py").code == 0
-        assert run(folder, "check", "warned.py", "--strict").code == 1
+        assert invoke(folder, "check", "warned.py").code == 0
+        assert invoke(folder, "check", "warned.py", "--strict").code == 1
 
     def test_errors_fail(self, folder: Path) -> None:
         (folder / "bad.py").write_text("KEY = 'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'\ndef f(): ...")
@@ -200,7 +201,7 @@ class TestCheck:
     def test_one_bad_file_among_good_ones_fails_and_the_rest_is_read(self, folder: Path) -> None:
         (folder / "tools" / "bad.py").write_text("def (")
 
-        done = run(folder, "check", "--json")
+        done = invoke(folder, "check", "--json")
 
         assert done.code == 1
         assert done.json()["summary"]["files"] == 2
@@ -209,7 +210,7 @@ class TestCheck:
     def test_a_finding_is_shown_with_source_caret_and_fix(self, folder: Path) -> None:
         (folder / "bad.py").write_text("x = 1\ny = = 2\n")
 
-        done = run(folder, "check", "bad.py")
+        done = invoke(folder, "check", "bad.py")
 
         assert done.code == 1
         assert "bad.py:2:5" in done.out
@@ -222,7 +223,7 @@ class TestCheck:
     def test_the_caret_points_at_the_mistake_behind_tabs(self, folder: Path, indent: str) -> None:
         (folder / "bad.py").write_text(f"def f():\n{indent}y = = 2\n")
 
-        lines = run(folder, "check", "bad.py").out.splitlines()
+        lines = invoke(folder, "check", "bad.py").out.splitlines()
 
         at = next(n for n, line in enumerate(lines) if line.endswith("y = = 2"))
         assert lines[at + 1].index("^") == lines[at].index("= 2")
@@ -230,7 +231,7 @@ class TestCheck:
     def test_json_has_the_whole_report(self, folder: Path) -> None:
         (folder / "warned.py").write_text("def f(x): ...")
 
-        report = run(folder, "check", "--json", "warned.py", "tools").json()
+        report = invoke(folder, "check", "--json", "warned.py", "tools").json()
 
         assert set(report) == {"files", "summary"}
         assert [Path(file["path"]).name for file in report["files"]] == ["warned.py", "convert.py"]
@@ -244,7 +245,7 @@ class TestCheck:
             "TOOL_NAME = 'f'\nTOOL_PARAMETERS = {'type': 'nonsense'}\ndef run(): ..."
         )
 
-        done = run(folder, "check", "--json", "bad.py")
+        done = invoke(folder, "check", "--json", "bad.py")
 
         assert done.code == 1
         assert done.json()["files"][0]["tools"][0]["health"]["level"] == "INVALID"
@@ -252,13 +253,13 @@ class TestCheck:
     def test_two_files_with_one_tool_name_are_an_error(self, folder: Path) -> None:
         (folder / "tools" / "other.py").write_text(GOOD)
 
-        done = run(folder, "check")
+        done = invoke(folder, "check")
 
         assert done.code == 1
         assert "duplicate-name" in done.out
 
     def test_a_file_named_twice_is_checked_once(self, folder: Path) -> None:
-        done = run(folder, "check", "--json", "tools", "tools/convert.py", "./tools/convert.py")
+        done = invoke(folder, "check", "--json", "tools", "tools/convert.py", "./tools/convert.py")
 
         assert done.code == 0
         assert done.json()["summary"]["files"] == 1
@@ -266,7 +267,7 @@ class TestCheck:
     def test_control_characters_do_not_reach_the_terminal(self, folder: Path) -> None:
         (folder / "bad.py").write_text("x = = '\x1b[2J\u202e'\n")
 
-        done = run(folder, "check", "bad.py")
+        done = invoke(folder, "check", "bad.py")
 
         assert "\x1b[2J" not in done.out + done.err
         assert "\u202e" not in done.out + done.err
@@ -316,18 +317,18 @@ class TestList:
         assert words.index("Zoo") < words.index("Attic")
 
     def test_hidden_tools_are_counted_and_shown_on_request(self, kit: Path) -> None:
-        done = run(kit, "list")
+        done = invoke(kit, "list")
 
         assert "zebra" in done.out
         assert "ape" not in done.out
         assert "dust" not in done.out
         assert "2 hidden" in done.err
         assert "--all" in done.err
-        assert "hidden" not in run(kit, "list", "--all").err
+        assert "hidden" not in invoke(kit, "list", "--all").err
 
     def test_json_is_ordered_alike(self, kit: Path) -> None:
-        shown = [tool["name"] for tool in run(kit, "list", "--json").json()]
-        everything = [tool["name"] for tool in run(kit, "list", "--json", "--all").json()]
+        shown = [tool["name"] for tool in invoke(kit, "list", "--json").json()]
+        everything = [tool["name"] for tool in invoke(kit, "list", "--json", "--all").json()]
 
         assert set(shown) == {"zulu", "alpha", "beta", "zebra"}
         assert [n for n in everything if n in {"zulu", "alpha", "beta"}] == [
@@ -341,7 +342,7 @@ class TestList:
         (folder / "tools" / "shared.py").write_text("def helper(): ...")
         (folder / "tools" / "convert.py").write_text("import shared\n" + GOOD)
 
-        assert [tool["name"] for tool in run(folder, "list", "--json").json()] == ["convert"]
+        assert [tool["name"] for tool in invoke(folder, "list", "--json").json()] == ["convert"]
 
     def test_values_that_json_does_not_know_do_not_break_it(self, folder: Path) -> None:
         (folder / "tools" / "odd.py").write_text(
@@ -356,7 +357,7 @@ class TestList:
 class TestShow:
     @pytest.mark.parametrize("form", FORMS)
     def test_every_provider_gets_its_payload(self, folder: Path, form: str) -> None:
-        done = run(folder, "show", "convert", "--as", form)
+        done = invoke(folder, "show", "convert", "--as", form)
 
         assert done.code == 0
         assert "convert" in json.dumps(done.json())
@@ -366,10 +367,10 @@ class TestShow:
         assert set(run(folder, "show", "convert").json()) == {"name", "description", "parameters"}
 
     def test_the_schema_alone(self, folder: Path) -> None:
-        assert run(folder, "show", "convert", "--as", "schema").json()["required"] == ["amount"]
+        assert invoke(folder, "show", "convert", "--as", "schema").json()["required"] == ["amount"]
 
     def test_the_documentation(self, folder: Path) -> None:
-        done = run(folder, "show", "convert", "--as", "docs")
+        done = invoke(folder, "show", "convert", "--as", "docs")
 
         assert "Convert an amount" in done.out
         assert ">>> convert(3)" in done.out
@@ -381,14 +382,14 @@ class TestShow:
         assert "'convert'" in done.err
 
     def test_an_unknown_form_is_answered_with_the_nearest(self, folder: Path) -> None:
-        done = run(folder, "show", "convert", "--as", "openia")
+        done = invoke(folder, "show", "convert", "--as", "openia")
 
         assert done.code == 2
         assert "'openai'" in done.err
 
     @pytest.mark.parametrize("where", ["tools", "tools/convert.py", "./tools/"])
     def test_tools_may_be_a_file_or_a_folder(self, folder: Path, where: str) -> None:
-        assert run(folder, "show", "convert", "--tools", where).code == 0
+        assert invoke(folder, "show", "convert", "--tools", where).code == 0
 
 
 class TestRoles:
@@ -400,7 +401,7 @@ class TestRoles:
         listed = invoke(folder, "list")
         everything = invoke(folder, "list", "--json").json()
         shown = invoke(folder, "show", "note").json()
-        refused = run(folder, "show", "review", "--as", "openai")
+        refused = invoke(folder, "show", "review", "--as", "openai")
 
         assert "(prompt)" in listed.out
         assert "(resource notes://{name})" in listed.out
@@ -423,8 +424,8 @@ class TestSettings:
     def test_a_broken_setting_is_a_clear_error(self, folder: Path, content: bytes) -> None:
         (folder / "toolkiln.toml").write_bytes(content)
 
-        others = (["check"], ["show", "x"], ["new", "x"])
-        for done in (run(folder, "list"), *(invoke(folder, *command) for command in others)):
+        commands = (["list"], ["check"], ["show", "x"], ["new", "x"])
+        for done in (invoke(folder, *command) for command in commands):
             assert (done.code, done.out) == (2, "")
             assert "toolkiln.toml" in done.err
             assert "hint:" in done.err
@@ -454,7 +455,7 @@ class TestBadInput:
     def test_a_bad_file_is_a_clear_finding(self, tmp_path: Path, kind: str) -> None:
         (tmp_path / "bad.py").write_bytes(BAD_FILES[kind])
 
-        done = run(tmp_path, "check", "bad.py")
+        done = invoke(tmp_path, "check", "bad.py")
         as_json = invoke(tmp_path, "check", "bad.py", "--json")
 
         assert done.code == as_json.code == 1
@@ -479,7 +480,7 @@ class TestBadInput:
     def test_a_bad_file_does_not_hide_that_it_was_left_out(self, folder: Path) -> None:
         (folder / "tools" / "bad.py").write_text("def (")
 
-        done = run(folder, "list")
+        done = invoke(folder, "list")
 
         assert done.code == 0
         assert "convert" in done.out
@@ -499,7 +500,7 @@ class TestBadInput:
         [["check", "nope.py"], ["list", "--tools", "nope"], ["show", "x", "--tools", "no"]],
     )
     def test_a_missing_path_is_a_clear_error(self, tmp_path: Path, command: list[str]) -> None:
-        done = run(tmp_path, *command)
+        done = invoke(tmp_path, *command)
 
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("error: ")
@@ -507,7 +508,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("command", [["check"], ["list"], ["show", "x"]])
     def test_no_tools_folder_is_a_clear_error(self, tmp_path: Path, command: list[str]) -> None:
-        done = run(tmp_path, *command)
+        done = invoke(tmp_path, *command)
 
         assert done.code == 2
         assert "toolkiln new" in done.err
@@ -520,7 +521,7 @@ class TestBadInput:
         for name, text in content.items():
             (tmp_path / "tools" / name).write_text(text)
 
-        for done in (run(tmp_path, "check"), invoke(tmp_path, "list")):
+        for done in (invoke(tmp_path, "check"), invoke(tmp_path, "list")):
             assert done.code == 2
             assert "tools" in done.err
 
@@ -529,14 +530,14 @@ class TestBadInput:
         (tmp_path / "tools").mkdir()
         (tmp_path / "tools" / "a.py").write_text(source)
 
-        listed, checked = invoke(tmp_path, "list"), run(tmp_path, "check")
+        listed, checked = invoke(tmp_path, "list"), invoke(tmp_path, "check")
 
         assert listed.code == 2
         assert "no tool" in listed.err
         assert "no tool" in (checked.out + checked.err) or "0 tools" in checked.err
 
     def test_a_good_path_beside_a_missing_one_is_still_an_error(self, folder: Path) -> None:
-        assert run(folder, "check", "tools", "nope.py").code == 2
+        assert invoke(folder, "check", "tools", "nope.py").code == 2
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_an_unreadable_file_is_a_clear_finding(self, folder: Path) -> None:
@@ -554,16 +555,16 @@ class TestBadInput:
         (folder / "tools" / "loop").symlink_to(folder / "tools")
         (folder / "tools" / "self.py").symlink_to(folder / "tools" / "self.py")
 
-        done = run(folder, "check", "--json")
+        done = invoke(folder, "check", "--json")
 
         assert done.json()["summary"]["tools"] == 1
-        assert run(folder, "check", "tools/self.py").code in (1, 2)
+        assert invoke(folder, "check", "tools/self.py").code in (1, 2)
 
     @pytest.mark.parametrize("name", ["a\nb.py", "a b.py", "ü.py", "-a.py", "a'b.py", "[a].py"])
     def test_odd_file_names_are_no_problem(self, folder: Path, name: str) -> None:
         (folder / "tools" / name).write_text("def other(x): ...")
 
-        done = run(folder, "check")
+        done = invoke(folder, "check")
 
         assert done.code == 0
         assert all("fix:" in part or not part.strip() for part in done.out.split("\n\n"))

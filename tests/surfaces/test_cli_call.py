@@ -220,7 +220,7 @@ class TestArguments:
     def test_arguments_that_are_no_text_are_a_clear_error(
         self, shell: Shell, argument: bytes
     ) -> None:
-        done = shell.run("call", "kinds", argument)
+        done = shell.invoke("call", "kinds", os.fsdecode(argument))
 
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("error: ")
@@ -259,7 +259,7 @@ class TestResults:
         assert (done.code, done.out, done.err) == (0, "rested\n", "started\n")
 
     def test_json_is_the_whole_result_and_nothing_else_is_printed(self, shell: Shell) -> None:
-        done = shell.run("call", "long", "seconds=0", "--json")
+        done = shell.invoke("call", "long", "seconds=0", "--json")
 
         result = done.json()
         assert (done.code, done.err) == (0, "")
@@ -289,7 +289,7 @@ class TestResults:
         assert as_json.json()["error"]["code"] == error
 
     def test_a_platform_that_cannot_run_calls_is_status_3(self, shell: Shell) -> None:
-        done = shell.having(TOOLKILN_STATE="/proc/nowhere").run("call", "random")
+        done = shell.having(TOOLKILN_STATE="/proc/nowhere").invoke("call", "random")
 
         assert (done.code, done.out) == (3, "")
         assert "/proc/nowhere" in done.err
@@ -497,9 +497,9 @@ def descendants(pid: int) -> Iterator[int]:
 class TestIds:
     def test_the_same_id_gives_the_first_result(self, shell: Shell) -> None:
         first = shell.run("call", "random", "--id", "once")
-        second = shell.run("call", "random", "--id", "once")
+        second = shell.invoke("call", "random", "--id", "once")
 
-        assert first.out == second.out != shell.run("call", "random").out
+        assert first.out == second.out != shell.invoke("call", "random").out
 
     def test_the_same_id_with_other_arguments_is_a_conflict(self, shell: Shell) -> None:
         shell.invoke("call", "size", "text=a", "--id", "taken")
@@ -514,13 +514,13 @@ class TestBackground:
     def test_a_task_is_awaited_from_another_process(self, shell: Shell) -> None:
         started = shell.run("call", "waiting", "--background", "--session", "tasks")
         task = started.out.strip()
-        checked = shell.run("task", "check", task)
-        impatient = shell.run("task", "await", task, "--timeout", "0.05")
+        checked = shell.invoke("task", "check", task)
+        impatient = shell.invoke("task", "await", task, "--timeout", "0.05")
         (workspace,) = (shell.folder / "state" / "workspaces").glob("tasks-*")
         (workspace / "files" / "go").touch()
         awaited = shell.run("task", "await", task)
-        listed = shell.run("task", "list").out
-        as_json = shell.run("task", "check", task, "--json")
+        listed = shell.invoke("task", "list").out
+        as_json = shell.invoke("task", "check", task, "--json")
 
         assert started.code == 0
         assert f"toolkiln task await {task}" in started.err
@@ -534,7 +534,7 @@ class TestBackground:
         task = shell.run("call", "long", "--background", "--json").json()["id"]
 
         cancelled = shell.run("task", "cancel", task)
-        checked = shell.run("task", "check", task)
+        checked = shell.invoke("task", "check", task)
 
         assert cancelled.code == 0
         assert "cancelled" in cancelled.err
@@ -547,7 +547,7 @@ class TestBackground:
     def test_a_call_that_cannot_start_is_no_task(
         self, shell: Shell, tool: str, arguments: list[str], code: int
     ) -> None:
-        done = shell.run("call", tool, *arguments, "--background")
+        done = shell.invoke("call", tool, *arguments, "--background")
 
         assert (done.code, done.out) == (code, "")
         assert done.err.startswith("error: ")
@@ -559,13 +559,13 @@ class TestBackground:
 
         task = shell.run("call", "size", f"text=@{tmp_path / 'text'}", "--background").out.strip()
 
-        assert shell.run("task", "await", task).out == "300000\n"
+        assert shell.invoke("task", "await", task).out == "300000\n"
 
     def test_an_id_that_is_taken_is_not_started_again(self, shell: Shell) -> None:
         first = shell.run("call", "long", "--background", "--id", "mine")
-        running = shell.run("call", "long", "--background", "--id", "mine")
-        shell.run("task", "cancel", "mine")
-        ended = shell.run("call", "long", "--background", "--id", "mine")
+        running = shell.invoke("call", "long", "--background", "--id", "mine")
+        shell.invoke("task", "cancel", "mine")
+        ended = shell.invoke("call", "long", "--background", "--id", "mine")
 
         assert first.out == "mine\n"
         assert (running.code, running.out) == (2, "")
@@ -577,7 +577,7 @@ class TestBackground:
         task = shell.run("call", "sender", "--background").out.strip()
 
         told = shell.run("task", "await", task)
-        kept = shell.run("task", "check", task, "--files", tmp_path / "kept", "--json")
+        kept = shell.invoke("task", "check", task, "--files", str(tmp_path / "kept"), "--json")
 
         assert "--files FOLDER keeps it" in told.err
         assert kept.code == 0
