@@ -1,5 +1,7 @@
 # Two commands do all the set-up: `make run` and `make test`.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Hundreds of short processes run in the tests: none of them is to compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +23,7 @@ run: $(STAMP)  ## admit and list the example tools, check one, call one, and sto
 	$(BIN)/toolkiln call steal_secrets --tools examples/attack.py
 
 test: $(STAMP) postgres chromium  ## everything that must hold
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
 	$(BIN)/python -m pytest -m conformance tests/conformance
@@ -38,11 +40,13 @@ postgres:
 	|| test "$$(id -u)" != 0 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 
 # A page is opened in a real browser; where there is none, root can install it.
-chromium:
+# Not at the same time: apt does one thing after the other.
+chromium: | postgres
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 \
 	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
-check: lint types test  ## what CI runs
+check: lint  ## what CI runs
+	@$(MAKE) --no-print-directory --jobs=2 types test
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -63,11 +67,13 @@ thorough: $(STAMP)  ## compare tens of thousands of generated modules with pydan
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Debian ships venv without ensurepip, so pip is lent from outside.
+# Debian ships venv without ensurepip, so pip is lent from outside. It compiles on one core;
+# that files which are no modules cannot be compiled is of no interest.
 $(STAMP): pyproject.toml requirements-dev.lock
 	python3 -m venv --clear --without-pip $(VENV)
-	python3 -m pip --python $(BIN)/python install --quiet -r requirements-dev.lock
+	python3 -m pip --python $(BIN)/python install --quiet --no-compile -r requirements-dev.lock
 	python3 -m pip --python $(BIN)/python install --quiet --no-deps --editable .
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src
 	@touch $@
 
 # Without npm the checks that need it say that they were skipped.

@@ -5,6 +5,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,21 @@ def module(file: Path) -> list[str]:
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """All of a file's syntax, the module first."""
+    return tuple(ast.walk(ast.parse(file.read_text("utf-8"))))
+
+
+@cache
+def imports(file: Path) -> tuple[str, ...]:
     """Every dotted name that a file imports: typing-only and function-local ones too."""
+    return tuple(_imports(file))
+
+
+def _imports(file: Path) -> Iterator[str]:
     package = module(file) if file.name == "__init__.py" else module(file)[:-1]
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -68,52 +80,71 @@ def named(file: Path) -> str:
     return str(file.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_layer_imports_downward_only(file: Path) -> None:
-    own = layer(file)
+# One test for all files, each of which it names: hundreds of tests would take longer to hand out
+# than to run.
+def test_the_layer_table_knows_every_layer() -> None:
+    assert {layer(file) for file in FILES} <= set(MAY_IMPORT)
+
+
+def test_a_layer_imports_downward_only() -> None:
     layers = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
-    used = {
-        name.split(".")[1]
-        for name in imports(file)
-        if name.startswith("toolkiln.") and name.split(".")[1] in layers
+    upward = {
+        named(file): wrong
+        for file in FILES
+        if (
+            wrong := {
+                name
+                for name in imports(file)
+                if name.startswith("toolkiln.") and name.split(".")[1] in layers
+                if name.split(".")[1] not in {layer(file), *MAY_IMPORT[layer(file)]}
+            }
+        )
     }
 
-    assert own in MAY_IMPORT, f"the layer table does not know {own!r}"
-    assert used - {own} <= MAY_IMPORT[own]
+    assert upward == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_layer_that_is_a_package_is_used_through_its_front(file: Path) -> None:
-    own = layer(file)
-    deep = {
-        name
-        for name in imports(file)
-        if name.startswith("toolkiln.") and name.split(".")[1] != own
-        for parts in [name.split(".")]
-        if PACKAGE.joinpath(*parts[1:3]).with_suffix(".py").is_file() and len(parts) > 3
-    }
+def test_a_layer_that_is_a_package_is_used_through_its_front() -> None:
+    deep = defaultdict(set)
+    for file in FILES:
+        for name in imports(file):
+            parts = name.split(".")
+            if name.startswith("toolkiln.") and parts[1] != layer(file) and len(parts) > 3:
+                if PACKAGE.joinpath(*parts[1:3]).with_suffix(".py").is_file():
+                    deep[named(file)].add(name)
 
     # `runtime` has no front: its programs start with as little as they can.
-    deep = {name for name in deep if not name.startswith("toolkiln.runtime.")}
-    assert own == "__init__" or not deep
+    kept = {
+        file: {name for name in names if not name.startswith("toolkiln.runtime.")}
+        for file, names in deep.items()
+        if file != "__init__.py"
+    }
+    assert {file: names for file, names in kept.items() if names} == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_module_says_what_it_is(file: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(file.read_text("utf-8")))
+def test_a_module_says_what_it_is() -> None:
+    unsaid = []
+    for file in FILES:
+        (tree, *_) = nodes(file)
+        assert isinstance(tree, ast.Module)
+        docstring = ast.get_docstring(tree) or ""
+        ends = docstring.partition("\n")[0].rstrip().endswith((".", ":", ",", "…"))
+        if not docstring or not (ends or "\n" in docstring):
+            unsaid.append(named(file))
 
-    assert docstring, "no docstring"
-    assert docstring.partition("\n")[0].rstrip().endswith((".", ":", ",", "…")) or "\n" in docstring
+    assert unsaid == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_module_fits_in_one_sitting(file: Path) -> None:
-    assert len(file.read_text("utf-8").splitlines()) <= LONGEST
+def test_a_module_fits_in_one_sitting() -> None:
+    lengths = {named(file): len(file.read_text("utf-8").splitlines()) for file in FILES}
+
+    assert {file: length for file, length in lengths.items() if length > LONGEST} == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_no_module_is_a_grab_bag(file: Path) -> None:
-    assert file.stem not in {"utils", "helpers", "common", "manager", "types", "misc"}
+def test_no_module_is_a_grab_bag() -> None:
+    bags = {"utils", "helpers", "common", "manager", "types", "misc"}
+
+    assert [named(file) for file in FILES if file.stem in bags] == []
 
 
 @pytest.mark.parametrize(
@@ -136,26 +167,32 @@ def test_every_third_party_package_has_one_home() -> None:
     assert {top: found for top, found in homes.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_the_environment_is_read_by_config_and_handed_to_it_by_surfaces(file: Path) -> None:
-    # The runtime's environment is the sandbox's own.
-    if layer(file) not in {"config", "surfaces", "runtime"}:
-        names = {
-            ast.unparse(node)
-            for node in ast.walk(ast.parse(file.read_text("utf-8")))
-            if isinstance(node, ast.Attribute)
-        }
-        assert not names & {"os.environ", "os.getenv", "os.environb"}
+def test_the_environment_is_read_by_config_and_handed_to_it_by_surfaces() -> None:
+    readers = {
+        named(file): ast.unparse(node)
+        for file in FILES
+        # The runtime's environment is the sandbox's own.
+        if layer(file) not in {"config", "surfaces", "runtime"}
+        for node in nodes(file)
+        if isinstance(node, ast.Attribute)
+        if ast.unparse(node) in {"os.environ", "os.getenv", "os.environb"}
+    }
+
+    assert readers == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_broad_excepts_give_their_reason(file: Path) -> None:
-    lines = file.read_text("utf-8").splitlines()
-    for node in ast.walk(ast.parse("\n".join(lines))):
-        if isinstance(node, ast.ExceptHandler):
-            names = ast.unparse(node.type) if node.type else "bare"
-            if names in {"bare", "Exception", "BaseException"}:
-                assert "#" in lines[node.lineno - 1], f"line {node.lineno}"
+def test_broad_excepts_give_their_reason() -> None:
+    bare = []
+    for file in FILES:
+        lines = file.read_text("utf-8").splitlines()
+        for node in nodes(file):
+            if isinstance(node, ast.ExceptHandler):
+                names = ast.unparse(node.type) if node.type else "bare"
+                if names in {"bare", "Exception", "BaseException"}:
+                    if "#" not in lines[node.lineno - 1]:
+                        bare.append(f"{named(file)}:{node.lineno}")
+
+    assert bare == []
 
 
 def test_tests_mirror_the_package() -> None:
@@ -168,14 +205,16 @@ def test_tests_mirror_the_package() -> None:
     assert {"spec", "schema", "surfaces"} <= folders
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_no_pattern_has_a_possessive_quantifier(file: Path) -> None:
+def test_no_pattern_has_a_possessive_quantifier() -> None:
     """Python 3.11.2, which Debian ships, miscounts with them (ADR 7)."""
     outside_classes = re.compile(r"\[\^?\]?[^\]]*\]|\\.")
-    texts = [
-        node.value
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+    possessive = re.compile(r"[*+?}]\+|\(\?>")
+    found = [
+        (named(file), node.value)
+        for file in FILES
+        for node in nodes(file)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if possessive.search(outside_classes.sub("x", node.value))
     ]
 
-    assert [t for t in texts if re.search(r"[*+?}]\+|\(\?>", outside_classes.sub("x", t))] == []
+    assert found == []
