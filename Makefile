@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NPM := $(VENV)/npm
 
-.PHONY: run test check lint types bench corpus thorough soak conformance postgres chromium clean
+.PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium clean
 
 run: $(STAMP)  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -32,7 +32,7 @@ soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behi
 	$(BIN)/python -m pytest -m soak
 
 chaos: $(STAMP)  ## the long faults of a fleet: workers and Redis killed, stopped, restarted at random
-	$(BIN)/python -m pytest -m chaos
+	$(BIN)/python -m pytest -s -m chaos
 
 # The store's tests start a server of their own; where there is none, root can install it.
 postgres:

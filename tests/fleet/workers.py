@@ -107,7 +107,7 @@ def worker(
         sys.executable, "-m", "toolkiln.surfaces.cli", "worker", "--redis", url,
         "--tools", str(tools), "--lease", str(lease), *(["--dev"] if dev else []), *options,
     ]  # fmt: skip
-    with _running(command, tools.parent) as running:
+    with running_program(command, tools.parent) as running:
         yield running
 
 
@@ -116,12 +116,13 @@ def performer(url: str, folder: Path, *, lease: float = LEASE, slots: int = 8) -
     """A program with functions (`performer.py`), ready, and dead at the end."""
     program = Path(__file__).with_name("performer.py")
     command = [sys.executable, str(program), url, str(lease), str(slots), str(folder)]
-    with _running(command, folder) as running:
+    with running_program(command, folder) as running:
         yield running
 
 
 @contextmanager
-def _running(command: list[str], folder: Path) -> Iterator[Running]:
+def running_program(command: list[str], folder: Path) -> Iterator[Running]:
+    """Any program that performs calls and says `ready`, dead at the end."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=folder,
