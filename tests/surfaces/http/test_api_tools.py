@@ -62,6 +62,15 @@ class TestLooking:
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
         assert answer.json()["errors"][0]["place"] == "query.cursor"
 
+    def test_a_search_has_one_part(self, operator: httpx2.Client) -> None:
+        cursor = operator.get("/v1/tools", params={"limit": 2}).json()["next_cursor"]
+
+        found = operator.get("/v1/tools", params={"q": "wait for a while", "limit": 1})
+        further = operator.get("/v1/tools", params={"q": "wait for a while", "cursor": cursor})
+
+        assert (names(found), found.json()["next_cursor"]) == (["wait"], None)
+        assert (further.status_code, further.json()["code"]) == (422, "invalid_request")
+
     def test_filters_choose(self, operator: httpx2.Client) -> None:
         kit = operator.get("/v1/tools", params={"toolkit": "Shelf"})
         harmless = operator.get("/v1/tools", params={"read_only": "true"})

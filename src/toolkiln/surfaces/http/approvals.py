@@ -60,8 +60,9 @@ async def list_approvals(visit: Visit, query: ApprovalsQuery) -> ApprovalList:
         may_see = guarding.approvals_for(visit.session)
         known = guarding.approvals
         found = (known.history if query.state == "all" else known.waiting)(_MOST_KNOWN)
+        seen = [*filter(may_see, found)]
         items, following = cursors.part(
-            "approvals", [*filter(may_see, found)], lambda one: one.id, query.cursor, query.limit
+            "approvals", seen, lambda one: (one.created, one.id), query.cursor, query.limit
         )
         return ApprovalList(items=tuple(items), next_cursor=following)
 

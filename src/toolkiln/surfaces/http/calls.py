@@ -194,7 +194,9 @@ async def call_many(visit: Visit, body: CallsBody) -> Results:
 async def list_calls(visit: Visit, query: Page) -> CallList:
     """The calls that are remembered for the caller."""
     found = await visit.kiln.tasks(visit.session, _MOST_REMEMBERED)
-    items, following = cursors.part("calls", found, lambda one: one.id, query.cursor, query.limit)
+    items, following = cursors.part(
+        "calls", found, lambda one: (one.started, one.id), query.cursor, query.limit
+    )
     return CallList(items=tuple(items), next_cursor=following)
 
 

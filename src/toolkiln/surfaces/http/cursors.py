@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from toolkiln.surfaces.http.problems import Fault, Refused
 
 T = TypeVar("T")
+Mark = tuple[float, str]
+"""When something came to be, and its name."""
 
 
 def made(kind: str, *place: str | int | float) -> str:
@@ -30,32 +32,34 @@ def read(kind: str, cursor: str, *types: type) -> list[Any]:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         found = json.loads(urlsafe_b64decode(padded))
     except (ValueError, RecursionError):
-        raise _bad() from None
+        raise refused() from None
     if not isinstance(found, list) or [type(one) for one in found] != [str, *types]:
-        raise _bad()
+        raise refused()
     if found[0] != kind:
-        raise _bad()
+        raise refused()
     return found[1:]
 
 
 def part(
-    kind: str, items: Sequence[T], name: Callable[[T], str], cursor: str | None, limit: int
+    kind: str, items: Sequence[T], mark: Callable[[T], Mark], cursor: str | None, limit: int
 ) -> tuple[Sequence[T], str | None]:
-    """A part of a list that is at hand as a whole, and the cursor of the next one.
+    """A part of a list that is at hand as a whole, newest first, and the cursor of the next one.
 
-    Where what was last seen has gone, its place counts.
+    Where what was last seen has gone, its time counts.
     """
     start = 0
     if cursor is not None:
-        last, place = read(kind, cursor, str, int)
-        places = [at for at, item in enumerate(items) if name(item) == last]
-        start = places[0] + 1 if places else max(0, place)
+        last = tuple(read(kind, cursor, float, str))
+        marks = [mark(item) for item in items]
+        older = (at for at, (time, _) in enumerate(marks) if time <= last[0])
+        start = marks.index(last) + 1 if last in marks else next(older, len(items))
     end = start + limit
-    following = made(kind, name(items[end - 1]), end - 1) if end < len(items) else None
+    following = made(kind, *mark(items[end - 1])) if end < len(items) else None
     return items[start:end], following
 
 
-def _bad() -> Refused:
+def refused() -> Refused:
+    """That a cursor is none of the list that was asked for."""
     fault = Fault(place="query.cursor", message="it is no cursor of this list")
     return Refused(
         "invalid_request",

@@ -154,8 +154,9 @@ async def list_sessions(visit: Visit, query: Page) -> SessionList:
     def listed() -> SessionList:
         visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "session.list")
         found = [_session(*one) for one in visit.kiln.sessions.alive(_MOST_SESSIONS)]
+        # Sessions do not say how old they are: where the last one ended, the list begins anew.
         items, following = cursors.part(
-            "sessions", found, lambda one: one.trace_id, query.cursor, query.limit
+            "sessions", found, lambda one: (0.0, one.trace_id), query.cursor, query.limit
         )
         return SessionList(items=tuple(items), next_cursor=following)
 
@@ -215,7 +216,7 @@ async def list_keys(visit: Visit, query: Page) -> KeyList:
         visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "key.list")
         found = [_key(key) for key in visit.kiln.guarding.keys.list()]
         items, following = cursors.part(
-            "keys", found, lambda one: one.id, query.cursor, query.limit
+            "keys", found, lambda one: (one.created, one.id), query.cursor, query.limit
         )
         return KeyList(items=tuple(items), next_cursor=following)
 

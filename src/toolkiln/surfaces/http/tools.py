@@ -129,6 +129,8 @@ def _listed(visit: Visit, query: ToolsQuery) -> ToolList:
         fitting = [specs[hit.key] for hit in answer if hit.key in names]
     shown = [spec for spec in fitting if query.all or spec.is_shown]
     following = None
+    if query.q is not None and query.cursor is not None:
+        raise cursors.refused()
     if query.q is None:
         if query.cursor is not None:
             last = tuple(cursors.read(_KIND, query.cursor, int, str))

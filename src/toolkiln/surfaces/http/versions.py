@@ -72,7 +72,7 @@ async def list_versions(visit: Visit, query: Page) -> VersionList:
         _refuse_unseen(visit, name)
         found = visit.kiln.admissions.history(name)
         items, following = cursors.part(
-            "versions", found, lambda one: str(one.number), query.cursor, query.limit
+            "versions", found, lambda one: (float(one.number), ""), query.cursor, query.limit
         )
         shown = tuple(_kept(visit, name, version) for version in items)
         return VersionList(items=shown, next_cursor=following)
