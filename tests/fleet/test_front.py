@@ -1,12 +1,13 @@
 """Commands and servers in front of a fleet: `--redis`, and the setting that says the same."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -119,12 +120,14 @@ def test_a_fleet_that_is_not_there_is_said_so(url: str, status: int, said: str) 
     assert "Traceback" not in result.stderr
 
 
-@contextmanager
-def serving(fleet: str, folder: Path) -> Iterator[httpx.Client]:
-    """`toolkiln serve` in front of a fleet, and a client of it."""
+@pytest.fixture(scope="module")
+def client(fleet: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of `toolkiln serve` in front of a fleet."""
+    folder = tmp_path_factory.mktemp("front")
     with subprocess.Popen(
         [*COMMAND, "serve", "--redis", fleet, "--port", "0"],
         cwd=folder, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TOOLKILN_STATE": str(folder / "state")},
     ) as process:  # fmt: skip
         try:
             assert process.stderr is not None
@@ -134,8 +137,8 @@ def serving(fleet: str, folder: Path) -> Iterator[httpx.Client]:
                 assert line, said
                 said.append(line)
             assert f"of {fleet}/0" in said[0]
-            with httpx.Client(base_url=found[1], timeout=BOUND) as client:
-                yield client
+            with httpx.Client(base_url=found[1], timeout=BOUND) as opened:
+                yield opened
             process.send_signal(signal.SIGTERM)
             process.stderr.read()
             assert process.wait(BOUND) == 0
@@ -143,17 +146,16 @@ def serving(fleet: str, folder: Path) -> Iterator[httpx.Client]:
             process.kill()
 
 
-def test_a_server_offers_a_fleet_over_http_and_mcp(fleet: str, here: Path) -> None:
-    with serving(fleet, here) as client:
-        ready = client.get("/readyz").json()
-        tools = client.get("/v1/tools").json()["items"]
-        details = client.get("/v1/tools/add").json()
-        called = client.post("/v1/tools/add/call", json={"arguments": {"left": 40}}).json()
-        sent = client.post("/v1/tools/send_out/call", json={}).json()
-        refused = client.post("/v1/run", json={"source": WRITTEN, "arguments": {"number": 1}})
-        metrics = client.get("/metrics").text
-        over_mcp = mcp_call(client, "add", {"left": 1})
-        versions = client.get("/v1/tools/add/versions")
+def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None:
+    ready = client.get("/readyz").json()
+    tools = client.get("/v1/tools").json()["items"]
+    details = client.get("/v1/tools/add").json()
+    called = client.post("/v1/tools/add/call", json={"arguments": {"left": 40}}).json()
+    sent = client.post("/v1/tools/send_out/call", json={}).json()
+    refused = client.post("/v1/run", json={"source": WRITTEN, "arguments": {"number": 1}})
+    metrics = client.get("/metrics").text
+    over_mcp = mcp_call(client, "add", {"left": 1})
+    versions = client.get("/v1/tools/add/versions")
 
     assert ready == {
         "ready": True,
@@ -170,10 +172,9 @@ def test_a_server_offers_a_fleet_over_http_and_mcp(fleet: str, here: Path) -> No
     assert "worker" in versions.json()["detail"]
 
 
-def test_a_tool_is_written_over_http_and_called_at_once(fleet: str, here: Path) -> None:
-    with serving(fleet, here) as client:
-        written = client.put("/v1/tools/triple", json={"source": WRITTEN})
-        called = client.post("/v1/tools/triple/call", json={"arguments": {"number": 2}}).json()
+def test_a_tool_is_written_over_http_and_called_at_once(client: httpx.Client) -> None:
+    written = client.put("/v1/tools/triple", json={"source": WRITTEN})
+    called = client.post("/v1/tools/triple/call", json={"arguments": {"number": 2}}).json()
 
     assert written.status_code in (200, 201), written.text
     assert called["value"] == 6

@@ -188,9 +188,11 @@ class Client:
         """Put a call into the queue; None if its reply is on the way, or there."""
         sent = self._sealed(envelope)
         admission: Admission | Result
+        may_be_ours = False
         try:
             admission = await self._queue(envelope.pool).enqueue(sent)
         except Unreachable as error:
+            may_be_ours = error.sent and not envelope.remember
             admission = await self._insist(sent, error, waiter)
         except InputError as error:  # too large
             refusal = CallError(code=error.code, message=error.message, hint=error.hint)
@@ -207,7 +209,7 @@ class Client:
         if isinstance(admission, Finished) and admission.reply is not None:
             waiter.settle(admission.reply)
         elif is_first:
-            out.is_ours = isinstance(admission, Accepted)
+            out.is_ours = may_be_ours or isinstance(admission, Accepted)
             if out.is_ours and self._copying is not None:
                 await self._see_copied(envelope, self._copying)
         return None
