@@ -290,6 +290,23 @@ async def test_a_call_that_no_worker_takes_is_given_up(
     assert behind.xlen(STREAM) == 0
 
 
+async def test_a_call_whose_workers_are_all_gone_is_lost(
+    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK", 0.05)
+    async with calling(server.url) as client:
+        made = asyncio.create_task(client.call(call(client)))
+        await waiting(behind, 1)
+        behind.xreadgroup(keys.GROUP, "one that dies", {STREAM: ">"})
+
+        monkeypatch.setattr(module, "START_BY_MS", 100)
+        monkeypatch.setattr("toolkiln.fleet.queue.START_BY_MS", 100)
+        ended = await asyncio.wait_for(made, SOON)
+
+    assert (ended.status, code(ended)) == (Status.UNAVAILABLE, "lost")
+    assert (behind.xlen(STREAM), behind.xpending(STREAM, keys.GROUP)["pending"]) == (0, 0)
+
+
 @pytest.mark.parametrize(("repeatable", "ends"), [(True, None), (False, "lost")])
 async def test_a_redis_that_forgot_everything_does_not_leave_callers_waiting(
     server: Server,

@@ -388,8 +388,9 @@ class Client:
                     await self._replace(out, standing.state)
             else:
                 out.misses = 0
-                if standing.state == "waiting" and standing.age_ms > START_BY_MS:
-                    await self._queue(out.envelope.pool).withdraw(record, "no_worker")
+                if standing.age_ms > START_BY_MS:  # nor is there a worker to see to it
+                    code = "no_worker" if standing.state == "waiting" else "lost"
+                    await self._queue(out.envelope.pool).withdraw(record, code)
 
     async def _replace(self, out: _Out, state: str) -> None:
         """Make a call again of which Redis knows nothing, or give it up."""

@@ -88,7 +88,8 @@ class Standing(NamedTuple):
     state: Literal["waiting", "running", "done", "missing"]
     """`missing`: Redis knows nothing of it, or lost its entry."""
     age_ms: int
-    """Since it was put into the queue, or handed on, by Redis's clock; 0 if it is over."""
+    """Since it was put into the queue or handed on, of a running one since its worker last
+    renewed its lease, by Redis's clock; 0 if it is over."""
     reply: Reply | None
     """Of one that is done, if it is remembered."""
 

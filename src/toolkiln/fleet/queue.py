@@ -33,7 +33,7 @@ from toolkiln.fleet.deliveries import (
 from toolkiln.fleet.link import Part
 from toolkiln.fleet.lives import Lives
 from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.steps import LONG_MS, horizon_ms
+from toolkiln.fleet.steps import LONG_MS, START_BY_MS, horizon_ms
 from toolkiln.fleet.wire import Envelope, Malformed, Reply
 from toolkiln.store import StoreError
 
@@ -322,7 +322,7 @@ class Queue:
         return "cancelled" if answer == "ended" else answer
 
     async def withdraw(self, record: str, code: str) -> bool:
-        """End a call for a reason if no worker has taken it yet, such as `no_worker`.
+        """End a call for a reason such as `no_worker`, if none has it, or none that goes on.
 
         Raises:
             StoreError: Redis failed.
@@ -390,5 +390,5 @@ def withdrawal(record: str, code: str, control: str) -> tuple[list[str], list[Pa
     told = (REPLIES_KEPT_MS, MOST_REPLIES)
     return (
         [keys.record(record), keys.body(record, "call")],
-        [keys.GROUP, reply, *horizon, *told, control, MOST_ASKS, record],
+        [keys.GROUP, reply, *horizon, *told, control, MOST_ASKS, record, START_BY_MS],
     )

@@ -1,25 +1,29 @@
--- Ends a call that waits; asks the workers to stop one that runs.
+-- Ends a call that waits, or whose workers are all gone; asks them to stop one that runs.
 -- KEYS: the call's record, the key of its envelope, where it has one.
 -- ARGV: the group, the packed reply, how long the end of a call is known, and of one that is
 -- remembered, how long a stream of replies is kept, how many entries of it, the stream to ask
--- on or "", how many entries of it, and the record's name.
+-- on or "", how many entries of it, the record's name, and after how many milliseconds without
+-- a sign of its worker a call counts as abandoned.
 -- Returns "ended", "asked", "running", "done" or "unknown".
 local record, call_key = KEYS[1], KEYS[2]
 local group, reply, known_for, remembered_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local kept, most, control, most_asked, name = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local abandoned = tonumber(ARGV[10])
 
 local known = redis.call("HMGET", record, "state", "pool", "entry", "askers", "print")
 local state, stream, entry, askers, print = unpack(known)
 if state then return "done" end
 if not entry then return "unknown" end
 
--- Without a group there is an error, which has no length.
-if #redis.pcall("XPENDING", stream, group, entry, entry, 1) > 0 then
+-- Without a group there is an error, which has no first.
+local held = redis.pcall("XPENDING", stream, group, entry, entry, 1)[1]
+if held and held[3] < abandoned then
   if control == "" then return "running" end
   redis.call("XADD", control, "MAXLEN", "~", most_asked, "*", "ask", "cancel", "of", name)
   return "asked"
 end
--- XDEL is the first write, for the same reason as XACK in finish.lua.
+-- XACK or XDEL is the first write, for the same reason as in finish.lua.
+if held then redis.call("XACK", stream, group, entry) end
 if redis.call("XDEL", stream, entry) == 0 then return "unknown" end
 redis.call("DEL", call_key)
 if print == "" then

@@ -1,6 +1,7 @@
 -- How calls stand, and optionally whom to tell as well.
 -- KEYS: records. ARGV: the group, and a stream that is told of their ends too, or "".
--- Returns for each its state, its age in milliseconds, and the reply that is remembered.
+-- Returns for each its state, for how many milliseconds nothing was heard of it, and the reply
+-- that is remembered.
 local group, asker = ARGV[1], ARGV[2]
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -15,9 +16,9 @@ for i, record in ipairs(KEYS) do
   elseif entry then
     local age = math.max(0, now - tonumber(string.match(entry, "^%d+")))
     if #redis.call("XRANGE", stream, entry, entry) > 0 then
-      -- Without a group there is an error, which has no length.
-      local held = #redis.pcall("XPENDING", stream, group, entry, entry, 1) > 0
-      answer = {held and "running" or "waiting", age, ""}
+      -- Without a group there is an error, which has no first.
+      local held = redis.pcall("XPENDING", stream, group, entry, entry, 1)[1]
+      answer = held and {"running", held[3], ""} or {"waiting", age, ""}
     end
     local told = string.find(" " .. askers .. " ", " " .. asker .. " ", 1, true)
     if asker ~= "" and answer[1] ~= "missing" and not told then
