@@ -8,7 +8,7 @@ are no files here to admit. No code of a tool is loaded, but for pinned ones in 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.forwarding import Forwarding
@@ -130,10 +130,14 @@ class Connected(Kiln):
     def _forwarding(self) -> Forwarding:
         from toolkiln.fleet import RedisRecords
 
+        @cache
+        def book() -> RedisRecords:
+            found = self.guarding.call_book()
+            assert isinstance(found, RedisRecords)  # as Redis is set
+            return found
+
         def note(caller: Caller, call: Call) -> None:
-            book = self.guarding.call_book()
-            assert isinstance(book, RedisRecords)  # as Redis is set
-            book.note(caller, call)
+            book().note(caller, call)
 
         durable = self.settings.fleet_durable
         return Forwarding(self._offer, self._published, self.guarding.guard, note, durable=durable)
