@@ -59,9 +59,12 @@ class Ledger:
         return entry
 
     def summary(self) -> Counter[str]:
-        """How calls ended."""
-        ends = [end for entry in self.entries for end in entry.ends]
-        return Counter(f"{end.status} {code_of(end) or ''}".strip() for end in ends)
+        """How calls ended, those apart that may run twice."""
+        return Counter(
+            f"{'once' if entry.is_once else 'again'} {code_of(end) or end.status}"
+            for entry in self.entries
+            for end in entry.ends
+        )
 
     def complaints(self, fleet: Fleet) -> list[str]:
         """Whatever is not as it was promised."""

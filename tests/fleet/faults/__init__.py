@@ -1,0 +1,104 @@
+"""Every fault that a fleet has to survive, and the test that has it.
+
+For each the promise holds: an accepted call has exactly one terminal reply, what must not run
+twice has run at most once, and nothing is left that does not go by itself (`reckoning`).
+`cables` are networks that break. Faults in random order are in `tests/fleet/chaos`.
+
+Workers
+    killed (SIGKILL)
+        test_worker_faults test_what_a_dead_worker_had_begun_runs_again_if_it_may
+        test_worker_faults test_with_the_process_beside_it_a_worker_dies_and_others_take_over
+    stopped and woken (SIGSTOP): it ends, and renews, what is no longer its own
+        test_worker_faults \
+test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
+        faults.test_workers test_what_a_stopped_worker_ends_when_it_goes_on_is_not_told
+        test_queue test_a_call_that_was_handed_on_is_no_longer_its_first_workers
+    a call longer than the lease
+        test_worker_faults test_a_call_may_take_longer_than_the_lease
+    a tool that blocks the loop, or holds the interpreter's lock
+        test_worker_faults test_a_tool_that_blocks_the_loop_keeps_its_lease
+        faults.test_workers test_a_tool_that_holds_the_interpreter_keeps_its_lease
+    a call that kills its workers
+        test_worker_faults test_a_call_that_kills_its_workers_is_given_up
+    drained (SIGTERM)
+        test_worker_faults test_a_worker_that_leaves_ends_what_it_can_and_hands_the_rest_on
+    1,000 restarts; 2,000 live calls before an abandoned one
+        faults.test_sweeping test_1000_workers_that_came_and_went_leave_nothing
+        faults.test_sweeping test_an_abandoned_call_behind_2000_live_ones_is_found
+
+Calls
+    made again: at once, while it runs, after its end, with other arguments, by another caller
+        faults.test_callers test_a_call_that_is_made_by_several_under_one_id_runs_once
+        test_queue test_a_repeated_call_is_one_call_and_both_who_ask_are_told
+        test_queue test_an_id_with_another_call_is_a_conflict
+    rejected, then tried again under the same id; a backlog beyond admission
+        test_queue test_beyond_the_depth_calls_are_refused_and_can_be_tried_again
+        test_queue test_while_the_oldest_waits_too_long_calls_are_refused
+        test_client test_a_backlog_is_told_with_a_time
+    a cancellation that races the end
+        test_worker_faults test_of_a_cancellation_and_a_result_one_wins
+        test_queue test_a_call_that_runs_is_asked_to_stop_and_one_end_wins
+    bodies of 50 MB
+        faults.test_callers test_a_call_too_large_to_be_sent_is_refused_before_it_is
+        faults.test_workers test_a_large_result_is_an_answer_like_any_other
+        test_queue test_large_bodies_travel_beside_the_streams_and_leave_nothing
+    malformed and hostile entries
+        faults.test_workers test_nonsense_in_the_queue_stops_no_worker
+        test_queue test_what_cannot_be_read_is_buried_and_its_caller_told
+        test_queue test_what_an_enemy_spoils_does_not_keep_others_from_their_ends
+    a forged identity
+        test_worker test_a_call_that_is_not_sealed_is_forged
+        test_worker test_nobody_gets_a_result_kept_under_the_id_of_another
+        test_identity test_a_call_that_was_changed_on_its_way_is_forged
+    replies injected and read by others
+        test_deploy test_a_client_can_neither_read_nor_write_the_replies_of_another
+    the catalog changes meanwhile; two versions at once
+        faults.test_versions test_while_one_version_replaces_another_every_call_is_answered
+        test_rolling test_a_worker_runs_the_version_that_its_caller_saw
+
+Callers
+    one that dies
+        faults.test_callers \
+test_the_call_of_a_caller_that_dies_runs_to_its_end_and_leaves_nothing
+    one that loses patience, and a late reply
+        faults.test_callers test_a_reply_that_comes_too_late_is_nobodys
+    one that is cut off while its reply is sent
+        faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards
+
+Networks
+    none at all
+        faults.test_network test_a_caller_without_a_network_hears_that_its_call_was_not_sent
+    the answer to a write is lost
+        faults.test_network test_a_call_whose_acceptance_is_lost_runs_once_and_is_answered
+        faults.test_network test_an_end_whose_answer_is_lost_is_told_once
+        faults.test_network \
+test_what_was_on_its_way_to_a_worker_when_the_connection_broke_still_runs
+    a half-open connection
+        faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards
+        test_resp test_a_connection_that_broke_without_a_word_is_noticed_and_replaced
+    a partition while the tool runs
+        faults.test_network \
+test_a_worker_that_is_cut_off_loses_its_calls_and_what_it_does_counts_no_more
+        faults.test_network test_a_partition_shorter_than_the_lease_costs_nothing
+
+Redis
+    restarted without persistence
+        faults.test_restarts test_of_a_redis_that_forgot_all_every_call_still_ends
+    restarted from a snapshot
+        faults.test_restarts test_a_call_that_ended_after_the_snapshot_does_not_run_again
+        faults.test_restarts test_a_call_that_ran_when_the_snapshot_was_made_does_not_run_again
+        faults.test_restarts test_what_came_after_the_snapshot_is_made_again_or_lost
+    killed, with a log of its writes
+        faults.test_restarts test_a_redis_that_is_killed_and_keeps_a_log_loses_nothing
+    failover, to a replica that lags
+        faults.test_restarts \
+test_after_a_failover_to_a_replica_that_lagged_no_call_runs_twice_and_all_end
+        test_failover test_calls_outlive_the_primary_behind_a_sentinel
+    no memory left; a policy that throws keys away
+        test_queue test_without_memory_calls_are_refused_and_those_under_way_still_end
+        test_checks test_a_server_that_throws_keys_away_is_refused
+    a clock that is set
+        faults.test_clocks test_entries_from_a_clock_that_was_ahead_disturb_nothing
+        faults.test_clocks \
+test_replies_are_heard_of_a_server_whose_clock_is_behind_the_last_one
+"""
