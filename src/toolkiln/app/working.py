@@ -83,7 +83,7 @@ def kept_by_parent(said: str) -> Kept:
     from toolkiln.runtime import linux
 
     try:
-        consumer, table, channel, parent = said.split(",")
+        consumer, table, channel, parent = said.rsplit(",", 3)
         leases, end = Leases(int(table)), socket.socket(fileno=int(channel))
     except (ValueError, OSError):
         hint = "start `toolkiln worker` without it"
@@ -245,11 +245,14 @@ async def perform_calls(
     join_fleet(kiln, post.url)
     table = new_table(post.slots)
     orders = Orders(post.url, post.pool, post.name, os.getpid(), post.lease)
-    attendant, channel = await start_attendant(orders, table)
     is_alone = False
     try:
-        with closing(channel), closing(Leases(table)) as leases:
-            os.close(table)
+        attendant, channel = await start_attendant(orders, table)
+        leases = Leases(table)
+    finally:
+        os.close(table)
+    try:
+        with closing(channel), closing(leases):
             station = Station(kiln, post, Kept(post.name, post.name, leases, channel))
 
             async def heed() -> None:

@@ -20,11 +20,11 @@ from toolkiln.fleet.address import read_address
 from toolkiln.fleet.keeper import Keeper, Verdict
 from toolkiln.fleet.leases import Leases
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.resp import Pipe, Unreachable
+from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.sweeper import Sweeper, settle
 from toolkiln.store import StoreError
 
-_PAUSE = 0.2
+_AT_WORK = b"\n"
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +39,11 @@ class Orders(NamedTuple):
 
 
 async def start_attendant(orders: Orders, table: int) -> tuple[Process, socket.socket]:
-    """Start one for this process; the socket leads to it."""
+    """Start one for this process, and wait until it is at work; the socket leads to it.
+
+    Raises:
+        StoreError: it cannot reach Redis.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
         process = await asyncio.create_subprocess_exec(
@@ -48,38 +52,45 @@ async def start_attendant(orders: Orders, table: int) -> tuple[Process, socket.s
             stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,  # what ends the program by its terminal must leave this one
         )  # fmt: skip
-    ours.sendall(json.dumps(orders).encode() + b"\n")
     ours.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_sendall(ours, json.dumps(orders).encode() + b"\n")
+        said = await loop.sock_recv(ours, 4096)
+    except BaseException:  # whatever it is, nobody else knows of the socket
+        ours.close()
+        raise
+    if said != _AT_WORK:
+        ours.close()
+        await process.wait()
+        raise StoreError(said.decode() or "the process that keeps leases did not start")
     return process, ours
 
 
 async def attend(orders: Orders, leases: Leases, channel: socket.socket) -> None:
-    """Keep the leases of a program until it is gone, then settle what it left."""
-    gone = asyncio.create_task(_closed(channel))
+    """Keep the leases of a program until it is gone, then settle what it left.
+
+    Raises:
+        StoreError: Redis failed at the end.
+    """
     pipe = Pipe(read_address(orders.url))
-    while not await _is_open(pipe):  # the program has reached it, so that it will come back
-        await asyncio.wait([gone], timeout=_PAUSE)
-        if gone.done():
-            return
+    try:
+        await pipe.open()
+    except StoreError as error:
+        await asyncio.get_running_loop().sock_sendall(channel, error.message.encode())
+        return
+    await asyncio.get_running_loop().sock_sendall(channel, _AT_WORK)
     queue = Queue(pipe, orders.pool)
     sweeper = Sweeper(pipe, queue, orders.worker, orders.lease)
     sweeping = asyncio.create_task(sweeper.run())
     keeper = Keeper(leases, queue, orders.worker, orders.process, orders.lease)
+    gone = asyncio.create_task(_closed(channel))
     while not gone.done() and await _either(gone, keeper.run(channel)) is not Verdict.GONE:
         await asyncio.sleep(orders.lease / 3)  # it hangs, and may go on after all
     sweeping.cancel()
     await settle(queue, orders.worker, {one.entry for one in leases.held()})
     await sweeper.leave()
     await pipe.close()
-
-
-async def _is_open(pipe: Pipe) -> bool:
-    try:
-        await pipe.open()
-    except Unreachable as error:
-        _log.warning("leases cannot be kept yet: %s", error.message)
-        return False
-    return True
 
 
 async def _closed(channel: socket.socket) -> None:
@@ -112,7 +123,7 @@ def main(table: str, channel: str) -> None:
         try:
             asyncio.run(attend(orders, Leases(int(table)), end))
         except StoreError as error:
-            _log.error("leases cannot be kept: %s", error.message)
+            _log.error("what the worker left is left to others: %s", error.message)
             sys.exit(3)
 
 

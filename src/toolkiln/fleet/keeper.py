@@ -22,6 +22,8 @@ SILENT = 2.0
 """Seconds after which an event loop that has not said anything is taken to stand still."""
 GRACE = 5.0
 """Seconds that a worker gets to end a call which has run out of time."""
+_AT_ONCE = 500
+"""Entries that are renewed together: Redis does nothing else meanwhile."""
 _STOPPED = frozenset("Tt")
 _GONE = frozenset("ZX")
 _log = logging.getLogger(__name__)
@@ -88,8 +90,10 @@ class Keeper:
             verdict = judge(state, silence, held, time.monotonic())
             if verdict in (Verdict.GONE, Verdict.HUNG):
                 return verdict
-            if verdict is Verdict.GOES_ON and held:
-                await self._renew([one.entry for one in held], channel)
+            if verdict is Verdict.GOES_ON:
+                entries = [one.entry for one in held]
+                for start in range(0, len(entries), _AT_ONCE):
+                    await self._renew(entries[start : start + _AT_ONCE], channel)
             await asyncio.sleep(self._pause)
 
     async def _renew(self, entries: list[str], channel: socket.socket) -> None:
