@@ -227,6 +227,16 @@ BAD: dict[str, Any] = {
     "fields": [
         {"kind": "form", "message": "", "fields": {f"f{n}": {"type": "string"} for n in range(51)}}
     ],
+    "default": [
+        {"kind": "form", "message": "", "fields": {"a": {"type": "integer", "default": "x"}}}
+    ],
+    "no number": [
+        {"kind": "form", "message": "", "fields": {"a": {"type": "number", "default": True}}}
+    ],
+    "any items": [{"kind": "form", "message": "", "fields": {"a": {"type": "array"}}}],
+    "no choice": [
+        {"kind": "form", "message": "", "fields": {"a": {"type": "array", "items": {}}}}
+    ],
     "long": [{"kind": "form", "message": "x" * 10_001, "fields": {}}],
     "large": [{"kind": "sample", "max_tokens": 1, "messages": [
         {"role": "user", "text": "x" * 199_000}] * 6}],

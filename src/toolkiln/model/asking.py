@@ -4,9 +4,9 @@ The sizes here are bounds: a question comes out of a sandbox, an answer from a c
 authors write questions is `define`'s business; what puts them to somebody a surface's.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from toolkiln.model.value import Value
@@ -17,6 +17,13 @@ _Name = Annotated[str, Field(max_length=100)]
 _Text = Annotated[str, Field(max_length=2_000)]
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Choices = Annotated[tuple[_Name, ...], Field(min_length=1, max_length=200)]
+_VALUES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (tuple,),
+}
 
 
 class _Keywords(BaseModel):
@@ -44,6 +51,11 @@ class Choices(_Keywords):
     enum: _Choices | None = None
     any_of: _Titled | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it says what can be chosen."""
+        return self.enum is not None or self.any_of is not None
+
 
 class FormField(_Keywords):
     """One field of a form."""
@@ -63,6 +75,15 @@ class FormField(_Keywords):
     items: Choices | None = None
     min_items: _Count | None = None
     max_items: _Count | None = None
+
+    @model_validator(mode="after")
+    def _can_be_shown(self) -> Self:
+        """Clients refuse a whole form for one field that contradicts itself."""
+        if self.default is not None and type(self.default) not in _VALUES[self.type]:
+            raise ValueError(f"the default is no {self.type}")
+        if self.type == "array" and (self.items is None or not self.items.is_known):
+            raise ValueError("an array has items with an enum, or anyOf with titles")
+        return self
 
 
 class FormQuestion(Value):

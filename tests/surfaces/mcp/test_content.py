@@ -1,6 +1,7 @@
 """What calls give beside their value, and what they say while they run, in both eras."""
 
 import json
+import re
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -79,7 +80,16 @@ def plain(size: int):
         size: How many characters.
     """
     return "é" * size
-'''
+
+
+@tool(name="Wordy-Tool")
+def wordy() -> str:
+    """Say little.
+
+    MANY SENTENCES
+    """
+    return "little"
+'''.replace("MANY SENTENCES", "This is one of many sentences. " * 50 + "This is the last one.")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -166,6 +176,30 @@ async def test_a_cut_output_that_has_lost_its_form_is_an_error_that_reads_on(
     handle = reading_on.split('"')[1]
     page = await called(client, served, era, "read_output", handle=handle, offset=159_990)
     assert page["structuredContent"]["text"].endswith('word"]')
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_no_text_is_no_block(client: httpx.AsyncClient, served: Served, era: str) -> None:
+    result = await called(client, served, era, "plain", size=0)
+
+    assert result["content"] == []
+    assert not result.get("isError")
+
+
+async def test_a_long_description_names_what_tells_the_rest(
+    client: httpx.AsyncClient, served: Served
+) -> None:
+    listed = (await modern(client, served.url, "tools/list"))["result"]["tools"]
+    (described,) = (one["description"] for one in listed if one["title"] == "Wordy")
+
+    text, _, more = described.rpartition("\n\nMore: ")
+    page, tool = re.findall(r"the resource (\S+), or (\w+)\.", more)[0]
+    read = await modern(client, served.url, "resources/read", uri=page)
+
+    assert len(described) <= 1_000
+    assert text.endswith("This is one of many sentences.")
+    assert "This is the last one." in read["result"]["contents"][0]["text"]
+    assert tool in {one["name"] for one in listed}
 
 
 async def test_a_cut_output_that_promised_nothing_is_no_error(

@@ -23,7 +23,7 @@ def answer(result: Result, structured: Structured | None, *, promises: bool) -> 
     content: list[dict[str, Any]] = []
     found: dict[str, Any] = {"content": content}
     if result.status is not Status.OK or structured is None:
-        content.append(_text(result.text))
+        content += _said(result)
         found["isError"] = result.status is not Status.OK or promises
     else:
         form = None if result.truncation else structured(result.value)
@@ -35,7 +35,7 @@ def answer(result: Result, structured: Structured | None, *, promises: bool) -> 
             content.append(_text(_json(cut)))
             found["structuredContent"] = cut
         else:
-            content.append(_text(result.text))
+            content += _said(result)
             if promises:
                 content.append(_text(_misfit(result)))
                 found["isError"] = True
@@ -59,6 +59,11 @@ def going_on(task: Task, *, promises: bool) -> dict[str, Any]:
     )
     found: dict[str, Any] = {"content": [_text(text)], "_meta": {"toolkiln/task": task.id}}
     return found | ({"isError": True} if promises else {})
+
+
+def _said(result: Result) -> list[dict[str, Any]]:
+    """The text of a result, if it has one: some models' providers refuse empty blocks."""
+    return [_text(result.text)] if result.text else []
 
 
 def _text(text: str) -> dict[str, Any]:

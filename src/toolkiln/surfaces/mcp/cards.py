@@ -92,7 +92,7 @@ def _described(spec: ToolSpec) -> str:
     text = spec.description
     if len(text) <= _LONGEST:
         return text
-    more = f"\n\nMore: the resource toolkiln://tools/{spec.name}, or describe_tool."
+    more = f"\n\nMore: the resource toolkiln://tools/{spec.name}, or rag_search."
     room = _LONGEST - len(more)
     end = max(text.rfind("\n\n", 0, room), text.rfind(". ", 0, room) + 1)
     return text[: end if end > room // 2 else room].rstrip() + more
