@@ -136,10 +136,10 @@ class TestEnvironments:
     def test_environments_are_built_listed_and_pruned(self, packages: Shell) -> None:
         before = packages.run("env", "list")
         built = packages.run("env", "build")
-        listed = packages.run("env", "list", "--json").json()
+        listed = packages.invoke("env", "list", "--json").json()
         called = packages.run("call", "version_of_alpha")
         kept = packages.run("env", "prune")
-        pruned = packages.run("env", "prune", "--older-than", "0", "--json")
+        pruned = packages.invoke("env", "prune", "--older-than", "0", "--json")
 
         assert (before.code, before.out) == (0, "")
         assert built.code == 0, built
@@ -149,17 +149,17 @@ class TestEnvironments:
         assert called.out == "1\n"
         assert kept.out == "removed 0 environments, 0.0 MB\n"
         assert [entry["key"] for entry in pruned.json()] == [listed[0]["key"]]
-        assert packages.run("env", "list").out == ""
+        assert packages.invoke("env", "list").out == ""
 
     def test_the_lock_holds_until_an_upgrade_whose_examples_pass(self, packages: Shell) -> None:
-        packages.run("env", "build", "version_of_alpha")
+        packages.invoke("env", "build", "version_of_alpha")
         wheel(packages.folder, 2)
-        held = packages.run("call", "version_of_alpha")
+        held = packages.invoke("call", "version_of_alpha")
         upgraded = packages.run("env", "upgrade")
-        newer = packages.run("call", "version_of_alpha")
+        newer = packages.invoke("call", "version_of_alpha")
         wheel(packages.folder, 3)
-        refused = packages.run("env", "upgrade", "version_of_alpha")
-        as_json = packages.run("env", "upgrade", "version_of_alpha", "--json")
+        refused = packages.invoke("env", "upgrade", "version_of_alpha")
+        as_json = packages.invoke("env", "upgrade", "version_of_alpha", "--json")
 
         assert held.out == "1\n"
         assert "version_of_alpha: alpha 1 → 2" in upgraded.out
@@ -170,16 +170,16 @@ class TestEnvironments:
         assert "version_of_alpha() in (1, 2)" in refused.err
         assert as_json.code == 1
         assert as_json.json()[0]["changes"] == {"alpha": ["2", "3"]}
-        assert packages.run("call", "version_of_alpha").out == "2\n"
+        assert packages.invoke("call", "version_of_alpha").out == "2\n"
 
     def test_one_tool_that_cannot_be_built_keeps_no_other_from_it(self, packages: Shell) -> None:
         (packages.folder / "tools" / "a.py").write_text(
             '# requirements: missing\ndef first(): "Miss something."'
         )
 
-        built = packages.run("env", "build")
-        as_json = packages.run("env", "build", "--json")
-        called = packages.run("call", "first")
+        built = packages.invoke("env", "build")
+        as_json = packages.invoke("env", "build", "--json")
+        called = packages.invoke("call", "first")
 
         assert built.code == 1
         assert "first: failed" in built.out
