@@ -234,58 +234,6 @@ async def test_probe_that_is_cancelled_leaves_nothing(forge: Forge) -> None:
 # Death
 
 
-PROGRAM = """
-    import asyncio, os, signal, sys
-    from pathlib import Path
-    from app.conftest import NAME, SECOND, Forge, stop_at
-    from toolkiln.app import Decision, Draft, Stage
-
-    def die():
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    async def main():
-        folder, stage, overwrite = sys.argv[1:]
-        draft = Draft(SECOND, NAME, "", overwrite == "True")
-        kiln = Forge(Path(folder)).kiln()
-        await kiln.authoring.write(draft, Decision("ann"), observe=stop_at(Stage(stage), die))
-
-    asyncio.run(main())
-"""
-
-
-def python(code: str, *arguments: object) -> "subprocess.Popen[str]":
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
-    return subprocess.Popen(
-        [sys.executable, "-c", dedent(code), *map(str, arguments)],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-async def test_death_at_any_stage_leaves_the_earlier_version_or_the_whole_next_one(
-    tmp_path: Path, overwrite: bool
-) -> None:
-    forges = {}
-    for stage in Stage:
-        (tmp_path / stage).mkdir()
-        forges[stage] = Forge(tmp_path / stage)
-        await prepare(forges[stage], overwrite=overwrite)
-    for pair in zip(list(Stage)[::2], [*list(Stage)[1::2], None], strict=True):  # on two cores
-        running = [
-            python(PROGRAM, tmp_path / stage, stage.value, overwrite) for stage in pair if stage
-        ]
-        for process in running:
-            process.communicate(timeout=SOON)
-            assert process.returncode == -signal.SIGKILL
-
-    before, after = ends(overwrite)
-    for stage, forge in forges.items():
-        assert look(forge) == (after if stage in AFTER_WRITING else before), stage
-        assert (await write(forge.kiln(), FIRST, overwrite=True)).success
-        assert look(forge) == {NAME: FIRST}
-        await forge.close()
-
-
 def forked(work: Callable[[], object]) -> int:
     """How a process that does this ends."""
     child = os.fork()
@@ -296,6 +244,33 @@ def forked(work: Callable[[], object]) -> int:
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("stage", Stage)
+def test_death_at_any_stage_leaves_the_earlier_version_or_the_whole_next_one(
+    tmp_path: Path, stage: Stage, overwrite: bool
+) -> None:
+    forge = Forge(tmp_path)
+    forked(lambda: asyncio.run(prepare(forge, overwrite=overwrite)))
+
+    async def doomed() -> None:
+        draft = Draft(SECOND, NAME, "", overwrite)
+        die = stop_at(stage, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        await forge.kiln().authoring.write(draft, Decision("ann"), observe=die)
+
+    async def write_again() -> bool:
+        async with asyncio.timeout(SOON):
+            return (await write(forge.kiln(), FIRST, overwrite=True)).success
+
+    assert forked(lambda: asyncio.run(doomed())) == -signal.SIGKILL
+
+    before, after = ends(overwrite)
+    assert look(forge) == (after if stage in AFTER_WRITING else before)
+    assert asyncio.run(write_again())
+    assert look(forge) == {NAME: FIRST}
+    asyncio.run(forge.close())
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -328,6 +303,14 @@ def test_death_at_any_step_of_writing_leaves_one_version_whole(
     assert seen[-1] == after
     assert len(seen) > 1 or name == "chmod"
     assert all(found in (before, after) for found in seen)
+
+
+def python(code: str, *arguments: object) -> "subprocess.Popen[str]":
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
+    return subprocess.Popen(
+        [sys.executable, "-c", dedent(code), *map(str, arguments)],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
 
 
 TYPIST = """
