@@ -22,8 +22,10 @@ run: $(STAMP)  ## admit and list the example tools, check one, call one, and sto
 	$(BIN)/toolkiln admit --yes --tools examples/attack.py
 	$(BIN)/toolkiln call steal_secrets --tools examples/attack.py
 
+# One worker more than cores: tests wait for disks and for processes that end. Each begins with
+# neighbours, which share servers, and takes over from others when it has done.
 test: $(STAMP) postgres chromium  ## everything that must hold
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
 conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
 	$(BIN)/python -m pytest -m conformance tests/conformance
