@@ -6,7 +6,20 @@ import platform
 import subprocess
 import sys
 
-from bench import arguments, catalog, guard, inline, peers, reading, sandbox, search, serve, start
+from bench import (
+    arguments,
+    catalog,
+    fleet,
+    fleet_calls,
+    guard,
+    inline,
+    peers,
+    reading,
+    sandbox,
+    search,
+    serve,
+    start,
+)
 
 _VERDICTS = {True: "holds", False: "**missed**", None: "not measured"}
 
@@ -28,6 +41,8 @@ def main() -> int:
         guard,
         peers,
         serve,
+        fleet,
+        fleet_calls,
         sandbox,
         catalog,
         search,
