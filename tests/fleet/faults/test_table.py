@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.fleet import faults
+from .. import faults
 
 FLEET = Path(__file__).parents[1]
 
