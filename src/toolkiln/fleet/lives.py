@@ -1,12 +1,15 @@
 """The lives of a server: which calls it may have forgotten to have given to a worker.
 
-A Redis that restarts from a snapshot, or a replica that takes over, may go back in time: a
-call that has run waits again. Whether it has run nobody can tell, so that one which must not
-run twice is not begun then (`steps`). A server is looked at once for each connection to it.
+A Redis that restarts, or a replica that takes over, may go back in time: a call that has run
+waits again. Whether it has run nobody can tell, so that one which must not run twice is not
+begun then (`steps`). Only a server that syncs its log with every write forgets nothing: with
+`everysec`, what it answered in the last seconds may be in its own memory alone. A server is
+looked at once for each connection to it.
 """
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.resp import Pipe, Unreachable
+from toolkiln.store import StoreError
 
 _Place = tuple[int, int]
 
@@ -30,8 +33,17 @@ class Lives:
         connects = self._pipe.connects
         if connects == self._looked and not again:
             return
-        upto = await self._open(self._keys, [keys.GROUP])
+        upto = await self._open(self._keys, [keys.GROUP, int(await self._syncs_always())])
         self._looked, self._upto = connects, _place(upto.decode())
+
+    async def _syncs_always(self) -> bool:
+        try:
+            said = await self._pipe.command("CONFIG", "GET", "appendfsync")
+        except Unreachable:
+            raise
+        except StoreError:  # not for this user to ask; then it may forget something
+            return False
+        return bool(said[1:] == [b"always"])
 
     def is_doubtful(self, entry: str) -> bool:
         """Whether a call may have run before the server forgot it."""

@@ -5,13 +5,14 @@ import os
 import random
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..faults.test_restarts import Mortal
+from ..mortals import Mortal
 from ..workers import Running, running_program, worker
 from .station import LEASE
 
@@ -35,7 +36,7 @@ def box_redo(mark: str, seconds: float, ctx: Context) -> str:
 def _do(mark: str, seconds: float, ctx: Context) -> str:
     import os, time
     with open(ctx.workdir / mark, "a") as file:
-        file.write(f"{{os.getpid()}}\\n")
+        file.write(f"{{os.getpid()}} at {{time.time():.2f}}\\n")
     time.sleep(seconds)
     return mark
 '''
@@ -67,16 +68,17 @@ class Fleet:
         self._boxes: list[Member] = []
         self._version = 0
         self.seen: Counter[str] = Counter()
+        self.story: list[str] = []
 
     @property
     def size(self) -> int:
         """How many workers live."""
         return len(self._stations) + len(self._boxes)
 
-    def traces(self, mark: str) -> int:
-        """How often the tool of a call was begun."""
+    def traces(self, mark: str) -> list[str]:
+        """Who began the tool of a call, and when, each time."""
         files = [self.marks / mark, *self._folder.glob(f"boxes/state/workspaces/*/files/{mark}")]
-        return sum(len(file.read_text().split()) for file in files if file.exists())
+        return [line for file in files if file.exists() for line in file.read_text().splitlines()]
 
     async def begin(self) -> None:
         """Start with two workers that have functions, and one with sandboxes."""
@@ -105,8 +107,10 @@ class Fleet:
             self._stop_redis: 1,
         }
         [calamity] = self._chance.choices(list(calamities), list(calamities.values()))
-        self.seen[calamity.__name__.strip("_")] += 1
+        name, began = calamity.__name__.strip("_"), time.time()
+        self.seen[name] += 1
         await calamity()
+        self.story.append(f"{name} from {began:.2f} to {time.time():.2f}")
 
     async def _kill_station(self) -> None:
         member = self._stations.pop(0)

@@ -72,10 +72,10 @@ class Ledger:
         for entry in self.entries:
             traces, wanted = fleet.traces(entry.mark), 2 if entry.kind == "twice" else 1
             said = [(str(end.status), code_of(end)) for end in entry.ends]
-            about = f"{entry.mark} ({entry.tool}, {entry.kind}) began {traces} times: {said}"
+            about = f"{entry.mark} ({entry.tool}, {entry.kind}) began {traces}: {said}"
             if len(entry.ends) != wanted and not entry.trouble:
                 found.append(f"it has {len(entry.ends)} ends: {about}")
-            if entry.is_once and traces > 1:
+            if entry.is_once and len(traces) > 1:
                 found.append(f"it ran twice: {about}")
             for end in entry.ends:
                 if end.status is Status.OK and (end.value != entry.mark or not traces):

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from toolkiln import Context, Kiln, tool
@@ -32,7 +33,7 @@ async def redo(mark: str, seconds: float, ctx: Context) -> str:
 
 async def _do(mark: str, seconds: float, ctx: Context) -> str:
     with (FOLDER / mark).open("a") as file:
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{os.getpid()} at {time.time():.2f}\n")
     ctx.report_progress(0, 1, "begun")
     await asyncio.sleep(seconds)
     ctx.report_progress(1, 1, "done")

@@ -16,7 +16,7 @@ from toolkiln.config import Settings
 from toolkiln.fleet import keys
 
 from ..faults.reckoning import lasting, soon, under_way
-from ..faults.test_restarts import mortal
+from ..mortals import mortal
 from .calamities import POOL, Fleet
 from .callers import Callers, Ledger
 
@@ -47,7 +47,10 @@ async def test_whatever_dies_every_call_ends_once_and_nothing_is_left(
         print(f"{len(ledger.entries)} calls: {dict(sorted(ledger.summary().items()))}")
         print(f"calamities: {dict(fleet.seen)}")
 
-        assert ledger.complaints(fleet) == []
+        complaints = ledger.complaints(fleet)
+        if complaints:
+            print(*fleet.story, *complaints, sep="\n")
+        assert complaints == []
         with closing(server.server.client()) as client:
             assert lasting(client) == []
             for key in client.scan_iter(count=1000):

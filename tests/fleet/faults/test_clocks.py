@@ -6,11 +6,11 @@ from pathlib import Path
 from toolkiln.fleet import keys, wire
 from toolkiln.model import Status
 
+from ..mortals import mortal
 from ..servers import Server
 from ..workers import asking, performer
 from .conftest import Connect
 from .reckoning import runs, settled, soon
-from .test_restarts import mortal
 
 HOUR_MS = 3600_000
 

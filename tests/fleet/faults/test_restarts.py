@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from toolkiln.fleet import keys
 from toolkiln.model import Status
 
 from .. import servers
+from ..mortals import mortal
 from ..servers import Server
 from ..workers import asking, code_of, performer
 from .cables import Cable, cable
@@ -16,39 +17,6 @@ from .conftest import Connect
 from .reckoning import begun, runs, settled, soon
 
 LONG = 600.0
-
-
-class Mortal:
-    """A server that can be killed and started again in its place."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._folder, self._options = folder, options
-        self._life = ExitStack()
-        self.server = self._life.enter_context(servers.running(folder, *options))
-
-    def die(self) -> None:
-        """Kill it."""
-        self.server.process.kill()
-        self._life.close()
-
-    def rise(self) -> None:
-        """Start it again with what it finds on its disk."""
-        again = servers.running(self._folder, *self._options, port=self.server.port)
-        self.server = self._life.enter_context(again)
-
-    def save(self) -> None:
-        """Write to the disk what there is at this moment."""
-        with closing(self.server.client()) as client:
-            client.save()
-
-
-@contextmanager
-def mortal(folder: Path, *options: str) -> Iterator[Mortal]:
-    one = Mortal(folder, *options)
-    try:
-        yield one
-    finally:
-        one.die()
 
 
 async def waiting(server: Server, count: int = 1) -> None:
@@ -151,7 +119,7 @@ async def test_what_came_after_the_snapshot_is_made_again_or_lost(
 async def test_a_redis_that_is_killed_and_keeps_a_log_loses_nothing(
     folder: Path, tmp_path: Path, connect: Connect
 ) -> None:
-    with mortal(folder, "--appendonly", "yes") as redis:
+    with mortal(folder, "--appendonly", "yes", "--appendfsync", "always") as redis:
         with performer(redis.server.url, tmp_path, slots=1, lease=30):
             async with connect(redis.server.url) as kiln:
                 calls = [

@@ -1,8 +1,7 @@
 -- Readies a pool for workers, and tells which calls may have run without this server knowing.
--- KEYS: the stream, its lives. ARGV: the group.
--- Returns the last entry of that kind: after a restart from a snapshot, or on a replica that
--- took over, a call that waits may have run in what was forgotten. A server with a log of its
--- writes forgets nothing of what it has answered.
+-- KEYS: the stream, its lives. ARGV: the group, "1" if a log has each write before its answer.
+-- Returns the last entry of that kind: after a restart, or on a replica that took over, a call
+-- that waits may have run in what was forgotten. A server with such a log forgets nothing.
 local stream, lives, group = KEYS[1], KEYS[2], ARGV[1]
 
 local function said(section, name)
@@ -20,7 +19,7 @@ elseif #redis.call("XINFO", "GROUPS", stream) == 0 then
 end
 if known[1] == run then return upto end
 
-local is_whole = said("persistence", "aof_enabled") == "1"
+local is_whole = ARGV[2] == "1" and said("persistence", "aof_enabled") == "1"
   and string.match(said("replication", "master_replid2"), "^0+$")
 if known[1] and not is_whole then
   local about = redis.call("XINFO", "STREAM", stream)
