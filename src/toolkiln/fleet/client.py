@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -48,17 +49,35 @@ Observe = Callable[[Event], None]
 class _Waiter:
     """One who awaits the end of a call."""
 
-    __slots__ = ("observe", "reply", "timer")
+    __slots__ = ("_woken", "observe", "reply", "timer")
 
-    def __init__(self, reply: "asyncio.Future[Reply]", observe: Observe | None) -> None:
-        self.reply = reply
+    def __init__(self, woken: "asyncio.Future[Any]", observe: Observe | None) -> None:
+        self._woken = woken
         self.observe = observe
+        self.reply: Reply | None = None
         self.timer: asyncio.TimerHandle | None = None
 
     def settle(self, reply: Reply) -> None:
         """End the waiting, unless something has ended it before."""
-        if not self.reply.done():
-            self.reply.set_result(reply)
+        if self.reply is None:
+            self.reply = reply
+            self.wake(None)
+
+    def wake(self, said: Any) -> None:
+        """Have whoever sleeps go on, with this."""
+        if not self._woken.done():
+            self._woken.set_result(said)
+
+    async def sleep(self) -> Any:
+        """What somebody was woken with."""
+        return await self._woken
+
+    async def end(self) -> Reply:
+        """The reply, when it is there."""
+        while self.reply is None:
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+        return self.reply
 
     def rest(self) -> None:
         """Wait for however long it takes."""
@@ -136,7 +155,7 @@ class Client:
             refusal = await self._enter(envelope, out, waiter, is_first=is_first)
             if refusal is not None:
                 return refusal
-            return self._result(envelope, await waiter.reply)
+            return self._result(envelope, waiter.reply or await waiter.end())
         except asyncio.CancelledError:
             self._forsake(out, waiter)
             raise
@@ -186,11 +205,20 @@ class Client:
         self, envelope: Envelope, out: _Out, waiter: _Waiter, *, is_first: bool
     ) -> Result | None:
         """Put a call into the queue; None if its reply is on the way, or there."""
-        sent = self._sealed(envelope)
+        queue, sent = self._queue(envelope.pool), self._sealed(envelope)
         admission: Admission | Result
         may_be_ours = False
         try:
-            admission = await self._queue(envelope.pool).enqueue(sent)
+            if is_first and not envelope.remember and self._copying is None:
+                # A fresh id: whatever comes under it is about this call, and that it was
+                # accepted is no reason to wake anybody.
+                queue.enqueue_soon(sent, waiter.wake)
+                answer = await waiter.sleep()
+                if waiter.reply is not None:
+                    return None
+                admission = await queue.admission(sent, answer)
+            else:
+                admission = await queue.enqueue(sent)
         except Unreachable as error:
             may_be_ours = error.sent and not envelope.remember
             admission = await self._insist(sent, error, waiter)
@@ -246,7 +274,7 @@ class Client:
         """
         queue, until, pause = self._queue(sent.pool), time.monotonic() + _PATIENCE, _PAUSE
         may_be_there = error.sent
-        while time.monotonic() < until and not waiter.reply.done():
+        while time.monotonic() < until and waiter.reply is None:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
             try:
@@ -260,8 +288,8 @@ class Client:
                 may_be_there = may_be_there or again.sent
             except ToolkilnError as failure:
                 return _failed(sent, failure)
-        if waiter.reply.done():
-            return self._result(sent, waiter.reply.result())
+        if waiter.reply is not None:
+            return self._result(sent, waiter.reply)
         if may_be_there:
             return ended("lost", call_id=sent.id, tool=sent.tool)
         return _failed(sent, error)
@@ -282,9 +310,8 @@ class Client:
 
     def _forsake(self, out: _Out, waiter: _Waiter) -> None:
         """See that a call ends which nobody awaits any more."""
-        has_ended = waiter.reply.done() and not waiter.reply.cancelled()
         lasts = self._is_detached and out.is_remembered
-        if has_ended or len(out.waiters) > 1 or not out.is_ours or lasts:
+        if waiter.reply is not None or len(out.waiters) > 1 or not out.is_ours or lasts:
             return
         task = asyncio.create_task(self._cancel(out.envelope))
         self._beside.add(task)

@@ -102,22 +102,21 @@ class Queue:
             StoreError: Redis failed.
             InputError: the call is too large.
         """
-        data = wire.envelope_to_wire(envelope)
-        large = bodies.is_large(data)
-        answer = await self._putting.add(
-            (
-                keys.record(envelope.record),
-                wire.fingerprint(envelope) if envelope.remember else "",
-                keys.replies(envelope.reply_to) if envelope.reply_to else "",
-                envelope.timeout_ms or 0,
-                int(envelope.repeatable),
-                envelope.record,
-                bodies.reference(data) if large else data,
-                keys.body(envelope.record, "call") if large else "",
-                data if large else b"",
-            )
-        )
-        return await self._admission(envelope, answer)
+        return await self.admission(envelope, await self._putting.add(_entered(envelope)))
+
+    def enqueue_soon(self, envelope: Envelope, otherwise: Callable[[Any], None]) -> None:
+        """As `enqueue`, for those who wait for no task: unless the call is accepted,
+        `otherwise` gets something of which `admission` says what it means.
+
+        Raises:
+            InputError: the call is too large.
+        """
+
+        def answered(answer: Any) -> None:
+            if answer != b"accepted":
+                otherwise(answer)
+
+        self._putting.put(_entered(envelope), answered)
 
     def _put(self, calls: Sequence[tuple[Part, ...]], done: Answered[Any]) -> None:
         def answered(answer: Any) -> None:
@@ -130,7 +129,14 @@ class Queue:
         arguments = [part for call in calls for part in call[1:]]
         self._enqueue.start([self._stream, *records], [keys.GROUP, *limits, *arguments], answered)
 
-    async def _admission(self, envelope: Envelope, answer: Any) -> Admission:
+    async def admission(self, envelope: Envelope, answer: Any) -> Admission:
+        """What an answer to `enqueue_soon` means.
+
+        Raises:
+            StoreError: as `enqueue`.
+        """
+        if isinstance(answer, Exception):
+            raise answer
         if answer == b"accepted":
             return Accepted()
         if answer == b"running":
@@ -381,6 +387,23 @@ class Queue:
             StoreError: Redis failed.
         """
         return await self._clock.now_ms()
+
+
+def _entered(envelope: Envelope) -> tuple[Part, ...]:
+    """What `enqueue.lua` gets of one call, its record first."""
+    data = wire.envelope_to_wire(envelope)
+    large = bodies.is_large(data)
+    return (
+        keys.record(envelope.record),
+        wire.fingerprint(envelope) if envelope.remember else "",
+        keys.replies(envelope.reply_to) if envelope.reply_to else "",
+        envelope.timeout_ms or 0,
+        int(envelope.repeatable),
+        envelope.record,
+        bodies.reference(data) if large else data,
+        keys.body(envelope.record, "call") if large else "",
+        data if large else b"",
+    )
 
 
 def withdrawal(record: str, code: str, control: str) -> tuple[list[str], list[Part]]:
