@@ -12,8 +12,7 @@ keeps out only those whom an ACL keeps from reading `keys.FLEET_KEY`.
 
 import hmac
 import secrets
-from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.resp import Pipe
     from toolkiln.fleet.wire import Envelope
 
-_LENGTH = sha256().digest_size
+_LENGTH = 32
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -76,12 +75,6 @@ def unsealed(key: bytes, purpose: str, blob: bytes) -> bytes | None:
 
 def _mac(key: bytes, purpose: bytes, data: bytes) -> bytes:
     # The length ahead: no purpose and data run together as another's.
-    mac = _keyed(key).copy()
-    mac.update(len(purpose).to_bytes(2, "big") + purpose + data)
-    return mac.digest()
-
-
-@lru_cache(16)
-def _keyed(key: bytes) -> hmac.HMAC:
-    """A code of nothing yet: beginning one costs as much as all the rest."""
-    return hmac.new(key, digestmod="sha256")
+    whole = len(purpose).to_bytes(2, "big") + purpose + data
+    # A keyed BLAKE2b is a code by itself, at half the cost of an HMAC of each call, on both sides.
+    return blake2b(whole, key=key, digest_size=_LENGTH).digest()
