@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.message import SessionMessage
 
-from toolkiln.surfaces.mcp.stdio import LONGEST_LINE, Incoming
+from toolkiln.surfaces.mcp.stdio import LONGEST_LINE, Incoming, Outgoing
 
 from ..conftest import BOUND, COMMAND, GREET
 
@@ -90,18 +90,19 @@ def test_nonsense_gets_errors_and_ends_nothing(spoken: subprocess.Popen[bytes]) 
         say(spoken, request(3, "initialize", protocolVersion="2025-11-25")),
         say(spoken, b'{"jsonrpc":"2.0","id":4,"method":"tools/list"}'),
     ]
-    spoken.stdin.write(b"{\n[]\n\n\xff\xfe\n")
-    after = say(spoken, request(5, "tools/list"))
-    while after.get("id") != 5:
-        assert spoken.stdout is not None
-        after = json.loads(spoken.stdout.readline())
+    lines = [b"{", b"[]", b"\xff\xfe", b'{"jsonrpc":"2.0","id":7}', b"[" + b"9" * 9_999 + b"]"]
+    refused = [say(spoken, line) for line in lines]
+    after = say(spoken, b" \n" + request(5, "tools/list"))
     spoken.stdin.close()
 
     assert "result" in answers[0]
     assert answers[1]["error"]["code"] == -32601
     assert answers[2]["error"]["code"] == -32022
     assert answers[3]["error"]["code"] == -32602
-    assert "result" in after
+    assert [(one["error"]["code"], one["id"]) for one in refused] == [
+        (-32700, None), (-32600, None), (-32700, None), (-32600, 7), (-32700, None),
+    ]  # fmt: skip
+    assert (after["id"], "result" in after) == (5, True)
     assert spoken.wait(BOUND) == 0
 
 
@@ -127,7 +128,8 @@ def test_a_message_without_bounds_is_dropped_and_the_next_one_answered(
 
 async def test_the_rest_of_a_message_that_is_too_long_is_no_message() -> None:
     lines = asyncio.StreamReader(limit=100)
-    incoming = Incoming(lines)
+    reading, writing = os.pipe()
+    incoming = Incoming(lines, Outgoing(writing, None))
     dropping = asyncio.create_task(incoming.receive())
     for part in (b"x" * 101, b"y" * 50, b"z" * 101):
         lines.feed_data(part)
@@ -140,9 +142,12 @@ async def test_the_rest_of_a_message_that_is_too_long_is_no_message() -> None:
 
     got = [await dropping, *[one async for one in incoming]]
 
+    os.close(writing)
+    with open(reading, "rb") as told:  # noqa: PTH123
+        refused = [json.loads(line) for line in told]
     ids = [getattr(one.message, "id", None) for one in got if isinstance(one, SessionMessage)]
     assert ids == [2, 3]
-    assert [isinstance(one, ValueError) for one in got] == [True, False, True, False]
+    assert [(one["id"], one["error"]["code"]) for one in refused] == [(None, -32600)] * 2
 
 
 def test_a_wrong_key_is_told_before_anything_is_served(place: Path) -> None:

@@ -21,8 +21,7 @@ from pydantic import ValidationError
 
 LONGEST_LINE = 64 << 20
 """Bytes of one message; a longer one is dropped as it comes."""
-_UNREAD = 1_000
-"""Messages that may wait here before no more are read."""
+_TOO_LONG = f"A message of more than {LONGEST_LINE >> 20} MB was dropped"
 
 
 class _Closing:
@@ -41,49 +40,6 @@ class _Closing:
         exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-class Incoming(_Closing):
-    """Messages of the client; what is none arrives as an exception."""
-
-    def __init__(self, lines: asyncio.StreamReader) -> None:
-        self._lines = lines
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        while True:
-            line = await self._line()
-            if line is None:
-                return ValueError("a message is too long")
-            if not line:
-                raise StopAsyncIteration
-            if not line.isspace():
-                break
-        try:
-            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValidationError as error:
-            return error
-        return SessionMessage(message)
-
-    async def _line(self) -> bytes | None:
-        """The next line, empty at the end; None for one that was too long to be kept."""
-        is_dropped = False
-        while True:
-            try:
-                line = await self._lines.readuntil()
-            except asyncio.LimitOverrunError as error:
-                is_dropped = True
-                await self._lines.readexactly(error.consumed)
-                continue
-            except asyncio.IncompleteReadError as error:
-                line = error.partial
-            return None if is_dropped and line else line
-
-    async def receive(self) -> SessionMessage | Exception:
-        """The next one."""
-        return await self.__anext__()
 
 
 class Outgoing(_Closing):
@@ -110,6 +66,48 @@ class Outgoing(_Closing):
             await self._writer.drain()
 
 
+class Incoming(_Closing):
+    """Messages of the client; what is none is answered with an error here."""
+
+    def __init__(self, lines: asyncio.StreamReader, outgoing: Outgoing) -> None:
+        self._lines = lines
+        self._outgoing = outgoing
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while (line := await self._line()) != b"":
+            if line is None:
+                await self._outgoing.send(_refusal(mcp_types.INVALID_REQUEST, _TOO_LONG))
+            elif not line.isspace():
+                try:
+                    read = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValidationError as error:
+                    await self._outgoing.send(_no_message(line, error))
+                else:
+                    return SessionMessage(read)
+        raise StopAsyncIteration
+
+    async def _line(self) -> bytes | None:
+        """The next line, empty at the end; None for one that was too long to be kept."""
+        is_dropped = False
+        while True:
+            try:
+                line = await self._lines.readuntil()
+            except asyncio.LimitOverrunError as error:
+                is_dropped = True
+                await self._lines.readexactly(error.consumed)
+                continue
+            except asyncio.IncompleteReadError as error:
+                line = error.partial
+            return None if is_dropped and line else line
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next one."""
+        return await self.__anext__()
+
+
 @asynccontextmanager
 async def standard_streams() -> AsyncIterator[tuple[Incoming, Outgoing]]:
     """The connection of a client that started this process."""
@@ -130,13 +128,29 @@ async def standard_streams() -> AsyncIterator[tuple[Incoming, Outgoing]]:
         )
         writer = asyncio.StreamWriter(writing, protocol, None, loop)
     try:
-        yield Incoming(lines), Outgoing(outgoing, writer)
+        to_client = Outgoing(outgoing, writer)
+        yield Incoming(lines, to_client), to_client
     finally:
         reading.close()
         if writer is not None:
             with suppress(ConnectionError):
                 await writer.drain()
             writer.close()
+
+
+def _no_message(line: bytes, error: ValidationError) -> SessionMessage:
+    """What is wrong with a line, for the request that it would have been, if it has an id."""
+    if error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid":
+        return _refusal(mcp_types.PARSE_ERROR, "Parse error: the line is not JSON")
+    given = json.loads(line)
+    number = given.get("id") if isinstance(given, dict) else None
+    known = number if type(number) in (int, str) else None
+    return _refusal(mcp_types.INVALID_REQUEST, "The line is no JSON-RPC message", known)
+
+
+def _refusal(code: int, message: str, number: int | str | None = None) -> SessionMessage:
+    error = mcp_types.ErrorData(code=code, message=message)
+    return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=number, error=error))
 
 
 def _can_wait(descriptor: int) -> bool:
