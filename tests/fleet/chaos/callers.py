@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from toolkiln import Kiln
+from toolkiln.errors import NotFound
 from toolkiln.model import Result, Status, Task
 from toolkiln.store import StoreError
 
@@ -18,6 +19,8 @@ from .calamities import Fleet
 PATIENCE = 150.0
 """Seconds after which a call that has no end counts as silence."""
 TOOLS = ("act", "redo", "box_act", "box_redo")
+NOT_RUN = ("store_failed", "overloaded", "no_worker", "stale")
+"""Ends after which a call may be tried again, whatever it does."""
 Kind = Literal["plain", "long", "observed", "deadline", "cancelled", "background", "twice"]
 KINDS: dict[Kind, int] = {
     "plain": 10,
@@ -41,6 +44,8 @@ class Entry:
     ends: list[Result] = field(default_factory=list)
     trouble: str = ""
     """Why there is no end, where the call was not accepted."""
+    is_forgotten: bool = False
+    """Whether nobody knows of it any more, as may be where Redis forgets something."""
 
     @property
     def is_once(self) -> bool:
@@ -66,20 +71,23 @@ class Ledger:
             for end in entry.ends
         )
 
-    def complaints(self, fleet: Fleet) -> list[str]:
-        """Whatever is not as it was promised."""
+    def complaints(self, fleet: Fleet, *, may_forget: bool) -> list[str]:
+        """Whatever is not as it was promised; Redis may have forgotten some calls."""
         found = []
         for entry in self.entries:
             traces, wanted = fleet.traces(entry.mark), 2 if entry.kind == "twice" else 1
             said = [(str(end.status), code_of(end)) for end in entry.ends]
             about = f"{entry.mark} ({entry.tool}, {entry.kind}) began {traces}: {said}"
-            if len(entry.ends) != wanted and not entry.trouble:
+            is_excused = entry.trouble or (may_forget and entry.is_forgotten)
+            if len(entry.ends) != wanted and not is_excused:
                 found.append(f"it has {len(entry.ends)} ends: {about}")
             if entry.is_once and len(traces) > 1:
                 found.append(f"it ran twice: {about}")
             for end in entry.ends:
                 if end.status is Status.OK and (end.value != entry.mark or not traces):
                     found.append(f"that is no result of its own: {end.value}, {about}")
+                if entry.is_once and traces and code_of(end) in NOT_RUN:
+                    found.append(f"it has run all the same: {about}")
                 if end.status is Status.CANCELLED and entry.kind != "cancelled":
                     found.append(f"nobody cancelled it: {about}")
                 if end.status in (Status.DENIED, Status.INVALID, Status.FAILED):
@@ -113,6 +121,8 @@ class Callers:
                 pass  # its entry has no end
             except StoreError as error:
                 entry.trouble = error.message
+            except NotFound:
+                entry.is_forgotten = True
             await asyncio.sleep(self._chance.uniform(0, 0.2))
 
     async def _make(self, entry: Entry) -> None:
