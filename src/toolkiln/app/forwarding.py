@@ -84,7 +84,7 @@ class Forwarding:
         """The end of a call at a worker; None if it cannot be sent for what it says."""
         token, running = call.session, call.depth > 0
         try:
-            caller = self._guard.known_caller(token, running=running)
+            caller = self._guard.known_identity(token, running=running)
             if caller is None:
                 caller = await self._guard.caller(token, running=running)
             arguments = Raw(pack(call.arguments))

@@ -65,7 +65,7 @@ class Performer:
         if not is_genuine(self._key, envelope):
             return End("forged")
         token = self._token(envelope.session)
-        caller = self._guard.known_caller(token) or await self._caller(token)
+        caller = self._guard.known_identity(token) or await self._caller(token)
         # The record that the result will be kept under has to be the caller's own.
         if caller is not None and envelope.record != key_of(caller, envelope.id):
             return End("forged")

@@ -68,6 +68,11 @@ class Guard:
         session = self.sessions.known(token, running=running)
         return None if session is None else self._with_privileges(session)
 
+    def known_identity(self, token: str | None, *, running: bool = False) -> Caller | None:
+        """As `known_caller`, for who only asks who it is: without privileges."""
+        session = self.sessions.known(token, running=running)
+        return None if session is None else session.caller
+
     async def caller(self, token: str | None, *, running: bool = False) -> Caller:
         """Who holds a session, with the privileges that they have at this moment.
 

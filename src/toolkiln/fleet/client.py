@@ -9,10 +9,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,12 +20,13 @@ from toolkiln.fleet.batch import Answered, Batch
 from toolkiln.fleet.deliveries import Accepted, Admission, Conflict, Finished, Overloaded
 from toolkiln.fleet.endings import ended
 from toolkiln.fleet.identity import seal
+from toolkiln.fleet.outstanding import Observe, Out, Waiter
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.replies import Replies
 from toolkiln.fleet.resp import Pipe, Unreachable
 from toolkiln.fleet.steps import START_BY_MS
 from toolkiln.fleet.wire import Envelope, Malformed, Reply, event_from_wire, result_from_wire
-from toolkiln.model import CallError, Event, Result, Status
+from toolkiln.model import CallError, Result, Status
 
 _BLOCK_MS = 5000
 _LOOK = 2.0
@@ -42,63 +42,6 @@ _COPY_MS = 1000
 _PAUSE = 0.05
 _TOGETHER = 500
 _log = logging.getLogger(__name__)
-
-Observe = Callable[[Event], None]
-
-
-class _Waiter:
-    """One who awaits the end of a call."""
-
-    __slots__ = ("_woken", "observe", "reply", "timer")
-
-    def __init__(self, woken: "asyncio.Future[Any]", observe: Observe | None) -> None:
-        self._woken = woken
-        self.observe = observe
-        self.reply: Reply | None = None
-        self.timer: asyncio.TimerHandle | None = None
-
-    def settle(self, reply: Reply) -> None:
-        """End the waiting, unless something has ended it before."""
-        if self.reply is None:
-            self.reply = reply
-            self.wake(None)
-
-    def wake(self, said: Any) -> None:
-        """Have whoever sleeps go on, with this."""
-        if not self._woken.done():
-            self._woken.set_result(said)
-
-    async def sleep(self) -> Any:
-        """What somebody was woken with."""
-        return await self._woken
-
-    async def end(self) -> Reply:
-        """The reply, when it is there."""
-        while self.reply is None:
-            self._woken = asyncio.get_running_loop().create_future()
-            await self._woken
-        return self.reply
-
-    def rest(self) -> None:
-        """Wait for however long it takes."""
-        if self.timer is not None:
-            self.timer.cancel()
-
-
-class _Out:
-    """A call that is out, under its record; several may wait for it."""
-
-    __slots__ = ("envelope", "is_ours", "is_remembered", "misses", "since", "waiters")
-
-    def __init__(self, envelope: Envelope, now: float) -> None:
-        self.envelope = envelope
-        self.since = now
-        self.waiters: list[_Waiter] = []
-        self.is_ours = True
-        """Whether it was put into the queue from here: then it ends if nobody here awaits it."""
-        self.is_remembered = envelope.remember
-        self.misses = 0
-        """How many looks in a row found nothing of it."""
 
 
 class Client:
@@ -118,7 +61,7 @@ class Client:
         self._replies = Replies(pipe, waiting, self.reply_to)
         self._queues: dict[str, Queue] = {}
         self._copying: Batch[None, bool] | None = Batch(self._await_copy) if durable else None
-        self._out: dict[str, _Out] = {}
+        self._out: dict[str, Out] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._beside: set[asyncio.Task[None]] = set()
         self._is_detached = False
@@ -145,8 +88,8 @@ class Client:
         out = self._out.get(record)
         is_first = out is None
         if out is None:
-            out = self._out[record] = _Out(envelope, loop.time())
-        waiter = _Waiter(loop.create_future(), observe)
+            out = self._out[record] = Out(envelope, loop.time())
+        waiter = Waiter(loop.create_future(), observe)
         out.waiters.append(waiter)
         if envelope.timeout_ms is not None:
             seconds = envelope.timeout_ms / 1000 + _GRACE
@@ -202,7 +145,7 @@ class Client:
         await asyncio.gather(self._pipe.close(), self._waiting.close())
 
     async def _enter(
-        self, envelope: Envelope, out: _Out, waiter: _Waiter, *, is_first: bool
+        self, envelope: Envelope, out: Out, waiter: Waiter, *, is_first: bool
     ) -> Result | None:
         """Put a call into the queue; None if its reply is on the way, or there."""
         queue, sent = self._queue(envelope.pool), self._sealed(envelope)
@@ -265,7 +208,7 @@ class Client:
         task.add_done_callback(self._beside.discard)
 
     async def _insist(
-        self, sent: Envelope, error: Unreachable, waiter: _Waiter
+        self, sent: Envelope, error: Unreachable, waiter: Waiter
     ) -> Admission | Result:
         """Try again what did not leave, or of which nobody knows whether it arrived.
 
@@ -304,11 +247,11 @@ class Client:
         code = reply.body.decode("ascii", "replace")
         return ended(code, call_id=envelope.id, tool=envelope.tool)
 
-    def _give_up(self, out: _Out, waiter: _Waiter, code: str) -> None:
+    def _give_up(self, out: Out, waiter: Waiter, code: str) -> None:
         self._forsake(out, waiter)
         waiter.settle(_end(out.envelope.record, code))
 
-    def _forsake(self, out: _Out, waiter: _Waiter) -> None:
+    def _forsake(self, out: Out, waiter: Waiter) -> None:
         """See that a call ends which nobody awaits any more."""
         lasts = self._is_detached and out.is_remembered
         if waiter.reply is not None or len(out.waiters) > 1 or not out.is_ours or lasts:
@@ -321,7 +264,7 @@ class Client:
         with suppress(ToolkilnError):  # then it runs to its end, and nobody is told
             await self._queue(envelope.pool).cancel(envelope.record)
 
-    def _drop(self, out: _Out, waiter: _Waiter) -> None:
+    def _drop(self, out: Out, waiter: Waiter) -> None:
         out.waiters.remove(waiter)
         if not out.waiters:
             record = out.envelope.record
@@ -385,11 +328,11 @@ class Client:
                     for out in self._overdue():
                         self._told(_end(out.envelope.record, "lost"))
 
-    def _overdue(self) -> list[_Out]:
+    def _overdue(self) -> list[Out]:
         before = asyncio.get_running_loop().time() - _LOOK
         return [out for out in self._out.values() if out.since < before]
 
-    async def _look_at_each(self, some: list[_Out]) -> None:
+    async def _look_at_each(self, some: list[Out]) -> None:
         """Look at calls together, or one by one where something about one cannot be read."""
         try:
             await self._look_at(some)
@@ -401,7 +344,7 @@ class Client:
                 for out in some:
                     await self._look_at_each([out])
 
-    async def _look_at(self, some: list[_Out]) -> None:
+    async def _look_at(self, some: list[Out]) -> None:
         standings = await self._queue(some[0].envelope.pool).standing(
             [out.envelope.record for out in some]
         )
@@ -419,7 +362,7 @@ class Client:
                     code = "no_worker" if standing.state == "waiting" else "lost"
                     await self._queue(out.envelope.pool).withdraw(record, code)
 
-    async def _replace(self, out: _Out, state: str) -> None:
+    async def _replace(self, out: Out, state: str) -> None:
         """Make a call again of which Redis knows nothing, or give it up."""
         envelope = out.envelope
         if state == "missing" and envelope.repeatable and out.is_ours:
@@ -451,7 +394,7 @@ def _refused(envelope: Envelope, status: Status, error: CallError) -> Result:
     return Result(call_id=envelope.id, tool=envelope.tool, status=status, error=error, text=text)
 
 
-def _portions(some: list[_Out]) -> Iterator[list[_Out]]:
+def _portions(some: list[Out]) -> Iterator[list[Out]]:
     rest = iter(some)
     while part := list(islice(rest, _TOGETHER)):
         yield part
