@@ -34,7 +34,7 @@ soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behi
 	$(BIN)/python -m pytest -m soak
 
 chaos: $(STAMP)  ## the long faults of a fleet: workers and Redis killed, stopped, restarted at random
-	$(BIN)/python -m pytest -s -m chaos
+	$(BIN)/python -m pytest -s -m chaos tests/fleet/chaos
 
 # The store's tests start a server of their own; where there is none, root can install it.
 postgres:
