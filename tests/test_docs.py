@@ -23,6 +23,7 @@ import toolkiln.store
 from toolkiln import define
 from toolkiln.app import PROVIDERS, Kiln, check
 from toolkiln.app.options import CallOptions
+from toolkiln.app.working import Leaving
 from toolkiln.config import Settings, load
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution import MAXIMA, Bounds
@@ -253,7 +254,7 @@ def codes_of_errors() -> set[str]:
     """The codes of the error tree, the root's aside, which nobody raises."""
     # Their errors belong to the tree as well.
     assert all((toolkiln.store.StoreError, toolkiln.app.offer, toolkiln.search.EmbeddingFailed))
-    assert all((toolkiln.execution.AuditFailed, toolkiln.execution.NoSession))
+    assert all((toolkiln.execution.AuditFailed, toolkiln.execution.NoSession, Leaving))
     tree = [ToolkilnError]
     for kind in tree:
         tree += kind.__subclasses__()

@@ -60,7 +60,7 @@ def list_(
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
-    """List the tools by toolkit, lightest first, with prompts and resources."""
+    """List tools, prompts and resources by toolkit, lightest first."""
     from toolkiln.surfaces.cli import commands, opening
 
     with errors():

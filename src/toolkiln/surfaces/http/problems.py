@@ -51,6 +51,7 @@ STATUSES = {
     "manifest_unusable": 503,
     "secret_unusable": 503,
     "store_failed": 503,
+    "unanswered": 503,
 }
 """By code. `docs/http.md` says what each means."""
 
