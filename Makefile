@@ -49,6 +49,7 @@ chromium: | postgres
 
 check: lint  ## what CI runs
 	@$(MAKE) --no-print-directory --jobs=2 types test
+	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=30
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
