@@ -13,7 +13,7 @@ from toolkiln.store import StoreError
 
 _MOST_READ = 256
 # Entries that were read and are still there; deleting each at once would cost a command.
-_TRIM_AFTER = 512
+_TRIM_AFTER = 64
 _START = "0-0"
 
 
