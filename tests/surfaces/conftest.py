@@ -134,24 +134,7 @@ class Shell:
 
     def on_terminal(self, *arguments: str) -> tuple[int, str]:
         """Run the command on a terminal: its exit status, and everything that it wrote there."""
-        master, slave = pty.openpty()
-        with subprocess.Popen(
-            [COMMAND, *arguments],
-            cwd=self.folder,
-            env=self.environ(),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-        ) as process:
-            os.close(slave)
-            seen = b""
-            try:
-                while data := os.read(master, 4096):
-                    seen += data
-            except OSError:  # the way Linux says that the other side has closed
-                pass
-            os.close(master)
-            return process.wait(BOUND), seen.decode("utf-8", "replace").replace("\r\n", "\n")
+        return self.typed((), *arguments)
 
     def typed(
         self, replies: Iterable[tuple[bytes, Any]], *arguments: str, ahead: bytes = b""

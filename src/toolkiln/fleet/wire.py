@@ -7,7 +7,7 @@ keys and streams are `queue`'s business, and who may send what is `identity`'s.
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -18,6 +18,7 @@ from toolkiln.errors import InputError
 from toolkiln.model import Event, Result
 from toolkiln.store import StoreError
 
+T = TypeVar("T")
 BODY_LIMIT = 32 * 1024 * 1024
 """Bytes that an envelope or a reply may have."""
 INLINE_LIMIT = 256 * 1024
@@ -102,10 +103,7 @@ def envelope_from_wire(data: bytes) -> Envelope:
     Raises:
         Malformed: these bytes are none.
     """
-    try:
-        return _ENVELOPES.decode(data)
-    except _BAD as error:
-        raise Malformed(f"an envelope cannot be read: {error}") from None
+    return _decoded(_ENVELOPES, data, "an envelope")
 
 
 def reply_to_wire(reply: Reply) -> bytes:
@@ -123,10 +121,7 @@ def reply_from_wire(data: bytes) -> Reply:
     Raises:
         Malformed: these bytes are none.
     """
-    try:
-        return _REPLY.decode(data)
-    except _BAD as error:
-        raise Malformed(f"a reply cannot be read: {error}") from None
+    return _decoded(_REPLY, data, "a reply")
 
 
 def replies_to_wire(replies: Sequence[Reply]) -> bytes:
@@ -140,10 +135,7 @@ def replies_from_wire(data: bytes) -> list[Reply]:
     Raises:
         Malformed: these bytes are none.
     """
-    try:
-        return _REPLIES.decode(data)
-    except _BAD as error:
-        raise Malformed(f"replies cannot be read: {error}") from None
+    return _decoded(_REPLIES, data, "replies")
 
 
 def result_to_wire(result: Result) -> bytes:
@@ -224,10 +216,7 @@ def unpack(data: bytes | Raw) -> Any:
     Raises:
         Malformed: these bytes are none.
     """
-    try:
-        return _VALUES.decode(data)
-    except _BAD as error:
-        raise Malformed(f"a value cannot be read: {error}") from None
+    return _decoded(_VALUES, data, "a value")
 
 
 class _Timing(Struct, omit_defaults=True):
@@ -334,3 +323,10 @@ def _extended(code: int, data: memoryview) -> Any:
 
 
 _VALUES = Decoder(ext_hook=_extended)
+
+
+def _decoded(decoder: Decoder[T], data: bytes, what: str) -> T:
+    try:
+        return decoder.decode(data)
+    except _BAD as error:
+        raise Malformed(f"{what} cannot be read: {error}") from None
