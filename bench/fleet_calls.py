@@ -27,6 +27,15 @@ def add_one(number: int) -> int:
     """Add one to a number."""
     return number + 1
 
+@tool(read_only=True)
+def add_one_by_work(number: int) -> int:
+    """Add one to a number, with ten milliseconds of work."""
+    import time
+    until = time.process_time() + 0.01
+    while time.process_time() < until:
+        pass
+    return number + 1
+
 @tool(idempotent=True)
 def sleep(seconds: float, ctx: Context) -> str:
     """Sleep; it may be begun again."""
@@ -35,6 +44,8 @@ def sleep(seconds: float, ctx: Context) -> str:
     time.sleep(seconds)
     return "slept"
 '''
+_PAIRS = (("add_one_by_work", 1, 1.6), ("add_one", 1, None), ("add_one", 32, None))
+"""What two workers are measured with: a tool, the slots of each worker, the bound."""
 _SANDBOXED = 300
 _TURNS = 3
 _MANY = 100_000
@@ -49,9 +60,9 @@ def figures() -> Iterator[Figure]:
         tools = Path(folder) / "tools"
         tools.mkdir()
         (tools / "some.py").write_text(_TOOLS)
-        for slots, bound in ((1, 1.6), (32, None)):
+        for tool, slots, bound in _PAIRS:
             with broker.running() as server:
-                yield _two_workers(server, tools, slots, bound)
+                yield _two_workers(server, tools, tool, slots, bound)
         with broker.running() as server:
             yield _memory(server)
         for whole in (False, True):
@@ -59,10 +70,12 @@ def figures() -> Iterator[Figure]:
                 yield asyncio.run(_killed(server, tools, whole=whole))
 
 
-def _two_workers(server: Broker, tools: Path, slots: int, bound: float | None) -> Figure:
+def _two_workers(
+    server: Broker, tools: Path, tool: str, slots: int, bound: float | None
+) -> Figure:
     rates = [0.0, 0.0]
     with ExitStack() as stack:
-        client = stack.enter_context(calling(our_client(server.url())))
+        client = stack.enter_context(calling(our_client(server.url(), tool)))
         second: subprocess.Popen[bytes] | None = None
         stack.enter_context(_working(server, tools, slots))
         for _ in range(_TURNS):
@@ -80,7 +93,7 @@ def _two_workers(server: Broker, tools: Path, slots: int, bound: float | None) -
     times = rates[1] / rates[0]
     each = "one call at a time" if slots == 1 else f"{slots} slots"
     return Figure(
-        f"sandboxed calls/s: two workers / one, {each}",
+        f"sandboxed calls/s of {tool}: two workers / one, {each}",
         f"{times:.2f} × ({rates[1]:,.0f} / {rates[0]:,.0f})",
         f"≥ {bound:g} ×" if bound else "",
         times >= bound if bound else True,

@@ -12,7 +12,7 @@ class Asked:
     """Keeps questions until the test answers them."""
 
     def __init__(self) -> None:
-        self.batch: Batch[int, str] = Batch(self._ask, most=3)
+        self.batch: Batch[int, str] = Batch(self._ask, portion=3)
         self.questions: list[tuple[list[int], Answered[str]]] = []
 
     def _ask(self, items: Sequence[int], done: Answered[str]) -> None:
@@ -46,17 +46,47 @@ async def test_what_is_asked_in_one_turn_is_one_question() -> None:
 async def test_what_comes_meanwhile_is_the_next_question() -> None:
     asked = Asked()
 
-    tasks = [*await asked.add(1), *await asked.add(2), *await asked.add(3, 4, 5)]
+    tasks = [*await asked.add(1), *await asked.add(2), *await asked.add(3)]
     before = list(asked.items)
     asked.answer(0)
     asked.answer(1)
-    asked.answer(2)
 
     assert before == [[1]]
+    assert asked.items == [[1], [2, 3]]
+    assert await asyncio.gather(*tasks) == ["1", "2", "3"]
+    assert len(await asked.add(4)) == 1
+    assert asked.items[-1] == [4]
+
+
+async def test_a_portion_waits_for_no_answer() -> None:
+    asked = Asked()
+
+    tasks = [*await asked.add(1), *await asked.add(2, 3, 4, 5)]
+    before = list(asked.items)
+    asked.answer(0)
+    while_one_is_open = list(asked.items)
+    asked.answer(1)
+    asked.answer(2)
+
+    assert before == while_one_is_open == [[1], [2, 3, 4]]
     assert asked.items == [[1], [2, 3, 4], [5]]
     assert await asyncio.gather(*tasks) == ["1", "2", "3", "4", "5"]
-    assert len(await asked.add(6)) == 1
-    assert asked.items[-1] == [6]
+
+
+async def test_the_last_of_a_turn_is_asked_for_at_once_with_those_before_it() -> None:
+    asked, answers = Asked(), list[str | Exception]()
+
+    asked.batch.put(1, answers.append)
+    asked.batch.put(2, answers.append, last=True)
+    at_once = list(asked.items)
+    asked.batch.put(3, answers.append, last=True)
+    while_open = list(asked.items)
+    asked.answer(0)
+    asked.answer(1)
+
+    assert at_once == while_open == [[1, 2]]
+    assert asked.items == [[1, 2], [3]]
+    assert answers == ["1", "2", "3"]
 
 
 async def test_a_failure_is_for_those_who_asked_and_nobody_waits_behind_it() -> None:

@@ -17,15 +17,16 @@ class Batch(Generic[Item, Answer]):
     """One question for many, each of whom gets its own answer.
 
     What comes while a question is open is asked for together after it: the more there is to
-    do, the more is done at once, and a single item never waits.
+    do, the more is done at once, and a single item never waits. A portion of them does not
+    wait either, so that whoever answers is at work while more come.
     """
 
     def __init__(
-        self, ask: Callable[[Sequence[Item], Answered[Answer]], None], most: int = 128
+        self, ask: Callable[[Sequence[Item], Answered[Answer]], None], portion: int = 32
     ) -> None:
         """`ask` gets up to so many items and calls back: a task would cost a turn of the loop."""
         self._ask = ask
-        self._most = most
+        self._portion = portion
         self._items: list[tuple[Item, Done[Answer]]] = []
         self._open = 0
 
@@ -35,14 +36,19 @@ class Batch(Generic[Item, Answer]):
         self.put(item, partial(_settle, answer))
         return await answer
 
-    def put(self, item: Item, done: "Done[Answer]") -> None:
-        """As `add`, for those who wait for no task: `done` gets the answer, or the exception."""
-        if not self._items and not self._open:
-            asyncio.get_running_loop().call_soon(self._ask_next)
+    def put(self, item: Item, done: "Done[Answer]", *, last: bool = False) -> None:
+        """As `add`, for those who wait for no task: `done` gets the answer, or the exception.
+
+        `last`: no other is expected in this turn of the loop, so there is nothing to wait for.
+        """
         self._items.append((item, done))
+        if len(self._items) == self._portion or (last and not self._open):
+            self._ask_next()
+        elif len(self._items) == 1 and not self._open:
+            asyncio.get_running_loop().call_soon(self._ask_next)
 
     def _ask_next(self) -> None:
-        items, self._items = self._items[: self._most], self._items[self._most :]
+        items, self._items = self._items[: self._portion], self._items[self._portion :]
         if not items:
             return
         self._open += 1

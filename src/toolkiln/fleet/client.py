@@ -155,7 +155,7 @@ class Client:
             if is_first and not envelope.remember and self._copying is None:
                 # A fresh id: whatever comes under it is about this call, and that it was
                 # accepted is no reason to wake anybody.
-                queue.enqueue_soon(sent, waiter.wake)
+                queue.enqueue_soon(sent, waiter.wake, last=len(self._out) == 1)
                 answer = await waiter.sleep()
                 if waiter.reply is not None:
                     return None

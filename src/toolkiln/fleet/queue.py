@@ -104,9 +104,11 @@ class Queue:
         """
         return await self.admission(envelope, await self._putting.add(_entered(envelope)))
 
-    def enqueue_soon(self, envelope: Envelope, otherwise: Callable[[Any], None]) -> None:
+    def enqueue_soon(
+        self, envelope: Envelope, otherwise: Callable[[Any], None], *, last: bool
+    ) -> None:
         """As `enqueue`, for those who wait for no task: unless the call is accepted,
-        `otherwise` gets something of which `admission` says what it means.
+        `otherwise` gets something of which `admission` says what it means. `last`: `Batch.put`.
 
         Raises:
             InputError: the call is too large.
@@ -116,7 +118,7 @@ class Queue:
             if answer != b"accepted":
                 otherwise(answer)
 
-        self._putting.put(_entered(envelope), answered)
+        self._putting.put(_entered(envelope), answered, last=last)
 
     def _put(self, calls: Sequence[tuple[Part, ...]], done: Answered[Any]) -> None:
         def answered(answer: Any) -> None:
@@ -231,13 +233,17 @@ class Queue:
         """
         return await self._ending.add(self._ended(ending, "")) == 1
 
-    def finish_soon(self, ending: Ending, done: Callable[[int | Exception], None]) -> None:
+    def finish_soon(
+        self, ending: Ending, done: Callable[[int | Exception], None], *, last: bool
+    ) -> None:
         """As `finish`, for those who wait for no task; `done` gets 1, 0 or the exception.
+
+        `last`: `Batch.put`.
 
         Raises:
             InputError: the result is too large.
         """
-        self._ending.put(self._ended(ending, ""), done)
+        self._ending.put(self._ended(ending, ""), done, last=last)
 
     async def bury(self, delivery: Delivery, why: str) -> bool:
         """End a call as poison and keep it with the dead letters; False as in `finish`.

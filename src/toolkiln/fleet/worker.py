@@ -154,6 +154,7 @@ class Worker:
     async def _read(self) -> None:
         pause, is_new = _FIRST_PAUSE, False
         queue, consumer, block_ms = self._queue, self._parts.consumer, self._parts.block_ms
+        half = (self._leases.slots + 1) // 2  # so that callers hear of some while others run
         while not self._is_leaving:
             if not self._leases.free:
                 self._room.clear()
@@ -165,7 +166,7 @@ class Worker:
                     deliveries = missed[: self._leases.free]
                     is_new = len(deliveries) < len(missed)
                 else:
-                    deliveries = await queue.read(consumer, self._leases.free, block_ms)
+                    deliveries = await queue.read(consumer, min(self._leases.free, half), block_ms)
             except StoreError as error:
                 if not is_new:
                     _log.warning("calls cannot be read: %s", error.message)
@@ -240,7 +241,7 @@ class Worker:
             else:
                 self._forget(delivery, slot)
 
-        self._queue.finish_soon(_ending(delivery, result), done)
+        self._queue.finish_soon(_ending(delivery, result), done, last=not self._runs)
 
     def _see_to(
         self, delivery: Delivery, slot: int, step: Result | Requeue | End | Bury | None

@@ -12,8 +12,10 @@ local stream, group = KEYS[1], ARGV[1]
 local most, oldest, kept = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local HEAD, EACH = 4, 8
 
-local time = redis.call("TIME")
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function now()
+  local time = redis.call("TIME")
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
 
 -- How many more calls may wait.
 local function room()
@@ -32,7 +34,7 @@ local function room()
     if about[2] == group then pending, delivered = about[6], about[8] end
   end
   local waiting = redis.call("XRANGE", stream, "(" .. delivered, "+", "COUNT", 1)[1]
-  if waiting and now - tonumber(string.match(waiting[1], "^%d+")) > oldest then return 0 end
+  if waiting and now() - tonumber(string.match(waiting[1], "^%d+")) > oldest then return 0 end
   return most - (length - pending)
 end
 
@@ -74,7 +76,7 @@ for i = 1, #KEYS - 1 do
   if not answer then
     left = left - 1
     if body_key ~= "" then redis.call("SET", body_key, body, "PX", kept) end
-    local by = timeout > 0 and now + timeout or 0
+    local by = timeout > 0 and now() + timeout or 0
     local entry = redis.call("XADD", stream, "*", "record", name, "call", call, "by", by, "tries", 0)
     if open then redis.call("DEL", record) end
     redis.call("HSET", record, "print", print, "pool", stream, "entry", entry, "askers", askers)
