@@ -70,9 +70,7 @@ def figures() -> Iterator[Figure]:
                 yield asyncio.run(_killed(server, tools, whole=whole))
 
 
-def _two_workers(
-    server: Broker, tools: Path, tool: str, slots: int, bound: float | None
-) -> Figure:
+def _two_workers(server: Broker, tools: Path, tool: str, slots: int, bound: float | None) -> Figure:
     rates = [0.0, 0.0]
     with ExitStack() as stack:
         client = stack.enter_context(calling(our_client(server.url(), tool)))
