@@ -3,7 +3,7 @@
 SOURCE = '''
 """Tools of the contract."""
 import time
-from toolkiln import Context, ToolError, tool
+from toolkiln import Context, Form, Roots, Sample, ToolError, tool
 
 
 @tool(read_only=True, parallel=True)
@@ -115,6 +115,28 @@ def add_twice(number: int, ctx: Context) -> int:
         number: Which one.
     """
     return ctx.call("add", left=number, right=number)
+
+
+@tool
+def introduce(ctx: Context) -> list:
+    """Ask who somebody is, and what can be asked."""
+    fields = {"name": str, "age": {"type": "integer", "default": 7, "minimum": 0}}
+    given = ctx.ask(Form("Who are you?", fields))
+    kinds = [ctx.can_ask(kind) for kind in (Form, Sample, Roots)]
+    return [given.action, dict(given.values), kinds]
+
+
+@tool
+def introduce_through(ctx: Context) -> list:
+    """Have another tool ask who somebody is."""
+    return ctx.call("introduce")
+
+
+@tool
+def consult(ctx: Context) -> list:
+    """Ask a model and for folders at once, with a long text."""
+    said, folders = ctx.ask(Sample("x" * 150_000, system="y" * 150_000), Roots())
+    return [len(said.text), [folder.uri for folder in folders]]
 '''
 SETTINGS = """
 policy = "deny"

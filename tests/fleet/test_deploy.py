@@ -18,7 +18,7 @@ from redis.exceptions import NoPermissionError as REFUSED
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.fleet import Operator, Pipe, keys, read_address
-from toolkiln.model import Status
+from toolkiln.model import FormAnswer, Question, Status
 
 from . import servers
 from .servers import Server
@@ -27,7 +27,7 @@ from .workers import Running, worker
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FLEET_KEY = "a key of this test"
 TOOLS = '''
-from toolkiln import Context, tool
+from toolkiln import Context, Form, tool
 
 @tool(read_only=True)
 def echo(text: str, ctx: Context) -> str:
@@ -41,6 +41,11 @@ def nap(seconds: float) -> str:
     import time
     time.sleep(seconds)
     return "slept"
+
+@tool
+def greet(ctx: Context) -> str:
+    """Ask for a name."""
+    return ctx.ask(Form("Who are you?", {"name": str}))["name"]
 '''
 
 
@@ -92,6 +97,10 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(state=tmp_path / "state", fleet_key=FLEET_KEY)
 
 
+async def be_ada(_: tuple[Question, ...]) -> list[FormAnswer]:
+    return [FormAnswer(action="accept", content={"name": "Ada"})]
+
+
 # Redis users
 
 
@@ -104,12 +113,14 @@ async def test_a_client_and_a_worker_may_do_what_calls_need(
         told: list[Any] = []
         result = await kiln.call("echo", {"text": "hello"}, observe=told.append)
         again = [await kiln.call("echo", {"text": "x"}, call_id="mine") for _ in range(2)]
+        asked = await kiln.call("greet", ask=be_ada)
         slow = asyncio.create_task(kiln.call("nap", {"seconds": 60}))
         timed_out = await kiln.call("nap", {"seconds": 60}, timeout=0.2)
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
 
     assert (result.status, result.value) == (Status.OK, "hello")
+    assert (asked.value, asked.error) == ("Ada", None)
     assert [(one.value, one.error) for one in again] == [("x", None)] * 2
     assert timed_out.status is Status.TIMEOUT
     assert [event.done for event in told] == [1]

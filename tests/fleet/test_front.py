@@ -13,6 +13,9 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 from typer.testing import CliRunner, Result
 
 from toolkiln.surfaces.cli import app
@@ -170,6 +173,33 @@ def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None
     assert over_mcp["result"]["structuredContent"] == {"result": 3}
     assert versions.status_code == 400
     assert "worker" in versions.json()["detail"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_clients_of_both_eras_are_asked_by_tools_of_a_fleet(
+    client: httpx.Client, era: str
+) -> None:
+    forms: list[Any] = []
+
+    async def fill_in(context: Any, params: Any) -> ElicitResult:
+        forms.append(params.message)
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async with Client(f"{client.base_url}/mcp", mode=era, elicitation_callback=fill_in) as asked:
+        given = await asked.call_tool("introduce", {})
+    async with Client(f"{client.base_url}/mcp", mode=era) as mute:
+        refused = mute.call_tool("introduce", {})
+        if era == "legacy":
+            told = (await refused).content[0].text  # type: ignore[union-attr]
+        else:
+            with pytest.raises(MCPError) as raised:
+                await refused
+            told = str(raised.value)
+
+    values = ["accept", {"name": "Ada", "age": 7}, [True, False, False]]
+    assert given.structured_content == {"result": values}
+    assert forms == ["Who are you?"]
+    assert "it does not declare elicitation" in told
 
 
 def test_a_tool_is_written_over_http_and_called_at_once(client: httpx.Client) -> None:

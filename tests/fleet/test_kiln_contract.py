@@ -13,8 +13,21 @@ import pytest_asyncio
 from toolkiln import Context, tool
 from toolkiln.app import Kiln, NoSession
 from toolkiln.config import Settings, load
-from toolkiln.errors import InputError, NotFound, UnknownTool
-from toolkiln.model import Call, Event, Result, Status, Task
+from toolkiln.errors import InputError, NotFound, Unanswered, UnknownTool
+from toolkiln.model import (
+    Call,
+    Event,
+    FormAnswer,
+    FormQuestion,
+    Question,
+    Reply,
+    Result,
+    RootFolder,
+    RootsAnswer,
+    SampleAnswer,
+    Status,
+    Task,
+)
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN
 from .servers import Server
@@ -46,7 +59,14 @@ def add_through(ctx: Context, left: int) -> int:
     return value
 
 
-FUNCTIONS: list[Callable[..., Any]] = [square, add_through]
+@tool
+def introduce_from_here(ctx: Context) -> list[Any]:
+    """Have a tool of a file ask who somebody is, from a function of the caller's."""
+    value: list[Any] = ctx.call("introduce")
+    return value
+
+
+FUNCTIONS: list[Callable[..., Any]] = [square, add_through, introduce_from_here]
 
 
 @pytest.fixture(scope="module")
@@ -443,6 +463,91 @@ async def test_a_tool_that_was_written_can_be_called(kiln: Kiln) -> None:
     assert value(written)["success"], written
     assert result.value == 42
     assert name in {hit.key for hit in kiln.search("triple a number", 3).hits}
+
+
+class Person:
+    """Answers what is asked, and remembers it."""
+
+    def __init__(self, action: Any = "accept", **content: Any) -> None:
+        self._form = FormAnswer(action=action, content=content)
+        self.asked: list[Question] = []
+
+    async def __call__(self, questions: tuple[Question, ...]) -> list[Reply]:
+        self.asked += questions
+        said, folders = SampleAnswer(text="z" * 300_000), (RootFolder(uri="file:///x"),)
+        answers: dict[str, Reply] = {"sample": said, "roots": RootsAnswer(roots=folders)}
+        return [answers.get(question.kind, self._form) for question in questions]
+
+
+@pytest.mark.parametrize("name", ["introduce", "introduce_through", "introduce_from_here"])
+async def test_a_tool_asks_its_caller_and_gets_the_answer(kiln: Kiln, name: str) -> None:
+    person = Person(name="Ada", unasked=1)
+
+    result = await kiln.call(name, ask=person, asks=["form", "roots"])
+
+    assert value(result) == ["accept", {"name": "Ada", "age": 7}, [True, False, True]]
+    [form] = person.asked
+    assert isinstance(form, FormQuestion)
+    assert (form.message, form.required) == ("Who are you?", ("name",))
+
+
+async def test_a_person_may_decline_a_form(kiln: Kiln) -> None:
+    result = await kiln.call("introduce", ask=Person("decline"), asks=["form"])
+
+    assert value(result)[:2] == ["decline", {}]
+
+
+async def test_long_questions_of_several_kinds_are_answered_at_length(kiln: Kiln) -> None:
+    result = await kiln.call("consult", ask=Person())
+
+    assert value(result) == [300_000, ["file:///x"]]
+
+
+async def test_what_has_no_answer_that_fits_is_told_to_the_tool(kiln: Kiln) -> None:
+    async def away(_: tuple[Question, ...]) -> list[Reply]:
+        raise Unanswered("nobody is at home")
+
+    async def broken(_: tuple[Question, ...]) -> list[Reply]:
+        raise ZeroDivisionError
+
+    async def another(_: tuple[Question, ...]) -> list[Reply]:
+        return [RootsAnswer()]
+
+    async def too_few(_: tuple[Question, ...]) -> list[Reply]:
+        return []
+
+    asks: list[Any] = [away, broken, another, too_few, Person(age=-1)]
+    results = [await kiln.call("introduce", ask=ask) for ask in asks]
+    alone = await kiln.call("introduce")
+
+    assert [result.error and result.error.message for result in (alone, *results)] == [
+        "the caller cannot be asked: what this call came through has no way to",
+        "nobody is at home",
+        "the caller could not be asked",
+        "the answer is of another kind than the question",
+        "there are not as many answers as questions",
+        "the answer does not fit the form: name: is required, but missing",
+    ]
+
+
+async def test_whoever_cancels_a_call_is_asked_no_more(kiln: Kiln) -> None:
+    is_asked, is_over = asyncio.Event(), asyncio.Event()
+
+    async def endless(_: tuple[Question, ...]) -> list[Reply]:
+        is_asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_over.set()
+        return []
+
+    calling = asyncio.create_task(kiln.call("introduce", ask=endless))
+    await asyncio.wait_for(is_asked.wait(), SOON)
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    await asyncio.wait_for(is_over.wait(), SOON)
+
+    assert calling.cancelled()
 
 
 async def test_arguments_can_be_checked_ahead(kiln: Kiln) -> None:

@@ -225,7 +225,7 @@ class Asker:
                     if reply.kind == "event":
                         event = event_from_wire(reply.body)
                         self.events.setdefault(reply.record, []).append(event)
-                    else:
+                    elif reply.kind in ("result", "end"):  # it answers nothing that is asked
                         self.replies.setdefault(reply.record, []).append(reply)
                     self._came.notify_all()
 

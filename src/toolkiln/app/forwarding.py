@@ -9,16 +9,16 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from msgspec import Raw
 
 from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.published import FleetOffer, PublishedTools
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.execution import Guard, careful, token_hash
+from toolkiln.execution import Asking, Guard, careful, token_hash
 from toolkiln.fleet import Client, Envelope, Listing, Pipe, check_server, pack
-from toolkiln.model import Call, Caller, Event, Result, ToolSpec, unobserved
+from toolkiln.model import Call, Caller, Event, QuestionKind, Result, ToolSpec, unobserved
 from toolkiln.store import key_of
 
 _SENT_ALWAYS = "write_python_tool"
@@ -29,6 +29,7 @@ _OWN_SECONDS = 3600.0
 _SPARE = 3
 """It is told to them again when a third of that has passed."""
 _LONGEST = 10**9
+_KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
 _APPEARING, _PAUSE = 5.0, 0.05
 """Seconds within which a tool that was written is published, and between looks for it."""
 
@@ -79,7 +80,11 @@ class Forwarding:
         return route.spec
 
     async def call(
-        self, call: Call, spec: ToolSpec, observe: Callable[[Event], None]
+        self,
+        call: Call,
+        spec: ToolSpec,
+        observe: Callable[[Event], None],
+        asking: Asking | None,
     ) -> Result | None:
         """The end of a call at a worker; None if it cannot be sent for what it says."""
         token, running = call.session, call.depth > 0
@@ -94,16 +99,16 @@ class Forwarding:
         route = self._route(spec.name)
         if route is None:  # taken out while we looked the caller up
             return None
-        result = await self._sent(call, route, caller, arguments, observe)
+        result = await self._sent(call, route, caller, arguments, observe, asking)
         code = result.error.code if result.error is not None else None
         if code == "no_session" and token in self._shared:  # Redis has lost it
             del self._shared[token]
-            return await self._sent(call, route, caller, arguments, observe)
+            return await self._sent(call, route, caller, arguments, observe, asking)
         if code == "stale" and call.digest is None:
             await self._published.refresh()
             newer = self._route(call.tool)
             if newer is not None and newer.digest != route.digest:
-                return await self._sent(call, newer, caller, arguments, observe)
+                return await self._sent(call, newer, caller, arguments, observe, asking)
         if call.tool == _SENT_ALWAYS and isinstance(result.value, dict):
             await self._see(result.value)
         return result
@@ -158,6 +163,7 @@ class Forwarding:
         caller: Caller,
         arguments: Raw,
         observe: Callable[[Event], None],
+        asking: Asking | None,
     ) -> Result:
         client = self._client or await self._opened()
         token = call.session
@@ -185,8 +191,13 @@ class Forwarding:
             events=is_watched or timeout is not None,
             reply_to=client.reply_to,
             pool=route.pool,
+            asks=None if asking is None else tuple(kind for kind in _KINDS if kind in asking.kinds),
         )
-        return await client.call(envelope, careful(observe, call.tool) if is_watched else None)
+        watch = careful(observe, call.tool) if is_watched else None
+        if asking is None:
+            return await client.call(envelope, watch)
+        with client.answers.given_by(envelope.record, asking.ask):
+            return await client.call(envelope, watch)
 
     async def _share(self, token: str) -> None:
         """Let workers know a session that was made here."""

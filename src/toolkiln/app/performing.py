@@ -20,6 +20,7 @@ from toolkiln.fleet import (
     End,
     Envelope,
     Malformed,
+    Questions,
     is_genuine,
     unpack,
 )
@@ -44,6 +45,7 @@ class Performer:
         key: bytes,
         fetch: Fetch,
         note: Callable[[str, str], object],
+        questions: Questions,
     ) -> None:
         """`key` is the fleet's; `note` keeps what a call of some record said last."""
         self._engine = engine
@@ -52,6 +54,7 @@ class Performer:
         self._key = key
         self._fetch = fetch
         self._note = note
+        self._questions = questions
         self._tokens: dict[str, str] = {}
         """By the hash of a session's own token: one that stands for it here."""
         self._limits: dict[tuple[str, str], float] = {}
@@ -88,11 +91,12 @@ class Performer:
             timeout=left,
             surface=envelope.surface,
         )
+        asking = self._questions.of(envelope)
         if not envelope.remember:
-            return await gateway.call(call, observe or unobserved)
+            return await gateway.call(call, observe or unobserved, asking)
         progress = Progress(partial(self._note, envelope.record), observe or unobserved)
         try:
-            return await gateway.call(call, progress)
+            return await gateway.call(call, progress, asking)
         finally:
             progress.stop()
 

@@ -24,6 +24,7 @@ from toolkiln.app.publishing import Publishing, publisher_id
 from toolkiln.app.supervising import SLOTS, Post, beside, opened
 from toolkiln.errors import BackendError, InputError, ToolkilnError
 from toolkiln.fleet import (
+    ANSWER,
     READY,
     Announcements,
     Leases,
@@ -31,8 +32,10 @@ from toolkiln.fleet import (
     Parts,
     Pipe,
     Publisher,
+    Questions,
     Queue,
     RedisRecords,
+    Telling,
     Worker,
     fetch,
     fleet_key,
@@ -153,20 +156,27 @@ class Station:
             queue = Queue(self._pipe, post.pool, waiting=waiting)
             book = await asyncio.to_thread(kiln.guarding.call_book)
             assert isinstance(book, RedisRecords)  # as Redis is set
+            telling = Telling(queue)
+            questions = Questions(self._pipe, key, telling)
             performer = Performer(
                 kiln.engine,
                 kiln.guarding,
                 key,
                 partial(fetch, self._pipe, key),
                 book.note_progress,
+                questions,
             )
             publisher = Publisher(self._pipe, key, post.pool, publisher_id(kiln))
             publishing = Publishing(kiln, publisher)
-            asked = {"drain": self._drain, "reload": lambda _: publishing.again()}
+            asked = {
+                ANSWER: questions.answered,
+                "drain": self._drain,
+                "reload": lambda _: publishing.again(),
+            }
             worker = self._worker = Worker(
                 Parts(
                     queue, kept.consumer, kept.leases, kept.channel,
-                    performer.perform, performer.limit, asked, post.block_ms,
+                    performer.perform, performer.limit, telling, asked, post.block_ms,
                 )
             )  # fmt: skip
             await publishing.publish()

@@ -53,6 +53,15 @@ class Asking:
     kinds: Collection[QuestionKind] = ("form", "sample", "roots")
     """What tools are told that can be asked; `ask` has the last word."""
 
+    def masked(self, mask: Mask) -> "Asking":
+        """The same for what is asked by those who do not know some secrets for what they are."""
+
+        async def ask(questions: tuple[Question, ...]) -> Sequence[Reply]:
+            told = [one.model_dump(by_alias=True, exclude_none=True) for one in questions]
+            return await self.ask(_read(mask.value(told)))
+
+        return Asking(ask, self.kinds)
+
 
 class Asker:
     """The questions of one call."""

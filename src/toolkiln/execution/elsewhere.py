@@ -7,6 +7,7 @@ this one would. Here only listeners are told. `app.forwarding` has the way to a 
 from collections.abc import Callable
 from typing import Protocol
 
+from toolkiln.execution.asking import Asking
 from toolkiln.model import Call, Caller, Event, Result, ToolSpec
 
 
@@ -18,7 +19,11 @@ class Elsewhere(Protocol):
         ...
 
     async def call(
-        self, call: Call, spec: ToolSpec, observe: Callable[[Event], None]
+        self,
+        call: Call,
+        spec: ToolSpec,
+        observe: Callable[[Event], None],
+        asking: Asking | None,
     ) -> Result | None:
         """The end of such a call; None: it cannot be sent, and this process says why."""
         ...

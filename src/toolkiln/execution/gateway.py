@@ -167,7 +167,9 @@ class Gateway:
             elsewhere = self._parts.elsewhere
             if elsewhere is not None and (spec := elsewhere.spec(call)) is not None:
                 trail.spec = spec
-                result = await elsewhere.call(call, spec, observe)
+                if asking is not None and outer_mask:
+                    asking = asking.masked(outer_mask)
+                result = await elsewhere.call(call, spec, observe, asking)
                 if result is not None:
                     return result
             if recorder.must_wait:

@@ -3,9 +3,9 @@
 `guarding`, `approvals` and `records` keep in Redis what is otherwise in the store.
 Calls go through a queue (`queue`, `wire`, `steps`) from callers (`client`) to workers
 (`worker`, and beside it `keeper`, `supervisor`, `sweeper`), which publish their tools
-(`publisher`, `catalog`). Names load on first use, so that this package can be imported where
-the extra `toolkiln[redis]` is not installed. Key names are in `keys`, the scripts that Redis
-runs in `lua/`.
+(`publisher`, `catalog`) and may ask callers something (`questions`, `answers`). Names load
+on first use, so that this package can be imported where the extra `toolkiln[redis]` is not
+installed. Key names are in `keys`, the scripts that Redis runs in `lua/`.
 
 Whoever can write to this Redis is the trusted side: sessions carry privileges, nothing of
 them is signed, and a record written there by hand is believed. Give it a password or an ACL
@@ -33,16 +33,20 @@ if TYPE_CHECKING:
     from toolkiln.fleet.loop import new_loop
     from toolkiln.fleet.operating import DeadLetter, FleetState, Operator
     from toolkiln.fleet.publisher import REFRESH_SECONDS, Publisher
+    from toolkiln.fleet.questioning import ANSWER
+    from toolkiln.fleet.questions import Questions
     from toolkiln.fleet.queue import Queue
     from toolkiln.fleet.records import RedisRecords
     from toolkiln.fleet.resp import Pipe, Unreachable
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
     from toolkiln.fleet.sweeper import Sweeper, settle
+    from toolkiln.fleet.telling import Telling
     from toolkiln.fleet.wire import Envelope, Malformed, pack, unpack
     from toolkiln.fleet.worker import BLOCK_MS, Parts, Worker
 
 _HOMES = {
+    "ANSWER": "questioning",
     "BLOCK_MS": "worker",
     "READY": "supervisor",
     "REFRESH_SECONDS": "publisher",
@@ -64,6 +68,7 @@ _HOMES = {
     "Pipe": "resp",
     "Published": "catalog",
     "Publisher": "publisher",
+    "Questions": "questions",
     "Queue": "queue",
     "RedisApprovals": "approvals",
     "RedisBuckets": "guarding",
@@ -72,6 +77,7 @@ _HOMES = {
     "Start": "supervisor",
     "Supervisor": "supervisor",
     "Sweeper": "sweeper",
+    "Telling": "telling",
     "Unreachable": "resp",
     "Worker": "worker",
     "announce": "announcements",
@@ -93,6 +99,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ANSWER",
     "BLOCK_MS",
     "READY",
     "REFRESH_SECONDS",
@@ -114,6 +121,7 @@ __all__ = [
     "Pipe",
     "Published",
     "Publisher",
+    "Questions",
     "Queue",
     "RedisApprovals",
     "RedisBuckets",
@@ -122,6 +130,7 @@ __all__ = [
     "Start",
     "Supervisor",
     "Sweeper",
+    "Telling",
     "Unreachable",
     "Worker",
     "announce",

@@ -16,6 +16,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.fleet.answers import Answers
 from toolkiln.fleet.batch import Answered, Batch
 from toolkiln.fleet.deliveries import Accepted, Admission, Conflict, Finished, Overloaded
 from toolkiln.fleet.endings import ended
@@ -58,6 +59,8 @@ class Client:
         user = "".join(c for c in pipe.address.username or "" if c.isalnum() or c in "_.-")
         self.reply_to = f"{user[:100] or 'client'}:{secrets.token_hex(12)}"
         """The stream that replies go to; an ACL can give each user their own."""
+        self.answers = Answers(pipe, key)
+        """Who is asked what calls ask."""
         self._replies = Replies(pipe, waiting, self.reply_to)
         self._queues: dict[str, Queue] = {}
         self._copying: Batch[None, bool] | None = Batch(self._await_copy) if durable else None
@@ -138,6 +141,7 @@ class Client:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._beside:
             await asyncio.wait(self._beside, timeout=_GRACE)
+        await self.answers.close()
         if self._tasks:
             with suppress(ToolkilnError):  # else it expires
                 await self._replies.close()
@@ -296,6 +300,11 @@ class Client:
 
     def _told(self, reply: Reply) -> None:
         out = self._out.get(reply.record)
+        if reply.kind in ("question", "withdrawn"):
+            for waiter in out.waiters if out is not None else ():
+                waiter.rest()  # as for an approval
+            self.answers.told(reply)
+            return
         if out is None:
             return  # late: its caller was told something else, or has gone
         if reply.kind != "event":

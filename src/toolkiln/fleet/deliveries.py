@@ -98,7 +98,7 @@ class Ask(NamedTuple):
     """Something that workers are asked to do."""
 
     ask: str
-    """`cancel`, `drain`, `reload` …"""
+    """`cancel`, `answer`, `drain`, `reload` …"""
     of: str
     """A record, a worker's id, or nothing."""
 

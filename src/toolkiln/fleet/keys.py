@@ -105,6 +105,16 @@ def body(record: str, what: Literal["call", "result"]) -> str:
     return f"toolkiln:body:{what}:{record}"
 
 
+def question(question_id: str) -> str:
+    """A string: what a running call asks its caller, whom alone the id is told."""
+    return f"toolkiln:body:question:{question_id}"
+
+
+def answer(question_id: str) -> str:
+    """A string: what the caller answered, until the worker has taken it."""
+    return f"toolkiln:body:answer:{question_id}"
+
+
 def replies(reply_to: str) -> str:
     """A stream: what one client process is told, as `replies`, several packed in one entry.
 

@@ -2,7 +2,8 @@
 
 Events leave a few times a second, those of a moment together, and of the progress of a call
 only the last: a tool may report more often than anybody can read. What cannot be sent is
-dropped; the result says what matters.
+dropped; the result says what matters. What a call asks (`questions`) leaves at once, behind
+all that it told before.
 """
 
 import asyncio
@@ -53,6 +54,15 @@ class Telling:
         await self._tell(reply_to, {record: self._waiting[reply_to].pop(record, [])})
         if not self._waiting[reply_to] and reply_to not in self._sending:
             del self._waiting[reply_to]
+
+    async def tell(self, envelope: Envelope, reply: Reply) -> None:
+        """Send something else about a call at once, after its events so far.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        await self.told(envelope)
+        await self._queue.tell(envelope.reply_to, [reply])
 
     async def _send(self, reply_to: str) -> None:
         try:

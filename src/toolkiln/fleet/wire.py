@@ -15,7 +15,7 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 from pydantic import BaseModel, ValidationError
 
 from toolkiln.errors import InputError
-from toolkiln.model import Event, Result
+from toolkiln.model import Event, QuestionKind, Result
 from toolkiln.store import StoreError
 
 T = TypeVar("T")
@@ -66,6 +66,8 @@ class Envelope(Struct, frozen=True, array_like=True):
     pool: Short = "default"
     parent: Short | None = None
     depth: Annotated[int, Meta(ge=0, le=1000)] = 0
+    asks: Annotated[tuple[QuestionKind, ...], Meta(max_length=10)] | None = None
+    """What the caller can be asked while it waits; None if nothing at all."""
     seal: bytes = b""
     """What proves that the caller holds the fleet's key (`identity`)."""
 
@@ -74,9 +76,11 @@ class Reply(Struct, frozen=True, array_like=True):
     """What a caller is told of one call."""
 
     record: Record
-    kind: Literal["result", "end", "event", "stored"]
+    kind: Literal["result", "end", "event", "stored", "question", "withdrawn"]
     """`end`: it ended without a Result, for the reason whose code the body is (`endings`).
-    `stored`: the reply is a key of its own, and this its digest; `queue` fetches it."""
+    `stored`: the reply is a key of its own, and this its digest; `queue` fetches it.
+    `question`: the call asks something, and the body is its id (`questioning`); `withdrawn`: it
+    wants no answer to that any more."""
     body: bytes
 
 

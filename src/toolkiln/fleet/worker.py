@@ -76,6 +76,7 @@ class Parts:
     """Leads to the keeper; not blocking."""
     perform: Perform
     limit: Limit
+    telling: Telling
     asked: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
     """What else to do when workers are asked to: by the word, with whom or what it is about."""
     block_ms: int = BLOCK_MS
@@ -86,8 +87,7 @@ class Worker:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._queue, self._leases = parts.queue, parts.leases
-        self._telling = Telling(parts.queue)
+        self._queue, self._leases, self._telling = parts.queue, parts.leases, parts.telling
         self._runs: dict[str, _Run] = {}
         """By entry: what is being performed, and can be cancelled."""
         self._held: dict[str, int] = {}

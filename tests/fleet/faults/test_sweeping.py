@@ -11,6 +11,7 @@ from toolkiln.fleet.crew import Crew
 from toolkiln.fleet.leases import Leases, new_table
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.sweeper import Sweeper, settle
+from toolkiln.fleet.telling import Telling
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker import Observe, Parts, Worker
 from toolkiln.model import Result, Status
@@ -68,7 +69,10 @@ async def work_and_leave(own: Desk, name: str) -> None:
             os.close(table)
             ours.setblocking(False)
             await own.queue.enqueue(call(name))
-            parts = Parts(own.queue, name, leases, ours, perform, lambda _: 1.0, block_ms=1)
+            parts = Parts(
+                own.queue, name, leases, ours, perform, lambda _: 1.0, Telling(own.queue),
+                block_ms=1,
+            )  # fmt: skip
             worker = Worker(parts)
             running = asyncio.create_task(worker.run(control))
             while (await own.queue.standing([name]))[0].state != "done":

@@ -1,0 +1,454 @@
+"""Questions on their way from a worker to a caller, and the answers back, when things go wrong."""
+
+import asyncio
+import os
+import secrets
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from toolkiln import Kiln
+from toolkiln.config import Settings
+from toolkiln.errors import Unanswered
+from toolkiln.fleet import ANSWER, Client, Pipe, Questions, Queue, Telling, keys, read_address
+from toolkiln.fleet import client as client_module
+from toolkiln.fleet.deliveries import Ask
+from toolkiln.fleet.questioning import write_answers, write_questions
+from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.model import (
+    FormAnswer,
+    FormQuestion,
+    Question,
+    Result,
+    SampleAnswer,
+    SampleQuestion,
+)
+from toolkiln.model import Reply as Answer
+from toolkiln.model.asking import FormField, Message
+from toolkiln.store import StoreError
+
+from .queues import call
+from .servers import Server, running
+from .workers import Running, asking, until, worker
+
+SOON = 30.0
+KEY = b"k" * 32
+NAME = FormQuestion(message="Who?", fields={"name": FormField(type="string")})
+OTHER = FormQuestion(message="Where?", fields={"city": FormField(type="string")})
+ADA, BOB = [FormAnswer(action="accept", content={"name": name}) for name in ("Ada", "Bob")]
+LEFT = "the caller cannot be asked: it waits for this call no longer"
+
+
+class Person:
+    """Is asked, thinks for as long as it is not told what to say, and says it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+        self.was_asked, self.was_let_go = asyncio.Event(), asyncio.Event()
+        self.says: asyncio.Queue[Answer] = asyncio.Queue()
+
+    async def __call__(self, questions: tuple[Question, ...]) -> list[Answer]:
+        self.asked += questions
+        self.was_asked.set()
+        try:
+            return [await self.says.get() for _ in questions]
+        except asyncio.CancelledError:
+            self.was_let_go.set()
+            raise
+
+
+class Ends:
+    """Both ends in one process, on connections of their own."""
+
+    def __init__(self, client: Client, queue: Queue, pipe: Pipe, behind: "redis.Redis") -> None:
+        self.client = client
+        self.queue = queue
+        self.questions = Questions(pipe, KEY, Telling(queue))
+        self.behind = behind
+        self.hears = True
+
+    def envelope(self, **said: Any) -> Envelope:
+        return call(reply_to=self.client.reply_to, asks=("form", "sample"), **said)
+
+    def ask(self, envelope: Envelope, question: Question = NAME) -> "asyncio.Task[list[Answer]]":
+        """What a call asks, on its way."""
+        asking = self.questions.of(envelope)
+        assert asking is not None
+
+        async def ask() -> list[Answer]:
+            async with asyncio.timeout(SOON):
+                return list(await asking.ask((question,)))
+
+        return asyncio.create_task(ask())
+
+    async def heed(self, control: Pipe) -> None:
+        """Do as a worker does that is told of answers."""
+        last = "$"
+        while True:
+            with suppress(StoreError):  # a connection that was broken; it comes back
+                last, asks = await self.queue.crew.asked(last, 100, control)
+                for ask in asks:
+                    assert ask.ask == ANSWER
+                    if self.hears:
+                        self.questions.answered(ask.of)
+
+    async def read(self, count: int) -> None:
+        """Until the client has read so many questions."""
+        async with asyncio.timeout(SOON):
+            while self.behind.info("commandstats")["cmdstat_get"]["calls"] < count:
+                await asyncio.sleep(0.005)
+        await self.client.check()  # behind the answer to that
+
+    async def ids(self, count: int = 1) -> list[str]:
+        """The ids of the questions that wait, once there are so many."""
+        async with asyncio.timeout(SOON):
+            while len(found := list(self.behind.scan_iter("*:question:*"))) != count:
+                await asyncio.sleep(0.005)
+        return [key.decode().rpartition(":")[2] for key in found]
+
+    async def nothing_is_left(self) -> None:
+        """Until all keys of questions and answers are gone."""
+        async with asyncio.timeout(SOON):
+            while list(self.behind.scan_iter("toolkiln:body:*")):
+                await asyncio.sleep(0.005)
+
+    async def tell_of_answer(self, envelope: Envelope, question: str, data: bytes) -> None:
+        """As anybody could who may write to Redis."""
+        self.behind.set(keys.answer(question), data, ex=60)
+        await self.queue.crew.ask(Ask(ANSWER, envelope.record))
+
+
+@pytest.fixture
+async def ends(server: Server) -> AsyncIterator[Ends]:
+    pipe, control, sending, waiting = [Pipe(read_address(server.url)) for _ in range(4)]
+    client = Client(sending, waiting, KEY)
+    await asyncio.gather(pipe.open(), control.open(), client.open())
+    with closing(server.client()) as behind:
+        behind.config_resetstat()
+        found = Ends(client, Queue(pipe, "default"), pipe, behind)
+        heeding = asyncio.create_task(found.heed(control))
+        yield found
+        heeding.cancel()
+    await client.close()
+    await asyncio.gather(pipe.close(), control.close())
+
+
+async def soon(event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), SOON)
+
+
+async def test_an_answer_reaches_the_call_and_nothing_is_left(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+    person.says.put_nowait(ADA)
+
+    with ends.client.answers.given_by(envelope.record, person):
+        answers = await ends.ask(envelope)
+
+    assert answers == [ADA]
+    assert person.asked == [NAME]
+    await ends.nothing_is_left()
+
+
+async def test_answers_that_are_forged_or_to_something_else_are_ignored(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    person, envelope = Person(), ends.envelope()
+
+    with ends.client.answers.given_by(envelope.record, person):
+        asking = ends.ask(envelope)
+        [question] = await ends.ids()
+        about, another = (envelope.record, question), (envelope.record, "0" * 32)
+        genuine = write_answers(KEY, about, [BOB])
+        for forged in (
+            b"",
+            b"\xc1" * 100,
+            write_answers(b"x" * 32, about, [BOB]),
+            write_answers(KEY, another, [BOB]),
+            write_answers(KEY, ("another", question), [BOB]),
+            write_questions(KEY, about, "default", [NAME]),
+            genuine[:-1] + b"!",
+        ):
+            caplog.clear()
+            await ends.tell_of_answer(envelope, question, forged)
+            async with asyncio.timeout(SOON):
+                while "is ignored" not in caplog.text:
+                    await asyncio.sleep(0.005)
+        person.says.put_nowait(ADA)
+        answers = await asking
+
+    assert answers == [ADA]
+
+
+async def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+
+    with ends.client.answers.given_by(envelope.record, person):
+        first = ends.ask(envelope)
+        [question] = await ends.ids()
+        await soon(person.was_asked)
+        first.cancel()
+        await soon(person.was_let_go)
+        second = ends.ask(envelope)
+        late = write_answers(KEY, (envelope.record, question), [BOB])
+        await ends.tell_of_answer(envelope, question, late)
+        person.says.put_nowait(ADA)
+        answers = await second
+
+    assert answers == [ADA]
+    assert person.asked == [NAME, NAME]
+
+
+async def test_questions_that_no_worker_sent_are_not_asked(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+    forged = secrets.token_hex(16)
+    about = (envelope.record, forged)
+    ends.behind.set(keys.question(forged), write_questions(b"x" * 32, about, "default", [OTHER]))
+
+    with ends.client.answers.given_by(envelope.record, person):
+        told = [
+            Reply(envelope.record, "question", body) for body in (forged.encode(), b"\xff", b"")
+        ]
+        await ends.queue.tell(envelope.reply_to, told)
+        person.says.put_nowait(ADA)
+        answers = await ends.ask(envelope)
+
+    assert answers == [ADA]
+    assert person.asked == [NAME]
+
+
+async def test_a_question_outlives_the_loss_of_everything_and_is_asked_once(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+
+    with ends.client.answers.given_by(envelope.record, person):
+        asking = ends.ask(envelope)
+        await soon(person.was_asked)
+        ends.behind.flushall()
+        ends.behind.client_kill_filter(_type="normal", skipme=True)
+        person.says.put_nowait(ADA)
+        answers = await asking
+
+    assert answers == [ADA]
+    assert person.asked == [NAME]
+
+
+async def test_an_answer_that_redis_lost_is_sent_again(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+    ends.hears = False
+    person.says.put_nowait(ADA)
+
+    with ends.client.answers.given_by(envelope.record, person):
+        asking = ends.ask(envelope)
+        async with asyncio.timeout(SOON):
+            while not list(ends.behind.scan_iter("*:answer:*")):
+                await asyncio.sleep(0.005)
+        ends.hears = True
+        ends.behind.flushall()
+        ends.behind.client_kill_filter(_type="normal", skipme=True)
+        answers = await asking
+
+    assert answers == [ADA]
+    assert person.asked == [NAME]
+
+
+async def test_the_same_question_of_another_run_takes_the_answer_that_is_awaited(
+    ends: Ends,
+) -> None:
+    person, envelope = Person(), ends.envelope()
+
+    with ends.client.answers.given_by(envelope.record, person):
+        dead = ends.ask(envelope)
+        await soon(person.was_asked)
+        again = ends.ask(envelope)
+        await ends.read(2)
+        person.says.put_nowait(ADA)
+        answers = await again
+        dead.cancel()
+
+    assert answers == [ADA]
+    assert person.asked == [NAME]
+
+
+async def test_another_question_of_another_run_is_asked_in_its_place(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+
+    with ends.client.answers.given_by(envelope.record, person):
+        dead = ends.ask(envelope)
+        await soon(person.was_asked)
+        again = ends.ask(envelope, OTHER)
+        await soon(person.was_let_go)
+        person.says.put_nowait(BOB)
+        answers = await again
+        dead.cancel()
+
+    assert answers == [BOB]
+    assert person.asked == [NAME, OTHER]
+
+
+async def test_a_caller_that_leaves_or_has_left_says_so(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+
+    async def wait() -> None:
+        with ends.client.answers.given_by(envelope.record, person):
+            await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(wait())
+    asking = ends.ask(envelope)
+    await soon(person.was_asked)
+    waiting.cancel()
+    with pytest.raises(Unanswered, match=LEFT):
+        await asking
+    with pytest.raises(Unanswered, match=LEFT):
+        await ends.ask(envelope)
+
+    assert person.asked == [NAME]
+    await soon(person.was_let_go)
+
+
+async def test_who_said_nothing_of_being_asked_is_not(ends: Ends) -> None:
+    silent = call(reply_to=ends.client.reply_to)
+
+    assert ends.questions.of(silent) is None
+
+
+async def test_what_is_too_large_to_be_sent_is_no_answer(ends: Ends) -> None:
+    person, envelope = Person(), ends.envelope()
+    text = "x" * 4_000_000
+    person.says.put_nowait(SampleAnswer(text=text))
+    for _ in range(10):
+        person.says.put_nowait(SampleAnswer(text=text))
+    long = SampleQuestion(messages=(Message(role="user", text="y" * 200_000),), max_tokens=1)
+    asking = ends.questions.of(envelope)
+    assert asking is not None
+
+    with ends.client.answers.given_by(envelope.record, person):
+        answers = await ends.ask(envelope, long)
+        with pytest.raises(Unanswered, match="can be sent"):
+            await asyncio.wait_for(asking.ask((long,) * 10), SOON)
+
+    assert answers == [SampleAnswer(text=text)]
+    await ends.nothing_is_left()
+
+
+async def test_a_callers_own_time_stands_still_while_somebody_thinks(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_GRACE", 0.0)
+    person, envelope = Person(), ends.envelope(timeout_ms=300)
+
+    with ends.client.answers.given_by(envelope.record, person):
+        calling = asyncio.create_task(ends.client.call(envelope))
+        asking = ends.ask(envelope)
+        await soon(person.was_asked)
+        await asyncio.wait([calling], timeout=0.6)
+        is_awaited = not calling.done()
+        calling.cancel()
+        asking.cancel()
+        await asyncio.gather(calling, asking, return_exceptions=True)
+
+    assert is_awaited
+
+
+# A worker's process
+
+
+TOOLS = '''
+from toolkiln import Context, Form, tool
+
+@tool
+def insist(ctx: Context) -> str:
+    """Take a name for granted."""
+    return ctx.ask(Form("Who are you?", {"name": str}))["name"]
+
+@tool(idempotent=True)
+def insist_again(ctx: Context) -> str:
+    """Take a name for granted, as often as it takes."""
+    return ctx.ask(Form("Who are you?", {"name": str}))["name"]
+'''
+LATE = "the caller was asked, and did not answer in time"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A server with one worker."""
+
+    server: Server
+    worker: Running
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One whose worker does not wait long for people."""
+    folder = tmp_path_factory.mktemp("fleet")
+    (folder / "tools").mkdir()
+    (folder / "tools" / "surveys.py").write_text(TOOLS, "utf-8")
+    (folder / "toolkiln.toml").write_text("approval_seconds = 2\n", "utf-8")
+    with (
+        tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp") as name,
+        running(Path(name)) as server,
+        worker(server.url, folder / "tools") as started,
+    ):
+        yield Fleet(server, started)
+
+
+def message(result: Result) -> str:
+    return result.error.message if result.error else ""
+
+
+async def test_a_tool_goes_on_without_those_who_died_or_take_too_long(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    thinking = Person()
+
+    async with (
+        asking(fleet.server) as dead,
+        Kiln.connect(fleet.server.url, settings=Settings(state=tmp_path)) as kiln,
+    ):
+        results = await asyncio.gather(
+            kiln.call("insist", ask=thinking), dead.call("insist", asks=("form",))
+        )
+        await soon(thinking.was_let_go)
+
+    assert [message(result) for result in results] == [LATE, LATE]
+
+
+async def test_a_call_that_begins_again_asks_again(fleet: Fleet, tmp_path: Path) -> None:
+    person = Person()
+
+    async with Kiln.connect(fleet.server.url, settings=Settings(state=tmp_path)) as kiln:
+        calling = asyncio.create_task(kiln.call("insist_again", ask=person))
+        await soon(person.was_asked)
+        with closing(fleet.server.client()) as behind:
+            before = set(behind.keys("*:question:*"))
+            os.kill(fleet.worker.child(), signal.SIGKILL)
+            await asyncio.to_thread(until, lambda: set(behind.keys("*:question:*")) - before)
+        person.says.put_nowait(ADA)
+        person.says.put_nowait(ADA)  # should the first have gone to the dead
+        result = await asyncio.wait_for(calling, SOON)
+
+    assert (result.value, message(result)) == ("Ada", "")
+
+
+async def test_a_call_that_outlasts_its_caller_is_told_that_nobody_can_be_asked(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    person, settings = Person(), Settings(state=tmp_path)
+    call_id = secrets.token_hex(8)
+
+    async with Kiln.connect(fleet.server.url, settings=settings) as kiln:
+        opened = kiln.sessions.create("ann")
+        options: dict[str, Any] = {"session": opened.token, "call_id": call_id}
+        calling = asyncio.create_task(kiln.call("insist", ask=person, lasting=True, **options))
+        await soon(person.was_asked)
+    await asyncio.gather(calling, return_exceptions=True)
+    async with Kiln.connect(fleet.server.url, settings=settings) as kiln:
+        task = await kiln.await_task(call_id, session=opened.token, timeout=SOON)
+
+    assert task.result is not None
+    assert message(task.result) == LEFT
