@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from toolkiln import Kiln
+from toolkiln import Context, Kiln, tool
 from toolkiln.config import Settings
 from toolkiln.errors import Unanswered
 from toolkiln.fleet import ANSWER, Client, Pipe, Questions, Queue, Telling, keys, read_address
@@ -47,21 +47,27 @@ LEFT = "the caller cannot be asked: it waits for this call no longer"
 
 
 class Person:
-    """Is asked, thinks for as long as it is not told what to say, and says it."""
+    """Is asked, one thing at a time, thinks until it is told what to say, and says it."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []
+        self._is_busy = False
         self.was_asked, self.was_let_go = asyncio.Event(), asyncio.Event()
         self.says: asyncio.Queue[Answer] = asyncio.Queue()
 
     async def __call__(self, questions: tuple[Question, ...]) -> list[Answer]:
+        assert not self._is_busy
         self.asked += questions
+        self._is_busy = True
         self.was_asked.set()
         try:
             return [await self.says.get() for _ in questions]
         except asyncio.CancelledError:
+            await asyncio.sleep(0)
             self.was_let_go.set()
             raise
+        finally:
+            self._is_busy = False
 
 
 class Ends:
@@ -223,6 +229,25 @@ async def test_questions_that_no_worker_sent_are_not_asked(ends: Ends) -> None:
     assert person.asked == [NAME]
 
 
+async def test_a_question_that_was_lost_on_the_way_is_asked_when_it_comes_again(
+    ends: Ends,
+) -> None:
+    person, envelope, question = Person(), ends.envelope(), secrets.token_hex(16)
+    data = write_questions(KEY, (envelope.record, question), "default", [NAME])
+    told = [Reply(envelope.record, "question", question.encode())]
+
+    with ends.client.answers.given_by(envelope.record, person):
+        await ends.queue.tell(envelope.reply_to, told)
+        await ends.read(1)
+        ends.behind.set(keys.question(question), data)
+        for _ in range(2):
+            await ends.queue.tell(envelope.reply_to, told)
+        await ends.read(2)
+        await soon(person.was_asked)
+
+    assert person.asked == [NAME]
+
+
 async def test_a_question_outlives_the_loss_of_everything_and_is_asked_once(ends: Ends) -> None:
     person, envelope = Person(), ends.envelope()
 
@@ -340,13 +365,13 @@ async def test_a_callers_own_time_stands_still_while_somebody_thinks(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "_GRACE", 0.0)
-    person, envelope = Person(), ends.envelope(timeout_ms=300)
+    person, envelope = Person(), ends.envelope(timeout_ms=1000)
 
     with ends.client.answers.given_by(envelope.record, person):
         calling = asyncio.create_task(ends.client.call(envelope))
         asking = ends.ask(envelope)
         await soon(person.was_asked)
-        await asyncio.wait([calling], timeout=0.6)
+        await asyncio.wait([calling], timeout=1.2)
         is_awaited = not calling.done()
         calling.cancel()
         asking.cancel()
@@ -362,16 +387,24 @@ TOOLS = '''
 from toolkiln import Context, Form, tool
 
 @tool
-def insist(ctx: Context) -> str:
+def insist(ctx: Context, message: str = "Who are you?") -> str:
     """Take a name for granted."""
-    return ctx.ask(Form("Who are you?", {"name": str}))["name"]
+    return ctx.ask(Form(message, {"name": str}))["name"]
 
 @tool(idempotent=True)
 def insist_again(ctx: Context) -> str:
     """Take a name for granted, as often as it takes."""
     return ctx.ask(Form("Who are you?", {"name": str}))["name"]
 '''
+SECRET = "correct horse battery staple"
 LATE = "the caller was asked, and did not answer in time"
+
+
+@tool(requires_secrets=["KEY"])
+def tell(ctx: Context) -> str:
+    """Have a tool of the fleet ask something with a secret of this process in it."""
+    name: str = ctx.call("insist", message=f"Is it {ctx.secrets['KEY']}?")
+    return name
 
 
 @dataclass(frozen=True)
@@ -452,3 +485,18 @@ async def test_a_call_that_outlasts_its_caller_is_told_that_nobody_can_be_asked(
 
     assert task.result is not None
     assert message(task.result) == LEFT
+
+
+async def test_secrets_that_the_fleet_does_not_know_are_masked_in_what_is_asked(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    person = Person()
+    person.says.put_nowait(ADA)
+    environ = {**os.environ, "TOOLKILN_SECRET_KEY": SECRET}
+    settings = Settings(state=tmp_path, environ=environ, grants={"tell": {"secrets": ["KEY"]}})
+
+    async with Kiln.connect(fleet.server.url, functions=[tell], settings=settings) as kiln:
+        result = await kiln.call("tell", ask=person)
+
+    assert result.value == "Ada"
+    assert [question.message for question in person.asked] == ["Is it [secret:KEY]?"]  # type: ignore[union-attr]

@@ -34,6 +34,7 @@ _PATIENCE = 60.0
 """Seconds for which Redis may be away before a question or an answer is given up."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LAST_WORDS = 1.0
+_LONGEST_REASON = 10_000
 _LEFT = "the caller cannot be asked: it waits for this call no longer"
 _ID = re.compile(rb"[0-9a-f]{32}")
 _log = logging.getLogger(__name__)
@@ -46,8 +47,7 @@ class _Asker:
         self.ask = ask
         self.context = copy_context()
         self.seen: set[str] = set()
-        self.over: set[str] = set()
-        """Questions that want no answer any more."""
+        """Questions that were asked, or want no answer any more."""
         self.id = ""
         self.pool = ""
         self.questions: tuple[Question, ...] = ()
@@ -58,13 +58,14 @@ class _Asker:
     @property
     def is_asked(self) -> bool:
         """Whether somebody thinks about an answer."""
-        return self.asking is not None and not self.asking.done() and self.answer is None
+        asking = self.asking
+        is_at_it = asking is not None and not asking.done() and not asking.cancelling()
+        return is_at_it and self.answer is None
 
     def stop(self) -> None:
         """Let whoever is asked go."""
         if self.asking is not None:
             self.asking.cancel()
-            self.asking = None
 
 
 class Answers:
@@ -91,7 +92,7 @@ class Answers:
         try:
             yield
         except asyncio.CancelledError:  # the call may go on without its caller
-            if asker.is_asked:
+            if asker.asking is not None and not asker.asking.done():
                 self._start(self._refuse(record, asker.id, asker.pool))
             raise
         finally:
@@ -107,7 +108,7 @@ class Answers:
         if reply.kind == "question":
             self._start(self._take(record, question))
         elif asker is not None:
-            asker.over.add(question)
+            asker.seen.add(question)
             if asker.id == question:
                 asker.stop()
 
@@ -125,20 +126,20 @@ class Answers:
             if asker.id == question and asker.answer is not None:
                 await self._send(record, question, asker.pool, asker.answer)
             return
-        if asker is not None:
-            asker.seen.add(question)
         try:
             data = await _insist(lambda: self._pipe.command("GET", keys.question(question)))
             if data is None:
-                return  # withdrawn meanwhile
-            pool, questions = read_questions(self._key, (record, question), data)
+                return  # withdrawn, or lost: then it comes again
+            pool, asked = read_questions(self._key, (record, question), data)
         except StoreError as error:
             _log.warning("a question of a call cannot be asked: %s", error.message)
             return
-        if asker is None or self._askers.get(record) is not asker:
+        asker = self._askers.get(record)
+        if asker is None:
             await self._refuse(record, question, pool)
-        elif question not in asker.over:
-            self._put(record, asker, question, pool, questions)
+        elif question not in asker.seen:
+            asker.seen.add(question)
+            self._put(record, asker, question, pool, asked)
 
     def _put(
         self, record: str, asker: _Asker, question: str, pool: str, asked: tuple[Question, ...]
@@ -148,15 +149,18 @@ class Answers:
         if not is_same:
             asker.stop()
             asker.answer = None
-            work = self._ask(record, asker, asked)
+            work = self._ask(record, asker, asker.asking)
             asker.asking = asyncio.get_running_loop().create_task(work, context=asker.context)
 
-    async def _ask(self, record: str, asker: _Asker, questions: tuple[Question, ...]) -> None:
+    async def _ask(self, record: str, asker: _Asker, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.wait([before])  # whoever is asked has to be free again
         try:
-            answers = await asker.ask(questions)
+            answers = await asker.ask(asker.questions)
             answer = write_answers(self._key, (record, asker.id), answers)
         except Unanswered as error:
-            answer = write_answers(self._key, (record, asker.id), error.message)
+            why = error.message[:_LONGEST_REASON]
+            answer = write_answers(self._key, (record, asker.id), why)
         except Exception:  # noqa: BLE001 - the asker's own fault; the tool must not wait for it
             _log.exception("a tool's question could not be asked")
             why = "the caller could not be asked"
