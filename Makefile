@@ -7,10 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NPM := $(VENV)/npm
+WEB := $(VENV)/web
+BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
-.PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium clean
+.PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium web clean
 
-run: $(STAMP)  ## admit and list the example tools, check one, call one, and stop an attack
+run: $(STAMP) web  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
 	@echo
 	@$(BIN)/toolkiln list --tools examples/tools
@@ -24,7 +26,7 @@ run: $(STAMP)  ## admit and list the example tools, check one, call one, and sto
 
 # One worker more than cores: tests wait for disks and for processes that end. Each begins with
 # neighbours, which share servers, and takes over from others when it has done.
-test: $(STAMP) postgres chromium  ## everything that must hold
+test: $(STAMP) postgres chromium web  ## everything that must hold
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
 conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
@@ -47,6 +49,18 @@ chromium: | postgres
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 \
 	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
+# What the page takes from npm; where there is no npm, root can install it.
+web: $(BUNDLE)
+
+$(BUNDLE): web/package-lock.json web/hashes.json web/build.mjs $(wildcard web/entries/*) | $(STAMP)
+	@command -v npm >/dev/null || test "$$(id -u)" != 0 \
+	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends npm; }
+	@if command -v npm >/dev/null; then \
+		mkdir -p $(WEB) && cp web/package.json web/package-lock.json $(WEB) \
+		&& npm ci --prefix $(WEB) --ignore-scripts --no-audit --no-fund --loglevel=error \
+		&& node web/build.mjs $(WEB)/node_modules $(@D) $(ACCEPT) && touch $@; \
+	else echo "no npm: the page has no editor, charts or components until \`make web\` can run"; fi
+
 check: lint  ## what CI runs
 	@$(MAKE) --no-print-directory --jobs=2 types test
 	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=30
@@ -68,7 +82,7 @@ thorough: $(STAMP)  ## compare tens of thousands of generated modules with pydan
 	$(BIN)/python -m pytest -n auto tests/spec/differential --hypothesis-profile=thorough
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(dir $(BUNDLE)) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Debian ships venv without ensurepip, so pip is lent from outside. It compiles on one core;
 # that files which are no modules cannot be compiled is of no interest.

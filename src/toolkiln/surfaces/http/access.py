@@ -14,8 +14,9 @@ from toolkiln.surfaces.http.problems import Refused
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-OPEN = frozenset({b"/healthz", b"/readyz", b"/openapi.json", b"/docs"})
+OPEN = frozenset({b"/", b"/ui", b"/healthz", b"/readyz", b"/openapi.json", b"/docs"})
 """What anybody may see: nothing there depends on who asks."""
+_OPEN_BELOW = b"/ui/"
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"https?://(.+)")
 _FORWARDED = frozenset(
@@ -32,6 +33,10 @@ def is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def _is_open(path: bytes) -> bool:
+    return path in OPEN or path.startswith(_OPEN_BELOW)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Access:
         origin = self._check_origin(given.get(b"origin"), host, is_local=is_local)
         # A browser that asks whether a page may send a credential does not send it yet.
         is_asking = method == "OPTIONS" and origin is not None
-        is_known = b"authorization" in given or path in OPEN or is_asking
+        is_known = b"authorization" in given or _is_open(path) or is_asking
         if not is_known and (self.needs_key or not is_local or is_forwarded):
             raise Refused(
                 "no_session",

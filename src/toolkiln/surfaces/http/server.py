@@ -29,6 +29,7 @@ from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
 from toolkiln.surfaces.mcp.endpoint import Endpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
+from toolkiln.surfaces.web.app import PATH, Page
 
 _IDLE = 30
 """Seconds that a connection may be kept between two requests."""
@@ -115,7 +116,11 @@ class Server(uvicorn.Server):
             OPERATIONS, entrance, self._readiness, self._metrics, is_local=not must_show
         )
         self._endpoint = Endpoint(kiln, entrance)
-        mounts: dict[str, ASGIApp] = {**dict.fromkeys(beside.paths, beside), "/mcp": self._endpoint}
+        mounts: dict[str, ASGIApp] = {
+            **dict.fromkeys(beside.paths, beside),
+            "/mcp": self._endpoint,
+            **dict.fromkeys(("/", PATH), Page()),
+        }
         app = App(kiln, entrance, OPERATIONS, mounts)
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
         self._gate = Gate(

@@ -1,0 +1,142 @@
+// The frame of the page: who is there, where we are, and which page that is.
+import { api } from "./api.js";
+import { createContext, html, render, useContext, useEffect, useState } from "./lib.js";
+import { useConnection, useLive } from "./live.js";
+import { Busy, Icon, Toasts, Trouble } from "./parts.js";
+import { Link, navigate, usePath } from "./router.js";
+
+const PAGES = [
+  { at: /^\/$/, page: "catalog", title: "Catalog" },
+  { at: /^\/tools\/([^/]+)$/, page: "tool", title: "Tool", also: ["form", "result"] },
+  { at: /^\/write$/, page: "write", title: "Write", also: ["form", "result"] },
+  { at: /^\/runs(?:\/([^/]+))?$/, page: "runs", title: "Runs", also: ["result"] },
+  { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form"] },
+  { at: /^\/audit$/, page: "audit", title: "Audit" },
+  { at: /^\/settings$/, page: "settings", title: "Settings" },
+  { at: /^\/login$/, page: "login", title: "Log in" },
+];
+const NAVIGATION = [
+  { to: "/", title: "Catalog", icon: "layout-grid" },
+  { to: "/write", title: "Write", icon: "pencil" },
+  { to: "/runs", title: "Runs", icon: "activity" },
+  { to: "/approvals", title: "Approvals", icon: "circle-check" },
+  { to: "/audit", title: "Audit", icon: "scroll-text" },
+  { to: "/settings", title: "Settings", icon: "settings" },
+];
+const Who = createContext(null);
+
+/* Who uses the page: {user_id, privileges, may(privilege), …}. */
+export function useWho() {
+  return useContext(Who);
+}
+
+function App() {
+  const [who, setWho] = useState(null);
+  const [trouble, setTrouble] = useState(null);
+  const path = usePath();
+
+  const look = () => api.get("/v1/sessions/own").then((own) => {
+    const privileges = new Set(own.privileges);
+    setTrouble(null);
+    setWho({ ...own, privileges, may: (privilege) => privileges.has(privilege) });
+    dispatchEvent(new Event("toolkiln:known"));
+  }).catch((error) => (error.status === 401 ? setWho(null) : setTrouble(error)));
+
+  useEffect(() => {
+    look();
+    const nobody = () => {
+      if (location.pathname === "/ui/login") return;
+      const back = location.pathname.slice("/ui".length) + location.search;
+      navigate(`/login?to=${encodeURIComponent(back)}`, { replace: true });
+    };
+    addEventListener("toolkiln:nobody", nobody);
+    addEventListener("toolkiln:login", look);
+    return () => {
+      removeEventListener("toolkiln:nobody", nobody);
+      removeEventListener("toolkiln:login", look);
+    };
+  }, []);
+
+  let content = html`<${Busy} label="Looking who you are" />`;
+  if (trouble) content = html`<${Trouble} error=${trouble} onRetry=${look} />`;
+  else if (who || path === "/login") content = html`<${Current} path=${path} />`;
+  return html`
+    <${Who.Provider} value=${who}>
+      <a class="skip" href="#main">Skip to the content</a>
+      <${Bar} path=${path} />
+      <main id="main" tabindex="-1">${content}</main>
+      <${Toasts} />
+    </${Who.Provider}>`;
+}
+
+function Bar({ path }) {
+  const connection = useConnection();
+  const [waiting, setWaiting] = useState(0);
+  useLive("approvals", ({ pending }) => setWaiting(pending));
+  const item = ({ to, title, icon }) => html`
+    <li><${Link} to=${to} aria-current=${isCurrent(to, path) ? "page" : undefined}>
+      <${Icon} name=${icon} />${title}
+      ${to === "/approvals" && waiting > 0 && html`
+        <span class="count" aria-label=${`${waiting} waiting`}>${waiting}</span>`}
+    </${Link}></li>`;
+  return html`
+    <header class="bar">
+      <${Link} to="/" class="brand">
+        <img src=${new URL("icon.svg", import.meta.url)} alt="" width="22" height="22" />Toolkiln
+      </${Link}>
+      <nav aria-label="Pages"><ul>${NAVIGATION.map(item)}</ul></nav>
+      <span class="connection" role="status">
+        ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
+      </span>
+    </header>`;
+}
+
+function isCurrent(to, path) {
+  if (to === "/") return path === "/" || path.startsWith("/tools/");
+  return path === to || path.startsWith(`${to}/`);
+}
+
+/* The page of an address, loaded when it is first shown. */
+function Current({ path }) {
+  const [shown, setShown] = useState({ path: null });
+  useEffect(() => {
+    let isWanted = true;
+    load(path).then(
+      (found) => isWanted && setShown({ path, ...found }),
+      (error) => isWanted && setShown({ path, error }),
+    );
+    return () => { isWanted = false; };
+  }, [path]);
+  if (shown.error) return html`<${Trouble} error=${shown.error} onRetry=${() => location.reload()} />`;
+  // The page before stays until the next one is there, so that nothing jumps.
+  if (!shown.Page) return html`<${Busy} label="Loading" />`;
+  return html`<${shown.Page} key=${shown.key} ...${shown.given} />`;
+}
+
+async function load(path) {
+  const known = PAGES.find(({ at }) => at.test(path));
+  if (!known) throw new Error(`there is no page ${path}`);
+  const [, name] = path.match(known.at);
+  const sheets = [...(known.also ?? []), `pages/${known.page}`];
+  const [module] = await Promise.all([import(`./pages/${known.page}.js`), ...sheets.map(sheet)]);
+  document.title = `${name ? decodeURIComponent(name) : known.title} · Toolkiln`;
+  const given = name === undefined ? {} : { name: decodeURIComponent(name) };
+  return { Page: module.default, key: `${known.page} ${name ?? ""}`, given };
+}
+
+const sheets = new Map();
+
+/* A style sheet, once; the page waits for it, so that nothing is shown without. */
+function sheet(name) {
+  if (!sheets.has(name)) {
+    sheets.set(name, new Promise((resolve) => {
+      const link = Object.assign(document.createElement("link"), {
+        rel: "stylesheet", href: new URL(`${name}.css`, import.meta.url), onload: resolve, onerror: resolve,
+      });
+      document.head.append(link);
+    }));
+  }
+  return sheets.get(name);
+}
+
+render(html`<${App} />`, document.getElementById("page"));

@@ -1,0 +1,5 @@
+// Components, hooks and templates: the one door to Preact and htm.
+export {
+  createContext, Fragment, h, html, render, useCallback, useContext, useEffect, useId,
+  useLayoutEffect, useMemo, useReducer, useRef, useState,
+} from "./vendor/preact.js";

@@ -1,0 +1,92 @@
+"""What all pages share: the shell, its files, icons, and what becomes of it without a server."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from playwright.sync_api import expect
+
+from .site import Look, Site
+
+GREET = '''
+def greet(name: str) -> str:
+    """Greet a person.
+
+    Args:
+        name: Who is greeted.
+    """
+    return f"Hello {name}"
+'''
+PAGES = ("/", "/write", "/runs", "/approvals", "/audit", "/settings")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("frame"), {"greet.py": GREET})
+    with site.running():
+        yield site
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[httpx2.Client]:
+    with site.client() as client:
+        yield client
+
+
+def test_the_address_of_the_server_leads_to_the_page(client: httpx2.Client) -> None:
+    answer = client.get("/")
+
+    assert answer.status_code == 307
+    assert answer.headers["location"] == "/ui/"
+
+
+def test_files_may_be_kept_for_ever_and_the_shell_not(client: httpx2.Client) -> None:
+    shell = client.get("/ui/tools/anything")
+    script = shell.text.partition('src="')[2].partition('"')[0]
+    file = client.get(script)
+
+    assert shell.headers["cache-control"] == "no-cache"
+    assert "immutable" in file.headers["cache-control"]
+    assert file.headers["content-encoding"] == "gzip"
+    assert client.get(script.replace("app.js", "other.js")).status_code == 404
+    assert client.post("/ui/").status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/icons/wrench.svg"])
+def test_nothing_but_this_server_may_be_asked_and_nothing_inline_runs(
+    client: httpx2.Client, path: str
+) -> None:
+    policy = client.get(path).headers["content-security-policy"]
+
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_an_icon_that_is_none_is_not_found(client: httpx2.Client) -> None:
+    assert client.get("/ui/icons/wrench.svg").headers["content-type"] == "image/svg+xml"
+    assert client.get("/ui/icons/no-such-thing.svg").status_code == 404
+    assert client.get("/ui/icons/..%2f..%2fapp.py.svg").status_code == 404
+
+
+def test_every_page_opens_from_the_bar_without_a_complaint(look: Look) -> None:
+    page = look("/").page
+
+    for link in page.get_by_role("navigation", name="Pages").get_by_role("link").all():
+        link.click()
+        expect(link).to_have_attribute("aria-current", "page")
+        expect(page.locator("main h1").first).to_be_visible()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_are_accessible_by_day_and_night_and_fit_a_narrow_screen(
+    look: Look, path: str
+) -> None:
+    view = look(path, color_scheme="light")
+    expect(view.page.locator("main h1").first).to_be_visible()
+
+    view.check_access()
+    view.page.emulate_media(color_scheme="dark")
+    view.check_access()
+    view.page.set_viewport_size({"width": 360, "height": 740})
+
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -1,0 +1,2 @@
+// Charts.
+export { default } from "uplot";
