@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from toolkiln.execution import NoSession
     from toolkiln.fleet import DeadLetter, FleetState, Operator, new_loop
-    from toolkiln.looks import svg
+    from toolkiln.looks import paint, svg
     from toolkiln.schema import structuring
     from toolkiln.search import evaluation
     from toolkiln.store import AuditFilter, OutputPage, Verification
@@ -82,6 +82,7 @@ _HOMES = {
     "kept_by_parent": "toolkiln.app.working",
     "new_loop": "toolkiln.fleet",
     "operating": "toolkiln.app.overseeing",
+    "paint": "toolkiln.looks",
     "prepare_source": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
     "serve_fleet": "toolkiln.app.working",
@@ -132,6 +133,7 @@ __all__ = [
     "kept_by_parent",
     "new_loop",
     "operating",
+    "paint",
     "prepare_source",
     "read_source",
     "serve_fleet",

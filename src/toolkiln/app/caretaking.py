@@ -99,6 +99,24 @@ class Caretaking:
         off = sorted(snapshot.served.keys() - snapshot.tools.keys())
         return {name: snapshot.served[name].read.tool(name) for name in off}
 
+    def proposed(self) -> dict[str, ToolSpec]:
+        """The tools that were written and wait for a person to admit them, by name.
+
+        Raises:
+            NotAllowed: they have no ADMIN.
+        """
+        self._kiln.guarding.require(self._session, Privilege.ADMIN, "admit")
+        catalog = self._kiln.catalog
+        reads = [
+            (catalog.disk.read(file), entry) for file, entry in catalog.manifest.proposed.items()
+        ]
+        return {
+            spec.name: spec
+            for read, entry in reads
+            if read is not None and read.digest == entry.sha256
+            for spec in read.reading.tools
+        }
+
     def served(self, name: str) -> Served:
         """The version of a tool that is admitted, switched on or off.
 

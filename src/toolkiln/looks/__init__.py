@@ -3,7 +3,7 @@
 How a page or a list is laid out is for the surfaces.
 """
 
-from toolkiln.looks.colors import color_problem
+from toolkiln.looks.colors import color_problem, paint
 from toolkiln.looks.icons import icon_problem, svg
 
-__all__ = ["color_problem", "icon_problem", "svg"]
+__all__ = ["color_problem", "icon_problem", "paint", "svg"]

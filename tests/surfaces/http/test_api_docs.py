@@ -31,7 +31,7 @@ def request(client: httpx2.Client, command: str) -> httpx2.Request:
     method, headers, body, url = "GET", {}, None, ""
     while words:
         match words.pop(0):
-            case "-N":
+            case "-N" | "--compressed":
                 pass
             case "-X":
                 method = words.pop(0)

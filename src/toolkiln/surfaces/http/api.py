@@ -4,6 +4,7 @@ from toolkiln.surfaces.http import (
     approvals,
     auditing,
     calls,
+    cards,
     finding,
     identities,
     running,
@@ -16,6 +17,7 @@ from toolkiln.surfaces.http import (
 from toolkiln.surfaces.http.operations import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
+    *cards.OPERATIONS,
     *tools.OPERATIONS,
     *writing.OPERATIONS,
     *versions.OPERATIONS,

@@ -22,6 +22,7 @@ from toolkiln.surfaces.http.requests import (
     checked_query,
     read_body,
     session_of,
+    takes_gzip,
 )
 from toolkiln.surfaces.http.routes import Routes
 
@@ -98,6 +99,8 @@ class App:
                 answer = await handle()
         if answer.events is not None:
             await reply.events(answer, receive)
+        elif operation.is_large:
+            await reply.large_value(answer, takes_gzip(headers.get("accept-encoding", "")))
         else:
             await reply.value(answer)
 

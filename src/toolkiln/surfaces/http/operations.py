@@ -69,6 +69,8 @@ class Operation:
     """The headers by which a client says what it expects to find: `If-Match` …"""
     idempotent_by_key: bool | Literal["handled"] = False
     """Whether an `Idempotency-Key` makes it run once; `handled`: its handler sees to that."""
+    is_large: bool = False
+    """Whether its answer is worth a thread, and compressing for clients that accept that."""
     description: str = ""
     examples: Mapping[str, Any] = field(default_factory=dict)
     """Bodies that work, by a name."""

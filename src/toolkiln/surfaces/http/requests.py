@@ -1,6 +1,7 @@
 """What a request says, checked: its query and its body, and whether its client is still there."""
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
@@ -82,6 +83,15 @@ def checked_body(model: type[BaseModel], body: bytes, content_type: str) -> Base
         return model.model_validate(given)
     except ValidationError as error:
         raise misfit("body", error) from None
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether a client that sent this `Accept-Encoding` takes an answer compressed by gzip."""
+    for choice in accepted.lower().split(","):
+        name, _, weight = choice.partition(";")
+        if name.strip() in ("gzip", "*"):
+            return not re.fullmatch(r"\s*q\s*=\s*0(?:\.0*)?\s*", weight)
+    return False
 
 
 async def read_body(receive: Receive) -> bytes:
