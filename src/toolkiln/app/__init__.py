@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkiln.app.options import CallOptions
     from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
+    from toolkiln.app.proposals import Looked, Proposal, Proposals
     from toolkiln.app.sources import SourceCall, prepare_source, read_source
     from toolkiln.app.supervising import Post, supervise
     from toolkiln.app.working import Kept, Station, join_fleet, kept_by_parent, serve_fleet
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Decision,
         ManifestError,
         Report,
+        RightsAsked,
         check,
     )
     from toolkiln.execution import NoSession
@@ -58,6 +60,7 @@ _HOMES = {
     "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
     "Library": "toolkiln.app.library",
+    "Looked": "toolkiln.app.proposals",
     "MadeKey": "toolkiln.app.keys",
     "ManifestError": "toolkiln.catalog",
     "NoSession": "toolkiln.execution",
@@ -68,7 +71,10 @@ _HOMES = {
     "PROVIDERS": "toolkiln.app.kiln",
     "Post": "toolkiln.app.supervising",
     "Problem": "toolkiln.app.authoring",
+    "Proposal": "toolkiln.app.proposals",
+    "Proposals": "toolkiln.app.proposals",
     "Report": "toolkiln.catalog",
+    "RightsAsked": "toolkiln.catalog",
     "Scope": "toolkiln.app.keys",
     "SessionToken": "toolkiln.app.own",
     "SourceCall": "toolkiln.app.sources",
@@ -111,6 +117,7 @@ __all__ = [
     "Kept",
     "Kiln",
     "Library",
+    "Looked",
     "MadeKey",
     "ManifestError",
     "NoSession",
@@ -119,7 +126,10 @@ __all__ = [
     "OutputPage",
     "Post",
     "Problem",
+    "Proposal",
+    "Proposals",
     "Report",
+    "RightsAsked",
     "Scope",
     "SessionToken",
     "SourceCall",

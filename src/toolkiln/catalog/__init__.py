@@ -7,13 +7,14 @@
 from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, Options, utc_now
+from toolkiln.catalog.changes import RightsAsked
 from toolkiln.catalog.checking import Report, check, report
 from toolkiln.catalog.files import read_file, tool_files
 from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
 from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.mending import with_docstrings
 from toolkiln.catalog.naming import file_for, name_finding
-from toolkiln.catalog.removal import refuse_outdated
+from toolkiln.catalog.removal import Outdated, refuse_outdated
 from toolkiln.catalog.transaction import Conflict
 from toolkiln.catalog.watch import Change, watch
 
@@ -28,7 +29,9 @@ __all__ = [
     "Decision",
     "ManifestError",
     "Options",
+    "Outdated",
     "Report",
+    "RightsAsked",
     "check",
     "file_for",
     "name_finding",

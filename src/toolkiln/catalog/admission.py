@@ -196,17 +196,24 @@ class Admissions:
         with self._act("propose", by, **_about(candidate, "")):
             self._catalog.update(edit, _installation([candidate]))
 
-    def reject(self, file: str, by: str) -> bool:
-        """Decide that what is on disk is not to be served; an earlier version stays.
+    def reject(
+        self, file: str, by: str, *, looked_at: Candidate | None = None, note: str = ""
+    ) -> bool:
+        """Decide that what is on disk, or was looked at, is not to be served.
 
-        Returns whether a version of the file is still served.
+        An earlier version stays. Returns whether a version of the file is still served.
+
+        Raises:
+            Conflict: somebody else decided about what was looked at meanwhile.
         """
-        read = self._catalog.disk.read(file)
+        read = looked_at.read if looked_at else self._catalog.disk.read(file)
         digest = read.digest if read else None
         is_served = False
 
         def edit(manifest: Manifest) -> Manifest:
             nonlocal is_served
+            if looked_at is not None:
+                self._refuse_if_changed(looked_at, manifest)
             entry = manifest.files.get(file)
             if entry is None and digest is None:
                 raise InputError(f"there is no file {file!r}, and none was admitted")
@@ -218,7 +225,8 @@ class Admissions:
             refusal = Refusal(sha256=digest, by=by, at=utc_now())
             return manifest.model_copy(update={"rejected": {**manifest.rejected, file: refusal}})
 
-        with self._act("reject", by, detail=file, digest=digest or ""):
+        detail = f"{file}: {note}" if note else file
+        with self._act("reject", by, detail=detail, digest=digest or ""):
             self._catalog.update(edit)
         return is_served
 

@@ -10,7 +10,7 @@ from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.problems import STATUSES
 from toolkiln.surfaces.http.routes import Routes
 
-from .serving import Serving
+from .serving import TRIPLE, Serving
 from .test_api_guarding import Paying
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text("utf-8")
@@ -64,14 +64,19 @@ def test_every_operation_has_an_example() -> None:
 def test_every_example_works(api: Serving, operator: httpx2.Client) -> None:
     cut = operator.post("/v1/tools/long_text/call", json={"arguments": {"characters": 60_000}})
     first, second = Paying(api, "bea", 50), Paying(api, "bob", 60)
+    for file in ("fresh.py", "worse.py"):
+        (api.tools / file).write_text(TRIPLE.replace("triple", file.removesuffix(".py")))
+    waiting = {one["file"]: one for one in operator.get("/v1/proposals").json()["items"]}
     known = {
+        "DIGEST": waiting["fresh.py"]["digest"],
+        "OTHER": waiting["worse.py"]["digest"],
         "HANDLE": cut.json()["truncation"]["handle"],
         "ID": first.request["id"],
         "ANOTHER": second.request["id"],
         "TOKEN": api.session("fay"),
     }
     for command in examples():
-        filled = re.sub(r"\b(HANDLE|ID|ANOTHER|TOKEN)\b", lambda found: known[found[1]], command)
+        filled = re.sub(rf"\b({'|'.join(known)})\b", lambda found: known[found[1]], command)
         answer = operator.send(request(operator, filled), stream=True)
         if not command.endswith("/v1/events"):  # which has no end
             answer.read()

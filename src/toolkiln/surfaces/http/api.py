@@ -7,6 +7,7 @@ from toolkiln.surfaces.http import (
     cards,
     finding,
     identities,
+    proposals,
     running,
     settings,
     streams,
@@ -27,6 +28,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *running.OPERATIONS,
     *finding.OPERATIONS,
     *approvals.OPERATIONS,
+    *proposals.OPERATIONS,
     *auditing.OPERATIONS,
     *identities.OPERATIONS,
 )

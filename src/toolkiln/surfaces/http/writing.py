@@ -105,7 +105,7 @@ async def put_tool(visit: Visit, body: ToolBody) -> Answer:
     )
     authored = await visit.kiln.author(draft, visit.session)
     if not authored.success:
-        raise _refusal(authored)
+        raise refusal_of(authored)
     written = WrittenTool(
         name=name,
         tools=authored.functions_registered,
@@ -156,10 +156,11 @@ def _target(visit: Visit, source: str) -> _Target:
     return _Target(file.removesuffix(".py"), False, True, base, folder)
 
 
-def _refusal(authored: Authored) -> Refused:
+def refusal_of(authored: Authored, place: str = "body.source") -> Refused:
+    """The problem that a version did not pass; `place` is where its lines are."""
     code = authored.code if authored.code in STATUSES else "refused"
     faults = tuple(
-        Fault(place=f"body.source:{one.line}", message=f"{one.rule}: {one.message}; {one.fix}")
+        Fault(place=f"{place}:{one.line}", message=f"{one.rule}: {one.message}; {one.fix}")
         for one in authored.validation_errors
     )
     return Refused(code, authored.error, errors=faults or None)

@@ -1,0 +1,178 @@
+"""Files that wait for a person to admit them, and the answer, on behalf of a session.
+
+As `toolkiln admit` and `toolkiln reject` do it, for who looks at them from elsewhere: an
+answer names the version that was looked at and the one it was compared with, and where
+either is another by then, nothing is decided. Writing proposals is `authoring`'s business.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from toolkiln.app.own import SessionToken
+from toolkiln.catalog import (
+    MANIFEST,
+    Assessment,
+    Candidate,
+    Outdated,
+    RightsAsked,
+    refuse_outdated,
+)
+from toolkiln.errors import InputError, NotFound
+from toolkiln.model import FileState, FileStatus, Privilege, Refusal, Severity, Sources
+
+if TYPE_CHECKING:
+    from toolkiln.app.authoring import Authored
+    from toolkiln.app.kiln import Kiln
+
+_UNDECIDED = frozenset({FileState.NEW, FileState.CHANGED, FileState.PROPOSED})
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A file that waits, with what a person should know before deciding."""
+
+    state: FileState
+    assessment: Assessment
+    """Against the version that is served."""
+    grants: tuple[RightsAsked, ...]
+    """All that it asks for, which granting is about."""
+    base: Sources
+    """The version that is served; empty if none is, or it is not kept."""
+    proposed: Refusal | None
+    """By whom and when, if somebody proposed it by a tool or the API."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What somebody looked at before they answered."""
+
+    file: str
+    digest: str
+    base: str | None
+    """The version that was served, by its digest."""
+
+
+class Proposals:
+    """What one person sees and decides."""
+
+    def __init__(self, kiln: "Kiln", session: SessionToken) -> None:
+        self._kiln = kiln
+        self._session = session
+
+    def waiting(self) -> list[FileStatus]:
+        """The files that wait, by their names; `Proposal` has more about each.
+
+        Raises:
+            NotAllowed: they have no ADMIN.
+            ManifestError: what was decided so far cannot be trusted.
+        """
+        self._kiln.guarding.require(self._session, Privilege.ADMIN, "proposals.list")
+        self._refuse_unusable_manifest()
+        try:
+            found = self._kiln.catalog.statuses()
+        except InputError:
+            if self._kiln.path is None:  # of a fleet, whose files are elsewhere
+                raise
+            return []  # there is no folder yet, or nothing in it
+        # What admits itself waits for its author alone, to put right what is wrong with it.
+        wanted = {FileState.PROPOSED} if self._kiln.settings.dev else _UNDECIDED
+        return [item for item in found if item.state in wanted and _may_declare_tools(item)]
+
+    def shown(self, items: Sequence[FileStatus]) -> list[Proposal]:
+        """All about some that wait, without those that went meanwhile."""
+        proposals = []
+        for item in items:
+            try:
+                proposals.append(self._shown(item.file))
+            except InputError:
+                continue
+        return proposals
+
+    async def admit(self, looked: Looked, *, grant: bool = False, reason: str = "") -> "Authored":
+        """Let a file be served exactly as it was looked at, if it passes.
+
+        Raises:
+            NotAllowed: they have no ADMIN, or may not admit what runs outside the sandbox.
+            NotFound: there is no such file.
+            Outdated: the file, or what is served, is another version by now, or was decided.
+            Conflict: somebody else decides about it at this moment.
+        """
+        from asyncio import to_thread
+
+        guarding = self._kiln.guarding
+        guarding.require(self._session, Privilege.ADMIN, "admit")
+        candidate = await to_thread(self._looked_at, looked)
+        decision = replace(guarding.decision(grant=grant, session=self._session), note=reason)
+        told = await self._kiln.authoring.admit([candidate], decision)
+        return told[candidate.file]
+
+    def reject(self, looked: Looked, *, reason: str = "") -> bool:
+        """Decide that a file is not to be served as it was looked at.
+
+        Returns whether an earlier version is served on.
+
+        Raises:
+            NotAllowed: they have no ADMIN.
+            NotFound, Outdated, Conflict: as for `admit`.
+        """
+        admin = self._kiln.guarding.require(self._session, Privilege.ADMIN, "reject")
+        candidate = self._looked_at(looked)
+        return self._kiln.admissions.reject(
+            candidate.file, admin.who, looked_at=candidate, note=reason
+        )
+
+    def _looked_at(self, looked: Looked) -> Candidate:
+        self._refuse_unusable_manifest()
+        candidate = self._candidate(looked.file)
+        refuse_outdated(f"{looked.file} on disk", candidate.read.digest, looked.digest)
+        if candidate.base != looked.base or self._state(candidate) not in _UNDECIDED:
+            raise Outdated(
+                f"somebody decided about {looked.file} meanwhile",
+                hint="look at it as it is, then try again",
+            )
+        return candidate
+
+    def _candidate(self, file: str) -> Candidate:
+        catalog = self._kiln.catalog
+        try:
+            if catalog.disk.key(catalog.root / file) == file:  # no way out of the folder
+                return self._kiln.admissions.candidate(file)
+        except (InputError, ValueError, OSError):  # also: no name that a file can have
+            pass
+        raise NotFound(f"no file {file[:200]!r} waits", hint="see `toolkiln status`")
+
+    def _shown(self, file: str) -> Proposal:
+        candidate, admissions = self._candidate(file), self._kiln.admissions
+        base = None
+        if candidate.base is not None:
+            base = self._kiln.catalog.version_sources(candidate.base, file)
+        state = self._state(candidate)
+        is_proposed = state is FileState.PROPOSED
+        return Proposal(
+            state,
+            admissions.assess(candidate),
+            admissions.assess(replace(candidate, base=None)).rights,
+            base or {},
+            self._kiln.catalog.manifest.proposed[file] if is_proposed else None,
+        )
+
+    def _state(self, candidate: Candidate) -> FileState:
+        if not self._has_manifest:
+            return FileState.NEW
+        return self._kiln.catalog.manifest.state_of(candidate.file, candidate.read.digest)
+
+    def _refuse_unusable_manifest(self) -> None:
+        if self._has_manifest:
+            _ = self._kiln.catalog.manifest
+
+    @property
+    def _has_manifest(self) -> bool:
+        """Whether anything was ever decided here."""
+        return os.path.lexists(self._kiln.catalog.root / MANIFEST)
+
+
+def _may_declare_tools(item: FileStatus) -> bool:
+    is_wrong = any(finding.severity is Severity.ERROR for finding in item.findings)
+    return bool(item.tools or item.admission or is_wrong)

@@ -1,0 +1,224 @@
+"""`/v1/proposals`: files that wait for a person to admit them, and the answers.
+
+The same as `toolkiln admit` and `toolkiln reject`: nothing that waits is in `/v1/tools`.
+"""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from toolkiln.app import Looked, Proposal, Proposals, RightsAsked
+from toolkiln.model import FileState, Finding, Refusal, Sources, Value
+from toolkiln.surfaces.http import cursors
+from toolkiln.surfaces.http.operations import Operation, Visit
+from toolkiln.surfaces.http.shapes import Body, Count, Page, Reason
+from toolkiln.surfaces.http.writing import Remark, refusal_of
+
+_MOST_LISTED = 50
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ProposalsQuery(Page):
+    """Which part of the list; each has its source with it."""
+
+    limit: Annotated[Count, Field(ge=1, le=_MOST_LISTED)] = 20
+
+
+class ProposedFile(Value):
+    """A file that waits, as it is on disk, against the version that is served."""
+
+    file: str
+    """Below the tools' folder."""
+    state: FileState
+    """`proposed` by a tool or the API; `new` or `changed` by who can write files."""
+    names: tuple[str, ...]
+    """The tools that it declares."""
+    digest: str
+    """Of the file and its helper modules: what an answer is about."""
+    base: str | None
+    """The digest of the version that is served: what it was compared with."""
+    source: str
+    base_source: str | None
+    """Of the version that is served."""
+    diff: str
+    """Over the file and its helper modules; characters that do not show are spelt out."""
+    by: str | None
+    """Who proposed it, if that is known."""
+    at: float | None
+    findings: tuple[Finding, ...]
+    """Those that the version served does not have; one of severity `error` refuses it."""
+    rights: tuple[RightsAsked, ...]
+    """What it asks for beyond the version served."""
+    grants: tuple[RightsAsked, ...]
+    """All that it asks for: what `grant` grants."""
+
+
+class ProposalList(Value):
+    """A part of what waits, by file."""
+
+    items: tuple[ProposedFile, ...]
+    next_cursor: str | None
+    total: int
+    """How many wait in all."""
+
+
+class AnswerBody(Body):
+    """What was looked at, as the list gave it."""
+
+    file: Annotated[str, Field(min_length=1, max_length=4_096)]
+    digest: Digest
+    base: Digest | None
+    reason: Reason = ""
+
+
+class AdmitBody(AnswerBody):
+    """How a file is admitted."""
+
+    grant: bool = False
+    """Whether all that its tools ask for is granted with it."""
+
+
+class AdmittedFile(Value):
+    """What became of a file that was admitted."""
+
+    file: str
+    tools: tuple[str, ...]
+    """Those that are served."""
+    digest: str
+    version: int
+    warnings: tuple[Remark, ...]
+    notes: tuple[str, ...]
+    """What did not come about: it is switched off, or search could not follow."""
+
+
+class RejectedFile(Value):
+    """That a file is not served as it is."""
+
+    file: str
+    digest: str
+    served: bool
+    """Whether an earlier version of it is served on."""
+
+
+async def list_proposals(visit: Visit, query: ProposalsQuery) -> ProposalList:
+    """The files that wait, with all that helps to decide."""
+
+    def listed() -> ProposalList:
+        proposals = Proposals(visit.kiln, visit.session)
+        waiting = proposals.waiting()
+        start = 0
+        if query.cursor is not None:
+            (after,) = cursors.read("proposals", query.cursor, str)
+            start = sum(1 for item in waiting if item.file <= after)
+        part = waiting[start : start + query.limit]
+        is_last = start + query.limit >= len(waiting)
+        return ProposalList(
+            items=tuple(map(_shown, proposals.shown(part))),
+            next_cursor=None if is_last else cursors.made("proposals", part[-1].file),
+            total=len(waiting),
+        )
+
+    return await asyncio.to_thread(listed)
+
+
+async def admit(visit: Visit, body: AdmitBody) -> AdmittedFile:
+    """Let a file be served as it was looked at."""
+    proposals = Proposals(visit.kiln, visit.session)
+    authored = await proposals.admit(_looked(body), grant=body.grant, reason=body.reason)
+    if not authored.success:
+        raise refusal_of(authored, body.file)
+    assert authored.version is not None
+    return AdmittedFile(
+        file=body.file,
+        tools=authored.functions_registered,
+        digest=authored.digest,
+        version=authored.version,
+        warnings=tuple(Remark(**one.model_dump()) for one in authored.warnings),
+        notes=tuple(f"{s.stage}: {s.message}" for s in authored.stages if not s.ok),
+    )
+
+
+async def reject(visit: Visit, body: AnswerBody) -> RejectedFile:
+    """Keep a file from being served as it was looked at."""
+    proposals = Proposals(visit.kiln, visit.session)
+    is_served = await asyncio.to_thread(proposals.reject, _looked(body), reason=body.reason)
+    return RejectedFile(file=body.file, digest=body.digest, served=is_served)
+
+
+def _looked(body: AnswerBody) -> Looked:
+    return Looked(body.file, body.digest, body.base)
+
+
+def _shown(found: Proposal) -> ProposedFile:
+    candidate, proposed = found.assessment.candidate, found.proposed
+    return ProposedFile(
+        file=candidate.file,
+        state=found.state,
+        names=candidate.read.names,
+        digest=candidate.read.digest,
+        base=candidate.base,
+        source=_text(candidate.read.sources),
+        base_source=_text(found.base) if found.base else None,
+        diff=found.assessment.diff,
+        by=proposed.by if proposed else None,
+        at=_moment(proposed) if proposed else None,
+        findings=tuple(found.assessment.findings),
+        rights=found.assessment.rights,
+        grants=found.grants,
+    )
+
+
+def _text(sources: Sources) -> str:
+    return next(iter(sources.values()), b"").decode("utf-8", "replace")
+
+
+def _moment(proposed: Refusal) -> float:
+    return datetime.fromisoformat(proposed.at).timestamp()
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/proposals",
+        name="list_proposals",
+        summary="List files that wait for a person to admit them",
+        description="Takes the privilege ADMIN.",
+        handle=list_proposals,
+        group="proposals",
+        query=ProposalsQuery,
+        answers={200: ProposalList},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/proposals/admit",
+        name="admit_proposal",
+        summary="Let a file be served, exactly as it was looked at",
+        description=(
+            "Takes the privilege ADMIN. The file is checked, imported and tried out in the "
+            "sandbox first. `file`, `digest` and `base` are those of the list: where the file or "
+            "what is served is another version by now, nothing is decided: 412."
+        ),
+        handle=admit,
+        group="proposals",
+        body=AdmitBody,
+        answers={200: AdmittedFile},
+        problems=(409, 412),
+        idempotent_by_key=True,
+    ),
+    Operation(
+        method="POST",
+        path="/v1/proposals/reject",
+        name="reject_proposal",
+        summary="Keep a file from being served as it was looked at",
+        description="Takes the privilege ADMIN. An earlier version of it is served on.",
+        handle=reject,
+        group="proposals",
+        body=AnswerBody,
+        answers={200: RejectedFile},
+        problems=(409, 412),
+        idempotent_by_key=True,
+    ),
+)
