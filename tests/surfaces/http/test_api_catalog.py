@@ -162,6 +162,16 @@ def test_what_a_caller_may_not_run_is_not_there(api: Serving) -> None:
     assert (found["toolkits"], found["hidden"]) == ([], 0)
 
 
+def test_a_folder_that_is_not_there_yet_is_an_empty_catalog(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    serving = Serving(tmp_path_factory.mktemp("empty"), dev=True)
+    with serving.running(), serving.client() as operator:
+        found = catalog(operator)
+
+    assert found == {"toolkits": [], "tools": [], "hidden": 0}
+
+
 def test_it_is_compressed_for_clients_that_take_that(operator: httpx2.Client) -> None:
     with operator.stream("GET", "/v1/catalog", headers={"accept-encoding": "gzip"}) as answer:
         packed = b"".join(answer.iter_raw())

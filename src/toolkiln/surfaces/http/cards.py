@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from toolkiln.app import Caretaking, paint
+from toolkiln.errors import InputError
 from toolkiln.model import HealthLevel, Privilege, Role, Toolkit, ToolSpec, Value
 from toolkiln.surfaces.http.operations import Operation, Visit
 
@@ -92,7 +93,13 @@ async def get_catalog(visit: Visit) -> CatalogView:
 
 
 def _view(visit: Visit) -> CatalogView:
-    served = visit.kiln.visible(visit.session, None)
+    try:
+        served = visit.kiln.visible(visit.session, None)
+    except InputError as error:
+        if error.code != InputError.code:
+            raise
+        # There is no folder yet, or no file in it: that is how everybody begins.
+        return CatalogView(toolkits=(), tools=(), hidden=0)
     disabled: Mapping[str, ToolSpec] = {}
     proposed: Mapping[str, ToolSpec] = {}
     if Privilege.ADMIN in visit.caller.privileges and visit.kiln.path is not None:
