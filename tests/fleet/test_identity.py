@@ -36,6 +36,7 @@ OTHERWISE: dict[str, Any] = {
     "pool": "gpu",
     "parent": "p",
     "depth": 1,
+    "asks": ("form",),
 }
 
 
