@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
     from toolkiln.app.proposals import Looked, Proposal, Proposals
-    from toolkiln.app.sources import SourceCall, prepare_source, read_source
+    from toolkiln.app.sources import (
+        Permission,
+        Prospects,
+        SourceCall,
+        prepare_source,
+        preview,
+        prospects,
+        read_source,
+    )
     from toolkiln.app.supervising import Post, supervise
     from toolkiln.app.working import Kept, Station, join_fleet, kept_by_parent, serve_fleet
     from toolkiln.catalog import (
@@ -31,9 +39,11 @@ if TYPE_CHECKING:
         Change,
         Decision,
         ManifestError,
+        Repair,
         Report,
         RightsAsked,
         check,
+        repairs_for,
     )
     from toolkiln.execution import NoSession
     from toolkiln.fleet import DeadLetter, FleetState, Operator, new_loop
@@ -69,10 +79,13 @@ _HOMES = {
     "Operator": "toolkiln.fleet",
     "OutputPage": "toolkiln.store",
     "PROVIDERS": "toolkiln.app.kiln",
+    "Permission": "toolkiln.app.sources",
     "Post": "toolkiln.app.supervising",
     "Problem": "toolkiln.app.authoring",
     "Proposal": "toolkiln.app.proposals",
     "Proposals": "toolkiln.app.proposals",
+    "Prospects": "toolkiln.app.sources",
+    "Repair": "toolkiln.catalog",
     "Report": "toolkiln.catalog",
     "RightsAsked": "toolkiln.catalog",
     "Scope": "toolkiln.app.keys",
@@ -90,7 +103,10 @@ _HOMES = {
     "operating": "toolkiln.app.overseeing",
     "paint": "toolkiln.looks",
     "prepare_source": "toolkiln.app.sources",
+    "preview": "toolkiln.app.sources",
+    "prospects": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
+    "repairs_for": "toolkiln.catalog",
     "serve_fleet": "toolkiln.app.working",
     "structuring": "toolkiln.schema",
     "supervise": "toolkiln.app.supervising",
@@ -124,10 +140,13 @@ __all__ = [
     "NotAdmitted",
     "Operator",
     "OutputPage",
+    "Permission",
     "Post",
     "Problem",
     "Proposal",
     "Proposals",
+    "Prospects",
+    "Repair",
     "Report",
     "RightsAsked",
     "Scope",
@@ -145,7 +164,10 @@ __all__ = [
     "operating",
     "paint",
     "prepare_source",
+    "preview",
+    "prospects",
     "read_source",
+    "repairs_for",
     "serve_fleet",
     "structuring",
     "supervise",

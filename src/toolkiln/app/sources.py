@@ -1,4 +1,4 @@
-"""Source text that is in no catalog: what it says, and running it once.
+"""Source text that is in no catalog: what it says, what may become of it, and running it once.
 
 Nothing is kept of it: no file, no version, no admission. It stands alone, without helper
 modules, and nobody has granted it anything: neither hosts nor secrets, neither a workspace
@@ -10,11 +10,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolkiln import docs
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.catalog import Report, report
 from toolkiln.errors import InputError, NotAllowed, UnknownTool
-from toolkiln.execution import Admitted
-from toolkiln.model import Call, CallError, Event, Privilege, Result, Severity
+from toolkiln.execution import Admitted, authoring_refusal
+from toolkiln.model import (
+    Call,
+    Caller,
+    CallError,
+    Event,
+    Privilege,
+    Result,
+    Severity,
+    ToolSpec,
+    Value,
+)
 from toolkiln.spec import MAX_BYTES, read
 
 if TYPE_CHECKING:
@@ -39,6 +50,44 @@ class SourceCall:
     session: SessionToken = OWN
 
 
+class Permission(Value):
+    """Whether somebody may do something; if not, why, and what to do about it."""
+
+    allowed: bool
+    reason: str | None = None
+    hint: str | None = None
+
+
+class Prospects(Value):
+    """What may become of a source in somebody's hands, as things stand."""
+
+    saving: Permission
+    is_proposal: bool
+    """Whether a person has to admit what they save before it can be called."""
+    running: Permission
+    """Whether they may run it as it is."""
+    refused_rules: tuple[str, ...]
+    """Rules whose findings keep a source from being saved, besides errors."""
+
+
+def prospects(kiln: "Kiln", caller: Caller) -> Prospects:
+    """What somebody may do with a source that they write; nothing is recorded of the question."""
+    now = kiln.guarding.live.current()
+    saving = authoring_refusal(caller, now.authoring)
+    return Prospects(
+        saving=_permission(saving),
+        is_proposal=now.authoring == "propose",
+        running=_permission(saving or _running_refusal(kiln, caller)),
+        refused_rules=tuple(now.refuse),
+    )
+
+
+def _permission(refusal: CallError | None) -> Permission:
+    if refusal is None:
+        return Permission(allowed=True)
+    return Permission(allowed=False, reason=refusal.message, hint=refusal.hint)
+
+
 def read_source(source: str) -> Report:
     """The tools of a source, with their health and all findings. Nothing of it is run.
 
@@ -54,6 +103,11 @@ def read_source(source: str) -> Report:
     return report(read(source, _MEMORY, data=data), {})
 
 
+def preview(spec: ToolSpec) -> str:
+    """The page about a tool that nobody has admitted yet, as Markdown."""
+    return docs.page(spec)
+
+
 async def prepare_source(
     kiln: "Kiln", wanted: SourceCall
 ) -> Callable[[Callable[[Event], None]], Awaitable[Result]]:
@@ -64,11 +118,6 @@ async def prepare_source(
         InputError: the source cannot be run as it is, or has no such tool.
     """
     await _refuse_unless_author(kiln, wanted.session)
-    if kiln.engine.is_front:
-        raise InputError(
-            "a source is not run here: this is the front of a fleet, whose workers run tools",
-            hint="write it as a tool, and call that",
-        )
     tool = await asyncio.to_thread(_tool, wanted)
     call = Call(
         tool=tool.spec.name,
@@ -101,12 +150,27 @@ async def _refuse_unless_author(kiln: "Kiln", session: SessionToken) -> None:
     if isinstance(allowed, CallError):
         raise NotAllowed(allowed.message, hint=allowed.hint)
     caller = await kiln.guarding.guard.caller(kiln.guarding.token(session))
+    if refusal := _running_refusal(kiln, caller):
+        error = InputError if refusal.code == InputError.code else NotAllowed
+        raise error(refusal.message, hint=refusal.hint)
+
+
+def _running_refusal(kiln: "Kiln", caller: Caller) -> CallError | None:
+    """Why somebody who may write tools may not run a source."""
     is_proposing = kiln.guarding.live.current().authoring == "propose"
     if is_proposing and Privilege.ADMIN not in caller.privileges:
-        raise NotAllowed(
-            "a person has to admit a tool before it runs",
+        return CallError(
+            code=NotAllowed.code,
+            message="a person has to admit a tool before it runs",
             hint="propose it as a tool; somebody with ADMIN may run a source as it is",
         )
+    if kiln.engine.is_front:
+        return CallError(
+            code=InputError.code,
+            message="a source is not run here: the workers of the fleet run tools",
+            hint="write it as a tool, and call that",
+        )
+    return None
 
 
 def _tool(wanted: SourceCall) -> Admitted:

@@ -1,7 +1,7 @@
 """The tools of a folder: reading its files, admitting versions, serving snapshots.
 
 `catalog` holds what is served, `admission` what people decide, `watch` notices changes;
-`naming`, `mending` and `changes` are the pure parts of authoring.
+`naming`, `mending`, `repairs` and `changes` are the pure parts of authoring.
 """
 
 from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
@@ -15,6 +15,7 @@ from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.mending import with_docstrings
 from toolkiln.catalog.naming import file_for, name_finding
 from toolkiln.catalog.removal import Outdated, refuse_outdated
+from toolkiln.catalog.repairs import Repair, repairs_for
 from toolkiln.catalog.transaction import Conflict
 from toolkiln.catalog.watch import Change, watch
 
@@ -30,6 +31,7 @@ __all__ = [
     "ManifestError",
     "Options",
     "Outdated",
+    "Repair",
     "Report",
     "RightsAsked",
     "check",
@@ -38,6 +40,7 @@ __all__ = [
     "read_file",
     "read_sources",
     "refuse_outdated",
+    "repairs_for",
     "report",
     "tool_files",
     "utc_now",

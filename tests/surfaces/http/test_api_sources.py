@@ -127,6 +127,53 @@ class TestReading:
         assert str(api.folder) not in told.text
         assert "Wait for a while" not in told.text
 
+    def test_what_an_editor_shows_comes_in_one_answer(self, operator: httpx2.Client) -> None:
+        source = TRIPLE.replace("number: int", "number").replace("triple", "double")
+
+        told = operator.post("/v1/schema", json={"source": source, "provider": "gemini"}).json()
+
+        (tool,) = told["tools"]
+        finding = next(one for one in told["findings"] if one["rule"] == "missing-annotation")
+        assert tool["page"].startswith("# Double\n")
+        assert tool["is_taken"]
+        assert (tool["form"]["provider"], tool["form"]["left_out"]) == ("gemini", [])
+        assert tool["form"]["tool"]["name"] == "double"
+        assert finding["repair"] == {"line": 2, "column": 18, "text": ": str", "select": [2, 5]}
+
+    def test_what_may_become_of_a_source_is_told_and_not_recorded(
+        self, api: Serving, ann: httpx2.Client, operator: httpx2.Client
+    ) -> None:
+        records = operator.get("/v1/audit").json()["items"]
+
+        mine, hers = (
+            client.post("/v1/schema", json={"source": TRIPLE}).json()["prospects"]
+            for client in (operator, ann)
+        )
+
+        assert mine["saving"] == mine["running"] == {"allowed": True, "reason": None, "hint": None}
+        assert not mine["is_proposal"]
+        assert not hers["saving"]["allowed"]
+        assert "WRITE_TOOLS" in hers["saving"]["reason"]
+        assert hers["saving"] == hers["running"]
+        assert operator.get("/v1/audit").json()["items"] == records
+
+    def test_where_tools_are_proposed_only_people_with_admin_run_them_before(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        serving = Serving(
+            tmp_path_factory.mktemp("proposed"), authoring="propose", refuse=("bad-icon",)
+        )
+        with (
+            serving.running(),
+            serving.client(serving.session("gil", Privilege.WRITE_TOOLS)) as gil,
+        ):
+            told = gil.post("/v1/schema", json={"source": TRIPLE}).json()["prospects"]
+
+        assert told["saving"]["allowed"]
+        assert told["is_proposal"]
+        assert "a person has to admit" in told["running"]["reason"]
+        assert told["refused_rules"] == ["bad-icon"]
+
 
 class TestFinding:
     def test_a_search_tells_what_fits_and_why(self, operator: httpx2.Client) -> None:

@@ -150,7 +150,7 @@ def _check_imports(module: Module, needed: Requirements, findings: Findings) -> 
     }
     listed = {_package_name(item) for item in needed.packages}
     for name, line in imports.items():
-        package = _PACKAGES.get(name, name)
+        package = package_of(name)
         if name in NEVER_HELPERS or not listed.isdisjoint((name.lower(), package.lower())):
             continue
         if module.loader is None or module.loader.helper(module, name, 0) is None:
@@ -161,6 +161,11 @@ def _check_imports(module: Module, needed: Requirements, findings: Findings) -> 
                 line,
                 f'list it: # /// script, # dependencies = ["{package}"], # ///',
             )
+
+
+def package_of(name: str) -> str:
+    """The package that an imported module usually comes from."""
+    return _PACKAGES.get(name, name)
 
 
 def _package_name(requirement: str) -> str:

@@ -1,11 +1,24 @@
 """`/v1/run` and `/v1/schema`: source text that is in no catalog. Nothing of it is stored."""
 
 import asyncio
+from collections.abc import Set
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from toolkiln.app import SourceCall, prepare_source, read_source
+from toolkiln.app import (
+    BUILTIN_NAMES,
+    Kiln,
+    Prospects,
+    Repair,
+    SourceCall,
+    prepare_source,
+    preview,
+    prospects,
+    read_source,
+    repairs_for,
+)
+from toolkiln.errors import InputError
 from toolkiln.model import (
     Finding,
     Health,
@@ -17,7 +30,7 @@ from toolkiln.model import (
     ToolSpec,
     Value,
 )
-from toolkiln.surfaces.http.calls import SURFACE, Seconds, answered
+from toolkiln.surfaces.http.calls import SURFACE, Provider, Seconds, answered
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.shapes import Body, Name, Source
@@ -40,6 +53,29 @@ class SchemaBody(Body):
     """A source to be read."""
 
     source: Source
+    provider: Provider | None = None
+    """Whose form of the tools is shown too, if any."""
+
+
+class FormLoss(Value):
+    """What a provider does not hold a model to."""
+
+    path: str
+    """JSON pointer into the parameters."""
+    keyword: str
+    reason: str
+
+
+class ProviderForm(Value):
+    """A tool as a provider is told of it."""
+
+    provider: str
+    tool: dict[str, Any] | None
+    """What stands for it in a request; null if the provider would refuse it."""
+    losses: tuple[FormLoss, ...]
+    """What the provider does not hold a model to."""
+    left_out: tuple[str, ...]
+    """Why the provider would refuse it."""
 
 
 class ReadTool(Value):
@@ -50,6 +86,8 @@ class ReadTool(Value):
     parameters: JsonSchema
     returns: JsonSchema | None
     documentation: str
+    page: str
+    """The page that documents it, as Markdown."""
     dialect: str
     """The way it is written down."""
     hints: Hints
@@ -59,6 +97,17 @@ class ReadTool(Value):
     health: Health
     """Whether models can be held to its parameters."""
     line: int
+    is_taken: bool
+    """Whether there is a tool of that name already, as far as the caller may know."""
+    form: ProviderForm | None
+    """As the provider that was asked for is told of it."""
+
+
+class ReadFinding(Finding):
+    """A finding, and what can be put into the source to mend it."""
+
+    repair: Repair | None
+    """Null: it takes more than an insertion, or a decision."""
 
 
 class ReadSource(Value):
@@ -66,7 +115,9 @@ class ReadSource(Value):
 
     digest: str
     tools: tuple[ReadTool, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ReadFinding, ...]
+    prospects: Prospects
+    """What the caller may do with it."""
 
 
 async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
@@ -92,33 +143,64 @@ async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
     return answered(result)
 
 
-async def read(_: Visit, body: SchemaBody) -> ReadSource:
+async def read(visit: Visit, body: SchemaBody) -> ReadSource:
     """The schemas of a source's tools; nothing of it is run."""
 
     def made() -> ReadSource:
         report = read_source(body.source)
+        found = zip(report.reading.findings, repairs_for(body.source, report), strict=True)
+        taken = BUILTIN_NAMES | _served_names(visit)
         return ReadSource(
             digest=report.reading.digest,
-            tools=tuple(_tool(spec, report.health[spec.name]) for spec in report.reading.tools),
-            findings=report.reading.findings,
+            tools=tuple(
+                _tool(
+                    spec,
+                    health=report.health[spec.name],
+                    is_taken=spec.name in taken,
+                    form=_form(visit.kiln, spec, body.provider) if body.provider else None,
+                )
+                for spec in report.reading.tools
+            ),
+            findings=tuple(ReadFinding(**dict(one), repair=repair) for one, repair in found),
+            prospects=prospects(visit.kiln, visit.caller),
         )
 
     return await asyncio.to_thread(made)
 
 
-def _tool(spec: ToolSpec, health: Health) -> ReadTool:
+def _served_names(visit: Visit) -> Set[str]:
+    try:
+        return visit.kiln.visible(visit.session, None).keys()
+    except InputError:  # nothing is served, which is no reason not to read a source
+        return set()
+
+
+def _tool(spec: ToolSpec, **beside: Any) -> ReadTool:
     return ReadTool(
         name=spec.name,
         description=spec.description,
         parameters=spec.parameters,
         returns=spec.returns,
         documentation=spec.detailed_description(),
+        page=preview(spec),
         dialect=spec.dialect,
         hints=spec.hints,
         rights=spec.rights,
         requirements=spec.requirements,
-        health=health,
         line=spec.line,
+        **beside,
+    )
+
+
+def _form(kiln: Kiln, spec: ToolSpec, provider: Provider) -> ProviderForm:
+    made = kiln.compiled(spec, provider)
+    return ProviderForm(
+        provider=provider,
+        tool=None if made.errors else made.payload,
+        losses=tuple(
+            FormLoss(path=one.path, keyword=one.keyword, reason=one.reason) for one in made.losses
+        ),
+        left_out=made.errors,
     )
 
 
