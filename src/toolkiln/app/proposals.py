@@ -7,6 +7,7 @@ either is another by then, nothing is decided. Writing proposals is `authoring`'
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,10 @@ class Proposals:
         self._kiln = kiln
         self._session = session
 
-    def waiting(self) -> list[FileStatus]:
-        """The files that wait, by their names; `Proposal` has more about each.
+    def waiting(self, *, only_proposed: bool = False) -> list[str]:
+        """The files that wait, or just those that somebody proposed, by their names.
+
+        The latter takes no look at the whole folder.
 
         Raises:
             NotAllowed: they have no ADMIN.
@@ -70,24 +73,21 @@ class Proposals:
         """
         self._kiln.guarding.require(self._session, Privilege.ADMIN, "proposals.list")
         self._refuse_unusable_manifest()
+        # What admits itself waits for its author alone, to put right what is wrong with it.
+        if only_proposed or self._kiln.settings.dev:
+            return self._proposed() if self._has_manifest else []
         try:
             found = self._kiln.catalog.statuses()
         except InputError:
-            if self._kiln.path is None:  # of a fleet, whose files are elsewhere
-                raise
             return []  # there is no folder yet, or nothing in it
-        # What admits itself waits for its author alone, to put right what is wrong with it.
-        wanted = {FileState.PROPOSED} if self._kiln.settings.dev else _UNDECIDED
-        return [item for item in found if item.state in wanted and _may_declare_tools(item)]
+        return [one.file for one in found if one.state in _UNDECIDED and _may_declare_tools(one)]
 
-    def shown(self, items: Sequence[FileStatus]) -> list[Proposal]:
+    def shown(self, files: Sequence[str]) -> list[Proposal]:
         """All about some that wait, without those that went meanwhile."""
         proposals = []
-        for item in items:
-            try:
-                proposals.append(self._shown(item.file))
-            except InputError:
-                continue
+        for file in files:
+            with suppress(NotFound):
+                proposals.append(self._shown(file))
         return proposals
 
     async def admit(self, looked: Looked, *, grant: bool = False, reason: str = "") -> "Authored":
@@ -157,6 +157,13 @@ class Proposals:
             base or {},
             self._kiln.catalog.manifest.proposed[file] if is_proposed else None,
         )
+
+    def _proposed(self) -> list[str]:
+        entries = self._kiln.catalog.manifest.proposed
+        reads = {file: self._kiln.catalog.disk.read(file) for file in sorted(entries)}
+        return [
+            file for file, read in reads.items() if read and read.digest == entries[file].sha256
+        ]
 
     def _state(self, candidate: Candidate) -> FileState:
         if not self._has_manifest:

@@ -79,8 +79,13 @@ def test_a_proposal_is_shown_with_who_made_it_and_admitted_with_a_reason(
 ) -> None:
     with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
         bob.put("/v1/tools/triple", json={"source": TRIPLE})
+    put(api, "other.py", TRIPLE.replace("triple", "other"))
     item = shown(operator, "triple.py")
 
+    all_of_them, proposed = (
+        operator.get("/v1/proposals", params={"state": state}).json()["total"]
+        for state in ("all", "proposed")
+    )
     admitted = decide(operator, "admit", item, reason="looks good")
     called = operator.post("/v1/tools/triple/call", json={"arguments": {"number": 5}})
 
@@ -90,7 +95,8 @@ def test_a_proposal_is_shown_with_who_made_it_and_admitted_with_a_reason(
     assert admitted.json()["tools"] == ["triple"]
     assert called.json()["value"] == 15
     assert recorded(operator, "admit")["detail"] == "triple.py: looks good"
-    assert operator.get("/v1/proposals").json()["total"] == 0
+    assert (all_of_them, proposed) == (2, 1)
+    assert operator.get("/v1/proposals", params={"state": "proposed"}).json()["items"] == []
 
 
 def test_a_changed_file_is_shown_against_what_is_served(

@@ -5,7 +5,7 @@ The same as `toolkiln admit` and `toolkiln reject`: nothing that waits is in `/v
 
 import asyncio
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,8 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 class ProposalsQuery(Page):
     """Which part of the list; each has its source with it."""
 
+    state: Literal["all", "proposed"] = "all"
+    """All that waits, or what somebody proposed by a tool or the API, which takes less time."""
     limit: Annotated[Count, Field(ge=1, le=_MOST_LISTED)] = 20
 
 
@@ -108,16 +110,16 @@ async def list_proposals(visit: Visit, query: ProposalsQuery) -> ProposalList:
 
     def listed() -> ProposalList:
         proposals = Proposals(visit.kiln, visit.session)
-        waiting = proposals.waiting()
+        waiting = proposals.waiting(only_proposed=query.state == "proposed")
         start = 0
         if query.cursor is not None:
             (after,) = cursors.read("proposals", query.cursor, str)
-            start = sum(1 for item in waiting if item.file <= after)
+            start = sum(1 for file in waiting if file <= after)
         part = waiting[start : start + query.limit]
         is_last = start + query.limit >= len(waiting)
         return ProposalList(
             items=tuple(map(_shown, proposals.shown(part))),
-            next_cursor=None if is_last else cursors.made("proposals", part[-1].file),
+            next_cursor=None if is_last else cursors.made("proposals", part[-1]),
             total=len(waiting),
         )
 
