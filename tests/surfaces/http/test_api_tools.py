@@ -420,3 +420,22 @@ def test_a_key_that_came_under_another_condition_is_no_repetition(
 
     assert (first.status_code, again.status_code) == (200, 200)
     assert [one.json()["code"] for one in (other, empty)] == ["key_reused"] * 2
+
+
+class TestPresentation:
+    def test_it_has_the_page_the_form_of_each_provider_and_findings(
+        self, operator: httpx2.Client
+    ) -> None:
+        told = operator.get("/v1/tools/fail/presentation").json()
+
+        assert told["page"].startswith("# ")
+        assert "Fail in its own words" in told["page"]
+        forms = {form["provider"]: form for form in told["forms"]}
+        assert forms["openai-strict"]["tool"]["function"]["strict"] is True
+        assert forms["anthropic"]["tool"]["input_schema"]["type"] == "object"
+        assert all(form["left_out"] == [] for form in forms.values())
+        assert isinstance(told["findings"], list)
+
+    def test_of_a_tool_that_nobody_may_know_of_there_is_none(self, api: Serving) -> None:
+        with api.client(api.session("ann")) as ann:
+            assert ann.get("/v1/tools/no_such_tool/presentation").status_code == 404

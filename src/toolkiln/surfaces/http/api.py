@@ -7,6 +7,7 @@ from toolkiln.surfaces.http import (
     cards,
     finding,
     identities,
+    presenting,
     proposals,
     running,
     settings,
@@ -20,6 +21,7 @@ from toolkiln.surfaces.http.operations import Operation
 OPERATIONS: tuple[Operation, ...] = (
     *cards.OPERATIONS,
     *tools.OPERATIONS,
+    *presenting.OPERATIONS,
     *writing.OPERATIONS,
     *versions.OPERATIONS,
     *settings.OPERATIONS,

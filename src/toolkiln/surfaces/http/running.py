@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field
 
 from toolkiln.app import (
     BUILTIN_NAMES,
-    Kiln,
     Prospects,
     Repair,
     SourceCall,
@@ -32,6 +31,7 @@ from toolkiln.model import (
 )
 from toolkiln.surfaces.http.calls import SURFACE, Provider, Seconds, answered
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
+from toolkiln.surfaces.http.presenting import ProviderForm, form_of
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.shapes import Body, Name, Source
 from toolkiln.surfaces.http.streams import OF_CALLS, of_call, wants_events
@@ -55,27 +55,6 @@ class SchemaBody(Body):
     source: Source
     provider: Provider | None = None
     """Whose form of the tools is shown too, if any."""
-
-
-class FormLoss(Value):
-    """What a provider does not hold a model to."""
-
-    path: str
-    """JSON pointer into the parameters."""
-    keyword: str
-    reason: str
-
-
-class ProviderForm(Value):
-    """A tool as a provider is told of it."""
-
-    provider: str
-    tool: dict[str, Any] | None
-    """What stands for it in a request; null if the provider would refuse it."""
-    losses: tuple[FormLoss, ...]
-    """What the provider does not hold a model to."""
-    left_out: tuple[str, ...]
-    """Why the provider would refuse it."""
 
 
 class ReadTool(Value):
@@ -157,7 +136,7 @@ async def read(visit: Visit, body: SchemaBody) -> ReadSource:
                     spec,
                     health=report.health[spec.name],
                     is_taken=spec.name in taken,
-                    form=_form(visit.kiln, spec, body.provider) if body.provider else None,
+                    form=form_of(visit.kiln, spec, body.provider) if body.provider else None,
                 )
                 for spec in report.reading.tools
             ),
@@ -189,18 +168,6 @@ def _tool(spec: ToolSpec, **beside: Any) -> ReadTool:
         requirements=spec.requirements,
         line=spec.line,
         **beside,
-    )
-
-
-def _form(kiln: Kiln, spec: ToolSpec, provider: Provider) -> ProviderForm:
-    made = kiln.compiled(spec, provider)
-    return ProviderForm(
-        provider=provider,
-        tool=None if made.errors else made.payload,
-        losses=tuple(
-            FormLoss(path=one.path, keyword=one.keyword, reason=one.reason) for one in made.losses
-        ),
-        left_out=made.errors,
     )
 
 
