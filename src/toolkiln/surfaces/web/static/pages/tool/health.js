@@ -1,0 +1,44 @@
+// Whether models can be held to a tool, and what could be better in its source.
+import { html } from "../../lib.js";
+import { Badge, Empty, Icon } from "../../parts.js";
+import { Link } from "../../router.js";
+
+const KINDS = { error: "bad", warning: "warn", info: "info" };
+
+const LEVELS = {
+  STRICT_COMPLIANT: ["ok", "Models can be held to every parameter, also in strict mode"],
+  NON_STRICT_ONLY: ["warn", "Strict modes cannot express some parameters as they are"],
+  INVALID: ["bad", "Models cannot be held to these parameters"],
+};
+
+export function Health({ tool, findings }) {
+  const [kind, words] = LEVELS[tool.health.level];
+  return html`
+    <div class="stack">
+      <section class="panel stack">
+        <div class="row"><h2>Parameters</h2><${Badge} kind=${kind}>${tool.health.level}</${Badge}></div>
+        <p>${words}.</p>
+        ${tool.health.points.length > 0 && html`
+          <ul>${tool.health.points.map(({ path, reason }) => html`
+            <li><code>${path || "/"}</code> ${reason}</li>`)}</ul>`}
+      </section>
+      <section class="stack">
+        <h2>Findings</h2>
+        ${findings.length === 0 && html`
+          <${Empty} icon="circle-check" title="Nothing found">The check has nothing to say about this tool.</${Empty}>`}
+        ${findings.map((finding) => html`<${Finding} finding=${finding} tool=${tool} />`)}
+      </section>
+    </div>`;
+}
+
+function Finding({ finding: { rule, severity, message, line, fix }, tool }) {
+  return html`
+    <div class="panel finding">
+      <div class="row"><${Badge} kind=${KINDS[severity] ?? "quiet"}>${severity}</${Badge}>
+        <code>${rule}</code><span class="muted">line ${line}</span></div>
+      <p>${message}</p>
+      ${fix && html`<p class="hint"><${Icon} name="lightbulb" /> ${fix}</p>`}
+      ${tool.version !== null && html`
+        <${Link} to=${`/write?tool=${encodeURIComponent(tool.name)}`}>Mend it</${Link}>`}
+    </div>`;
+}
