@@ -26,6 +26,15 @@ from .workers import BOUND, worker
 
 COMMAND = [sys.executable, "-m", "toolkiln.surfaces.cli"]
 ACCEPT = {"accept": "application/json, text/event-stream"}
+HALVE = '''
+def halve(number: float) -> float:
+    """Halve a number.
+
+    Args:
+        number: Which one.
+    """
+    return number / 2
+'''
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -155,10 +164,8 @@ def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None
     details = client.get("/v1/tools/add").json()
     called = client.post("/v1/tools/add/call", json={"arguments": {"left": 40}}).json()
     sent = client.post("/v1/tools/send_out/call", json={}).json()
-    refused = client.post("/v1/run", json={"source": WRITTEN, "arguments": {"number": 1}})
     metrics = client.get("/metrics").text
     over_mcp = mcp_call(client, "add", {"left": 1})
-    versions = client.get("/v1/tools/add/versions")
 
     assert ready == {
         "ready": True,
@@ -168,11 +175,8 @@ def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None
     assert details["parameters"]["required"] == ["left"]
     assert (called["status"], called["value"]) == ("ok", 42)
     assert (sent["injected_tools"], len(sent["files"])) == (["add"], 1)
-    assert refused.status_code == 400
     assert 'toolkiln_tool_calls_total{outcome="ok",surface="http",tool="add"} 1.0' in metrics
     assert over_mcp["result"]["structuredContent"] == {"result": 3}
-    assert versions.status_code == 400
-    assert "worker" in versions.json()["detail"]
 
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
@@ -208,6 +212,88 @@ def test_a_tool_is_written_over_http_and_called_at_once(client: httpx.Client) ->
 
     assert written.status_code in (200, 201), written.text
     assert called["value"] == 6
+
+
+def test_tools_are_looked_after_over_http(client: httpx.Client) -> None:
+    place, better = "/v1/tools/halve", HALVE.replace("number / 2", "number * 0.5")
+
+    made = client.put(place, json={"source": HALVE}, headers={"if-none-match": "*"})
+    called = client.post(f"{place}/call", json={"arguments": {"number": 3}})
+    again = client.put(place, json={"source": HALVE}, headers={"if-none-match": "*"})
+    late = client.put(place, json={"source": better}, headers={"if-match": '"0000"'})
+    changed = client.put(place, json={"source": better}, headers={"if-match": made.headers["etag"]})
+    off = client.patch(place, json={"enabled": False})
+    uncalled = client.post(f"{place}/call", json={"arguments": {"number": 3}})
+    seen, listed = client.get(place), client.get("/v1/tools", params={"enabled": "false"})
+    on = client.patch(place, json={"enabled": True})
+    back = client.post(f"{place}/rollback", json={"version": 1})
+    versions = client.get(f"{place}/versions").json()["items"]
+    shown = client.get(f"{place}/versions/2", params={"since": "1"})
+    details = client.get(place)
+    gone = client.delete(place)
+    missing = client.get(place)
+
+    assert (made.status_code, called.json()["value"]) == (201, 1.5)
+    assert (again.status_code, late.status_code, changed.status_code) == (412, 412, 200)
+    assert (off.json()["enabled"], off.json()["version"], on.json()["enabled"]) == (False, 2, True)
+    assert (uncalled.status_code, uncalled.json()["code"]) == (404, "unknown_tool")
+    assert (seen.json()["enabled"], seen.json()["file"]) == (False, "halve.py")
+    assert [tool["name"] for tool in listed.json()["items"]] == ["halve"]
+    assert (back.status_code, back.headers["etag"]) == (200, made.headers["etag"])
+    assert [one["action"] for one in versions] == ["rollback", "admit", "admit"]
+    assert [one["served"] for one in versions] == [True, False, False]
+    assert "+    return number * 0.5" in shown.json()["diff"]
+    assert details.headers["etag"] == made.headers["etag"]
+    assert (details.json()["file"], details.json()["version"]) == ("halve.py", None)
+    assert gone.json() == {**gone.json(), "tools": ["halve"], "file": "halve.py", "version": 3}
+    assert (missing.status_code, missing.json()["code"]) == (404, "unknown_tool")
+
+
+def test_a_source_is_run_over_http_and_nothing_is_kept(client: httpx.Client) -> None:
+    body = {"source": HALVE, "arguments": {"number": 5}}
+
+    ran = client.post("/v1/run", json=body)
+    events = client.post("/v1/run", json=body, headers={"accept": "text/event-stream"})
+    wrong = client.post("/v1/run", json={"source": "x = 1"})
+    read = client.post("/v1/schema", json={"source": HALVE})
+    first = client.post("/v1/run", json=body, headers={"idempotency-key": "halved"})
+    again = client.post("/v1/run", json=body, headers={"idempotency-key": "halved"})
+    reused = client.post(
+        "/v1/run", json={**body, "arguments": {"number": 7}}, headers={"idempotency-key": "halved"}
+    )
+
+    assert (ran.json()["tool"], ran.json()["value"]) == ("halve", 2.5)
+    assert "event: result" in events.text
+    assert (wrong.status_code, wrong.json()["detail"]) == (400, "the source declares no tool")
+    assert read.json()["tools"][0]["name"] == "halve"
+    assert first.json()["timing"] == again.json()["timing"]
+    assert (reused.status_code, reused.json()["code"]) == (422, "key_reused")
+    assert client.get("/v1/tools/halve").status_code == 404
+
+
+def test_who_has_no_right_is_refused_by_the_worker(client: httpx.Client) -> None:
+    made = client.post("/v1/sessions", json={"user_id": "ann"}).json()["token"]
+    ann = {"authorization": f"Bearer {made}"}
+    writer = client.post("/v1/sessions", json={"user_id": "wim", "privileges": ["WRITE_TOOLS"]})
+    wim = {"authorization": f"Bearer {writer.json()['token']}"}
+
+    refused = [
+        client.put("/v1/tools/halve", json={"source": HALVE}, headers=ann),
+        client.patch("/v1/tools/add", json={"enabled": False}, headers=ann),
+        client.delete("/v1/tools/add", headers=wim),
+        client.post("/v1/tools/add/rollback", json={"version": 1}, headers=wim),
+        client.get("/v1/tools/add/versions/1", headers=ann),
+        client.get("/v1/tools", params={"enabled": "false"}, headers=ann),
+        client.get("/v1/proposals", headers=wim),
+        client.post("/v1/run", json={"source": HALVE, "arguments": {"number": 1}}, headers=ann),
+    ]
+    unseen = client.get("/v1/tools/be_hidden/versions", headers=ann)
+    source = client.get("/v1/tools/add/versions/1", headers=wim)
+
+    assert {(one.status_code, one.json()["code"]) for one in refused} == {(403, "not_allowed")}
+    assert (unseen.status_code, unseen.json()["code"]) == (404, "unknown_tool")
+    assert "def add" in source.json()["sources"]["contract.py"]
+    assert client.get("/v1/tools/add").json()["enabled"]
 
 
 def mcp_call(client: httpx.Client, tool: str, arguments: dict[str, Any]) -> Any:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
-    from toolkiln.app.caretaking import Caretaking
     from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
     from toolkiln.app.keys import MadeKey, Scope
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from toolkiln.app.options import CallOptions
     from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
-    from toolkiln.app.proposals import Looked, Proposal, Proposals
     from toolkiln.app.sources import (
         Permission,
         Prospects,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
         ManifestError,
         Repair,
         Report,
-        RightsAsked,
         check,
         repairs_for,
     )
@@ -59,7 +56,6 @@ _HOMES = {
     "BUILTIN_NAMES": "toolkiln.app.offer",
     "CallOptions": "toolkiln.app.options",
     "Candidate": "toolkiln.catalog",
-    "Caretaking": "toolkiln.app.caretaking",
     "Change": "toolkiln.catalog",
     "Changes": "toolkiln.app.changes",
     "DeadLetter": "toolkiln.fleet",
@@ -70,7 +66,6 @@ _HOMES = {
     "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
     "Library": "toolkiln.app.library",
-    "Looked": "toolkiln.app.proposals",
     "MadeKey": "toolkiln.app.keys",
     "ManifestError": "toolkiln.catalog",
     "NoSession": "toolkiln.execution",
@@ -82,12 +77,9 @@ _HOMES = {
     "Permission": "toolkiln.app.sources",
     "Post": "toolkiln.app.supervising",
     "Problem": "toolkiln.app.authoring",
-    "Proposal": "toolkiln.app.proposals",
-    "Proposals": "toolkiln.app.proposals",
     "Prospects": "toolkiln.app.sources",
     "Repair": "toolkiln.catalog",
     "Report": "toolkiln.catalog",
-    "RightsAsked": "toolkiln.catalog",
     "Scope": "toolkiln.app.keys",
     "SessionToken": "toolkiln.app.own",
     "SourceCall": "toolkiln.app.sources",
@@ -122,7 +114,6 @@ __all__ = [
     "Authored",
     "CallOptions",
     "Candidate",
-    "Caretaking",
     "Change",
     "Changes",
     "DeadLetter",
@@ -133,7 +124,6 @@ __all__ = [
     "Kept",
     "Kiln",
     "Library",
-    "Looked",
     "MadeKey",
     "ManifestError",
     "NoSession",
@@ -143,12 +133,9 @@ __all__ = [
     "Permission",
     "Post",
     "Problem",
-    "Proposal",
-    "Proposals",
     "Prospects",
     "Repair",
     "Report",
-    "RightsAsked",
     "Scope",
     "SessionToken",
     "SourceCall",

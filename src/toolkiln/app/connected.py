@@ -2,29 +2,36 @@
 
 It differs from one over a folder in where its tools come from (`published`), where calls go
 (`forwarding`), whose rules hold (the fleet's, as its workers publish them), and in that there
-are no files here to admit. No code of a tool is loaded, but for pinned ones in a sandbox.
+are no files here: what is done about them a worker does (`delegating`). No code of a tool is
+loaded, but for pinned ones in a sandbox.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkiln.app.forwarding import Forwarding
 from toolkiln.app.kiln import Kiln
 from toolkiln.app.live import FleetLive
+from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.published import FleetOffer, PublishedTools, changes_of
 from toolkiln.catalog import Catalog, Change
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
-from toolkiln.model import Call, Caller
+from toolkiln.model import Call, Caller, Privilege
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft
+    from toolkiln.app.delegating import Delegating
     from toolkiln.app.engine import Engine
+    from toolkiln.app.errands import Errand
     from toolkiln.app.guarding import Guarding
+    from toolkiln.app.sources import Run, SourceCall
+
+A = TypeVar("A")
 
 
 class Connected(Kiln):
@@ -69,20 +76,24 @@ class Connected(Kiln):
         return changes_of(self._published)
 
     async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
-        """Have a worker write a tool, as `Kiln.author`, into the folder of its tools."""
-        from toolkiln.app.authoring import Authored
+        """Have a worker write a tool, as `Tended.author`, into the folder of its tools."""
+        from toolkiln.app.errands import Author
 
-        given = {
-            "tool_code": draft.code,
-            "tool_name": draft.name,
-            "description": draft.description,
-            "overwrite": draft.overwrite,
-        }
-        result = await self.call("write_python_tool", given, session=session)
-        if isinstance(result.value, dict):
-            return Authored.model_validate(result.value)
-        assert result.error is not None
-        return Authored(success=False, error=result.error.message, code=result.error.code)
+        code = draft.code if isinstance(draft.code, str) else _text(draft.code)
+        return await self.tend(Author(**{**asdict(draft), "code": code}), session)
+
+    async def tend(self, errand: "Errand[A]", session: SessionToken = OWN) -> A:
+        """Have a worker do it, unless it is about what is here."""
+        if await asyncio.to_thread(self._is_for_us, errand, session):
+            return await super().tend(errand, session)
+        return await self._delegating.tend(errand, self.guarding.token(session))
+
+    async def prepare_source(self, wanted: "SourceCall") -> "Run":
+        """What has a worker run a tool of a source, once; all that is wrong is told by that."""
+        run = self._delegating.run(wanted, self.guarding.token(wanted.session))
+        if wanted.call_id is None:
+            return run
+        return lambda observe: self.engine.tasks.seen_out(run(observe))
 
     @cached_property
     def guarding(self) -> "Guarding":
@@ -142,6 +153,25 @@ class Connected(Kiln):
         durable = self.settings.fleet_durable
         return Forwarding(self._offer, self._published, self.guarding.guard, note, durable=durable)
 
+    @property
+    def _delegating(self) -> "Delegating":
+        from toolkiln.app.delegating import Delegating
+
+        return Delegating(self._forwarding, self._surface)
+
+    def _is_for_us(self, errand: "Errand[Any]", session: SessionToken) -> bool:
+        """Whether an errand is a look at what is published, or about settings kept here."""
+        from toolkiln.app.errands import Look, SetTool, ShowSettings
+
+        name, spec = errand.name, self.specs.get(errand.name)
+        if isinstance(errand, Look):
+            # Of what is not published, people with ADMIN are told whether it is switched off.
+            is_known = name in BUILTIN_NAMES or spec is not None
+            return is_known or Privilege.ADMIN not in self.guarding.caller(session).privileges
+        if isinstance(errand, SetTool | ShowSettings):
+            return spec is None or spec.pinned or self._offer.is_function(name)
+        return False
+
     @cached_property
     def _offer(self) -> FleetOffer:
         def home() -> object:
@@ -150,3 +180,10 @@ class Connected(Kiln):
             return Builtin(self)
 
         return FleetOffer(self._published, self._functions, lambda: self._now.grants, home)
+
+
+def _text(code: bytes) -> str:
+    try:
+        return code.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"the code is not UTF-8: {error}") from None

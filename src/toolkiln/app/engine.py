@@ -104,8 +104,6 @@ class Engine:
             elsewhere=elsewhere,
         )
         self.gateway = Gateway(parts)
-        self.is_front = elsewhere is not None
-        """Whether tools of the catalog run elsewhere."""
         self.checks: Mapping[str, Callable[[], Awaitable[object]]] = (
             {"fleet": elsewhere.ready} if elsewhere else {"sandbox": self.sandboxes.ready}
         )

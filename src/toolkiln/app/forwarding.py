@@ -34,13 +34,19 @@ _APPEARING, _PAUSE = 5.0, 0.05
 """Seconds within which a tool that was written is published, and between looks for it."""
 
 
+class _Way(NamedTuple):
+    """How something is sent."""
+
+    digest: str | None
+    pool: str
+    is_repeatable: bool
+
+
 class _Route(NamedTuple):
     """Where a tool runs."""
 
     spec: ToolSpec
-    digest: str | None
-    pool: str
-    is_repeatable: bool
+    way: _Way
 
 
 class Forwarding:
@@ -95,23 +101,51 @@ class Forwarding:
             arguments = Raw(pack(call.arguments))
         except InputError:
             return None
-        assert token is not None  # as somebody holds it
         route = self._route(spec.name)
         if route is None:  # taken out while we looked the caller up
             return None
-        result = await self._sent(call, route, caller, arguments, observe, asking)
-        code = result.error.code if result.error is not None else None
-        if code == "no_session" and token in self._shared:  # Redis has lost it
-            del self._shared[token]
-            return await self._sent(call, route, caller, arguments, observe, asking)
-        if code == "stale" and call.digest is None:
+        result = await self._known(call, route.way, caller, arguments, observe, asking)
+        if result.error is not None and result.error.code == "stale" and call.digest is None:
             await self._published.refresh()
             newer = self._route(call.tool)
-            if newer is not None and newer.digest != route.digest:
-                return await self._sent(call, newer, caller, arguments, observe, asking)
+            if newer is not None and newer.way.digest != route.way.digest:
+                return await self._sent(call, newer.way, caller, arguments, observe, asking)
         if call.tool == _SENT_ALWAYS and isinstance(result.value, dict):
             await self._see(result.value)
         return result
+
+    async def send(
+        self,
+        call: Call,
+        pool: str,
+        observe: Callable[[Event], None] = unobserved,
+        *,
+        is_repeatable: bool = False,
+    ) -> Result:
+        """The end of something that is no call of a tool, at a worker of a pool.
+
+        Raises:
+            NoSession: nobody has asked for it.
+            InputError: what it says cannot be sent.
+        """
+        caller = await self._guard.caller(call.session)
+        way = _Way(None, pool, is_repeatable)
+        return await self._known(call, way, caller, Raw(pack(call.arguments)), observe, None)
+
+    def pools(self) -> list[str]:
+        """The pools that have published tools, the usual one first; that one if there is none."""
+        found = {entry.pool for entry in self._published.snapshot.entries.values()} or {_POOL}
+        return sorted(found, key=lambda pool: (pool != _POOL, pool))
+
+    def pool_of(self, name: str) -> str | None:
+        """Whose workers run a tool; None if nobody has published it."""
+        entry = self._published.snapshot.entries.get(name)
+        return entry.pool if entry is not None else None
+
+    async def look_again(self) -> None:
+        """See what workers have just published."""
+        with suppress(ToolkilnError):  # it is heard of later
+            await self._published.refresh()
 
     async def _see(self, written: Mapping[str, Any]) -> None:
         """Wait a little until tools that were written can be called from here."""
@@ -156,10 +190,26 @@ class Forwarding:
         if client is not None:
             await client.close()
 
+    async def _known(
+        self,
+        call: Call,
+        way: _Way,
+        caller: Caller,
+        arguments: Raw,
+        observe: Callable[[Event], None],
+        asking: Asking | None,
+    ) -> Result:
+        """As `_sent`; a session of ours that Redis has lost is told to workers again."""
+        result = await self._sent(call, way, caller, arguments, observe, asking)
+        is_unknown = result.error is not None and result.error.code == "no_session"
+        if not is_unknown or self._shared.pop(call.session or "", None) is None:
+            return result
+        return await self._sent(call, way, caller, arguments, observe, asking)
+
     async def _sent(
         self,
         call: Call,
-        route: _Route,
+        way: _Way,
         caller: Caller,
         arguments: Raw,
         observe: Callable[[Event], None],
@@ -180,17 +230,17 @@ class Forwarding:
             id=call.id,
             record=key_of(caller, call.id),
             tool=call.tool,
-            digest=route.digest,
+            digest=way.digest,
             arguments=arguments,
             session=token_hash(token),
             surface=call.surface,
             timeout_ms=timeout,
-            repeatable=route.is_repeatable,
+            repeatable=way.is_repeatable,
             remember=call.remember,
             # With a deadline, to know when a person is asked, who may take longer than that.
             events=is_watched or timeout is not None,
             reply_to=client.reply_to,
-            pool=route.pool,
+            pool=way.pool,
             asks=None if asking is None else tuple(kind for kind in _KINDS if kind in asking.kinds),
         )
         watch = careful(observe, call.tool) if is_watched else None
@@ -237,13 +287,12 @@ class Forwarding:
 
     def _found(self, listing: Listing, name: str) -> _Route | None:
         if name == _SENT_ALWAYS:
-            pools = {entry.pool for entry in listing.entries.values()} or {_POOL}
-            pool = _POOL if _POOL in pools else min(pools)
-            return _Route(self._offer.spec(name), None, pool, is_repeatable=False)
+            way = _Way(None, self.pools()[0], is_repeatable=False)
+            return _Route(self._offer.spec(name), way)
         if name in BUILTIN_NAMES or self._offer.is_function(name) or name not in listing.tools:
             return None
         spec = listing.tools[name]
         if spec.pinned:
             return None
         repeatable = bool(spec.hints.read_only or spec.hints.idempotent)
-        return _Route(spec, spec.digest, listing.pool(name), repeatable)
+        return _Route(spec, _Way(spec.digest, listing.pool(name), repeatable))

@@ -1,13 +1,12 @@
 """What guards the calls of a Kiln, put together; and what people do about it.
 
 `Guarding` wires sessions, rules, approvals, secrets, settings of tools and the audit to
-the store or to Redis. Administrative acts go through here, so that each leaves its record:
-one when it starts, which must be written or nothing happens, and one for how it ended.
+the store or to Redis. Administrative acts go through here, so that each leaves its record
+(`recording`).
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from toolkiln.app.audit import DAY, Audit
 from toolkiln.app.keys import Keys, refuse_unheld
 from toolkiln.app.live import Live
 from toolkiln.app.own import OWN, SessionToken, account
+from toolkiln.app.recording import Recording
 from toolkiln.catalog import Decision
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, InputError, NotAllowed, NotFound
@@ -77,6 +77,8 @@ class Guarding:
         )
         self.tool_settings = ToolSettings(lambda: store().tool_settings, self.secrets)
         self.recorder = Recorder(self._open_for_writing)
+        self.recording = Recording(self.recorder, surface)
+        self.act, self.record = self.recording.act, self.recording.record
         self.guard = Guard(
             sessions=self.sessions,
             rules=self.live.rules,
@@ -127,40 +129,13 @@ class Guarding:
         """
         caller = self.caller(session)
         if privilege not in caller.privileges:
-            self._record(what, "denied", caller, {"detail": f"lacks {privilege}"})
+            self.recording.denied(what, caller, f"lacks {privilege}")
             raise NotAllowed(
                 f"{caller.who} may not do this: it takes the privilege {privilege}",
                 hint=f'an operator can write in toolkiln.toml: [privileges] "{caller.who}" = '
                 f'["{privilege}"]',
             )
         return caller
-
-    @contextmanager
-    def act(self, what: str, caller: Caller | str, /, **fields: Any) -> Iterator[None]:
-        """Record an administrative act around doing it.
-
-        Raises:
-            AuditFailed: it cannot be recorded, and is not done.
-        """
-        started = time.perf_counter()
-        self._record(what, "started", caller, fields)
-        try:
-            yield
-        except BaseException as error:  # whatever it is, it is recorded and goes on
-            denied = isinstance(error, NotAllowed)
-            detail = f"{fields.get('detail', '')} {error}".strip()
-            told = {**fields, "detail": detail, "duration": time.perf_counter() - started}
-            self._record(what, "denied" if denied else "failed", caller, told)
-            raise
-        self._record(what, "ok", caller, {**fields, "duration": time.perf_counter() - started})
-
-    def record(self, what: str, caller: Caller, **fields: Any) -> None:
-        """Record an act that has no end of its own.
-
-        Raises:
-            AuditFailed: it cannot be recorded.
-        """
-        self._record(what, "ok", caller, fields)
 
     def decision(self, *, grant: bool = False, session: SessionToken = OWN) -> Decision:
         """A decision of somebody's about versions; by default the operator's."""
@@ -184,7 +159,7 @@ class Guarding:
                     caller.who,
                     caller.agent_id or "",
                     caller.session,
-                    self._surface,
+                    self.recording.surface,
                     detail=refusal.message,
                 )
             )
@@ -365,16 +340,6 @@ class Guarding:
         detail = " ".join(part for part in (approval_id, verdict.reason) if part)
         with self.act(act, caller, detail=detail, **about):
             return self.approvals.decide(approval_id, verdict, caller, fits)
-
-    def _record(
-        self, what: str, outcome: str, caller: Caller | str, fields: Mapping[str, Any]
-    ) -> None:
-        who = caller if isinstance(caller, str) else caller.who
-        session = "" if isinstance(caller, str) else caller.session
-        agent = "" if isinstance(caller, str) else caller.agent_id or ""
-        known = {"user": who, "session": session, "agent": agent, "surface": self._surface}
-        record = AuditRecord(time.time(), what, outcome, **{**known, **fields})
-        self.recorder.commit(record)
 
     def _on_session(self, session: Session) -> None:
         """Record with which rights the calls of a session will be made."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, Specs, functions_by_name
@@ -19,13 +19,13 @@ from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.presented import Presented
 from toolkiln.app.remembered import Remembered
 from toolkiln.app.searched import Searched
+from toolkiln.app.tended import Tended
 from toolkiln.app.usages import Usages
-from toolkiln.catalog import Admissions, Catalog, Change, Options, watch
+from toolkiln.catalog import Catalog, Change, Options, watch
 from toolkiln.config import Settings
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, NotFound
 from toolkiln.model import (
     Call,
-    CallError,
     Grant,
     Result,
     Role,
@@ -37,22 +37,24 @@ from toolkiln.model import (
 )
 
 if TYPE_CHECKING:
-    from toolkiln.app.authoring import Authored, Authoring, Draft
     from toolkiln.app.changes import Changes
     from toolkiln.app.engine import Engine
+    from toolkiln.app.errands import Errand
     from toolkiln.app.guarding import Guarding
     from toolkiln.app.library import Allow, Library
+    from toolkiln.app.sources import Run, SourceCall
     from toolkiln.execution import Diagnosis, Resolve, Sessions
     from toolkiln.store import Store
 
 PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
 
+A = TypeVar("A")
 _LONGEST_ID = 200
 _log = logging.getLogger(__name__)
 
 
-class Kiln(Opened, Remembered, Searched, Presented):
+class Kiln(Opened, Remembered, Searched, Presented, Tended):
     """The tools of a file or folder, and functions of this process, ready to be called.
 
         async with Kiln("tools") as kiln:
@@ -119,10 +121,10 @@ class Kiln(Opened, Remembered, Searched, Presented):
         """What is served from the tools' folder.
 
         Raises:
-            InputError: this Kiln has functions only.
+            NotFound: this Kiln has functions only.
         """
         if self.path is None:
-            raise InputError("there is no folder of tools", hint="hand one to Kiln(…)")
+            raise NotFound("there is no folder of tools", hint="hand one to Kiln(…)")
         options = Options(
             dev=self.settings.dev,
             key=self.settings.manifest_key,
@@ -130,11 +132,6 @@ class Kiln(Opened, Remembered, Searched, Presented):
             reserved=BUILTIN_NAMES | self._functions.keys(),
         )
         return Catalog(self.path, lambda: self.store.archive, options)
-
-    @cached_property
-    def admissions(self) -> Admissions:
-        """What people decide about files, and what became of it."""
-        return Admissions(self.catalog, self.guarding.act)
 
     def watch(self, say: Callable[[str], None] = lambda _: None) -> AsyncGenerator[Change, None]:
         """What changes in the catalog while its files are edited, as long as somebody asks.
@@ -193,15 +190,6 @@ class Kiln(Opened, Remembered, Searched, Presented):
         """What a tool of the catalog was granted, by the settings or with its admission."""
         return self._offer.grant(name)
 
-    def preview(self) -> Specs:
-        """What would be served if every file were admitted as it is on disk.
-
-        Raises:
-            InputError: there is no such folder, or no Python file in it.
-        """
-        reads = self.catalog.disk.everything().values()
-        return {spec.name: spec for read in reads for spec in read.reading.tools}
-
     @cached_property
     def library(self) -> "Library":
         """Search, and what is written about tools."""
@@ -210,33 +198,26 @@ class Kiln(Opened, Remembered, Searched, Presented):
         past = self._usages.by_tool if self._usages else dict
         return Library(self._offer, self.settings, self.path, past)
 
-    @cached_property
-    def authoring(self) -> "Authoring":
-        """The way of new versions into the catalog."""
-        from toolkiln.app.authoring import Authoring
-
-        async def index() -> str | None:
-            from asyncio import to_thread
-
-            return await to_thread(self.library.refresh)
-
-        refuse = self._now.refuse
-        return Authoring(self.admissions, frozenset(refuse), self.engine.probe, index)
-
-    async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
-        """Write a tool on behalf of somebody, as far as their privileges and settings let them.
+    async def tend(self, errand: "Errand[A]", session: SessionToken = OWN) -> A:
+        """Do something about the tools for the holder of a session, and tell what came of it.
 
         Raises:
-            NoSession: nobody holds the session.
+            ToolkilnError: it cannot be done, as `Caretaking.do` tells.
         """
-        allowed = await self.guarding.may_author(session)
-        if isinstance(allowed, CallError):
-            from toolkiln.app.authoring import Authored
+        from toolkiln.app.caretaking import Caretaking
 
-            said = f"{allowed.message}: {allowed.hint}"
-            return Authored(success=False, error=said, code=allowed.code)
-        is_proposal = self._now.authoring == "propose"
-        return await self.authoring.write(draft, allowed, propose=is_proposal)
+        return await Caretaking(self, session).do(errand)
+
+    async def prepare_source(self, wanted: "SourceCall") -> "Run":
+        """What runs a tool of a source in the sandbox, once, and tells an observer about it.
+
+        Raises:
+            NotAllowed: whoever holds the session may not write tools, or only propose them.
+            InputError: the source cannot be run as it is, or has no such tool.
+        """
+        from toolkiln.app.sources import prepare_source
+
+        return await prepare_source(self, wanted)
 
     def at_hand(self, session: SessionToken = OWN) -> list[ToolSpec]:
         """The tools to list for a model: all, or core ones and those that find the others."""

@@ -32,7 +32,7 @@ LIVE = (
     "refuse",
 )
 """The settings that change while work goes on."""
-PERMISSIONS = ("policy", "rules", "privileges", "rates")
+PERMISSIONS = ("policy", "rules", "privileges", "rates", "authoring", "refuse")
 """Those of them that decide who may see and do what; a fleet's workers publish them."""
 _LOOK = 0.25
 """Seconds between two looks at the file, and for which it must have been left alone."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from toolkiln.app.delegating import PREFIX
 from toolkiln.app.engine import Engine
 from toolkiln.app.guarding import Guarding
 from toolkiln.app.offer import Disabled
@@ -29,6 +30,10 @@ from toolkiln.store import StoreError, key_of
 
 Fetch = Callable[[str, str], Awaitable[Served | None]]
 """A version by the tool's name and the digest; None if there is none."""
+Attend = Callable[
+    [Envelope, str | None, float | None, Callable[[Event], None] | None], Awaitable[Result | End]
+]
+"""Does an errand for the holder of a session, with the seconds that are left for it."""
 _MOST_VERSIONS = 100
 _MOST_ALIASES = 10_000
 _MOST_LIMITS = 10_000
@@ -46,8 +51,12 @@ class Performer:
         fetch: Fetch,
         note: Callable[[str, str], object],
         questions: Questions,
+        attend: Attend,
     ) -> None:
-        """`key` is the fleet's; `note` keeps what a call of some record said last."""
+        """`key` is the fleet's; `note` keeps what a call of some record said last.
+
+        `attend` does what is no call of a tool.
+        """
         self._engine = engine
         self._guard = guarding.guard
         self._alias = guarding.sessions.alias
@@ -55,6 +64,7 @@ class Performer:
         self._fetch = fetch
         self._note = note
         self._questions = questions
+        self._attend = attend
         self._tokens: dict[str, str] = {}
         """By the hash of a session's own token: one that stands for it here."""
         self._limits: dict[tuple[str, str], float] = {}
@@ -72,6 +82,8 @@ class Performer:
         # The record that the result will be kept under has to be the caller's own.
         if caller is not None and envelope.record != key_of(caller, envelope.id):
             return End("forged")
+        if envelope.tool.startswith(PREFIX):
+            return await self._attend(envelope, token, left, observe)
         gateway = self._engine.gateway
         if envelope.digest is not None and not self._is_here(envelope.tool, envelope.digest):
             found = await self._door(envelope.tool, envelope.digest)

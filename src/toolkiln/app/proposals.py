@@ -72,6 +72,8 @@ class Proposals:
             ManifestError: what was decided so far cannot be trusted.
         """
         self._kiln.guarding.require(self._session, Privilege.ADMIN, "proposals.list")
+        if self._kiln.path is None:
+            return []
         self._refuse_unusable_manifest()
         # What admits itself waits for its author alone, to put right what is wrong with it.
         if only_proposed or self._kiln.settings.dev:

@@ -16,7 +16,7 @@ from toolkiln.app.offer import Offer
 from toolkiln.catalog import Change
 from toolkiln.errors import ToolkilnError
 from toolkiln.fleet import Listing, Pipe, Published, fleet_key, read_address
-from toolkiln.model import Served, Sources, ToolSpec
+from toolkiln.model import Grant, Served, Sources, ToolSpec
 from toolkiln.store import StoreError
 
 if TYPE_CHECKING:
@@ -196,6 +196,10 @@ class FleetOffer(Offer):
             StoreError: nothing could be read yet.
         """
         return self._published.snapshot
+
+    def grant(self, name: str) -> Grant:
+        """What workers granted a tool of theirs, as they say."""
+        return self.snapshot.served[name].admission.rights.get(name, Grant())
 
     def _admitted(self, spec: ToolSpec, _: Served) -> "Admitted":
         """A tool whose files come from the fleet, if it is to run here.

@@ -6,7 +6,7 @@ nor the settings of a tool that has its name. Otherwise its calls are calls like
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,10 @@ _MEMORY = "<source>"
 _FILE = "source.py"
 
 
+Run = Callable[[Callable[[Event], None]], Coroutine[Any, Any, Result]]
+"""Runs what was prepared, once, and tells an observer about it."""
+
+
 @dataclass(frozen=True)
 class SourceCall:
     """One run of a source."""
@@ -46,6 +50,9 @@ class SourceCall:
     """Which of its tools; None if there is but one."""
     timeout: float | None = None
     call_id: str | None = None
+    """An id of the caller's own, under which its result is remembered."""
+    is_remembered: bool = False
+    """Whether somebody else sees to that."""
     surface: str = "python"
     session: SessionToken = OWN
 
@@ -108,9 +115,7 @@ def preview(spec: ToolSpec) -> str:
     return docs.page(spec)
 
 
-async def prepare_source(
-    kiln: "Kiln", wanted: SourceCall
-) -> Callable[[Callable[[Event], None]], Awaitable[Result]]:
+async def prepare_source(kiln: "Kiln", wanted: SourceCall) -> Run:
     """What runs a tool of a source in the sandbox, once, and tells an observer about it.
 
     Raises:
@@ -127,7 +132,7 @@ async def prepare_source(
         timeout=wanted.timeout,
     )
     if wanted.call_id is not None:
-        call = call.model_copy(update={"id": wanted.call_id, "remember": True})
+        call = call.model_copy(update={"id": wanted.call_id, "remember": not wanted.is_remembered})
     caller = await kiln.guarding.guard.caller(call.session)
     about: dict[str, Any] = {"tool": call.tool, "digest": tool.spec.digest, "call_id": call.id}
 
@@ -151,8 +156,7 @@ async def _refuse_unless_author(kiln: "Kiln", session: SessionToken) -> None:
         raise NotAllowed(allowed.message, hint=allowed.hint)
     caller = await kiln.guarding.guard.caller(kiln.guarding.token(session))
     if refusal := _running_refusal(kiln, caller):
-        error = InputError if refusal.code == InputError.code else NotAllowed
-        raise error(refusal.message, hint=refusal.hint)
+        raise NotAllowed(refusal.message, hint=refusal.hint)
 
 
 def _running_refusal(kiln: "Kiln", caller: Caller) -> CallError | None:
@@ -163,12 +167,6 @@ def _running_refusal(kiln: "Kiln", caller: Caller) -> CallError | None:
             code=NotAllowed.code,
             message="a person has to admit a tool before it runs",
             hint="propose it as a tool; somebody with ADMIN may run a source as it is",
-        )
-    if kiln.engine.is_front:
-        return CallError(
-            code=InputError.code,
-            message="a source is not run here: the workers of the fleet run tools",
-            hint="write it as a tool, and call that",
         )
     return None
 

@@ -18,6 +18,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import ClassVar
 
+from toolkiln.app.delegating import Attending
 from toolkiln.app.kiln import Kiln
 from toolkiln.app.performing import Performer
 from toolkiln.app.publishing import Publishing, publisher_id
@@ -158,6 +159,8 @@ class Station:
             assert isinstance(book, RedisRecords)  # as Redis is set
             telling = Telling(queue)
             questions = Questions(self._pipe, key, telling)
+            publisher = Publisher(self._pipe, key, post.pool, publisher_id(kiln))
+            publishing = Publishing(kiln, publisher)
             performer = Performer(
                 kiln.engine,
                 kiln.guarding,
@@ -165,9 +168,8 @@ class Station:
                 partial(fetch, self._pipe, key),
                 book.note_progress,
                 questions,
+                Attending(kiln, publishing.publish).attend,
             )
-            publisher = Publisher(self._pipe, key, post.pool, publisher_id(kiln))
-            publishing = Publishing(kiln, publisher)
             asked = {
                 ANSWER: questions.answered,
                 "drain": self._drain,

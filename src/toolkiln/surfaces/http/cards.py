@@ -5,10 +5,11 @@ For people who look around. Programs that want to know all about tools ask for `
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Literal
 
-from toolkiln.app import Caretaking, paint
-from toolkiln.errors import InputError
+from toolkiln.app import errands, paint
+from toolkiln.errors import BackendError, InputError
 from toolkiln.model import HealthLevel, Privilege, Role, Toolkit, ToolSpec, Value
 from toolkiln.surfaces.http.operations import Operation, Visit
 
@@ -89,22 +90,32 @@ class CatalogView(Value):
 
 async def get_catalog(visit: Visit) -> CatalogView:
     """Everything that the caller may see."""
-    return await asyncio.to_thread(_view, visit)
-
-
-def _view(visit: Visit) -> CatalogView:
     try:
-        served = visit.kiln.visible(visit.session, None)
+        served = await asyncio.to_thread(visit.kiln.visible, visit.session, None)
     except InputError as error:
         if error.code != InputError.code:
             raise
         # There is no folder yet, or no file in it: that is how everybody begins.
         return CatalogView(toolkits=(), tools=(), hidden=0)
-    disabled: Mapping[str, ToolSpec] = {}
-    proposed: Mapping[str, ToolSpec] = {}
-    if Privilege.ADMIN in visit.caller.privileges and visit.kiln.path is not None:
-        care = Caretaking(visit.kiln, visit.session)
-        disabled, proposed = care.disabled(), care.proposed()
+    disabled: tuple[ToolSpec, ...] = ()
+    proposed: tuple[ToolSpec, ...] = ()
+    if Privilege.ADMIN in visit.caller.privileges:
+        with suppress(BackendError):  # a fleet without workers has nobody who knows
+            disabled = await visit.kiln.tend(errands.ListDisabled(), visit.session)
+            proposed = await visit.kiln.tend(errands.ListProposed(), visit.session)
+    return await asyncio.to_thread(_view, visit, served, _named(disabled), _named(proposed))
+
+
+def _named(specs: Iterable[ToolSpec]) -> dict[str, ToolSpec]:
+    return {spec.name: spec for spec in specs}
+
+
+def _view(
+    visit: Visit,
+    served: Mapping[str, ToolSpec],
+    disabled: Mapping[str, ToolSpec],
+    proposed: Mapping[str, ToolSpec],
+) -> CatalogView:
     found: dict[str, tuple[ToolSpec, State]] = {
         **{name: (spec, "proposed") for name, spec in proposed.items()},
         **{name: (spec, "disabled") for name, spec in disabled.items()},

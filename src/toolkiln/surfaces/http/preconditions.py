@@ -3,6 +3,7 @@
 The tag of a tool is its digest in quotes: it names the bytes of the version.
 """
 
+from toolkiln.app import errands
 from toolkiln.surfaces.http.operations import Visit
 from toolkiln.surfaces.http.problems import Refused
 
@@ -12,11 +13,11 @@ def tag(digest: str) -> str:
     return f'"{digest}"'
 
 
-def expected(visit: Visit, current: str | None) -> str | None:
-    """The version that an act is about, if the client says one; `current` is the one there.
+def expected(visit: Visit) -> errands.Match:
+    """The versions that an act may be about, as `errands` has them.
 
     Raises:
-        Refused: another one is there.
+        Refused: the header is empty.
     """
     given = visit.headers.get("if-match")
     if given is None:
@@ -24,10 +25,12 @@ def expected(visit: Visit, current: str | None) -> str | None:
     if not given.strip():
         raise Refused("bad_request", "If-Match is empty")
     tags = [one.strip() for one in given.split(",")]
-    if current is None or not {"*", tag(current)} & {*tags}:
-        there = f"the tool is at version {current}" if current else "there is no such tool"
-        raise Refused("outdated", there, hint="look at it as it is, then try again")
-    return current
+    # What is no tag of ours matches nothing.
+    return tuple(one if one == "*" else one[1:-1] for one in tags if _is_tag(one))
+
+
+def _is_tag(text: str) -> bool:
+    return text == "*" or (len(text) > 1 and text[0] == text[-1] == '"' and text != '"*"')
 
 
 def creates_only(visit: Visit) -> bool:

@@ -3,14 +3,12 @@
 The same as `toolkiln admit` and `toolkiln reject`: nothing that waits is in `/v1/tools`.
 """
 
-import asyncio
-from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from toolkiln.app import Looked, Proposal, Proposals, RightsAsked
-from toolkiln.model import FileState, Finding, Refusal, Sources, Value
+from toolkiln.app import errands
+from toolkiln.model import Value
 from toolkiln.surfaces.http import cursors
 from toolkiln.surfaces.http.operations import Operation, Visit
 from toolkiln.surfaces.http.shapes import Body, Count, Page, Reason
@@ -29,39 +27,10 @@ class ProposalsQuery(Page):
     limit: Annotated[Count, Field(ge=1, le=_MOST_LISTED)] = 20
 
 
-class ProposedFile(Value):
-    """A file that waits, as it is on disk, against the version that is served."""
-
-    file: str
-    """Below the tools' folder."""
-    state: FileState
-    """`proposed` by a tool or the API; `new` or `changed` by who can write files."""
-    names: tuple[str, ...]
-    """The tools that it declares."""
-    digest: str
-    """Of the file and its helper modules: what an answer is about."""
-    base: str | None
-    """The digest of the version that is served: what it was compared with."""
-    source: str
-    base_source: str | None
-    """Of the version that is served."""
-    diff: str
-    """Over the file and its helper modules; characters that do not show are spelt out."""
-    by: str | None
-    """Who proposed it, if that is known."""
-    at: float | None
-    findings: tuple[Finding, ...]
-    """Those that the version served does not have; one of severity `error` refuses it."""
-    rights: tuple[RightsAsked, ...]
-    """What it asks for beyond the version served."""
-    grants: tuple[RightsAsked, ...]
-    """All that it asks for: what `grant` grants."""
-
-
 class ProposalList(Value):
     """A part of what waits, by file."""
 
-    items: tuple[ProposedFile, ...]
+    items: tuple[errands.ProposedFile, ...]
     next_cursor: str | None
     total: int
     """How many wait in all."""
@@ -107,29 +76,26 @@ class RejectedFile(Value):
 
 async def list_proposals(visit: Visit, query: ProposalsQuery) -> ProposalList:
     """The files that wait, with all that helps to decide."""
-
-    def listed() -> ProposalList:
-        proposals = Proposals(visit.kiln, visit.session)
-        waiting = proposals.waiting(only_proposed=query.state == "proposed")
-        start = 0
-        if query.cursor is not None:
-            (after,) = cursors.read("proposals", query.cursor, str)
-            start = sum(1 for file in waiting if file <= after)
-        part = waiting[start : start + query.limit]
-        is_last = start + query.limit >= len(waiting)
-        return ProposalList(
-            items=tuple(map(_shown, proposals.shown(part))),
-            next_cursor=None if is_last else cursors.made("proposals", part[-1]),
-            total=len(waiting),
-        )
-
-    return await asyncio.to_thread(listed)
+    errand = errands.ListWaiting(only_proposed=query.state == "proposed")
+    found = await visit.kiln.tend(errand, visit.session)
+    waiting = sorted(found)
+    start = 0
+    if query.cursor is not None:
+        (after,) = cursors.read("proposals", query.cursor, str)
+        start = sum(1 for file in waiting if file <= after)
+    part = waiting[start : start + query.limit]
+    is_last = start + query.limit >= len(waiting)
+    shown = await visit.kiln.tend(errands.ShowWaiting(files=tuple(part)), visit.session)
+    return ProposalList(
+        items=tuple(sorted(shown, key=lambda one: one.file)),
+        next_cursor=None if is_last else cursors.made("proposals", part[-1]),
+        total=len(waiting),
+    )
 
 
 async def admit(visit: Visit, body: AdmitBody) -> AdmittedFile:
     """Let a file be served as it was looked at."""
-    proposals = Proposals(visit.kiln, visit.session)
-    authored = await proposals.admit(_looked(body), grant=body.grant, reason=body.reason)
+    authored = await visit.kiln.tend(errands.Admit(**body.model_dump()), visit.session)
     if not authored.success:
         raise refusal_of(authored, body.file)
     assert authored.version is not None
@@ -145,40 +111,8 @@ async def admit(visit: Visit, body: AdmitBody) -> AdmittedFile:
 
 async def reject(visit: Visit, body: AnswerBody) -> RejectedFile:
     """Keep a file from being served as it was looked at."""
-    proposals = Proposals(visit.kiln, visit.session)
-    is_served = await asyncio.to_thread(proposals.reject, _looked(body), reason=body.reason)
+    is_served = await visit.kiln.tend(errands.Reject(**body.model_dump()), visit.session)
     return RejectedFile(file=body.file, digest=body.digest, served=is_served)
-
-
-def _looked(body: AnswerBody) -> Looked:
-    return Looked(body.file, body.digest, body.base)
-
-
-def _shown(found: Proposal) -> ProposedFile:
-    candidate, proposed = found.assessment.candidate, found.proposed
-    return ProposedFile(
-        file=candidate.file,
-        state=found.state,
-        names=candidate.read.names,
-        digest=candidate.read.digest,
-        base=candidate.base,
-        source=_text(candidate.read.sources),
-        base_source=_text(found.base) if found.base else None,
-        diff=found.assessment.diff,
-        by=proposed.by if proposed else None,
-        at=_moment(proposed) if proposed else None,
-        findings=tuple(found.assessment.findings),
-        rights=found.assessment.rights,
-        grants=found.grants,
-    )
-
-
-def _text(sources: Sources) -> str:
-    return next(iter(sources.values()), b"").decode("utf-8", "replace")
-
-
-def _moment(proposed: Refusal) -> float:
-    return datetime.fromisoformat(proposed.at).timestamp()
 
 
 OPERATIONS = (

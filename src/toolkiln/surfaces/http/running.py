@@ -11,7 +11,6 @@ from toolkiln.app import (
     Prospects,
     Repair,
     SourceCall,
-    prepare_source,
     preview,
     prospects,
     read_source,
@@ -101,8 +100,7 @@ class ReadSource(Value):
 
 async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
     """Run a tool of a source, once."""
-    run = await prepare_source(
-        visit.kiln,
+    run = await visit.kiln.prepare_source(
         SourceCall(
             source=body.source,
             arguments=body.arguments,

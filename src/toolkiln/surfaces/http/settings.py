@@ -1,14 +1,12 @@
 """`/v1/tools/{name}/settings`: what a tool is handed with its calls. Secrets are never shown."""
 
-import asyncio
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolkiln.model import JsonSchema, Privilege, ToolSpec, Value
+from toolkiln.app import errands
 from toolkiln.surfaces.http.operations import Operation, Visit
 from toolkiln.surfaces.http.shapes import Body, Flag, Name, Query
-from toolkiln.surfaces.http.tools import seen
 
 
 class SettingsQuery(Query):
@@ -20,20 +18,6 @@ class SettingsQuery(Query):
     """Those of a user; of others than oneself it takes ADMIN."""
 
 
-class ToolSettings(Value):
-    """The settings of a tool, for the operator or one user."""
-
-    tool: str
-    user: str | None
-    """Null: the operator's."""
-    parameters: JsonSchema
-    """JSON Schema of the values."""
-    values: dict[str, Any]
-    """What is set; a secret is there as `(secret, set)`."""
-    missing: str | None
-    """What keeps the tool from running, in words."""
-
-
 class SettingsPatch(Body):
     """What to set; what is left out stays."""
 
@@ -42,45 +26,28 @@ class SettingsPatch(Body):
     """The names of values to be forgotten."""
 
 
-async def get_settings(visit: Visit, query: SettingsQuery) -> ToolSettings:
+async def get_settings(visit: Visit, query: SettingsQuery) -> errands.ToolSettings:
     """What is set."""
-
-    def got() -> ToolSettings:
-        spec, user = seen(visit, visit.path["name"]), _whose(visit, query)
-        if user != visit.caller.who:
-            visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "settings")
-        return _settings(visit, spec, user)
-
-    return await asyncio.to_thread(got)
+    errand = errands.ShowSettings(name=visit.path["name"], user=_whose(visit, query))
+    return await visit.kiln.tend(errand, visit.session)
 
 
-async def patch_settings(visit: Visit, query: SettingsQuery, body: SettingsPatch) -> ToolSettings:
+async def patch_settings(
+    visit: Visit, query: SettingsQuery, body: SettingsPatch
+) -> errands.ToolSettings:
     """Set some values."""
-
-    def patched() -> ToolSettings:
-        spec, user = seen(visit, visit.path["name"]), _whose(visit, query)
-        visit.kiln.guarding.set_tool(
-            spec, body.values, removed=frozenset(body.unset), user=user, session=visit.session
-        )
-        return _settings(visit, spec, user)
-
-    return await asyncio.to_thread(patched)
+    errand = errands.SetTool(
+        name=visit.path["name"],
+        values=body.values,
+        unset=tuple(body.unset),
+        user=_whose(visit, query),
+    )
+    return await visit.kiln.tend(errand, visit.session)
 
 
 def _whose(visit: Visit, query: SettingsQuery) -> str:
     """The user as settings name them; empty for the operator."""
     return query.user or (visit.caller.who if query.own else "")
-
-
-def _settings(visit: Visit, spec: ToolSpec, user: str) -> ToolSettings:
-    settings = visit.kiln.guarding.tool_settings
-    return ToolSettings(
-        tool=spec.name,
-        user=user or None,
-        parameters=settings.schema(spec, user),
-        values=settings.shown(spec, user),
-        missing=settings.missing(spec, user),
-    )
 
 
 OPERATIONS = (
@@ -93,7 +60,7 @@ OPERATIONS = (
         handle=get_settings,
         group="tools",
         query=SettingsQuery,
-        answers={200: ToolSettings},
+        answers={200: errands.ToolSettings},
     ),
     Operation(
         method="PATCH",
@@ -105,7 +72,7 @@ OPERATIONS = (
         group="tools",
         query=SettingsQuery,
         body=SettingsPatch,
-        answers={200: ToolSettings},
+        answers={200: errands.ToolSettings},
         idempotent_by_key=True,
         examples={"set": {"values": {"unit": "celsius"}, "unset": ["city"]}},
     ),

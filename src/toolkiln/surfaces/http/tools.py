@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolkiln.app import Caretaking
+from toolkiln.app import errands
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.model import (
     Grant,
@@ -90,7 +90,8 @@ class ToolDetails(ToolSummary):
     health: Health
     """Whether models can be held to its parameters."""
     version: int | None
-    """Its number in the history of its file; null for tools that come with the server."""
+    """Its number in the history of its file; null for tools that come with the server, and in
+    front of a fleet, where `versions` tells it."""
     file: str | None
     """Relative to the tools' folder."""
 
@@ -114,14 +115,17 @@ class ToolsQuery(Page):
 
 async def list_tools(visit: Visit, query: ToolsQuery) -> ToolList:
     """Those that the caller may run."""
-    return await asyncio.to_thread(_listed, visit, query)
+    off: tuple[ToolSpec, ...] = ()
+    if not query.enabled:
+        off = await visit.kiln.tend(errands.ListDisabled(), visit.session)
+    return await asyncio.to_thread(_listed, visit, query, off)
 
 
-def _listed(visit: Visit, query: ToolsQuery) -> ToolList:
+def _listed(visit: Visit, query: ToolsQuery, off: tuple[ToolSpec, ...]) -> ToolList:
     if query.enabled:
         specs = visit.kiln.visible(visit.session, None)
     else:
-        specs = Caretaking(visit.kiln, visit.session).disabled()
+        specs = {spec.name: spec for spec in off}
     fitting = [spec for spec in specs.values() if _fits(spec, query)]
     if query.q is not None:
         names = {spec.name for spec in fitting}
@@ -180,7 +184,8 @@ def _summary_fields(spec: ToolSpec) -> dict[str, Any]:
 
 async def get_tool(visit: Visit) -> Answer:
     """One tool."""
-    found = await asyncio.to_thread(details, visit, visit.path["name"])
+    standing = await visit.kiln.tend(errands.Look(name=visit.path["name"]), visit.session)
+    found = await asyncio.to_thread(details, visit, standing)
     return Answer(found, headers={"etag": tag(found.digest)})
 
 
@@ -198,7 +203,7 @@ def seen(visit: Visit, name: str) -> ToolSpec:
             raise _unknown(visit, name) from None
         if error.code != "disabled":
             raise
-        return kiln.catalog.snapshot.served[name].read.tool(name)
+        return kiln.snapshot.served[name].read.tool(name)
     if not may_see(spec):
         raise _unknown(visit, name)
     return spec
@@ -208,25 +213,23 @@ def _unknown(visit: Visit, name: str) -> UnknownTool:
     return UnknownTool(name, visit.kiln.visible(visit.session))
 
 
-def details(visit: Visit, name: str) -> ToolDetails:
-    kiln, spec = visit.kiln, seen(visit, name)
-    snapshot = kiln.catalog.snapshot if kiln.path is not None else None
-    served = snapshot.served.get(name) if snapshot else None
-    is_of_file = served is not None and served.read.digest == spec.digest
+def details(visit: Visit, standing: errands.Standing) -> ToolDetails:
+    """What clients are told of a tool."""
+    spec = standing.spec
     return ToolDetails(
         **_summary_fields(spec),
-        enabled=not is_of_file or (snapshot is not None and name in snapshot.tools),
+        enabled=standing.enabled,
         parameters=spec.parameters,
         returns=spec.returns,
         documentation=spec.detailed_description(),
         limits=spec.limits,
         rights=spec.rights,
-        granted=kiln.grant(name) if is_of_file else None,
+        granted=standing.granted,
         requirements=spec.requirements,
         settings=tuple(sorted(spec.settings)),
-        health=kiln.health(spec),
-        version=served.admission.version if served and is_of_file else None,
-        file=served.file if served and is_of_file else None,
+        health=visit.kiln.health(spec),
+        version=standing.version,
+        file=standing.file,
     )
 
 

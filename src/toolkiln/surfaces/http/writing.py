@@ -5,14 +5,13 @@ removed by the catalog; here a request is held against the version that it is ab
 """
 
 import asyncio
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from pydantic import Field
 
-from toolkiln.app import Authored, Caretaking, Draft, read_source
-from toolkiln.errors import InputError
-from toolkiln.model import Privilege, Value
+from toolkiln.app import Authored, errands, read_source
+from toolkiln.model import Value
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.preconditions import creates_only, expected, tag
 from toolkiln.surfaces.http.problems import STATUSES, Fault, Refused
@@ -71,15 +70,6 @@ class RemovalQuery(Query):
     """Whether other tools of the same file may go with it."""
 
 
-class RemovedTool(Value):
-    """What was removed; `rollback` to its version brings it back."""
-
-    tools: tuple[str, ...]
-    file: str
-    digest: str
-    version: int
-
-
 class ToolkitPatch(Body):
     """What to change about a toolkit."""
 
@@ -99,11 +89,16 @@ class ToolkitState(Value):
 async def put_tool(visit: Visit, body: ToolBody) -> Answer:
     """Write a tool: a new one, or another version of one."""
     name = visit.path["name"]
-    target = await asyncio.to_thread(_target, visit, body.source)
-    draft = Draft(
-        body.source, target.file, body.description, target.overwrite, target.base, target.folder
+    order = errands.Write(
+        name=name,
+        source=body.source,
+        description=body.description,
+        only_new=creates_only(visit),
+        match=expected(visit),
     )
-    authored = await visit.kiln.author(draft, visit.session)
+    await asyncio.to_thread(_refuse_undeclared, name, body.source)
+    told = await visit.kiln.tend(order, visit.session)
+    authored = told.authored
     if not authored.success:
         raise refusal_of(authored)
     written = WrittenTool(
@@ -118,42 +113,14 @@ async def put_tool(visit: Visit, body: ToolBody) -> Answer:
     if authored.proposed:
         return Answer(written, 202)
     headers = {"etag": tag(authored.digest), "location": f"/v1/tools/{quote(name, safe='')}"}
-    return Answer(written, 201 if target.is_new else 200, headers)
+    return Answer(written, 201 if told.is_new else 200, headers)
 
 
-class _Target(NamedTuple):
-    """Where a tool is written to."""
-
-    file: str
-    """Its name, as a draft has it."""
-    is_new: bool
-    overwrite: bool
-    base: str | None
-    folder: str = ""
-    """Below that of the tools."""
-
-
-def _target(visit: Visit, source: str) -> _Target:
-    name, kiln = visit.path["name"], visit.kiln
-    try:
-        served = kiln.snapshot.served.get(name)
-        proposed = kiln.catalog.manifest.proposed if kiln.path is not None else {}
-    except InputError:  # nothing is served yet, or why not is told by who writes the manifest
-        served, proposed = None, {}
-    must_be_new = creates_only(visit)
-    base = expected(visit, served.read.digest if served else None)
-    if must_be_new and served is not None:
-        raise Refused("outdated", f"there is a tool named {name!r}", hint="choose another name")
+def _refuse_undeclared(name: str, source: str) -> None:
     declared = [spec.name for spec in read_source(source).reading.tools]
     if declared and name not in declared:
         hint = f"it declares {', '.join(declared[:5])}"
         raise Refused("refused", f"the source declares no tool named {name!r}", hint=hint)
-    if served is None:
-        return _Target(name, True, f"{name}.py" in proposed, base)
-    if not visit.kiln.guarding.may_see(visit.session)(served.read.tool(name)):
-        raise Refused("exists", f"the name {name!r} is taken", hint="choose another name")
-    folder, _, file = served.file.rpartition("/")
-    return _Target(file.removesuffix(".py"), False, True, base, folder)
 
 
 def refusal_of(authored: Authored, place: str = "body.source") -> Refused:
@@ -168,53 +135,24 @@ def refusal_of(authored: Authored, place: str = "body.source") -> Refused:
 
 async def patch_tool(visit: Visit, body: ToolPatch) -> Answer:
     """Offer a tool or cease to, or grant what it asks for."""
-
-    def patched() -> ToolDetails:
-        name, care = visit.path["name"], Caretaking(visit.kiln, visit.session)
-        visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "switch")
-        digest = expected(visit, care.served(name).read.digest)
-        if body.granted is not None:
-            care.grant(name, digest=digest)
-        if body.enabled is not None:
-            care.switch(name, body.enabled, digest=digest)
-        return details(visit, name)
-
-    found = await asyncio.to_thread(patched)
+    errand = errands.Patch(name=visit.path["name"], match=expected(visit), **body.model_dump())
+    found = details(visit, await visit.kiln.tend(errand, visit.session))
     return Answer(found, headers={"etag": tag(found.digest)})
 
 
-async def delete_tool(visit: Visit, query: RemovalQuery) -> RemovedTool:
+async def delete_tool(visit: Visit, query: RemovalQuery) -> errands.RemovedTool:
     """Take a tool out of the catalog and its file off the disk."""
-
-    def removed() -> RemovedTool:
-        name, care = visit.path["name"], Caretaking(visit.kiln, visit.session)
-        visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "remove")
-        digest = expected(visit, care.served(name).read.digest)
-        served = care.remove(name, digest=digest, with_others=query.others)
-        return RemovedTool(
-            tools=served.read.names,
-            file=served.file,
-            digest=served.read.digest,
-            version=served.admission.version,
-        )
-
-    return await asyncio.to_thread(removed)
+    errand = errands.Remove(
+        name=visit.path["name"], with_others=query.others, match=expected(visit)
+    )
+    return await visit.kiln.tend(errand, visit.session)
 
 
 async def patch_toolkit(visit: Visit, body: ToolkitPatch) -> ToolkitState:
     """Offer a toolkit or some of its methods, or cease to."""
-
-    def patched() -> ToolkitState:
-        name, kiln = visit.path["name"], visit.kiln
-        Caretaking(kiln, visit.session).switch(
-            name, {"enabled": body.enabled, "methods": body.methods}
-        )
-        snapshot = kiln.catalog.snapshot
-        specs = [served.read.tool(tool) for tool, served in snapshot.served.items()]
-        members = [spec.name for spec in specs if spec.toolkit and spec.toolkit.name == name]
-        return ToolkitState(name=name, tools={one: one in snapshot.tools for one in members})
-
-    return await asyncio.to_thread(patched)
+    name = visit.path["name"]
+    errand = errands.SwitchToolkit(name=name, **body.model_dump())
+    return ToolkitState(name=name, tools=await visit.kiln.tend(errand, visit.session))
 
 
 _SOURCE = '''\
@@ -272,7 +210,7 @@ OPERATIONS = (
         handle=delete_tool,
         group="tools",
         query=RemovalQuery,
-        answers={200: RemovedTool},
+        answers={200: errands.RemovedTool},
         problems=(409,),
         preconditions=("If-Match",),
         idempotent_by_key=True,

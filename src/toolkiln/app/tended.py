@@ -1,0 +1,90 @@
+"""The ways of versions into the catalog of a Kiln: admitting and writing them.
+
+What is asked for on behalf of a session beyond writing is in `errands`.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolkiln.app.own import OWN, SessionToken
+from toolkiln.catalog import Admissions, Catalog
+from toolkiln.config import Settings
+from toolkiln.model import CallError, ToolSpec
+
+if TYPE_CHECKING:
+    from toolkiln.app.authoring import Authored, Authoring, Draft
+    from toolkiln.app.engine import Engine
+    from toolkiln.app.guarding import Guarding
+    from toolkiln.app.library import Library
+
+
+class Tended(ABC):
+    """What lets versions into a catalog."""
+
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """What is served from the tools' folder."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> "Engine":
+        """What calls need."""
+
+    @property
+    @abstractmethod
+    def guarding(self) -> "Guarding":
+        """Who may run what."""
+
+    @property
+    @abstractmethod
+    def library(self) -> "Library":
+        """Search, and what is written about tools."""
+
+    @property
+    @abstractmethod
+    def _now(self) -> Settings:
+        """The settings of this moment."""
+
+    @cached_property
+    def admissions(self) -> Admissions:
+        """What people decide about files, and what became of it."""
+        return Admissions(self.catalog, self.guarding.act)
+
+    @cached_property
+    def authoring(self) -> "Authoring":
+        """The way of new versions into the catalog."""
+        from toolkiln.app.authoring import Authoring
+
+        async def index() -> str | None:
+            from asyncio import to_thread
+
+            return await to_thread(self.library.refresh)
+
+        refuse = self._now.refuse
+        return Authoring(self.admissions, frozenset(refuse), self.engine.probe, index)
+
+    async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
+        """Write a tool on behalf of somebody, as far as their privileges and settings let them.
+
+        Raises:
+            NoSession: nobody holds the session.
+        """
+        allowed = await self.guarding.may_author(session)
+        if isinstance(allowed, CallError):
+            from toolkiln.app.authoring import Authored
+
+            said = f"{allowed.message}: {allowed.hint}"
+            return Authored(success=False, error=said, code=allowed.code)
+        is_proposal = self._now.authoring == "propose"
+        return await self.authoring.write(draft, allowed, propose=is_proposal)
+
+    def preview(self) -> dict[str, ToolSpec]:
+        """What would be served if every file were admitted as it is on disk.
+
+        Raises:
+            InputError: there is no such folder, or no Python file in it.
+        """
+        reads = self.catalog.disk.everything().values()
+        return {spec.name: spec for read in reads for spec in read.reading.tools}
