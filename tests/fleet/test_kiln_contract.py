@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Context, tool
-from toolkiln.app import Kiln, NoSession
+from toolkiln.app import AuditFilter, Draft, Kiln, NoSession, SourceCall, errands
+from toolkiln.catalog import Outdated
 from toolkiln.config import Settings, load
-from toolkiln.errors import InputError, NotFound, Unanswered, UnknownTool
+from toolkiln.errors import InputError, NotAllowed, NotFound, Unanswered, UnknownTool
 from toolkiln.model import (
+    AuditEntry,
     Call,
     Event,
+    FileState,
     FormAnswer,
     FormQuestion,
     Question,
@@ -27,6 +31,7 @@ from toolkiln.model import (
     SampleAnswer,
     Status,
     Task,
+    unobserved,
 )
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN
@@ -36,6 +41,16 @@ from .workers import worker
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
 STATE_HERE = {"TOOLKILN_STATE": "state"}
+BETTER = WRITTEN.replace("number * 3", "number * 6").replace("        6\n", "        12\n")
+SAYING = '''
+import time
+from toolkiln import Context
+
+def say(word: str, ctx: Context) -> dict:
+    """Say a word, at a moment that no two runs have in common."""
+    ctx.log("saying")
+    return {"said": word, "run": time.time_ns()}
+'''
 UNUSUAL = {
     "null": "\0",
     "big": 2**70,
@@ -550,12 +565,167 @@ async def test_whoever_cancels_a_call_is_asked_no_more(kiln: Kiln) -> None:
     assert calling.cancelled()
 
 
+async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln) -> None:
+    name = await written(kiln, "quarter")
+    first = (await kiln.tend(errands.Look(name=name))).spec.digest
+
+    order = errands.Write(name=name, source=BETTER.replace("triple", name), match=(first,))
+    better = await kiln.tend(order)
+    off = await kiln.tend(errands.Patch(name=name, enabled=False))
+    refused = await kiln.call(name, {"number": 2})
+    disabled = await kiln.tend(errands.ListDisabled())
+    on = await kiln.tend(errands.Patch(name=name, enabled=True, match=("*",)))
+    called = await kiln.call(name, {"number": 2})
+    back = await kiln.tend(errands.RollBack(name=name, version="1"))
+    versions = await kiln.tend(errands.ListVersions(name=name))
+    second = await kiln.tend(errands.ShowVersion(name=name, version="2", since="1"))
+    again = await kiln.call(name, {"number": 2})
+    gone = await kiln.tend(errands.Remove(name=name, match=(first,)))
+
+    assert (better.authored.success, better.is_new) == (True, False)
+    assert (off.enabled, on.enabled, off.version, off.file) == (False, True, 2, f"{name}.py")
+    assert refused.status is Status.INVALID
+    assert name in {spec.name for spec in disabled}
+    assert (called.value, again.value) == (12, 6)
+    assert (back.digest, [one.action for one in versions]) == (
+        first,
+        ["rollback", "admit", "admit"],
+    )
+    assert [one.served for one in versions] == [True, False, False]
+    assert second.diff is not None
+    assert "+    return number * 6" in second.diff
+    assert (gone.tools, gone.version) == ((name,), 3)
+    assert name not in kiln.specs
+
+
+async def test_what_is_done_about_a_tool_is_about_the_version_that_was_looked_at(
+    kiln: Kiln,
+) -> None:
+    name = await written(kiln, "kept")
+    source = BETTER.replace("triple", name)
+    late: list[errands.Errand[Any]] = [
+        errands.Write(name=name, source=source, match=("0" * 64,)),
+        errands.Write(name=name, source=source, only_new=True),
+        errands.Patch(name=name, enabled=False, match=("0" * 64,)),
+        errands.Remove(name=name, match=("0" * 64,)),
+        errands.RollBack(name=name, version="1", match=()),
+    ]
+
+    for errand in late:
+        with pytest.raises(Outdated):
+            await kiln.tend(errand)
+    with pytest.raises(UnknownTool):
+        await kiln.tend(errands.Remove(name="nothing"))
+    with pytest.raises(NotFound):
+        await kiln.tend(errands.ShowVersion(name=name, version="99"))
+
+    assert (await kiln.call(name, {"number": 2})).value == 6
+
+
+async def test_only_who_has_the_right_does_something_about_tools(kiln: Kiln, tools: Path) -> None:
+    name = await written(kiln, "guarded")
+    ann = kiln.sessions.create("ann").token
+    wim = kiln.sessions.create(name, privileges=["WRITE_TOOLS"]).token
+    beyond: list[tuple[errands.Errand[Any], str]] = [
+        (errands.Patch(name=name, enabled=False), wim),
+        (errands.Remove(name=name), wim),
+        (errands.RollBack(name=name, version="1"), wim),
+        (errands.ShowVersion(name=name, version="1"), ann),
+        (errands.ListDisabled(), ann),
+        (errands.ListWaiting(), wim),
+        (errands.ShowSettings(name=name), ann),
+    ]
+
+    for errand, session in beyond:
+        with pytest.raises(NotAllowed):
+            await kiln.tend(errand, session)
+    with pytest.raises(UnknownTool):
+        await kiln.tend(errands.ListVersions(name="be_hidden"), ann)
+    with pytest.raises(NoSession):
+        await kiln.tend(errands.Remove(name=name), "ts_unknown")
+    unwritten = await kiln.tend(errands.Write(name="w", source=WRITTEN), ann)
+
+    assert (unwritten.authored.success, unwritten.authored.code) == (False, "not_allowed")
+    assert (await kiln.call(name, {"number": 2})).value == 6
+    records = recorded(tools, AuditFilter(user=name, outcome="denied"))
+    assert [one.record.act for one in records][:3] == ["proposals.list", "rollback", "remove"]
+    assert {one.record.surface for one in records} == {"python"}
+
+
+async def test_a_draft_says_where_it_lies_and_what_it_replaces(kiln: Kiln, tools: Path) -> None:
+    name = f"nested_{len(kiln.specs)}"
+    (tools / name).mkdir()
+    draft = Draft(WRITTEN.replace("triple", name), name, folder=name)
+
+    made = await kiln.author(draft)
+    stale = await kiln.author(replace(draft, overwrite=True, base="0" * 64))
+    again = await kiln.author(replace(draft, code=BETTER.replace("triple", name), overwrite=True))
+
+    assert (made.success, stale.code, again.success) == (True, "outdated", True)
+    assert (tools / name / f"{name}.py").is_file()
+    assert (await kiln.call(name, {"number": 1})).value == 6
+
+
+async def test_a_source_is_run_once_and_nothing_is_kept(kiln: Kiln) -> None:
+    names, seen = set(kiln.specs), list[Event]()
+    wanted = SourceCall(SAYING, {"word": "hello"}, call_id=f"run-{len(names)}")
+    ann = kiln.sessions.create("ann").token
+
+    ran = await (await kiln.prepare_source(wanted))(seen.append)
+    again = await (await kiln.prepare_source(wanted))(unobserved)
+    with pytest.raises(NotAllowed):
+        await (await kiln.prepare_source(SourceCall(SAYING, session=ann)))(unobserved)
+    with pytest.raises(InputError, match="declares no tool"):
+        await (await kiln.prepare_source(SourceCall("x = 1")))(unobserved)
+
+    assert (ran.tool, value(ran)["said"]) == ("say", "hello")
+    assert again.value == ran.value
+    assert [event.text for event in seen if event.kind == "log"] == ["saying"]
+    assert set(kiln.specs) == names
+
+
+async def test_what_waits_on_disk_is_admitted_or_rejected(kiln: Kiln, tools: Path) -> None:
+    wanted, unwanted = (f"{word}_{len(kiln.specs)}" for word in ("wanted", "unwanted"))
+    for name in (wanted, unwanted):
+        (tools / f"{name}.py").write_text(WRITTEN.replace("triple", name), "utf-8")
+
+    files = (f"{wanted}.py", f"{unwanted}.py")
+    assert {*files} <= {*await kiln.tend(errands.ListWaiting())}
+    good, bad = await kiln.tend(errands.ShowWaiting(files=files))
+    admitted = await kiln.tend(errands.Admit(file=good.file, digest=good.digest, base=None))
+    called = await kiln.call(wanted, {"number": 2})
+    is_served = await kiln.tend(errands.Reject(file=bad.file, digest=bad.digest, base=None))
+    with pytest.raises(Outdated):
+        await kiln.tend(errands.Admit(file=bad.file, digest=bad.digest, base=None))
+    with pytest.raises(NotFound):
+        await kiln.tend(errands.Admit(file="nothing.py", digest=bad.digest, base=None))
+
+    assert (good.state, good.names, admitted.success) == (FileState.NEW, (wanted,), True)
+    assert (called.value, is_served) == (6, False)
+    assert not {*files} & {*await kiln.tend(errands.ListWaiting())}
+
+
 async def test_arguments_can_be_checked_ahead(kiln: Kiln) -> None:
     wrong = kiln.check_arguments("add", {"left": "x"})
 
     assert "left" in str(wrong)
     with pytest.raises(InputError):
         kiln.check_arguments("nothing", {})
+
+
+async def written(kiln: Kiln, word: str) -> str:
+    """The name of a tool that was not there before; both kinds write into the same folder."""
+    name = f"{word}_{len(kiln.specs)}"
+    order = errands.Write(name=name, source=WRITTEN.replace("triple", name), only_new=True)
+    told = await kiln.tend(order)
+    assert told.authored.success, told
+    return name
+
+
+def recorded(tools: Path, wanted: AuditFilter) -> list[AuditEntry]:
+    """What the audit has where the tools are, newest first."""
+    with Kiln(tools, settings=load(tools.parent, STATE_HERE)) as kiln:
+        return list(kiln.guarding.audit.entries(wanted))
 
 
 def code(result: Result) -> str | None:
