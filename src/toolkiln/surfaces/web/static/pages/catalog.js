@@ -1,6 +1,270 @@
-// The page "catalog".
-import { html } from "../lib.js";
+// The catalog: toolkits and tools as cards, search as you type, filters and switches.
+import { api } from "../api.js";
+import { useWho } from "../app.js";
+import { ToolCard, ToolkitHead } from "../cards.js";
+import { FILTERS, chosen, foundAmong, grouped } from "../choosing.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
+import { useLive } from "../live.js";
+import { Badge, Button, Copy, Empty, Icon, Trouble, toast, useAsked } from "../parts.js";
+import { Link, navigate, useQuery } from "../router.js";
+import { Shelf } from "../shelf.js";
 
-export default function Page() {
-  return html`<h1>catalog</h1>`;
+const PAUSE = 180; // milliseconds after the last key before the search is asked
+const FRESH = 4000; // how long what has changed stands out
+const MOST_FOUND = 50;
+const REM = parseFloat(getComputedStyle(document.documentElement).fontSize);
+const HEIGHTS = { card: 8.6 * REM, why: 1.5 * REM, head: 3.4 * REM };
+
+export default function Catalog() {
+  const who = useWho();
+  const { value: view, error, again } = useAsked((signal) => api.get("/v1/catalog", {}, { signal }), []);
+  const [options, setOptions] = useOptions();
+  const search = useSearch(options.q, view);
+  const fresh = useFresh(again);
+  const [busy, setBusy] = useState(new Set());
+  const field = useRef(null);
+  const first = useRef(null);
+  useSlash(field);
+  useKeptScroll(view);
+
+  const shown = useMemo(() => (view ? arranged(view, options, search) : null), [view, options, search]);
+  const mayWrite = who.may("WRITE_TOOLS");
+  const change = async (name, path, enabled) => {
+    setBusy((now) => new Set(now).add(name));
+    try {
+      await api.patch(path, { enabled });
+    } catch (problem) {
+      toast([problem.message, problem.hint].filter(Boolean).join(": "), "bad");
+    }
+    setBusy((now) => new Set([...now].filter((one) => one !== name)));
+    again();
+  };
+  const switches = (kind, name) => (who.may("ADMIN")
+    ? (enabled) => change(`${kind} ${name}`, `/v1/${kind}/${encodeURIComponent(name)}`, enabled) : null);
+
+  return html`
+    <div class="page-head">
+      <h1>Catalog</h1>
+      <span class="muted grow" role="status">${shown && said(shown, search)}</span>
+      ${mayWrite && html`<${Link} to="/write" class="button primary"><${Icon} name="plus" />Write a tool</${Link}>`}
+    </div>
+    <${Finder} field=${field} first=${first} options=${options} search=${search} view=${view} onChange=${setOptions} />
+    ${error && html`<${Trouble} error=${error} onRetry=${again} />`}
+    ${search.error && html`<${Unanswered} search=${search} />`}
+    ${!view && !error && html`<${Waiting} />`}
+    ${view && shown.count === 0 && html`
+      <${Nothing} view=${view} options=${options} mayWrite=${mayWrite} onChange=${setOptions} />`}
+    ${view && shown.count > 0 && html`
+      <${Shelf} groups=${shown.groups} label="Tools" first=${first}
+        cardHeight=${HEIGHTS.card + (shown.reasons.size ? HEIGHTS.why : 0)} headHeight=${HEIGHTS.head}
+        card=${(tool) => html`<${ToolCard} tool=${tool} why=${shown.reasons.get(tool.name)}
+          isFresh=${fresh.has(tool.name)} isBusy=${busy.has(`tools ${tool.name}`)} onSwitch=${switches("tools", tool.name)} />`}
+        head=${(group) => html`<${ToolkitHead} kit=${group.kit} items=${group.items} core=${group.core}
+          isBusy=${busy.has(`toolkits ${group.key}`)} onSwitch=${switches("toolkits", group.key)} />`} />`}`;
+}
+
+/* What is looked at: kept in the address, so that going back leads to the same cards. */
+function useOptions() {
+  const text = useQuery().toString();
+  const options = useMemo(() => {
+    const query = new URLSearchParams(text);
+    return { q: query.get("q") ?? "", toolkit: query.get("toolkit") ?? "", only: new Set(query.getAll("only")), hidden: query.has("hidden") };
+  }, [text]);
+  const change = (changes) => {
+    const { q, toolkit, only, hidden } = { ...options, ...changes };
+    const query = new URLSearchParams();
+    if (q) query.set("q", q);
+    if (toolkit) query.set("toolkit", toolkit);
+    for (const one of only) query.append("only", one);
+    if (hidden) query.set("hidden", "");
+    navigate(`/${query.size ? `?${query}` : ""}`, { replace: true });
+  };
+  return [options, change];
+}
+
+/* What the server finds for a text: {text, hits} of the last answer, and whether another is awaited. */
+function useSearch(text, view) {
+  const [state, setState] = useState({ text: "", busy: false });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    if (!text.trim()) {
+      setState({ text: "", busy: false });
+      return undefined;
+    }
+    const control = new AbortController();
+    setState((now) => ({ ...now, busy: true }));
+    api.get("/v1/search", { q: text, k: MOST_FOUND }, { signal: control.signal }).then(
+      (answer) => control.signal.aborted || setState({ text, answer, busy: false }),
+      (error) => control.signal.aborted || setState({ text, error, busy: false }),
+    );
+    return () => control.abort();
+  }, [text, view, turn]);
+  return useMemo(() => ({ ...state, again: () => setTurn((now) => now + 1) }), [state]);
+}
+
+/* Read the catalog anew when something changes, and tell for a while what it was. */
+function useFresh(again) {
+  const [fresh, setFresh] = useState(new Set());
+  const timer = useRef(0);
+  useLive("catalog", ({ added, changed }) => {
+    again();
+    setFresh(new Set([...added, ...changed]));
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setFresh(new Set()), FRESH);
+  });
+  useLive("approvals", again);
+  useLive("again", again);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return fresh;
+}
+
+/* "/" leads to the search, from anywhere but a field. */
+function useSlash(field) {
+  useEffect(() => {
+    const press = (event) => {
+      if (event.key !== "/" || event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
+      event.preventDefault();
+      field.current?.focus();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}
+
+/* Each entry of the history knows how far down the page was. */
+function useKeptScroll(view) {
+  useLayoutEffect(() => {
+    if (view && history.state?.scroll) scrollTo(0, history.state.scroll);
+  }, [Boolean(view)]);
+  useEffect(() => {
+    let timer = 0;
+    const keep = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => history.replaceState({ scroll: scrollY }, ""), 200);
+    };
+    addEventListener("scroll", keep, { passive: true });
+    return () => {
+      clearTimeout(timer);
+      removeEventListener("scroll", keep);
+    };
+  }, []);
+}
+
+/* The cards to show: {groups, count, reasons}; found ones in the order of the search. */
+function arranged(view, options, search) {
+  const among = chosen(view.tools, options);
+  if (!search.text) return { ...grouped(view.toolkits, among, view.tools), reasons: new Map() };
+  const { items, reasons } = foundAmong(among, search);
+  return { groups: [{ key: "found", items }], count: items.length, reasons };
+}
+
+function said({ count, groups }, search) {
+  const many = `${count.toLocaleString()} ${count === 1 ? "tool" : "tools"}`;
+  if (search.text) return `${many} for “${search.text}”`;
+  const kits = groups.filter(({ kit }) => kit).length;
+  return kits ? `${many} · ${kits.toLocaleString()} ${kits === 1 ? "toolkit" : "toolkits"}` : many;
+}
+
+function Finder({ field, first, options, search, view, onChange }) {
+  const [text, setText] = useState(options.q);
+  const timer = useRef(0);
+  useEffect(() => setText(options.q), [options.q]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const type = (value) => {
+    setText(value);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => onChange({ q: value.trim() }), value.trim() ? PAUSE : 0);
+  };
+  const press = (event) => {
+    if (event.key === "ArrowDown") {
+      event.preventDefault();
+      first.current?.();
+    } else if (event.key === "Escape" && text) {
+      event.preventDefault();
+      type("");
+    }
+  };
+  return html`
+    <div class="finder" role="search">
+      <label class="find"><span class="hidden-text">Find tools</span>
+        <${Icon} name=${search.busy ? "loader" : "search"} />
+        <input ref=${field} type="search" value=${text} maxlength="500" autocomplete="off" spellcheck=${false}
+          placeholder="What should it do? Or a name…" aria-keyshortcuts="/" aria-busy=${search.busy}
+          onInput=${(event) => type(event.target.value)} onKeyDown=${press} />
+        <kbd aria-hidden="true">/</kbd></label>
+      <div class="chips">${view && html`<${Chips} view=${view} options=${options} onChange=${onChange} />`}</div>
+    </div>`;
+}
+
+function Chips({ view, options, onChange }) {
+  const flip = (id) => {
+    const only = new Set(options.only);
+    if (!only.delete(id)) only.add(id);
+    onChange({ only });
+  };
+  const offered = FILTERS.map((one) => ({ ...one, count: view.tools.filter(one.fits).length }))
+    .filter(({ id, count }) => count > 0 || options.only.has(id));
+  return html`
+    ${view.toolkits.length > 0 && html`
+      <select class="chip" aria-label="Toolkit" value=${options.toolkit}
+        onChange=${(event) => onChange({ toolkit: event.target.value })}>
+        <option value="">All toolkits</option>
+        ${view.toolkits.map(({ name, title }) => html`<option key=${name} value=${name}>${title}</option>`)}
+      </select>`}
+    ${offered.map(({ id, title, count }) => html`
+      <button key=${id} type="button" class="chip" aria-pressed=${options.only.has(id)} onClick=${() => flip(id)}>
+        ${title} <span class="muted">${count.toLocaleString()}</span></button>`)}
+    ${view.hidden > 0 && html`
+      <button type="button" class="chip" aria-pressed=${options.hidden} onClick=${() => onChange({ hidden: !options.hidden })}>
+        <${Icon} name=${options.hidden ? "eye" : "eye-off"} />Show hidden <span class="muted">${view.hidden.toLocaleString()}</span>
+      </button>`}`;
+}
+
+function Unanswered({ search }) {
+  return html`
+    <div class="unanswered" role="status">
+      <${Badge} kind="warn" icon="triangle-alert">Search by words only</${Badge}>
+      <span>The search did not answer (${search.error.message}). These have the words in their name or description.</span>
+      <${Button} kind="quiet" icon="rotate-cw" onClick=${search.again}>Search again</${Button}>
+    </div>`;
+}
+
+function Waiting() {
+  return html`
+    <p class="hidden-text" role="status">Loading…</p>
+    <div class="waiting" aria-hidden="true">${Array.from({ length: 12 }, (_, index) => html`
+      <div key=${index} class="card" style=${{ height: `${HEIGHTS.card}px` }}></div>`)}</div>`;
+}
+
+/* Why there is no card, and what to do. */
+function Nothing({ view, options, mayWrite, onChange }) {
+  const isNarrowed = options.q || options.toolkit || options.only.size;
+  if (view.tools.length && isNarrowed) {
+    const clear = () => onChange({ q: "", toolkit: "", only: new Set() });
+    return html`
+      <${Empty} icon="search-x" title="No tool fits" action=${html`<${Button} onClick=${clear}>Show all</${Button}>`}>
+        Take fewer words or filters away${mayWrite && html`, or <${Link} to="/write">write one</${Link}>`}.
+      </${Empty}>`;
+  }
+  if (view.tools.length) {
+    return html`
+      <${Empty} icon="eye-off" title=${`All ${view.hidden.toLocaleString()} tools are hidden`}
+        action=${html`<${Button} onClick=${() => onChange({ hidden: true })}>Show hidden</${Button}>`}>
+        They work, but people are not shown them unless they ask.
+      </${Empty}>`;
+  }
+  if (!mayWrite) {
+    return html`
+      <${Empty} icon="wrench" title="No tools for you">
+        There is no tool that you may run. Whoever runs this server decides that, with its rules.
+      </${Empty}>`;
+  }
+  const command = "toolkiln new greet";
+  return html`
+    <${Empty} icon="wrench" title="No tools yet"
+      action=${html`<${Link} to="/write" class="button primary"><${Icon} name="pencil" />Write the first one</${Link}>`}>
+      <p>A tool is a Python function in a file of the tools’ folder. Write it here, or begin one in a terminal:</p>
+      <p class="command"><code>${command}</code><${Copy} text=${command} label="Copy the command" /></p>
+      <p>It shows up here as soon as its file is saved.</p>
+    </${Empty}>`;
 }

@@ -1,0 +1,97 @@
+// Cards of tools and headings of toolkits, as the catalog shows them.
+import { html } from "./lib.js";
+import { Badge, Icon, Switch } from "./parts.js";
+import { Link } from "./router.js";
+
+const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
+const PARTS = { lexical: "words", semantic: "meaning", clause: "part", name: "name" };
+const ROLES = {
+  prompt: ["message-square-quote", "Prompt", "People choose it, and a model reads what it gives"],
+  resource: ["file-symlink", "Resource", "Clients read it by its address"],
+};
+const HEALTH = {
+  STRICT_COMPLIANT: ["ok", "shield-check", "Strict", "Models can be held to its parameters"],
+  NON_STRICT_ONLY: ["warn", "shield-question-mark", "Not strict", "Strict modes carry a part of its parameters as text"],
+  INVALID: ["bad", "shield-x", "Invalid", "Its parameters are no schema that models can be given"],
+};
+const CORE = "Core: its author marked it so, and it cannot be switched off";
+
+/* why: what the search said of it, or nothing; onSwitch: null if the viewer may not switch. */
+export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
+  const isOff = tool.state === "disabled";
+  return html`
+    <article class=${`card ${isOff ? "off" : ""} ${isFresh ? "fresh" : ""}`}>
+      <header>
+        <${Tile} icon=${tool.icon ?? "wrench"} color=${tool.color} />
+        <h3><${Link} to=${`/tools/${encodeURIComponent(tool.name)}`}>${tool.title}</${Link}>
+          <code title=${tool.name}>${tool.name}</code></h3>
+        ${onSwitch && tool.state !== "proposed" && html`
+          <${Switch} checked=${!isOff} disabled=${tool.is_core || isBusy}
+            label=${`Offer ${tool.name}${tool.is_core ? ": core, always on" : ""}`}
+            title=${tool.is_core ? CORE : isOff ? "Switch it on" : "Switch it off"} onChange=${onSwitch} />`}
+      </header>
+      <p class="summary" title=${tool.summary}>${tool.summary}</p>
+      ${why && html`<${Why} why=${why} />`}
+      <footer><${Badges} tool=${tool} /></footer>
+    </article>`;
+}
+
+function Tile({ icon, color }) {
+  return html`<span class="tile" style=${color ? { "--tint": color } : {}}><${Icon} name=${icon} /></span>`;
+}
+
+function Badges({ tool }) {
+  const { rights, state } = tool;
+  const role = ROLES[tool.role];
+  const [kind, icon, level, meaning] = HEALTH[tool.health];
+  return html`
+    ${state === "disabled" && html`<${Badge} icon="power-off" title="Switched off: nobody can call it">Off</${Badge}>`}
+    ${state === "proposed" && html`<${Badge} kind="info" icon="hourglass" title="A person has to admit it">Proposed</${Badge}>`}
+    ${state !== "proposed" && tool.has_proposal && html`
+      <${Badge} kind="info" icon="hourglass" title="Another version waits for a person to admit it">New version proposed</${Badge}>`}
+    ${tool.is_core && html`<${Badge} icon="lock" title=${CORE}>Core</${Badge}>`}
+    ${!tool.is_shown && html`<${Badge} icon="eye-off" title="It works, but people are not shown it unless they ask">Hidden</${Badge}>`}
+    ${role && html`<${Badge} icon=${role[0]} title=${role[2]}>${role[1]}</${Badge}>`}
+    ${!rights.sandbox && html`<${Badge} kind="bad" icon="shield-off" title="It asks to run without the sandbox">No sandbox</${Badge}>`}
+    ${rights.needs_approval && html`<${Badge} kind="warn" icon="hand" title="A person is asked before it runs">Asks first</${Badge}>`}
+    ${tool.health !== "STRICT_COMPLIANT" && html`<${Badge} kind=${kind} icon=${icon} title=${meaning}>${level}</${Badge}>`}
+    <span class="marks">
+      ${rights.network.length > 0 && html`<${Mark} icon="globe" text=${`Asks for network: ${rights.network.join(", ")}`} />`}
+      ${rights.secrets.length > 0 && html`<${Mark} icon="key-round" text=${`Asks for secrets: ${rights.secrets.join(", ")}`} />`}
+      ${rights.workspace && html`<${Mark} icon="folder" text=${`Asks to ${rights.workspace} the workspace`} />`}
+      ${tool.read_only && html`<${Mark} icon="eye" text="Says that it changes nothing" />`}
+      ${tool.health === "STRICT_COMPLIANT" && html`<${Mark} icon=${icon} kind=${kind} text=${meaning} />`}
+    </span>`;
+}
+
+function Mark({ icon, kind = "", text }) {
+  return html`<span class=${`mark ${kind}`} title=${text}><${Icon} name=${icon} label=${text} /></span>`;
+}
+
+/* Why a tool was found: the words that it has, what each way of looking adds, the part it answers. */
+function Why({ why }) {
+  const total = Object.values(why.parts).reduce((sum, part) => sum + part, 0);
+  const shares = Object.entries(why.parts).sort(([, one], [, other]) => other - one)
+    .map(([part, value]) => `${PARTS[part] ?? part} ${PERCENT.format(value / (total || 1))}`);
+  const rest = [why.text, why.clause && `for “${why.clause}”`, ...shares].filter(Boolean).join(" · ");
+  return html`
+    <p class="why" title=${`Found by ${[...why.words, rest].join(" · ")}`}>
+      <${Icon} name="search" label="Found by" />
+      ${why.words.map((word) => html`<mark key=${word}>${word}</mark>`)}<span>${rest}</span></p>`;
+}
+
+/* core: the name of a core tool in it, which keeps it from being switched off as a whole. */
+export function ToolkitHead({ kit, items, core, isBusy, onSwitch }) {
+  const on = items.filter(({ state }) => state === "served").length;
+  const locked = kit?.is_core ? CORE
+    : core && `${core} is core: switch the others off one by one`;
+  return html`
+    ${kit && html`<${Tile} icon=${kit.icon ?? "toolbox"} color=${kit.color} />`}
+    <h2>${kit ? kit.title : "Single tools"}</h2>
+    ${kit && html`<p title=${kit.description}>${kit.description}</p>`}
+    <span class="muted number">${on === items.length ? `${on.toLocaleString()}` : `${on} of ${items.length} on`}</span>
+    ${kit?.is_core && html`<${Badge} icon="lock" title=${CORE}>Core</${Badge}>`}
+    ${kit && onSwitch && html`
+      <${Switch} checked=${kit.enabled} disabled=${Boolean(locked) || isBusy} label=${`Offer all of ${kit.title}`}
+        title=${locked || (kit.enabled ? "Switch all of it off" : "Switch all of it on")} onChange=${onSwitch} />`}`;
+}
