@@ -50,6 +50,25 @@ def test_a_forged_hash_finds_renews_and_ends_nothing(sessions: SessionsLike, for
     assert sessions.get("h1")
 
 
+def test_a_session_is_ended_by_its_public_name(sessions: SessionsLike) -> None:
+    sessions.put("h1", session(key_id="k1"), 300)
+    sessions.put("h2", session("t2"), 300)
+
+    ended = sessions.end_named("t1")
+
+    assert ended == session(key_id="k1")
+    assert sessions.get("h1", running=True) is None
+    assert names(sessions) == ["t2"]
+    assert [sessions.end_named(name) for name in ("t1", "", "%", "\ud800")] == [None] * 4
+
+
+def test_an_expired_session_is_not_ended_by_its_name(guards: Guards) -> None:
+    guards.sessions.put("h1", session(), 300)
+    guards.wait(301)
+
+    assert guards.sessions.end_named("t1") is None
+
+
 def test_an_expired_session_holds_for_running_calls_only(guards: Guards) -> None:
     guards.sessions.put("h1", session(), 300)
     guards.wait(301)

@@ -6,6 +6,7 @@ do anything is decided by the gateway, as for everybody.
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from toolkiln.app.own import account
@@ -19,6 +20,8 @@ _KEY = "tk_"
 _SPARE = 0.2
 """The share of a session's time that must be left for it to be used again."""
 _MOST_KEPT = 10_000
+_VISIT = 8 * 3600.0
+"""Seconds that a person who logged in stays so: a day's work."""
 
 
 class Entrance:
@@ -63,6 +66,27 @@ class Entrance:
                 self._agents[name] = self._guarding.sessions.local(caller)
             return self._agents[name]
         return self._shown(credential)
+
+    def log_in(self, key: str, whence: str) -> OpenSession:
+        """A session of some hours for a person who shows a key; recorded.
+
+        `whence` says in the record from where they came.
+
+        Raises:
+            NoSession: it is no key, or does not hold any more.
+        """
+        opened = self._guarding.keys.session(key, _VISIT)
+        self._guarding.record("login", self._guarding.caller(opened.token), detail=whence)
+        return opened
+
+    def record_refusal(self, whence: str) -> None:
+        """Record that somebody could not log in."""
+        self._guarding.recording.denied("login", "", whence)
+
+    def log_out(self, token: str) -> None:
+        """End a session, if it holds still."""
+        with suppress(NoSession):
+            self._guarding.end_session(token)
 
     def is_own_agent(self, session: str) -> bool:
         """Whether a session is that of an agent of this machine."""

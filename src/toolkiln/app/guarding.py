@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.app.audit import DAY, Audit
+from toolkiln.app.books import Books
 from toolkiln.app.keys import Keys, refuse_unheld
 from toolkiln.app.live import Live
 from toolkiln.app.own import OWN, SessionToken, account
@@ -44,8 +45,7 @@ from toolkiln.schema import Problems, check
 from toolkiln.store import AuditFilter, open_ledger
 
 if TYPE_CHECKING:
-    from toolkiln.execution import ApprovalBook, BucketBook, CallBook, SessionBook
-    from toolkiln.fleet import Connection
+    from toolkiln.execution import CallBook
     from toolkiln.store import Ledger, Store
 
 
@@ -64,16 +64,17 @@ class Guarding:
         self._settings = settings
         self._spec = spec
         self._store = store
+        self._books = Books(settings.redis, store)
         self._surface = surface
         self.live = live or Live(settings, self._on_change)
         state = settings.state.absolute()
         file = settings.secrets_file or state / "secrets.toml"
         self.secrets = Secrets(settings.environ, file, keyring=settings.keyring)
         self.sessions = Sessions(
-            self._session_book, lambda: self.live.current().session_seconds, self._on_session
+            self._books.sessions, lambda: self.live.current().session_seconds, self._on_session
         )
         self.approvals = Approvals(
-            self._approval_book, lambda: self.live.current().approval_seconds
+            self._books.approvals, lambda: self.live.current().approval_seconds
         )
         self.tool_settings = ToolSettings(lambda: store().tool_settings, self.secrets)
         self.recorder = Recorder(self._open_for_writing)
@@ -83,7 +84,7 @@ class Guarding:
             sessions=self.sessions,
             rules=self.live.rules,
             rates=self.live.rates,
-            buckets=self._bucket_book,
+            buckets=self._books.buckets,
             approvals=self.approvals,
             secrets=self.secrets,
             settings=self.tool_settings,
@@ -201,6 +202,19 @@ class Guarding:
             self.sessions.end(token)
         return found
 
+    def end_named_session(self, trace_id: str, session: SessionToken = OWN) -> Session:
+        """Let somebody's session hold no longer, by somebody with ADMIN; recorded.
+
+        Raises:
+            NotAllowed: whoever holds the session has no ADMIN.
+            NotFound: there is no such session.
+        """
+        admin = self.require(session, Privilege.ADMIN, "session.end")
+        with self.act("session.end", admin, detail=trace_id):
+            if (ended := self.sessions.end_named(trace_id)) is None:
+                raise NotFound(f"no session {trace_id[:100]!r} holds")
+        return ended
+
     def approvals_for(self, session: SessionToken = OWN) -> Callable[[Approval], bool]:
         """Which requests for approval somebody may look at: their own, or with APPROVE all."""
         caller = self.caller(session)
@@ -312,19 +326,14 @@ class Guarding:
 
     def call_book(self) -> "CallBook":
         """Where calls with ids of their callers', and outputs that were cut, are kept."""
-        if self._redis is None:
-            return self._store()
-        from toolkiln.fleet import RedisRecords
-
-        return RedisRecords(self._redis)
+        return self._books.calls()
 
     def close(self) -> None:
         """Write down what is not written yet, and let go of what is open."""
         self.recorder.close()
         if audit := self.__dict__.get("audit"):
             audit.close()
-        if connection := self.__dict__.get("_redis"):
-            connection.close()
+        self._books.close()
 
     def _decide(
         self,
@@ -383,33 +392,3 @@ class Guarding:
         state = self._settings.made_state()
         key = audit_key(self._settings.audit_key, state)
         return open_ledger(self._settings.store or state / "audit.db", key)
-
-    def _session_book(self) -> "SessionBook":
-        if self._redis is None:
-            return self._store().sessions
-        from toolkiln.fleet import RedisSessions
-
-        return RedisSessions(self._redis)
-
-    def _approval_book(self) -> "ApprovalBook":
-        if self._redis is None:
-            return self._store().approvals
-        from toolkiln.fleet import RedisApprovals
-
-        return RedisApprovals(self._redis)
-
-    def _bucket_book(self) -> "BucketBook":
-        if self._redis is None:
-            return self._store().buckets
-        from toolkiln.fleet import RedisBuckets
-
-        return RedisBuckets(self._redis)
-
-    @cached_property
-    def _redis(self) -> "Connection | None":
-        """Where sessions, rates, approvals and calls are kept instead of the store, if set."""
-        if not self._settings.redis:
-            return None
-        from toolkiln.fleet import open_redis
-
-        return open_redis(self._settings.redis)

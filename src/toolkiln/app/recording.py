@@ -66,7 +66,7 @@ class Recording:
         """
         self._record(what, "ok", caller, fields)
 
-    def denied(self, what: str, caller: Caller, why: str) -> None:
+    def denied(self, what: str, caller: Caller | str, why: str) -> None:
         """Record that somebody tried what they may not.
 
         Raises:

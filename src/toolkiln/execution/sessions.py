@@ -56,6 +56,10 @@ class SessionBook(Protocol):
         """Let one hold no longer."""
         ...
 
+    def end_named(self, trace_id: str) -> Session | None:
+        """Let the one that holds by this public name hold no longer; None if there is none."""
+        ...
+
     def end_of_key(self, key_id: str) -> int:
         """Let all that were made with a key hold no longer."""
         ...
@@ -132,6 +136,14 @@ class Sessions:
         """Let a session hold no longer, also for calls that run."""
         ended = self._open().end(self._hash(token))
         self._forget(token)  # afterwards, so that nobody looks it up in between
+        return ended
+
+    def end_named(self, trace_id: str) -> Session | None:
+        """Let a session hold no longer, by its public name; None if there is none that holds."""
+        ended = self._open().end_named(trace_id)
+        for token, known in list(self._known.items()):
+            if known.session.trace_id == trace_id and known.until != inf:
+                self._known.pop(token, None)
         return ended
 
     def end_of_key(self, key_id: str) -> int:

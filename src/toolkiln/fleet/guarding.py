@@ -39,7 +39,9 @@ class RedisSessions:
             StoreError: Redis failed, or the agent's state is not plain JSON.
         """
         index = "" if session.key_id is None else keys.sessions_of_key(session.key_id)
-        self._do("put", keys.session(token_hash), _write(session), _milliseconds(seconds), index)
+        name = session.trace_id.encode("utf-8", "surrogatepass")
+        given = _write(session), _milliseconds(seconds), index, name
+        self._do("put", keys.session(token_hash), *given)
 
     def get(self, token_hash: str, *, running: bool = False) -> tuple[Session, float] | None:
         """The session and the seconds that it has left; None if it does not hold.
@@ -70,6 +72,16 @@ class RedisSessions:
             StoreError: Redis failed.
         """
         return bool(self._do("end", keys.session(token_hash)))
+
+    def end_named(self, trace_id: str) -> Session | None:
+        """End a session that holds, by its public name; None if there is none.
+
+        Raises:
+            StoreError: Redis failed, or the record is damaged.
+        """
+        name = trace_id.encode("utf-8", "surrogatepass")
+        found = self._run([keys.SESSIONS], ["end_named", name])
+        return None if found is None else _read(found)
 
     def end_of_key(self, key_id: str) -> int:
         """End every session that an API key made; how many of them still held.

@@ -73,6 +73,9 @@ class Sessions:
         )
         self._renew = update(sessions).where(sessions.c.token == _TOKEN, holds).values(granted)
         self._end = delete(sessions).where(sessions.c.token == _TOKEN)
+        named = sessions.c.trace_id == bindparam("the_trace_id")
+        self._named = shown.where(named, holds)
+        self._end_named = delete(sessions).where(named, holds)
         self._end_of_key = _END_OF_KEY.returning(holds)
         self._alive = (
             shown.where(holds)
@@ -128,6 +131,14 @@ class Sessions:
         """Ends a session, also for calls that run; False if there is none."""
         with self._database.transaction() as connection:
             return connection.execute(self._end, {"the_token": token_hash}).rowcount > 0
+
+    def end_named(self, trace_id: str) -> Session | None:
+        """Ends a session that holds, by its public name; None if there is none."""
+        which = {"the_trace_id": trace_id, **self._clock.values()}
+        with self._database.transaction() as connection:
+            row = connection.execute(self._named, which).first()
+            connection.execute(self._end_named, which)
+        return None if row is None else _session(row)[0]
 
     def end_of_key(self, key_id: str) -> int:
         """Ends all sessions that a key made; says how many of them still held."""

@@ -74,6 +74,7 @@ def test_every_example_works(api: Serving, operator: httpx2.Client) -> None:
         "ID": first.request["id"],
         "ANOTHER": second.request["id"],
         "TOKEN": api.session("fay"),
+        "TRACE_ID": api.kiln.sessions.create("gil").trace_id,
     }
     for command in examples():
         filled = re.sub(rf"\b({'|'.join(known)})\b", lambda found: known[found[1]], command)

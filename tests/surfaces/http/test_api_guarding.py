@@ -245,3 +245,20 @@ def test_every_error_of_toolkilns_has_a_status() -> None:
         tree += kind.__subclasses__()
 
     assert {kind.code for kind in tree if kind.__module__.startswith("toolkiln.")} <= {*STATUSES}
+
+
+class TestEndingByName:
+    def test_a_session_ends_at_once_and_takes_admin(
+        self, api: Serving, operator: httpx2.Client, ann: httpx2.Client
+    ) -> None:
+        with api.client(api.session("hal")) as hal:
+            name = hal.get("/v1/sessions/own").json()["trace_id"]
+            forbidden = ann.delete(f"/v1/sessions/{name}")
+            before = hal.get("/v1/sessions/own")
+
+            ended = operator.delete(f"/v1/sessions/{name}")
+
+            assert (forbidden.status_code, before.status_code) == (403, 200)
+            assert ended.json() == {"trace_id": name}
+            assert hal.get("/v1/sessions/own").status_code == 401
+        assert operator.delete(f"/v1/sessions/{name}").json()["code"] == "not_found"

@@ -20,7 +20,8 @@ _QUIET = [
 ]
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: as long as it is open no test can have an event loop.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     chromium = shutil.which("chromium")

@@ -46,11 +46,12 @@ end
 
 local acts = {}
 
--- ARGV: the session, its milliseconds, the index of the key that made it or "".
+-- ARGV: the session, its milliseconds, the index of the key that made it or "", its name.
 function acts.put()
   forget(KEYS[2])
   local made = time[1] * 1000000 + time[2]
-  redis.call("HSET", KEYS[2], "session", ARGV[2], "made", made, "made_with", ARGV[4])
+  redis.call("HSET", KEYS[2], "session", ARGV[2], "made", made, "made_with", ARGV[4],
+    "name", ARGV[5])
   hold(KEYS[2], tonumber(ARGV[3]))
 end
 
@@ -68,6 +69,17 @@ function acts.renew()
 end
 
 acts["end"] = function() return forget(KEYS[2]) end
+
+-- ARGV: a name. Returns the session that held by it.
+function acts.end_named()
+  for _, record in ipairs(redis.call("ZRANGE", holding, 0, -1)) do
+    if redis.call("HGET", record, "name") == ARGV[2] and (left(record) or 0) > 0 then
+      local session = redis.call("HGET", record, "session")
+      forget(record)
+      return session
+    end
+  end
+end
 
 -- KEYS[2]: the index of the key. Returns how many it forgot, and how many of them held: in
 -- batches, so that nobody else has to wait for long.

@@ -1,15 +1,19 @@
-"""From where requests may come: the Host that they name, the Origin of a page, a key shown.
+"""From where requests may come: the Host that they name, the page that made them, a key shown.
 
 A browser sends what any page tells it to, also to this machine, and a name of an attacker's
-may lead here (DNS rebinding). So what is meant for this machine has to say so, and whatever
-did not come from it has to show a credential. Who that makes the caller is `app`'s business.
+may lead here (DNS rebinding). So what is meant for this machine has to say so, pages of other
+sites are turned away, and whatever did not come from this machine has to show a credential.
+When the own page's cookie is one is said in `cookies`; who that makes the caller is `app`'s
+business.
 """
 
 import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from toolkiln.surfaces.http.cookies import PAGE_HEADER, page_token
 from toolkiln.surfaces.http.problems import Refused
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -17,12 +21,15 @@ Headers = Iterable[tuple[bytes, bytes]]
 OPEN = frozenset({b"/", b"/ui", b"/healthz", b"/readyz", b"/openapi.json", b"/docs"})
 """What anybody may see: nothing there depends on who asks."""
 _OPEN_BELOW = b"/ui/"
+"""The page's files, which hold no data, and where people log in."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"https?://(.+)")
 _FORWARDED = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"}
 )
-_LOOKED_AT = frozenset({b"host", b"origin", b"authorization"})
+_LOOKED_AT = frozenset(
+    {b"host", b"origin", b"authorization", b"cookie", b"sec-fetch-site", PAGE_HEADER.encode()}
+)
 
 
 def is_loopback(name: str) -> bool:
@@ -33,6 +40,15 @@ def is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+class Passed(NamedTuple):
+    """What is known of a request that may come in."""
+
+    origin: str | None = None
+    """The configured web origin that it came from."""
+    token: str | None = None
+    """The session that the own page has in its cookie, where nothing else is shown."""
 
 
 def _is_open(path: bytes) -> bool:
@@ -49,8 +65,8 @@ class Access:
     origins: frozenset[str] = frozenset()
     """Both in lower case."""
 
-    def check(self, method: str, path: bytes, headers: Headers) -> str | None:
-        """The configured web origin that a request came from, if it did.
+    def check(self, method: str, path: bytes, headers: Headers) -> Passed:
+        """Look at where a request came from.
 
         Raises:
             Refused: it may not come from where it did.
@@ -67,9 +83,13 @@ class Access:
         host = given.get(b"host", "").lower()
         is_local = self._check_host(host)
         origin = self._check_origin(given.get(b"origin"), host, is_local=is_local)
+        if origin is None and not (_is_open(path) and method in ("GET", "HEAD")):
+            _check_site(given.get(b"sec-fetch-site"))
+        shows = b"authorization" in given
+        token = None if shows else page_token(given, is_local=is_local)
         # A browser that asks whether a page may send a credential does not send it yet.
         is_asking = method == "OPTIONS" and origin is not None
-        is_known = b"authorization" in given or _is_open(path) or is_asking
+        is_known = shows or token is not None or _is_open(path) or is_asking
         if not is_known and (self.needs_key or not is_local or is_forwarded):
             raise Refused(
                 "no_session",
@@ -77,7 +97,7 @@ class Access:
                 hint="send `Authorization: Bearer tk_…`; `toolkiln keys create` makes one",
                 headers={"www-authenticate": "Bearer"},
             )
-        return origin
+        return Passed(origin, token)
 
     def _check_host(self, host: str) -> bool:
         """Whether it is this machine's own name."""
@@ -108,3 +128,14 @@ class Access:
             f"pages of {origin[:100]!r} may not make requests here",
             hint="add it to the setting `origins`",
         )
+
+
+def _check_site(site: str | None) -> None:
+    """See that no page of another site asks, as browsers tell, whatever their pages want."""
+    if site in (None, "same-origin", "none"):
+        return
+    raise Refused(
+        "origin_refused",
+        "pages of other sites may not make requests here",
+        hint="open the address itself, or add the page's origin to the setting `origins`",
+    )

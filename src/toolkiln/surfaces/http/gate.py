@@ -105,7 +105,10 @@ class Gate:
                 "in all, its path included",
                 headers={"connection": "close"},
             )
-        origin = self._access.check(scope["method"], scope["raw_path"], headers)
+        origin, token = self._access.check(scope["method"], scope["raw_path"], headers)
+        if token is not None:  # so that whoever looks at credentials has one kind to look at
+            shown = (b"authorization", b"Bearer " + token.encode())
+            scope = {**scope, "headers": [*headers, shown]}
         known = dict(headers)
         if known.get(b"upgrade", b"").lower() == b"websocket":
             raise Refused(

@@ -30,6 +30,7 @@ from toolkiln.surfaces.http.metrics import Metrics
 from toolkiln.surfaces.mcp.endpoint import Endpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 from toolkiln.surfaces.web.app import PATH, Page
+from toolkiln.surfaces.web.login import Login
 
 _IDLE = 30
 """Seconds that a connection may be kept between two requests."""
@@ -119,7 +120,7 @@ class Server(uvicorn.Server):
         mounts: dict[str, ASGIApp] = {
             **dict.fromkeys(beside.paths, beside),
             "/mcp": self._endpoint,
-            **dict.fromkeys(("/", PATH), Page()),
+            **dict.fromkeys(("/", PATH), Page(Login(entrance))),
         }
         app = App(kiln, entrance, OPERATIONS, mounts)
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None

@@ -1,7 +1,7 @@
 """What is mounted at `/ui`: the shell for every address of the page, its files, and icons.
 
-All of it is the same for everybody. Who is asking matters to the HTTP API, which the shell's
-scripts use like any other client.
+All of it is the same for everybody; logging in and out is `login`'s business. Who is asking
+matters to the HTTP API, which the shell's scripts use like any other client.
 """
 
 from functools import lru_cache
@@ -12,6 +12,7 @@ from toolkiln.app import svg
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.replies import Reply
 from toolkiln.surfaces.web.assets import Asset, assets
+from toolkiln.surfaces.web.login import Login
 
 PATH = "/ui"
 _POLICY = "; ".join(
@@ -38,12 +39,18 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 class Page:
     """Answers browsers."""
 
-    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+    def __init__(self, login: Login) -> None:
+        self._posts = {f"{PATH}/login": login.log_in, f"{PATH}/logout": login.log_out}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.
 
         Raises:
             Refused: there is nothing of that kind.
         """
+        if scope["method"] == "POST" and (post := self._posts.get(scope["path"])):
+            await post(scope, receive, send)
+            return
         if scope["method"] not in ("GET", "HEAD"):
             allow = {"allow": "GET, HEAD"}
             raise Refused("method_not_allowed", "the page can only be read", headers=allow)

@@ -1,6 +1,57 @@
-// The page "login".
-import { html } from "../lib.js";
+// Log in with an API key; the server keeps the session in a cookie that no script can read.
+import { api } from "../api.js";
+import { html, useState } from "../lib.js";
+import { Button, Copy, Field, Icon } from "../parts.js";
+import { navigate, useQuery } from "../router.js";
 
-export default function Page() {
-  return html`<h1>login</h1>`;
+const COMMAND = "toolkiln keys create page --user NAME";
+
+export default function Login() {
+  const query = useQuery();
+  const [problem, setProblem] = useState("");
+  const [isBusy, setBusy] = useState(false);
+
+  const logIn = async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    setProblem("");
+    setBusy(true);
+    try {
+      await api.post("/ui/login", { key: form.elements.key.value.trim() });
+      dispatchEvent(new Event("toolkiln:login"));
+      navigate(after(query.get("to")), { replace: true });
+    } catch (error) {
+      setProblem(words(error));
+      setBusy(false);
+      form.elements.key.select();
+    }
+  };
+
+  return html`
+    <form class="panel stack login" onSubmit=${logIn}>
+      <h1><${Icon} name="key-round" /> Log in</h1>
+      <p>This server wants to know who you are. Show it an API key.</p>
+      <${Field} label="API key" problem=${problem}>${(attributes) => html`
+        <input ...${attributes} name="key" type="password" required maxlength="200" autofocus
+          autocomplete="current-password" spellcheck="false" placeholder="tk_…" />`}
+      </${Field}>
+      <${Button} kind="primary" type="submit" icon="log-in" busy=${isBusy}>Log in</${Button}>
+      <div class="hint stack">
+        <p>Whoever runs the server makes one, and with
+          <code>--privilege ADMIN</code> one that may administer:</p>
+        <p class="row command"><code>${COMMAND}</code><${Copy} text=${COMMAND} label="Copy the command" /></p>
+        <p>You stay logged in for eight hours, or until the key ends.</p>
+      </div>
+    </form>`;
+}
+
+/* Where somebody wanted to go before they had to log in. */
+function after(to) {
+  return to?.startsWith("/") && !to.startsWith("/login") ? to : "/";
+}
+
+function words({ status, message }) {
+  if (status === 401) return "This key is unknown, revoked or expired.";
+  if (status === 429) return "Too many wrong keys were shown. Wait a moment and try again.";
+  return `You cannot log in: ${message}.`;
 }

@@ -1,0 +1,32 @@
+"""How wrong keys are answered when there are many of them."""
+
+import asyncio
+
+import pytest
+
+from toolkiln.app import OWN, Entrance, Scope
+from toolkiln.surfaces.http.problems import Refused
+from toolkiln.surfaces.web.login import Login
+
+from .serving import SOON, Serving
+
+
+async def test_wrong_keys_wait_and_keep_no_right_one_waiting(api: Serving) -> None:
+    guarding = api.kiln.guarding
+    key = guarding.keys.create("right", Scope(user_id="ann"), OWN).text
+    login = Login(Entrance(guarding, is_local=False), penance=SOON)
+    waiting = [asyncio.create_task(login.open("tk_wrong", "")) for _ in range(20)]
+    async with asyncio.timeout(SOON):
+        while login.waiting < 20:
+            await asyncio.sleep(0)
+
+    with pytest.raises(Refused) as one_more:
+        await login.open("tk_wrong", "")
+    opened = await login.open(key, "")
+
+    assert one_more.value.problem.code == "rate_limited"
+    assert opened.token
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)

@@ -1,0 +1,257 @@
+"""Logging in by key, and pages of other origins that would like to use that."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, Page, Response, expect
+
+from toolkiln.app import OWN, AuditFilter, Scope
+
+from .site import SOON, Look, Site
+
+OWN_PAGE = {"x-toolkiln-page": "1", "sec-fetch-site": "same-origin"}
+OTHER_PAGE = {"x-toolkiln-page": "1"}
+UNAUTHORIZED = "the server responded with a status of 401"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server where everybody needs a key."""
+    site = Site(tmp_path_factory.mktemp("login"), {}, require_key=True)
+    with site.running():
+        yield site
+
+
+@pytest.fixture(scope="module")
+def open_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server that takes whoever is on this machine for its operator."""
+    site = Site(tmp_path_factory.mktemp("open"), {})
+    with site.running():
+        yield site
+
+
+@pytest.fixture(scope="module")
+def key(site: Site) -> str:
+    return new_key(site, "ann")
+
+
+def new_key(site: Site, name: str) -> str:
+    return site.kiln.guarding.keys.create(name, Scope(user_id=name), OWN).text
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[httpx2.Client]:
+    with site.client() as client:
+        yield client
+
+
+def log_in(client: httpx2.Client, key: str) -> httpx2.Response:
+    return client.post("/ui/login", json={"key": key}, headers=OWN_PAGE)
+
+
+def own(client: httpx2.Client, **headers: str) -> httpx2.Response:
+    return client.get("/v1/sessions/own", headers={**OWN_PAGE, **headers})
+
+
+class TestPerson:
+    def test_logs_in_with_a_key_goes_on_where_they_wanted_to_and_logs_out(
+        self, look: Look, key: str
+    ) -> None:
+        view = look("/runs")
+        view.forgiven = (UNAUTHORIZED,)
+        page = view.page
+
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        view.check_access()
+        page.get_by_label("API key").fill("tk_made_up")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("This key is unknown, revoked or expired.")).to_be_visible()
+        page.get_by_label("API key").fill(f" {key} ")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ui/runs")
+        (cookie,) = page.context.cookies()
+        seen = page.evaluate("document.cookie")
+        page.reload()
+        expect(page.get_by_role("heading", name="Log in")).to_have_count(0)
+        page.evaluate("fetch('/ui/logout', {method: 'POST', headers: {'X-Toolkiln-Page': '1'}})")
+        page.wait_for_function("cookieStore.getAll().then((all) => all.length === 0)")
+        page.reload()
+
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
+        assert seen == ""
+        assert page.context.cookies() == []
+
+
+class TestSession:
+    def test_acts_for_the_key_s_user_until_it_is_logged_out(
+        self, client: httpx2.Client, key: str
+    ) -> None:
+        answer = log_in(client, key)
+        token = client.cookies[next(iter(client.cookies))]
+        known = own(client).json()
+        client.post("/ui/logout", headers=OWN_PAGE)
+        name = answer.headers["set-cookie"].partition("=")[0]
+
+        assert (answer.json(), known["user"]) == ({"seconds": 8 * 3600}, "ann")
+        assert len(client.cookies) == 0
+        assert own(client, cookie=f"{name}={token}").json()["code"] == "no_session"
+
+    def test_ends_with_its_key(self, site: Site, client: httpx2.Client) -> None:
+        log_in(client, new_key(site, "bea"))
+        before = own(client).status_code
+
+        site.kiln.guarding.keys.revoke("bea", OWN)
+
+        assert (before, own(client).status_code) == (200, 401)
+
+    def test_is_for_the_page_alone(self, client: httpx2.Client, key: str) -> None:
+        log_in(client, key)
+
+        asked = [
+            client.get("/v1/sessions/own"),
+            client.get("/v1/sessions/own", headers={**OTHER_PAGE, "origin": "http://[::1]"}),
+            own(client, **{"sec-fetch-site": "same-site"}),
+            own(client, authorization="Bearer tk_other"),
+        ]
+
+        assert [answer.status_code for answer in asked] == [401, 401, 403, 401]
+
+    def test_is_not_had_by_other_pages_or_by_what_is_no_key(
+        self, client: httpx2.Client, key: str
+    ) -> None:
+        bare = client.post("/ui/login", json={"key": key})
+        strange = [
+            client.post("/ui/login", content=body, headers={**OWN_PAGE, "content-type": kind})
+            for body, kind in (("{}", "application/json"), (f"key={key}", "text/plain"))
+        ]
+
+        assert (bare.status_code, bare.json()["code"]) == (403, "origin_refused")
+        assert [answer.status_code for answer in strange] == [422, 415]
+        assert len(client.cookies) == 0
+
+
+class TestWrongKey:
+    def test_is_recorded_without_the_key(self, site: Site, client: httpx2.Client) -> None:
+        answer = log_in(client, "tk_not_a_key_of_anybody")
+
+        assert (answer.status_code, answer.json()["code"]) == (401, "no_session")
+        (told,) = site.kiln.guarding.audit.entries(AuditFilter(act="login"), 1)
+        assert (told.record.act, told.record.outcome) == ("login", "denied")
+        assert told.record.detail == "from 127.0.0.1"
+        assert not list(files_with(site.tools.parent, b"tk_not_a_key"))
+
+
+def files_with(folder: Path, text: bytes) -> Iterator[Path]:
+    return (file for file in folder.rglob("*") if file.is_file() and text in file.read_bytes())
+
+
+@contextmanager
+def elsewhere() -> Iterator[int]:
+    """The port of another server on this machine, with an empty page."""
+
+    class Blank(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>other</title><link rel=icon href=data:,>")
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is said."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Blank) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join(SOON)
+
+
+ATTEMPTS = """async (url) => {
+  const tries = [
+    [url + "/v1/tools", {}],
+    [url + "/v1/sessions/own", {credentials: "include", mode: "no-cors"}],
+    [url + "/v1/sessions/own", {credentials: "include", headers: {"X-Toolkiln-Page": "1"}}],
+    [url + "/v1/approvals/x/forget", {method: "POST", credentials: "include", mode: "no-cors"}],
+    [url + "/v1/tools/x/call", {method: "POST", mode: "no-cors", body: "{}"}],
+    [url + "/ui/logout", {method: "POST", credentials: "include", mode: "no-cors"}],
+    [url + "/mcp", {method: "POST", mode: "no-cors", body: "{}"}],
+  ];
+  const read = [];
+  for (const [address, options] of tries) {
+    const answer = await fetch(address, options).catch(() => null);
+    if (answer && answer.type !== "opaque") read.push(address);
+  }
+  const image = new Image();
+  await new Promise((go) => { image.onload = image.onerror = go; image.src = url + "/v1/events"; });
+  return read;
+}"""
+FORM = """(url) => {
+  const form = Object.assign(document.createElement("form"), {
+    method: "post", action: url + "/v1/sessions/end", enctype: "text/plain"});
+  document.body.append(form);
+  form.submit();
+}"""
+LINK = """(url) => {
+  const link = Object.assign(document.createElement("a"), {href: url});
+  document.body.append(link);
+  link.click();
+}"""
+
+
+class TestPageOfAnotherOrigin:
+    @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+    def test_gets_nothing_done_on_this_machine(
+        self, browser: Browser, open_site: Site, name: str
+    ) -> None:
+        answers: list[Response] = []
+        with elsewhere() as port, browser.new_context() as context:
+            page = context.new_page()
+            page.on("response", lambda answer: answers.append(answer))
+            page.goto(f"http://{name}:{port}/")
+            read = page.evaluate(ATTEMPTS, open_site.url)
+            with page.expect_navigation():
+                page.evaluate(FORM, open_site.url)
+
+        statuses = {answer.status for answer in answers if answer.url.startswith(open_site.url)}
+        assert (read, statuses) == ([], {403})
+
+    def test_gets_nothing_done_for_somebody_who_is_logged_in(
+        self, browser: Browser, site: Site, key: str
+    ) -> None:
+        answers: list[Response] = []
+        with elsewhere() as port, browser.new_context() as context:
+            page = logged_in(context.new_page(), site, key)
+            page.goto(f"http://127.0.0.1:{port}/")
+            page.on("response", lambda answer: answers.append(answer))
+            read = page.evaluate(ATTEMPTS, site.url)
+            statuses = {answer.status for answer in answers}
+            page.goto(f"{site.url}/ui/settings")
+            expect(page.get_by_role("heading", name="Settings").first).to_be_visible()
+
+        assert (read, statuses) == ([], {403})
+
+    def test_can_lead_people_to_the_page(self, browser: Browser, open_site: Site) -> None:
+        with elsewhere() as port, browser.new_context() as context:
+            page = context.new_page()
+            page.goto(f"http://localhost:{port}/")
+            page.evaluate(LINK, open_site.url)
+
+            page.wait_for_url("**/ui/")
+            expect(page.locator("main h1").first).to_be_visible()
+
+
+def logged_in(page: Page, site: Site, key: str) -> Page:
+    page.goto(f"{site.url}/ui/login")
+    page.get_by_label("API key").fill(key)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/")
+    return page
