@@ -1,4 +1,5 @@
 // The HTTP API: JSON in and out, problems as errors in words, and streams of events.
+import { parsed } from "./exact.js";
 
 const HEADERS = { "X-Toolkiln-Page": "1" };
 
@@ -28,7 +29,7 @@ function withQuery(path, query = {}) {
 async function json(method, path, body, { headers, signal } = {}) {
   const response = await send(method, path, body, { ...headers, Accept: "application/json" }, signal);
   const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  return text ? parsed(text) : null;
 }
 
 /* Server-sent events as {event, data}, until the server ends them or the signal does. */
@@ -36,7 +37,7 @@ async function* stream(method, path, body, { headers, signal } = {}) {
   const accept = { ...headers, Accept: "text/event-stream" };
   const response = await send(method, path, body, accept, signal);
   if (!(response.headers.get("content-type") ?? "").startsWith("text/event-stream")) {
-    yield { event: "result", data: await response.json() };
+    yield { event: "result", data: parsed(await response.text()) };
     return;
   }
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -64,7 +65,7 @@ function read(block) {
     if (name === "event") fields.event = value;
     if (name === "data") fields.data += value;
   }
-  return fields.data ? { event: fields.event, data: JSON.parse(fields.data) } : null;
+  return fields.data ? { event: fields.event, data: parsed(fields.data) } : null;
 }
 
 async function send(method, path, body, headers, signal) {

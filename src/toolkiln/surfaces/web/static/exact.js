@@ -1,0 +1,56 @@
+// Numbers that JavaScript's own cannot hold, from JSON and to JSON, without a digit changed.
+
+// A number that a double would change, kept as it was written.
+export class Exact {
+  constructor(text) {
+    this.text = text;
+  }
+
+  // Where JSON.rawJSON is missing, the text goes out in quotes: the server reads numbers from
+  // text wherever no text is wanted.
+  toJSON() {
+    return JSON.rawJSON ? JSON.rawJSON(this.text) : this.text;
+  }
+
+  toString() {
+    return this.text;
+  }
+}
+
+// Digits and exponent of a decimal, so that two spellings of one number are equal.
+function canonical(text) {
+  const [, sign, whole, part = "", power = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(
+    text,
+  );
+  const digits = (whole + part).replace(/^0+/, "");
+  const bare = digits.replace(/0+$/, "");
+  const exponent = Number(power) - part.length + (digits.length - bare.length);
+  return bare ? `${sign}${bare}e${exponent}` : "0";
+}
+
+// The number that a JSON number spells: a double, or Exact where that would change it.
+export function numberOf(text) {
+  const value = Number(text);
+  if (!Number.isFinite(value)) {
+    return new Exact(text);
+  }
+  if (Number.isInteger(value) && !Number.isSafeInteger(value)) {
+    return new Exact(text);
+  }
+  // Up to 15 digits always survive; looking closer is for the few that are longer.
+  return text.length <= 15 || canonical(text) === canonical(String(value)) ? value : new Exact(text);
+}
+
+// A number of 16 digits or more, perhaps; only then is it worth looking at each.
+const LONG = /[:,[\s]-?\d[\d.]{15}/;
+
+// JSON.parse, but for long numbers. Browsers that do not tell how a number was written give the
+// nearest double.
+export function parsed(text) {
+  if (!LONG.test(text)) {
+    return JSON.parse(text);
+  }
+  return JSON.parse(text, (key, value, context) =>
+    typeof value === "number" && context?.source ? numberOf(context.source) : value,
+  );
+}

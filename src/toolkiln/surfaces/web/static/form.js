@@ -1,0 +1,132 @@
+// A form made from a JSON Schema, or its JSON text: two views of one value. The parts of the
+// form are in form/, from the pure ones (json, schema, values, texts, check) to the controls.
+import { check } from "./form/check.js";
+import { Entries } from "./form/entries.js";
+import { JsonText } from "./form/jsontext.js";
+import { FormContext } from "./form/context.js";
+import { flat, usableDefault } from "./form/schema.js";
+import { keyOf, pathOf, placeOf, valueAt } from "./form/values.js";
+import { html, useEffect, useId, useMemo, useRef, useState } from "./lib.js";
+import { Button, Tabs } from "./parts.js";
+
+export { usableDefault };
+
+const MODES = [{ id: "form", title: "Form" }, { id: "json", title: "JSON" }];
+const MOST_NAMED = 4;
+
+/* The form. `onChange(value, isValid)` also comes without a change of the value, when it becomes
+   known whether it is valid. `problems` ([{place, message}]) are a server's: each is shown at its
+   field until the value there changes. */
+export function SchemaForm({ schema, value, onChange, problems = [] }) {
+  const id = useId();
+  const [mode, setMode] = useState("form");
+  const [broken, setBroken] = useState(null); // JSON text that is no JSON, and why
+  const [isAsked, setAsked] = useState(false); // whether to show what is missing, too
+  const [touched, setTouched] = useState(() => new Set());
+  const held = value ?? usableDefault(schema);
+  const own = useMemo(() => check(schema, held), [schema, held]);
+  const told = useTold(problems, held);
+  const isValid = own.length === 0 && !broken;
+
+  const last = useRef();
+  useEffect(() => {
+    if (last.current !== isValid) {
+      last.current = isValid;
+      onChange(held, isValid);
+    }
+  });
+
+  const change = (next) => {
+    last.current = check(schema, next).length === 0;
+    onChange(next, last.current);
+  };
+  const spoil = (text, error) => {
+    setBroken({ text, error });
+    last.current = false;
+    onChange(held, false);
+  };
+  const form = {
+    root: schema,
+    id,
+    problems: byPlace([...own, ...told]),
+    isShown: (path) => isAsked || touched.has(keyOf(path)),
+    touch: (path) => touched.has(keyOf(path)) || setTouched(new Set(touched).add(keyOf(path))),
+  };
+  return html`
+    <div class="schema-form">
+      <div class="form-modes">
+        <${Tabs} tabs=${MODES} current=${mode} label="How to fill in"
+          onChange=${(next) => broken || setMode(next)} />
+      </div>
+      ${mode === "form"
+        ? html`<${FormContext.Provider} value=${form}><${Body} schema=${schema} value=${held} onChange=${change} /><//>`
+        : html`<${JsonText} value=${held} broken=${broken} problems=${[...own, ...told]}
+            onChange=${(next) => { setBroken(null); change(next); }}
+            onBroken=${spoil} onDiscard=${() => setBroken(null)} />`}
+      ${mode === "form" && html`<${Summary} own=${own} form=${form} onAsk=${() => setAsked(true)} />`}
+    </div>`;
+}
+
+function Body({ schema, value, onChange }) {
+  const whole = flat(schema, schema);
+  const isEmpty = !Object.keys(whole.properties ?? {}).length && whole.additionalProperties === false;
+  if (isEmpty && !Object.keys(value).length) return html`<p class="muted">It takes no arguments.</p>`;
+  return html`<${Entries} schema=${whole} value=${value} path=${[]} onChange=${onChange} />`;
+}
+
+/* What keeps the form from being valid, with a way to the first such field. */
+function Summary({ own, form, onAsk }) {
+  const [isDue, setDue] = useState(false);
+  useEffect(() => {
+    if (!isDue) return;
+    setDue(false);
+    const field = document.querySelector(`[data-form="${form.id}"][data-wrong]`);
+    field?.querySelector("input, select, textarea, button")?.focus();
+  }, [isDue]);
+  if (!own.length) return null;
+  const show = () => {
+    onAsk();
+    setDue(true);
+  };
+  const names = [...new Set(own.map(({ path }) => placeOf(path)))];
+  const more = names.length - MOST_NAMED;
+  return html`
+    <p class="form-summary">
+      <span>${own.every(({ isMissing }) => isMissing) ? "Still needed" : "To be put right"}: ${
+        names.slice(0, MOST_NAMED).map((name, at) => html`${at > 0 && ", "}<code>${name || "the whole"}</code>`)}${
+        more > 0 && ` and ${more} more`}</span>
+      <${Button} kind="quiet" icon="arrow-up" onClick=${show}>Show</${Button}>
+    </p>`;
+}
+
+function byPlace(problems) {
+  const places = new Map();
+  for (const problem of problems) {
+    const key = keyOf(problem.path);
+    places.set(key, [...(places.get(key) ?? []), problem]);
+  }
+  return places;
+}
+
+/* A server's problems, as long as the values that they are about are the same. */
+function useTold(problems, value) {
+  const told = useRef({ problems: [], value });
+  if (told.current.problems !== problems) {
+    told.current = { problems, value };
+  }
+  const before = told.current.value;
+  return useMemo(
+    () =>
+      problems
+        .map(({ place, message }) => ({ path: known(before, pathOf(place ?? "")), message }))
+        .filter(({ path }) => valueAt(value, path) === valueAt(before, path)),
+    [problems, value],
+  );
+}
+
+/* A place that can be shown: what cannot be read is about the whole. */
+function known(value, path) {
+  if (!path) return [];
+  const parent = path.slice(0, -1);
+  return !parent.length || valueAt(value, parent) !== undefined ? path : [];
+}

@@ -1,0 +1,114 @@
+// The entries of an object, each with its name, what it is for, and whether it is given at all:
+// left out, null and a value are three different things, and all three are seen.
+import { html, useRef } from "../lib.js";
+import { Button } from "../parts.js";
+import { Control, isFolded, isGroup, phraseOf } from "./controls.js";
+import { Problems, elementOf, useForm, wrongAt } from "./context.js";
+import { MapEntries } from "./maps.js";
+import { Unfinished, isObject, write } from "./json.js";
+import { boundsOf, flat, isNullable, kindOf, start, withoutNull } from "./schema.js";
+import { withEntry } from "./values.js";
+
+/* All entries of an object. */
+export function Entries({ schema, value, path, onChange }) {
+  const properties = schema.properties ?? {};
+  const required = new Set(schema.required);
+  const held = isObject(value) ? value : {};
+  const others = schema.additionalProperties;
+  const extra = Object.keys(held).filter((name) => !Object.hasOwn(properties, name));
+  const takesMore = isObject(others) || others === true;
+  return html`
+    <div class="entries">
+      ${Object.entries(properties).map(([name, part]) => html`
+        <${Entry} key=${name} name=${name} schema=${part} value=${held[name]} path=${[...path, name]}
+          isRequired=${required.has(name)} onChange=${(next) => onChange(withEntry(held, name, next))} />`)}
+      ${(takesMore || extra.length > 0) && html`
+        <${MapEntries} schema=${isObject(others) ? others : {}} value=${held} names=${extra} path=${path}
+          canAdd=${takesMore} onChange=${onChange} />`}
+    </div>`;
+}
+
+/* One entry of an object. */
+function Entry({ name, schema, value, path, isRequired, onChange }) {
+  const form = useForm();
+  const whole = flat(form.root, schema);
+  const inner = withoutNull(form.root, schema);
+  const kept = useRef(); // the value before it was left out or null
+  const hint = hintOf(whole, inner, isRequired);
+  const kind = kindOf(inner);
+  const group = isGroup(kind, inner);
+  // What would unfold (perhaps without end) stays shut until it is wanted.
+  const isOpen = value !== null && (value !== undefined || !isFolded(kind) || isRequired);
+  const state = value === undefined ? "absent" : value === null && isNullable(form.root, whole) ? "null" : "value";
+
+  const setState = (next) => {
+    if (value !== undefined && value !== null) kept.current = value;
+    if (next === "absent") onChange(undefined);
+    if (next === "null") onChange(null);
+    if (next === "value") onChange(kept.current ?? firstValue(form.root, inner, kind));
+  };
+  const id = elementOf(form, path);
+  const head = html`
+    <span class="entry-name" id=${`${id}-name`}>${name}</span>
+    <span class="entry-type">${phraseOf(form.root, inner)}${isRequired && ", required"}</span>`;
+  const attributes = group && { role: "group", "aria-labelledby": `${id}-name`, "aria-describedby": hint ? `${id}-hint` : undefined };
+  return html`
+    <div class=${`entry ${state} ${isRequired ? "required" : "optional"}`} ...${attributes} data-form=${form.id}
+      data-wrong=${wrongAt(form, path).length ? "" : undefined}
+      onFocusOut=${(event) => event.currentTarget.contains(event.relatedTarget) || form.touch(path)}>
+      <div class="entry-head">
+        ${group ? html`<span class="entry-label">${head}</span>` : html`<label for=${id} class="entry-label">${head}</label>`}
+        <${States} name=${name} id=${id} state=${state} whole=${whole} isOptional=${!isRequired}
+          isNullable=${isNullable(form.root, whole)} onChange=${setState} />
+      </div>
+      ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
+      ${isOpen && html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint} onChange=${onChange}
+        placeholder=${!isRequired && "default" in whole ? said(whole.default) : undefined} />`}
+      ${value === null && html`<p class="entry-closed"><code>null</code> is sent.</p>`}
+      <${Problems} path=${path} />
+    </div>`;
+}
+
+/* Left out, a value, or null. */
+function States({ name, id, state, whole, isOptional, isNullable: takesNull, onChange }) {
+  const offered = [
+    isOptional && ["absent", "default" in whole ? "default" : "left out"],
+    ["value", "value"],
+    takesNull && ["null", "null"],
+  ].filter(Boolean);
+  if (offered.length < 2) return null;
+  return html`
+    <span class="states" role="radiogroup" aria-label=${`What to send for ${name}`}>
+      ${offered.map(([each, word]) => html`
+        <label class="state"><input type="radio" name=${`${id}-state`} value=${each}
+          checked=${state === each} onChange=${() => onChange(each)} />${word}</label>`)}
+    </span>`;
+}
+
+/* What a value begins with when somebody wants to give one. */
+function firstValue(root, schema, kind) {
+  const { default: usual, ...bare } = schema;
+  const first = usual === null || usual === undefined ? start(root, bare) : usual;
+  if (first !== undefined && first !== null) return first;
+  return kind === "string" ? "" : new Unfinished("", "needs a value");
+}
+
+function hintOf(whole, inner, isRequired) {
+  const usual = !isRequired && "default" in whole ? `Left out, it is ${said(whole.default)}` : "";
+  const words = [whole.description ?? inner.description, capital(boundsOf(inner)), usual];
+  return words.filter(Boolean).map((text) => (/[.!?:]$/.test(text.trim()) ? text.trim() : `${text.trim()}.`)).join(" ");
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function said(value) {
+  const text = typeof value === "string" && value ? value : write(value, 0);
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
+}
+
+/* The button that takes something away, named for what it takes. */
+export function Remove({ label, onClick }) {
+  return html`<${Button} kind="quiet" icon="x" aria-label=${label} title=${label} onClick=${onClick} />`;
+}

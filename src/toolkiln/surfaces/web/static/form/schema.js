@@ -1,0 +1,289 @@
+// What a JSON Schema (2020-12, as Toolkiln derives it) means for a form: which control, which
+// alternatives, which first value. Pure; checking is in check.js.
+import { Unfinished, isInteger, isNumber, isObject } from "./json.js";
+import { equal } from "./values.js";
+
+const MOST_STEPS = 60;
+const DEEPEST_START = 8;
+const ANNOTATIONS = ["title", "description", "default", "examples", "deprecated"];
+
+// The schema that a local reference names; undefined if it names nothing.
+export function target(root, reference) {
+  if (reference === "#") {
+    return root;
+  }
+  let node = root;
+  for (const raw of reference.slice(2).split("/")) {
+    const step = decodeURIComponent(raw).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof node !== "object" || node === null || !Object.hasOwn(node, step)) {
+      return undefined;
+    }
+    node = node[step];
+  }
+  return node;
+}
+
+const flattened = new WeakMap();
+
+// A schema with its references and allOf merged in, for drawing; outer words win.
+export function flat(root, node) {
+  if (typeof node !== "object" || node === null) {
+    return node === false ? { not: {} } : {};
+  }
+  if (!("$ref" in node) && !("allOf" in node)) {
+    return node;
+  }
+  if (!flattened.has(node)) {
+    flattened.set(node, merged(root, node, MOST_STEPS));
+  }
+  return flattened.get(node);
+}
+
+function merged(root, node, steps) {
+  const { $ref, allOf, ...own } = node;
+  const parts = [...(allOf ?? []), ...($ref ? [target(root, $ref)] : [])];
+  let whole = {};
+  for (const part of parts) {
+    if (typeof part === "object" && part !== null && steps > 0) {
+      whole = together(whole, merged(root, part, steps - 1));
+    }
+  }
+  return together(whole, own);
+}
+
+function together(first, second) {
+  const whole = { ...first, ...second };
+  if (first.properties && second.properties) {
+    whole.properties = { ...first.properties, ...second.properties };
+  }
+  if (first.required && second.required) {
+    whole.required = [...new Set([...first.required, ...second.required])];
+  }
+  return whole;
+}
+
+// Whether null is one of the values.
+export function isNullable(root, node) {
+  const schema = flat(root, node);
+  if (Array.isArray(schema.type)) {
+    return schema.type.includes("null");
+  }
+  if (schema.enum) {
+    return schema.enum.includes(null) && schema.enum.length > 1;
+  }
+  const choices = alternatives(schema);
+  return Boolean(choices) && choices.length > 1 && choices.some((one) => isNull(root, one));
+}
+
+function isNull(root, node) {
+  const schema = flat(root, node);
+  return schema.type === "null" || schema.const === null;
+}
+
+function alternatives(schema) {
+  return schema.anyOf ?? schema.oneOf;
+}
+
+const withoutNulls = new WeakMap();
+
+// The schema of the values other than null, with the words of the whole.
+export function withoutNull(root, node) {
+  const schema = flat(root, node);
+  if (!isNullable(root, schema)) {
+    return schema;
+  }
+  if (!withoutNulls.has(schema)) {
+    withoutNulls.set(schema, otherThanNull(root, schema));
+  }
+  return withoutNulls.get(schema);
+}
+
+function otherThanNull(root, schema) {
+  if (Array.isArray(schema.type)) {
+    const types = schema.type.filter((type) => type !== "null");
+    const values = schema.enum && { enum: schema.enum.filter((value) => value !== null) };
+    return { ...schema, type: types.length === 1 ? types[0] : types, ...values };
+  }
+  if (schema.enum) {
+    return { ...schema, enum: schema.enum.filter((value) => value !== null) };
+  }
+  const keyword = schema.anyOf ? "anyOf" : "oneOf";
+  const left = schema[keyword].filter((one) => !isNull(root, one));
+  const { [keyword]: _, ...rest } = schema;
+  return left.length === 1 ? together(flat(root, left[0]), rest) : { ...schema, [keyword]: left };
+}
+
+// Which control draws a schema: const, enum, boolean, number, string, list, object, map, union,
+// nothing, or json for whatever has no better one.
+export function kindOf(schema) {
+  if ("const" in schema) return "const";
+  if (Array.isArray(schema.enum)) return "enum";
+  if (alternatives(schema)?.length) return "union";
+  if (Array.isArray(schema.type)) return schema.type.length > 1 ? "union" : byType(schema, schema.type[0]);
+  if (schema.type === undefined) return byShape(schema);
+  return byType(schema, schema.type);
+}
+
+function byType(schema, type) {
+  if (type === "integer" || type === "number") return "number";
+  if (type === "string" || type === "boolean") return type;
+  if (type === "null") return "nothing";
+  if (type === "array") return schema.items || schema.prefixItems ? "list" : "json";
+  return byShape(schema);
+}
+
+function byShape(schema) {
+  if (schema.properties && Object.keys(schema.properties).length) return "object";
+  if (isObject(schema.additionalProperties)) return "map";
+  // A tool without parameters.
+  return schema.additionalProperties === false && schema.type === "object" ? "object" : "json";
+}
+
+const split = new WeakMap();
+
+// The alternatives of a union.
+export function variants(schema) {
+  if (!split.has(schema)) {
+    const listed = alternatives(schema);
+    const made = listed ?? schema.type.map((type) => ({ ...without(schema, ANNOTATIONS), type }));
+    split.set(schema, made);
+  }
+  return split.get(schema);
+}
+
+function without(schema, names) {
+  return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
+}
+
+const WORDS = {
+  string: "text",
+  integer: "whole number",
+  number: "number",
+  boolean: "true or false",
+  array: "list",
+  object: "object",
+  null: "null",
+};
+
+// What an alternative is called, told apart from its neighbours as far as its schema says.
+export function nameOf(root, node, property) {
+  const schema = flat(root, node);
+  const tag = property && flat(root, schema.properties?.[property] ?? {});
+  if (tag && "const" in tag) return String(tag.const);
+  if (tag?.enum) return tag.enum.join(" or ");
+  if (schema.title) return schema.title;
+  if (node.$ref?.startsWith("#/$defs/")) return decodeURIComponent(node.$ref.slice(8));
+  if ("const" in schema) return JSON.stringify(schema.const);
+  if (schema.enum) return "one of a few";
+  if (schema.format) return schema.format;
+  if (schema.type === "array" && isObject(schema.items)) {
+    const items = flat(root, schema.items);
+    return items.title || items.type ? `list of ${items.title ?? `${WORDS[items.type] ?? "value"}s`}` : "list";
+  }
+  return WORDS[schema.type] ?? "anything";
+}
+
+export function typeOf(value) {
+  if (value === null) return "null";
+  if (isNumber(value)) return isInteger(value) ? "integer" : "number";
+  if (Array.isArray(value)) return "array";
+  return typeof value === "object" ? "object" : typeof value;
+}
+
+export function hasType(value, type) {
+  const own = typeOf(value);
+  return own === type || (own === "integer" && type === "number");
+}
+
+// Whether a value could belong to a schema, judged by its outside; what is unfinished always can.
+export function mayBe(root, node, value, steps = MOST_STEPS) {
+  if (node === false) return false;
+  const schema = flat(root, node);
+  if (value === undefined || value instanceof Unfinished || !steps) return true;
+  if ("const" in schema) return equal(schema.const, value);
+  if (schema.enum) return schema.enum.some((one) => equal(one, value));
+  const types = schema.type === undefined ? [] : [schema.type].flat();
+  if (types.length && !types.some((type) => hasType(value, type))) return false;
+  if (isObject(value) && schema.properties) return tagsFit(root, schema, value);
+  const choices = alternatives(schema);
+  return !choices?.length || choices.some((one) => mayBe(root, one, value, steps - 1));
+}
+
+function tagsFit(root, schema, value) {
+  return Object.entries(schema.properties).every(([name, part]) => {
+    const tag = flat(root, part);
+    return !("const" in tag) || !Object.hasOwn(value, name) || equal(tag.const, value[name]);
+  });
+}
+
+// A first value: what is fixed, defaults of what is required, and otherwise nothing.
+export function start(root, node, depth = 0) {
+  const schema = flat(root, node);
+  if ("const" in schema) return schema.const;
+  if ("default" in schema) return schema.default;
+  if (schema.enum?.length === 1) return schema.enum[0];
+  const kind = kindOf(schema);
+  if (kind === "nothing") return null;
+  if (kind === "map") return {};
+  if (kind === "list") return startOfList(root, schema, depth);
+  if (kind === "object") return startOfObject(root, schema, depth);
+  if (kind === "union" && !isNullable(root, schema)) {
+    return depth < DEEPEST_START ? start(root, variants(schema)[0], depth + 1) : undefined;
+  }
+  return undefined;
+}
+
+function startOfObject(root, schema, depth) {
+  const begun = {};
+  if (depth >= DEEPEST_START) {
+    return begun;
+  }
+  for (const name of schema.required ?? []) {
+    const part = schema.properties?.[name];
+    const value = part === undefined ? undefined : start(root, part, depth + 1);
+    if (value !== undefined) {
+      begun[name] = value;
+    }
+  }
+  return begun;
+}
+
+function startOfList(root, schema, depth) {
+  const fixed = schema.prefixItems ?? [];
+  const least = Math.max(fixed.length, Math.min(schema.minItems ?? 0, 20));
+  if (depth >= DEEPEST_START) {
+    return [];
+  }
+  return Array.from({ length: least }, (_, at) => newItem(root, fixed[at] ?? schema.items, depth + 1));
+}
+
+// A new item of a list or map: these have no place for what is absent.
+export function newItem(root, node, depth = 0) {
+  return start(root, node ?? {}, depth) ?? new Unfinished("", "needs a value");
+}
+
+// Arguments to begin with.
+export function usableDefault(schema) {
+  return start(schema, schema) ?? {};
+}
+
+// A number's or text's bounds in words.
+export function boundsOf(schema) {
+  const said = [];
+  const least = schema.minimum ?? schema.exclusiveMinimum;
+  const most = schema.maximum ?? schema.exclusiveMaximum;
+  if (least !== undefined) said.push(schema.minimum !== undefined ? `at least ${least}` : `more than ${least}`);
+  if (most !== undefined) said.push(schema.maximum !== undefined ? `at most ${most}` : `less than ${most}`);
+  if (schema.multipleOf !== undefined) said.push(`a multiple of ${schema.multipleOf}`);
+  if (schema.minLength) said.push(`at least ${counted(schema.minLength, "character")}`);
+  if (schema.maxLength !== undefined) said.push(`at most ${counted(schema.maxLength, "character")}`);
+  if (schema.minItems && !schema.prefixItems) said.push(`at least ${counted(schema.minItems, "item")}`);
+  if (schema.maxItems !== undefined && !schema.prefixItems) said.push(`at most ${counted(schema.maxItems, "item")}`);
+  if (schema.uniqueItems) said.push("no item twice");
+  return said.join(", ");
+}
+
+export function counted(number, noun) {
+  return `${Number(number).toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+

@@ -1,0 +1,93 @@
+// A union: which alternative, and its control. What was entered is kept where it fits.
+import { html, useRef, useState } from "../lib.js";
+import { bestVariant, problemsOf } from "./check.js";
+import { NullableControl } from "./controls.js";
+import { elementOf, useForm } from "./context.js";
+import { Unfinished, isNumber, isObject, typedNumber, write } from "./json.js";
+import { flat, kindOf, mayBe, nameOf, newItem, start, variants } from "./schema.js";
+import { choose, equal } from "./values.js";
+
+export function Union({ schema, value, path, onChange, attributes }) {
+  const form = useForm();
+  const { root } = form;
+  const choices = variants(schema);
+  const [picked, setPicked] = useState(null);
+  const kept = useRef(new Map());
+  const at = current(root, choices, value, picked);
+
+  const pick = (next) => {
+    kept.current.set(at, value);
+    setPicked(next);
+    onChange(switched(root, choices[next], value, kept.current.get(next)));
+  };
+  const tag = schema.discriminator?.propertyName ?? commonTag(root, choices);
+  const id = `${elementOf(form, path)}-kind`;
+  return html`
+    <div class="union">
+      <div class="union-kind">
+        <label for=${id} class="hidden-text">Kind of ${path.at(-1)}</label>
+        <select id=${id} value=${at} aria-invalid=${attributes["aria-invalid"]}
+          onChange=${(event) => pick(Number(event.target.value))}>
+          ${at < 0 && html`<option value="-1">Choose a kind…</option>`}
+          ${choices.map((one, index) => html`<option value=${index}>${nameOf(root, one, tag)}</option>`)}
+        </select>
+      </div>
+      ${at >= 0 && html`<${NullableControl} key=${at} schema=${choices[at]} value=${value} path=${path}
+        label=${kindOf(flat(root, choices[at])) === "object" ? undefined : String(path.at(-1))}
+        onChange=${(next) => onChange(choose(next, choices[at]))} />`}
+    </div>`;
+}
+
+/* What was picked, as long as the value can be that; else what the value comes closest to. */
+function current(root, choices, value, picked) {
+  if (picked !== null && picked < choices.length && mayBe(root, choices[picked], value)) {
+    return picked;
+  }
+  return value === undefined || value instanceof Unfinished ? 0 : bestVariant(root, choices, value);
+}
+
+/* The property that is fixed in every alternative, and differs. */
+function commonTag(root, choices) {
+  const first = flat(root, choices[0]).properties ?? {};
+  return Object.keys(first).find((name) =>
+    choices.every((one) => "const" in flat(root, flat(root, one).properties?.[name] ?? {})),
+  );
+}
+
+/* The value that an alternative begins with: what it had before, or what fits of another's. */
+function switched(root, variant, value, before) {
+  const isGood = (one) => one !== undefined && !problemsOf(root, variant, one).length;
+  if (isGood(value)) return choose(copyOf(value), variant);
+  if (before !== undefined) return choose(merged(root, variant, copyOf(before), value), variant);
+  const turned = [asText(value), asNumber(value), [value], Array.isArray(value) ? value[0] : undefined];
+  const fitting = turned.find(isGood);
+  if (fitting !== undefined) return choose(fitting, variant);
+  const first = newItem(root, variant);
+  return choose(merged(root, variant, first, value), variant);
+}
+
+function copyOf(value) {
+  if (Array.isArray(value)) return [...value];
+  return isObject(value) ? { ...value } : value;
+}
+
+function merged(root, variant, first, value) {
+  if (!isObject(first) || !isObject(value)) return first;
+  const properties = flat(root, variant).properties ?? {};
+  const fixed = start(root, variant) ?? {};
+  const result = { ...first };
+  for (const [name, part] of Object.entries(value)) {
+    const isWanted = Object.hasOwn(properties, name) && !("const" in flat(root, properties[name]));
+    if (isWanted && !problemsOf(root, properties[name], part).length) result[name] = part;
+    else if (Object.hasOwn(fixed, name) && equal(result[name], part)) result[name] = fixed[name];
+  }
+  return result;
+}
+
+function asText(value) {
+  return isNumber(value) || typeof value === "boolean" ? write(value, 0) : undefined;
+}
+
+function asNumber(value) {
+  return typeof value === "string" ? typedNumber(value) : undefined;
+}

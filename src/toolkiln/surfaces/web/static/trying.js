@@ -1,0 +1,164 @@
+// Trying a tool out: its form, the call while it runs, and what became of it.
+import { SchemaForm, usableDefault } from "./form.js";
+import { html, useEffect, useId, useMemo, useRef, useState } from "./lib.js";
+import { Button, Icon, Trouble } from "./parts.js";
+import { ResultView } from "./result.js";
+import { Shown } from "./result/text.js";
+import { Link } from "./router.js";
+
+const MOST_LINES = 1_000;
+const NOTHING = { lines: [], left: 0, progress: null, pending: null };
+
+/* `run(arguments, signal)` gives events as `api.stream` does; the last one ends the call. */
+export function Trying({ schema, run, submitLabel = "Run", initial }) {
+  const [state, setState] = useState(() => ({ value: initial ?? usableDefault(schema), isValid: false }));
+  const { call, start, stop } = useCall(run);
+  const told = useMemo(() => problemsOf(call.end), [call.end]);
+  const isRunning = call.since !== null;
+  const id = useId();
+
+  const submit = () => !isRunning && state.isValid && start(state.value);
+  const press = (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    submit();
+  };
+  return html`
+    <div class="trying" onKeyDown=${press}>
+      <${SchemaForm} schema=${schema} value=${state.value} problems=${told}
+        onChange=${(value, isValid) => setState({ value, isValid })} />
+      <div class="row trying-buttons">
+        <${Button} kind="primary" icon="play" disabled=${!state.isValid} busy=${isRunning} onClick=${submit}
+          aria-describedby=${`${id}-keys`}>${submitLabel}</${Button}>
+        <${Button} icon="square" disabled=${!isRunning} onClick=${stop}>Stop</${Button}>
+        <span class="hint" id=${`${id}-keys`}><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
+        ${isRunning && html`<${Elapsed} since=${call.since} />`}
+      </div>
+      <${Live} call=${call} isRunning=${isRunning} />
+      <${End} end=${call.end} />
+    </div>`;
+}
+
+/* One call at a time: what it told so far, and how it ended. */
+function useCall(run) {
+  const [call, setCall] = useState({ ...NOTHING, since: null, end: null });
+  const control = useRef(null);
+  useEffect(() => () => control.current?.abort(), []);
+
+  const start = async (args) => {
+    const own = new AbortController();
+    control.current = own;
+    const gather = gathering((told) => own === control.current && setCall((now) => ({ ...now, ...told })));
+    setCall({ ...NOTHING, since: Date.now(), end: null });
+    const end = await ended(run(args, own.signal), gather, own.signal);
+    gather.flush();
+    if (own === control.current) setCall((now) => ({ ...now, since: null, end }));
+  };
+  return { call, start, stop: () => control.current?.abort() };
+}
+
+async function ended(events, gather, signal) {
+  try {
+    for await (const { event, data } of events) {
+      if (event === "result" || event === "task") return { result: data };
+      if (event === "problem") return { error: { ...data, message: data.detail ?? data.title } };
+      gather.add(event, data);
+    }
+    return { error: { message: "the server ended the answer before the call was over", hint: "look at the runs for how it ended" } };
+  } catch (error) {
+    return signal.aborted ? { isStopped: true } : { error };
+  }
+}
+
+/* Events, told at most once per drawing, and only the last lines: a tool may print without end. */
+function gathering(tell) {
+  const told = { ...NOTHING, lines: [] };
+  let due = null;
+  const flush = () => {
+    cancelAnimationFrame(due);
+    due = null;
+    if (told.lines.length > MOST_LINES) {
+      told.left += told.lines.length - MOST_LINES;
+      told.lines = told.lines.slice(-MOST_LINES);
+    }
+    tell({ ...told, lines: [...told.lines] });
+  };
+  const add = (event, data) => {
+    if (event === "progress") told.progress = data;
+    else if (event === "pending") told.pending = data.text;
+    else if (event === "lost") told.lines.push({ kind: "lost", text: `${data.count.toLocaleString()} events came too fast and are left out` });
+    else told.lines.push({ kind: event, level: data.level, text: data.text });
+    if (event !== "pending") told.pending = null;
+    if (told.lines.length > 2 * MOST_LINES) {
+      told.left += told.lines.length - MOST_LINES;
+      told.lines = told.lines.slice(-MOST_LINES);
+    }
+    due ??= requestAnimationFrame(flush);
+  };
+  return { add, flush };
+}
+
+function Elapsed({ since }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1_000);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<span class="muted elapsed">${Math.max(0, Math.floor((now - since) / 1_000))} s</span>`;
+}
+
+function Live({ call, isRunning }) {
+  const box = useRef(null);
+  useEffect(() => {
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [call.lines]);
+  // What it printed is in the result, too.
+  const isPrinted = call.end?.result ? ({ kind }) => kind === "stdout" || kind === "stderr" : () => false;
+  const lines = call.lines.filter((line) => !isPrinted(line));
+  return html`
+    <div class="live" hidden=${!isRunning && !lines.length}>
+      <div role="status" class=${isRunning ? "live-state" : undefined}>
+        ${isRunning && call.pending && html`<p class="live-pending"><${Icon} name="hand" />
+          A person has to approve this call: <${Link} to="/approvals">go to the approvals</${Link}.</p>`}
+        ${isRunning && !call.pending && html`<${Progress} progress=${call.progress} />`}
+      </div>
+      ${lines.length > 0 && html`
+        <div class="live-log" ref=${box} tabindex="0" role="log" aria-label="What it tells">
+          ${call.left > 0 && html`<p class="muted">${call.left.toLocaleString()} earlier lines are left out</p>`}
+          ${lines.map(({ kind, level, text }, at) => html`
+            <p key=${call.left + at} class=${`line ${kind} ${level ?? ""}`}><span class="line-kind">${level ?? kind}</span><${Shown} text=${text.slice(0, 5_000)} /></p>`)}
+        </div>`}
+    </div>`;
+}
+
+function Progress({ progress }) {
+  const { done, total, text } = progress ?? {};
+  const isKnown = typeof total === "number" && total > 0 && typeof done === "number";
+  const share = isKnown ? Math.min(1, Math.max(0, done / total)) : undefined;
+  const amount = isKnown ? `${Math.round(share * 100)} %` : typeof done === "number" ? done.toLocaleString() : "";
+  return html`
+    <div class="live-progress">
+      <progress value=${share} max="1" aria-label="Progress"></progress>
+      <span>${amount}</span>
+      ${text ? html`<${Shown} text=${text.slice(0, 500)} />` : !amount && "Running"}
+    </div>`;
+}
+
+function End({ end }) {
+  if (!end) return null;
+  if (end.isStopped) return html`<p class="muted stopped" role="status"><${Icon} name="square" /> Stopped: the call was cancelled.</p>`;
+  if (end.error) return html`<${Trouble} error=${end.error} />`;
+  return html`<div class="trying-result" role="region" aria-label="Result"><${ResultView} result=${end.result} /></div>`;
+}
+
+/* What a server has against the arguments, place by place. */
+function problemsOf(end) {
+  if (!end) return [];
+  if (end.error) return (end.error.errors ?? []).filter(({ place }) => place?.startsWith("body.arguments"));
+  const { status, error } = end.result?.result ?? end.result ?? {};
+  if (status !== "invalid" || error?.code !== "invalid_arguments") return [];
+  return error.message.split("\n").map((line) => {
+    const [, place, message] = line.match(/^(.+?): (.*)$/s) ?? [null, "", line];
+    return { place, message };
+  });
+}
