@@ -1,6 +1,6 @@
 // Numbers that JavaScript's own cannot hold, from JSON and to JSON, without a digit changed.
 
-// A number that a double would change, kept as it was written.
+/* A number that a double would change, kept as it was written. */
 export class Exact {
   constructor(text) {
     this.text = text;
@@ -17,7 +17,7 @@ export class Exact {
   }
 }
 
-// Digits and exponent of a decimal, so that two spellings of one number are equal.
+/* Digits and exponent of a decimal, so that two spellings of one number are equal. */
 function canonical(text) {
   const [, sign, whole, part = "", power = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(
     text,
@@ -28,7 +28,7 @@ function canonical(text) {
   return bare ? `${sign}${bare}e${exponent}` : "0";
 }
 
-// The number that a JSON number spells: a double, or Exact where that would change it.
+/* The number that a JSON number spells: a double, or Exact where that would change it. */
 export function numberOf(text) {
   const value = Number(text);
   if (!Number.isFinite(value)) {
@@ -41,11 +41,17 @@ export function numberOf(text) {
   return text.length <= 15 || canonical(text) === canonical(String(value)) ? value : new Exact(text);
 }
 
+/* Whether a JSON number has no fraction, however it is written. */
+export function isWhole(text) {
+  const [, power = "0"] = canonical(text).split("e");
+  return Number(power) >= 0;
+}
+
 // A number of 16 digits or more, perhaps; only then is it worth looking at each.
 const LONG = /[:,[\s]-?\d[\d.]{15}/;
 
-// JSON.parse, but for long numbers. Browsers that do not tell how a number was written give the
-// nearest double.
+/* JSON.parse, but for long numbers. Browsers that do not tell how a number was written give the
+   nearest double. */
 export function parsed(text) {
   if (!LONG.test(text)) {
     return JSON.parse(text);

@@ -19,7 +19,7 @@ const NOUNS = {
   null: "null",
 };
 
-// Every problem as {path, message}, in the order of the schema; 50 at most.
+/* Every problem as {path, message}, in the order of the schema; 50 at most. */
 export function check(root, value) {
   return found(root, root, value, [], MOST_STEPS).slice(0, MOST_PROBLEMS);
 }
@@ -45,7 +45,7 @@ function found(root, node, value, path, steps) {
   ];
 }
 
-// Free-form parts are not described by a schema, and may still hold what is not typed to its end.
+/* Free-form parts are not described by a schema, and may still hold what is not typed to its end. */
 function unfinished(value, path) {
   if (value instanceof Unfinished) return [{ path, message: value.problem, isMissing: !value.text }];
   if (Array.isArray(value)) return value.flatMap((item, at) => unfinished(item, [...path, at]));
@@ -179,7 +179,7 @@ function ofEntries(root, node, value, path, steps) {
   return problems;
 }
 
-// References, allOf, anyOf and oneOf; not, if and the like are the server's.
+/* References, allOf, anyOf and oneOf; not, if and the like are the server's. */
 function inPlace(root, node, value, path, steps) {
   const problems = [];
   const inner = [...(node.allOf ?? []), ...(node.$ref ? [target(root, node.$ref)] : [])];
@@ -210,8 +210,8 @@ function ofUnion(root, choices, value, path, steps, discriminator) {
   return [{ path, message: "fits none of the alternatives" }];
 }
 
-// The alternative that a value belongs to: what was chosen, else what it comes closest to; -1 if
-// its outside fits none.
+/* The alternative that a value belongs to: what was chosen, else what it comes closest to; -1 if
+   its outside fits none. */
 export function bestVariant(root, choices, value, results) {
   const choice = choices.indexOf(choiceOf(value));
   if (choice >= 0) {
@@ -228,7 +228,7 @@ export function bestVariant(root, choices, value, results) {
   return best;
 }
 
-// Problems at one place only, for a control that is not part of a whole.
+/* Problems at one place only, for a control that is not part of a whole. */
 export function problemsOf(root, node, value) {
   return found(root, flat(root, node), value, [], MOST_STEPS);
 }

@@ -1,10 +1,10 @@
 // JSON text ↔ values, without what JSON.parse loses: numbers that a double cannot hold, and
 // the place of the first error. Knows nothing of schemas.
-import { Exact, numberOf } from "../exact.js";
+import { Exact, isWhole, numberOf } from "../exact.js";
 
 export { Exact };
 
-// What was typed and is no value yet; `problem` says why.
+/* What was typed and is no value yet; `problem` says why. */
 export class Unfinished {
   constructor(text, problem) {
     this.text = text;
@@ -22,7 +22,7 @@ const INTEGER = /^-?\d+$/;
 // Deeper values are refused by the server, and would exhaust the stack here.
 const DEEPEST = 200;
 
-// What a person typed as a number: looser than JSON (+5, .5, 5.); undefined if it is none.
+/* What a person typed as a number: looser than JSON (+5, .5, 5.); undefined if it is none. */
 export function typedNumber(typed) {
   const text = typed.trim();
   if (!LOOSE.test(text)) {
@@ -38,10 +38,10 @@ export function isNumber(value) {
 }
 
 export function isInteger(value) {
-  return value instanceof Exact ? INTEGER.test(value.text) : Number.isInteger(value);
+  return value instanceof Exact ? isWhole(value.text) : Number.isInteger(value);
 }
 
-// For comparisons, which JavaScript makes exactly between BigInt and double.
+/* For comparisons, which JavaScript makes exactly between BigInt and double. */
 export function comparable(value) {
   if (!(value instanceof Exact)) {
     return value;
@@ -54,12 +54,12 @@ export function isObject(value) {
   return isPlain && !(value instanceof Exact) && !(value instanceof Unfinished);
 }
 
-// A JSON text's value. Throws JsonError.
+/* A JSON text's value. Throws JsonError. */
 export function parse(text) {
   return new Reader(text).document();
 }
 
-// The first thing that is wrong with a JSON text, and where; lines and columns count from 1.
+/* The first thing that is wrong with a JSON text, and where; lines and columns count from 1. */
 export class JsonError extends Error {
   constructor(message, text, offset) {
     super(message);

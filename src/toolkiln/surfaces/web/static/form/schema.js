@@ -7,7 +7,7 @@ const MOST_STEPS = 60;
 const DEEPEST_START = 8;
 const ANNOTATIONS = ["title", "description", "default", "examples", "deprecated"];
 
-// The schema that a local reference names; undefined if it names nothing.
+/* The schema that a local reference names; undefined if it names nothing. */
 export function target(root, reference) {
   if (reference === "#") {
     return root;
@@ -25,7 +25,7 @@ export function target(root, reference) {
 
 const flattened = new WeakMap();
 
-// A schema with its references and allOf merged in, for drawing; outer words win.
+/* A schema with its references and allOf merged in, for drawing; outer words win. */
 export function flat(root, node) {
   if (typeof node !== "object" || node === null) {
     return node === false ? { not: {} } : {};
@@ -62,7 +62,7 @@ function together(first, second) {
   return whole;
 }
 
-// Whether null is one of the values.
+/* Whether null is one of the values. */
 export function isNullable(root, node) {
   const schema = flat(root, node);
   if (Array.isArray(schema.type)) {
@@ -86,7 +86,7 @@ function alternatives(schema) {
 
 const withoutNulls = new WeakMap();
 
-// The schema of the values other than null, with the words of the whole.
+/* The schema of the values other than null, with the words of the whole. */
 export function withoutNull(root, node) {
   const schema = flat(root, node);
   if (!isNullable(root, schema)) {
@@ -113,8 +113,8 @@ function otherThanNull(root, schema) {
   return left.length === 1 ? together(flat(root, left[0]), rest) : { ...schema, [keyword]: left };
 }
 
-// Which control draws a schema: const, enum, boolean, number, string, list, object, map, union,
-// nothing, or json for whatever has no better one.
+/* Which control draws a schema: const, enum, boolean, number, string, list, object, map, union,
+   nothing, or json for whatever has no better one. */
 export function kindOf(schema) {
   if ("const" in schema) return "const";
   if (Array.isArray(schema.enum)) return "enum";
@@ -141,7 +141,7 @@ function byShape(schema) {
 
 const split = new WeakMap();
 
-// The alternatives of a union.
+/* The alternatives of a union. */
 export function variants(schema) {
   if (!split.has(schema)) {
     const listed = alternatives(schema);
@@ -165,7 +165,7 @@ const WORDS = {
   null: "null",
 };
 
-// What an alternative is called, told apart from its neighbours as far as its schema says.
+/* What an alternative is called, told apart from its neighbours as far as its schema says. */
 export function nameOf(root, node, property) {
   const schema = flat(root, node);
   const tag = property && flat(root, schema.properties?.[property] ?? {});
@@ -195,7 +195,7 @@ export function hasType(value, type) {
   return own === type || (own === "integer" && type === "number");
 }
 
-// Whether a value could belong to a schema, judged by its outside; what is unfinished always can.
+/* Whether a value could belong to a schema, judged by its outside; what is unfinished always can. */
 export function mayBe(root, node, value, steps = MOST_STEPS) {
   if (node === false) return false;
   const schema = flat(root, node);
@@ -216,7 +216,7 @@ function tagsFit(root, schema, value) {
   });
 }
 
-// A first value: what is fixed, defaults of what is required, and otherwise nothing.
+/* A first value: what is fixed, defaults of what is required, and otherwise nothing. */
 export function start(root, node, depth = 0) {
   const schema = flat(root, node);
   if ("const" in schema) return schema.const;
@@ -257,17 +257,17 @@ function startOfList(root, schema, depth) {
   return Array.from({ length: least }, (_, at) => newItem(root, fixed[at] ?? schema.items, depth + 1));
 }
 
-// A new item of a list or map: these have no place for what is absent.
+/* A new item of a list or map: these have no place for what is absent. */
 export function newItem(root, node, depth = 0) {
   return start(root, node ?? {}, depth) ?? new Unfinished("", "needs a value");
 }
 
-// Arguments to begin with.
+/* Arguments to begin with. */
 export function usableDefault(schema) {
   return start(schema, schema) ?? {};
 }
 
-// A number's or text's bounds in words.
+/* A number's or text's bounds in words. */
 export function boundsOf(schema) {
   const said = [];
   const least = schema.minimum ?? schema.exclusiveMinimum;

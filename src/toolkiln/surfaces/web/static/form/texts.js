@@ -2,7 +2,7 @@
 // `schema/formats.py` has the last word, and takes what Python takes.
 
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
-const CLOCK = /^\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?(Z|[-+]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?)?$/i;
+const CLOCK = /^(?:[01]\d|2[0-3])(:?[0-5]\d(:?[0-5]\d([.,]\d+)?)?)?(Z|[-+]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?)?$/i;
 const DURATION =
   /^[-+]?P(?=.)(\d+([.,]\d+)?Y)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?W)?(\d+([.,]\d+)?D)?(T(?=.)(\d+([.,]\d+)?H)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?S)?)?$/i;
 const CLOCK_DURATION = /^[-+]?(\d+\s*(d|days?)?,?\s*)?\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?$/i;
@@ -26,10 +26,15 @@ function isUuid(text) {
   return /^[0-9a-f]{32}$/i.test(bare.replace(/^[{}]+|[{}]+$/g, "").replaceAll("-", ""));
 }
 
+function isIpv4(text) {
+  const parts = text.split(".");
+  return parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256);
+}
+
 const FORMATS = {
   date: [(text) => isDate(text) || isDateTime(text), "a date, such as 2026-01-31"],
   "date-time": [isDateTime, "a date with time, such as 2026-01-31T09:30"],
-  time: [(text) => CLOCK.test(text.replace(/^T/i, "")), "a time, such as 09:30"],
+  time: [(text) => text.includes(":") && CLOCK.test(text.replace(/^T/i, "")), "a time, such as 09:30"],
   duration: [
     (text) => DURATION.test(text) || CLOCK_DURATION.test(text),
     "a duration, such as PT1H30M or 1:30:00",
@@ -37,7 +42,7 @@ const FORMATS = {
   uuid: [isUuid, "a UUID"],
   email: [(text) => /^[^@\s]+@[^@\s]+\.[^@\s.]+$/.test(text), "an e-mail address"],
   uri: [(text) => /^ *[a-z][a-z0-9+.-]*:\S+ *$/i.test(text), "an address with its scheme"],
-  ipv4: [(text) => /^\d{1,3}(\.\d{1,3}){3}$/.test(text), "an IPv4 address"],
+  ipv4: [isIpv4, "an IPv4 address"],
 };
 
 export function formatProblem(format, text) {

@@ -2,7 +2,7 @@
 // Unfinished (json.js) where a number is too long or the typing is not done.
 import { Exact, comparable, isNumber, isObject } from "./json.js";
 
-// Equality of JSON Schema: 1 and 1.0 are the same, 1 and true are not.
+/* Equality of JSON Schema: 1 and 1.0 are the same, 1 and true are not. */
 export function equal(first, second) {
   if (first === second) return true;
   if (isNumber(first) && isNumber(second)) {
@@ -37,7 +37,7 @@ function copied(before, after) {
   return choice === undefined ? after : choose(after, choice);
 }
 
-// The object with one entry set, or removed if the value is undefined; the order stays.
+/* The object with one entry set, or removed if the value is undefined; the order stays. */
 export function withEntry(object, name, value) {
   if (value !== undefined) {
     return copied(object, Object.fromEntries([...Object.entries({ ...object }), [name, value]]));
@@ -78,7 +78,7 @@ export function valueAt(value, path) {
   return found;
 }
 
-// A place as the server and the command line write it: `items[2].name`.
+/* A place as the server and the command line write it: `items[2].name`. */
 export function placeOf(path) {
   return path.reduce((text, step) => {
     if (typeof step === "number") return `${text}[${step}]`;
@@ -87,7 +87,7 @@ export function placeOf(path) {
   }, "");
 }
 
-// The steps of such a place, also with the prefixes `body.arguments` and `arguments`.
+/* The steps of such a place, also with the prefixes `body.arguments` and `arguments`. */
 export function pathOf(place) {
   const path = [];
   const step = /\.?([^.[\]]+)|\[(\d+)\]|\[(["'])(.*?)\3\]/gy;
@@ -101,7 +101,7 @@ export function pathOf(place) {
   return path;
 }
 
-// The text that finds a path in a map; numbers and names do not collide.
+/* The text that finds a path in a map; numbers and names do not collide. */
 export function keyOf(path) {
   return JSON.stringify(path);
 }
