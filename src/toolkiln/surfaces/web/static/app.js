@@ -1,16 +1,17 @@
 // The frame of the page: who is there, where we are, and which page that is.
 import { api } from "./api.js";
+import { entitle, useWaiting } from "./badge.js";
 import { createContext, html, render, useContext, useEffect, useState } from "./lib.js";
-import { useConnection, useLive } from "./live.js";
+import { useConnection } from "./live.js";
 import { Busy, Icon, Toasts, Trouble } from "./parts.js";
 import { Link, navigate, usePath } from "./router.js";
 
 const PAGES = [
   { at: /^\/$/, page: "catalog", title: "Catalog" },
-  { at: /^\/tools\/([^/]+)$/, page: "tool", title: "Tool", also: ["form", "result"] },
+  { at: /^\/tools\/([^/]+)$/, page: "tool", title: "Tool", also: ["form", "result", "diff"] },
   { at: /^\/write$/, page: "write", title: "Write", also: ["form", "result"] },
   { at: /^\/runs(?:\/([^/]+))?$/, page: "runs", title: "Runs", also: ["result"] },
-  { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form"] },
+  { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "diff"] },
   { at: /^\/audit$/, page: "audit", title: "Audit" },
   { at: /^\/settings$/, page: "settings", title: "Settings" },
   { at: /^\/login$/, page: "login", title: "Log in" },
@@ -71,8 +72,7 @@ function App() {
 
 function Bar({ path }) {
   const connection = useConnection();
-  const [waiting, setWaiting] = useState(0);
-  useLive("approvals", ({ pending }) => setWaiting(pending));
+  const waiting = useWaiting(useWho());
   const item = ({ to, title, icon }) => html`
     <li><${Link} to=${to} aria-current=${isCurrent(to, path) ? "page" : undefined}>
       <${Icon} name=${icon} />${title}
@@ -119,7 +119,7 @@ async function load(path) {
   const [, name] = path.match(known.at);
   const sheets = [...(known.also ?? []), `pages/${known.page}`];
   const [module] = await Promise.all([import(`./pages/${known.page}.js`), ...sheets.map(sheet)]);
-  document.title = `${name ? decodeURIComponent(name) : known.title} · Toolkiln`;
+  entitle(`${name ? decodeURIComponent(name) : known.title} · Toolkiln`);
   const given = name === undefined ? {} : { name: decodeURIComponent(name) };
   return { Page: module.default, key: `${known.page} ${name ?? ""}`, given };
 }

@@ -1,6 +1,165 @@
-// The page "approvals".
-import { html } from "../lib.js";
+// What waits for a person, calls and proposed tools in one list, and what was decided before.
+import { useWho } from "../app.js";
+import { notifying, setNotifying, useEvery } from "../badge.js";
+import { CallDetail, Left, origin, ToolDetail } from "../deciding.js";
+import { Decided } from "../decided.js";
+import { useInbox } from "../inbox.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { Badge, Busy, Button, Dialog, Empty, Icon, Tabs, toast, Trouble } from "../parts.js";
+import { Seen } from "../seen.js";
 
-export default function Page() {
-  return html`<h1>approvals</h1>`;
+const KEYS = [
+  ["j ↓", "the next one"],
+  ["k ↑", "the one before"],
+  ["a", "approve the call, or admit the tool"],
+  ["e", "edit the arguments"],
+  ["r", "reject, with a reason"],
+  ["Esc", "leave editing or rejecting"],
+  ["?", "these keys"],
+];
+
+export default function Approvals() {
+  const who = useWho();
+  const inbox = useInbox(who);
+  const [view, setView] = useState("waiting");
+  const [isHelping, setHelping] = useState(false);
+  const count = inbox.items?.filter(({ ended }) => !ended).length;
+  return html`
+    <div class="page-head">
+      <h1>Approvals</h1><span class="grow"></span>
+      <${Notifying} />
+      <${Button} kind="quiet" icon="keyboard" aria-keyshortcuts="?" onClick=${() => setHelping(true)}>Keys</${Button}>
+    </div>
+    <${Tabs} label="Which" current=${view} onChange=${setView} tabs=${[
+      { id: "waiting", title: "Waiting", count }, { id: "decided", title: "Decided" },
+    ]} />
+    <div class="approvals">
+      ${view === "waiting" ? html`<${Waiting} who=${who} inbox=${inbox} onHelp=${() => setHelping(true)} />`
+        : html`<${Decided} who=${who} />`}
+    </div>
+    ${isHelping && html`<${Dialog} title="Keys" onClose=${() => setHelping(false)}>
+      <dl class="keys">${KEYS.map(([key, words]) => html`
+        <dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${words}</dd>`)}</dl>
+      <p class="hint">They do nothing while you type. What is decided stays until you move on, so that
+        no key decides two things.</p>
+    </${Dialog}>`}`;
+}
+
+function Waiting({ who, inbox, onHelp }) {
+  const { items, troubles, end, choose, look } = inbox;
+  const [key, setKey] = useState(null);
+  const [, tick] = useState(0);
+  const acts = useRef({});
+  const detail = useRef(null);
+  const current = items?.find((item) => item.key === key) ?? null;
+  const select = (item) => {
+    acts.current = {};
+    setKey(item.key);
+    choose(item.key);
+  };
+  useEffect(() => {
+    if (items?.length && !current) select(items[0]);
+  }, [items, current]);
+  useEvery(5_000, () => tick((now) => now + 1)); // how long calls wait still
+  useKeys({
+    move: (step) => {
+      const next = items?.[items.indexOf(current) + step];
+      if (!next) return;
+      select(next);
+      document.getElementById(place(next))?.focus();
+    },
+    acts, onHelp,
+  });
+  const settle = (item, sentence) => {
+    end(item.key, sentence);
+    toast(`${item.name}: ${sentence}`, "ok");
+    look();
+  };
+  const trouble = Object.values(troubles).find((error) => error && error.status !== 400);
+  const Detail = current?.kind === "tool" ? ToolDetail : CallDetail;
+  if (!items) return html`<${Busy} label="Looking what waits" />`;
+  return html`
+    ${trouble && html`<${Trouble} error=${trouble} onRetry=${look} />`}
+    ${!items.length && !trouble && html`<${Nothing} who=${who} />`}
+    ${items.length > 0 && html`
+      <div class="inbox">
+        <ul aria-label="What waits">${items.map((item) => html`<${Entry} key=${item.key} item=${item}
+          isCurrent=${item === current} onChoose=${() => {
+            select(item);
+            // On a narrow screen it lies below the list.
+            detail.current?.scrollIntoView({ block: "nearest" });
+          }} />`)}</ul>
+        <article class="panel stack" ref=${detail} aria-label="What is to be decided">
+          ${current && html`<${Detail} key=${current.key} item=${current} who=${who} acts=${acts} onEnd=${settle} />`}
+        </article>
+      </div>`}`;
+}
+
+function place({ key }) {
+  return `waiting ${key}`;
+}
+
+function Entry({ item, isCurrent, onChoose }) {
+  const { kind, name, call, tool, ended } = item;
+  return html`
+    <li><button type="button" id=${place(item)} class=${ended ? "ended" : ""}
+      aria-current=${isCurrent ? "true" : undefined} onClick=${onChoose}>
+      <${Icon} name=${kind === "call" ? "play" : "file-code"} label=${kind === "call" ? "Call" : "Tool"} />
+      <span class="name"><${Seen} text=${name} /></span>
+      <span class="about">${ended ?? (call
+        ? html`<${Seen} text=${call.user || "–"} /><${Left} until=${call.expires} />`
+        : html`${tool.by === null ? origin(tool) : html`by <${Seen} text=${tool.by} />`}`)}</span>
+      ${tool && !ended && html`<${Badge} kind="info">${tool.base ? "change" : "new tool"}</${Badge}>`}
+    </button></li>`;
+}
+
+function Nothing({ who }) {
+  return html`
+    <${Empty} icon="circle-check" title="Nothing waits for you">
+      <p>Calls wait here if their tool says <code>needs_approval=True</code>, or a rule in
+        <code>toolkiln.toml</code> says <code>"approve"</code>.
+        ${who.may("ADMIN") && html` Tools wait here that agents write where <code>authoring = "propose"</code>
+        is set, and files that are new or changed on disk.`}</p>
+      ${!who.may("APPROVE") && html`<p>You see requests of your own calls only: answering those of others takes
+        the privilege <code>APPROVE</code>.</p>`}
+      ${!who.may("ADMIN") && html`<p>Proposed tools are shown to people with the privilege <code>ADMIN</code>.</p>`}
+    </${Empty}>`;
+}
+
+/* Keys that do something wherever the focus is, but for where somebody types. */
+function useKeys({ move, acts, onHelp }) {
+  const latest = useRef(null);
+  latest.current = (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+    const isInList = event.target.closest?.(".inbox > ul");
+    const step = { j: 1, k: -1, ...(isInList && { ArrowDown: 1, ArrowUp: -1 }) }[event.key];
+    const act = { a: "approve", e: "edit", r: "reject" }[event.key];
+    if (step) move(step);
+    else if (event.key === "?") onHelp();
+    else if (act && !event.repeat && acts.current[act]) acts.current[act]();
+    else return;
+    event.preventDefault();
+  };
+  useEffect(() => {
+    const press = (event) => latest.current(event);
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, []);
+}
+
+function isTyping(target) {
+  return target.isContentEditable || target.matches?.("textarea, select, input:not([type=checkbox])");
+}
+
+function Notifying() {
+  const [state, setState] = useState(notifying);
+  if (state === "absent") return null;
+  if (state === "refused") return html`<span class="hint">The browser lets this page send no notifications</span>`;
+  const isOn = state === "on";
+  return html`
+    <${Button} kind="quiet" icon=${isOn ? "bell-ring" : "bell"} aria-pressed=${isOn}
+      title="Tell me when something waits and this page is not looked at"
+      onClick=${async () => setState(await setNotifying(!isOn))}>
+      ${isOn ? "Notifications are on" : "Notify me"}</${Button}>`;
 }

@@ -1,0 +1,107 @@
+// How many wait for this person: in the title, the tab's icon, and a notification if wanted.
+import { api } from "./api.js";
+import { useEffect, useRef, useState } from "./lib.js";
+import { useLive } from "./live.js";
+import { navigate } from "./router.js";
+
+const LOOK_EVERY = 15_000;
+const WANTED = "toolkiln.notify";
+const CHANGED = "toolkiln:waiting";
+let title = document.title;
+let waiting = 0;
+
+/* Name the page; the number of those who wait stands before it. */
+export function entitle(text) {
+  title = text;
+  document.title = waiting ? `(${waiting}) ${title}` : title;
+}
+
+/* Count anew: somebody who looks closely saw that something came or went. */
+export function recount() {
+  dispatchEvent(new Event(CHANGED));
+}
+
+/* How many calls and proposed tools wait for an answer of whoever is there. */
+export function useWaiting(who) {
+  const [calls, setCalls] = useState(0);
+  const [tools, setTools] = useState(0);
+  const countTools = async () => {
+    if (!who?.may("ADMIN")) return;
+    const counted = api.get("/v1/proposals", { state: "proposed", limit: 1 });
+    setTools(await counted.then(({ total }) => total, () => 0)); // none are here, as of a fleet
+  };
+  const countCalls = async () => {
+    if (!who) return;
+    const found = await api.get("/v1/approvals", { limit: 200 }).catch(() => ({ items: [] }));
+    setCalls(found.items.filter((call) => call.approve_own || call.user !== who.user).length);
+  };
+  const count = () => {
+    countCalls();
+    countTools();
+  };
+  useEffect(() => {
+    count();
+    addEventListener(CHANGED, count);
+    return () => removeEventListener(CHANGED, count);
+  }, [who]);
+  useEvery(LOOK_EVERY, count);
+  useLive("approvals", count);
+  useLive("catalog", countTools);
+  useLive("again", count);
+  const number = calls + tools;
+  const before = useRef(0);
+  useEffect(() => {
+    show(number);
+    if (number > before.current) notify(number);
+    before.current = number;
+  }, [number]);
+  return number;
+}
+
+/* Call a function every so often, while the page is looked at, and when it is again. */
+export function useEvery(milliseconds, handle) {
+  const latest = useRef(handle);
+  latest.current = handle;
+  useEffect(() => {
+    const call = () => document.visibilityState === "visible" && latest.current();
+    const timer = setInterval(call, milliseconds);
+    document.addEventListener("visibilitychange", call);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", call);
+    };
+  }, [milliseconds]);
+}
+
+function show(number) {
+  waiting = number;
+  entitle(title);
+  const icon = document.querySelector("link[rel=icon]");
+  icon.href = new URL(number ? "icon-waiting.svg" : "icon.svg", import.meta.url);
+}
+
+/* "on", "off", "refused" by the browser or the person, or "absent" where there is no such thing. */
+export function notifying() {
+  if (!("Notification" in window) || !isSecureContext) return "absent";
+  if (Notification.permission === "denied") return "refused";
+  const isWanted = localStorage.getItem(WANTED) === "yes";
+  return isWanted && Notification.permission === "granted" ? "on" : "off";
+}
+
+/* Begin or cease to notify; asks for permission, so only on somebody's click. */
+export async function setNotifying(isWanted) {
+  localStorage.setItem(WANTED, isWanted ? "yes" : "no");
+  if (isWanted) await Notification.requestPermission();
+  return notifying();
+}
+
+function notify(number) {
+  if (notifying() !== "on" || document.visibilityState === "visible") return;
+  const said = number === 1 ? "Something waits for your answer" : `${number} wait for your answer`;
+  const notification = new Notification("Toolkiln", { body: said, tag: "toolkiln-waiting" });
+  notification.onclick = () => {
+    focus();
+    navigate("/approvals");
+    notification.close();
+  };
+}

@@ -1,0 +1,69 @@
+// Requests that were answered, or not in time: what, by whom and why.
+import { api } from "./api.js";
+import { outcome } from "./inbox.js";
+import { Fragment, html, useEffect, useState } from "./lib.js";
+import { Badge, Busy, Button, Empty, Time, toast, Trouble } from "./parts.js";
+import { Link } from "./router.js";
+import { Arguments, Seen } from "./seen.js";
+
+const KINDS = { approved: "ok", used: "ok", rejected: "bad" };
+
+export function Decided({ who }) {
+  const [items, setItems] = useState(null);
+  const [cursor, setCursor] = useState(undefined);
+  const [error, setError] = useState(null);
+  const [open, setOpen] = useState(null);
+  const read = async (from) => {
+    try {
+      const found = await api.get("/v1/approvals", { state: "all", cursor: from });
+      const decided = found.items.filter(({ state }) => state !== "pending");
+      setItems((before) => [...(from ? before : []), ...decided]);
+      setCursor(found.next_cursor);
+      setError(null);
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  useEffect(() => { read(); }, []);
+  if (error) return html`<${Trouble} error=${error} onRetry=${() => read()} />`;
+  if (!items) return html`<${Busy} label="Looking what was decided" />`;
+  return html`
+    ${!items.length && html`<${Empty} icon="history" title="Nothing was decided lately">
+      Answers to calls are listed here for a while.</${Empty}>`}
+    ${items.length > 0 && html`<div class="scrolled"><table class="decided">
+      <thead><tr><th>Asked</th><th>Tool</th><th>Caller</th><th>Outcome</th><th>Reason</th><th><span class="hidden-text">More</span></th></tr></thead>
+      <tbody>${items.map((item) => html`<${Fragment} key=${item.id}>
+        <tr>
+          <td><${Time} at=${item.created} /></td>
+          <td><code><${Seen} text=${item.tool} /></code></td>
+          <td><${Seen} text=${item.user} /></td>
+          <td><${Badge} kind=${KINDS[item.state] ?? "quiet"}>${outcome(item)}</${Badge}></td>
+          <td class="reason"><${Seen} text=${item.reason} /></td>
+          <td><${Button} kind="quiet" icon="chevron-down" aria-expanded=${open === item.id}
+            aria-label=${`Arguments of ${item.tool}`} onClick=${() => setOpen(open === item.id ? null : item.id)} /></td>
+        </tr>
+        ${open === item.id && html`<tr><td colspan="6" class="stack">
+          <${Arguments} value=${item.edited ?? item.arguments} before=${item.edited && item.arguments} />
+          ${item.remember && who.may("APPROVE") && html`<${Forget} item=${item} />`}
+        </td></tr>`}
+      </${Fragment}>`)}</tbody></table></div>`}
+    ${cursor && html`<${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older ones</${Button}>`}
+    ${who.may("ADMIN") && html`<p class="hint">Decisions about tools are in the audit:
+      <${Link} to="/audit?act=admit">admitted</${Link}>, <${Link} to="/audit?act=reject">rejected</${Link}>.</p>`}`;
+}
+
+function Forget({ item }) {
+  const [isDone, setDone] = useState(false);
+  const forget = async () => {
+    try {
+      const { forgotten } = await api.post(`/v1/approvals/${encodeURIComponent(item.id)}/forget`);
+      toast(forgotten ? "People are asked again from now on" : "It was not remembered any more");
+      setDone(true);
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  };
+  const scope = item.remember === "session" ? "the rest of the session" : "these arguments";
+  return html`<p class="row">Remembered for ${scope}.
+    <${Button} disabled=${isDone} onClick=${forget}>Ask again from now on</${Button}></p>`;
+}

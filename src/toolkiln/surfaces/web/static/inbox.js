@@ -1,0 +1,131 @@
+// What waits for a person: calls and proposed tools in one list, kept up to date.
+import { api } from "./api.js";
+import { recount, useEvery } from "./badge.js";
+import { useCallback, useEffect, useRef, useState } from "./lib.js";
+import { useLive } from "./live.js";
+import { toast } from "./parts.js";
+
+const EVERY = 3_000;
+const PATIENCE = 20;
+const ORDER = ["call", "tool"];
+
+/* Calls that wait, as {key, kind, at, name, call}; tools as {key, kind, at, name, tool}. What was
+   decided has `ended`, a sentence, and stays as long as somebody looks at it. */
+export function useInbox(who) {
+  const [items, setItems] = useState(null);
+  const [troubles, setTroubles] = useState({});
+  const shown = useRef([]);
+  const current = useRef(null);
+  const ended = useRef(new Map());
+  const turns = useRef({});
+
+  const put = useCallback((next) => {
+    const isShown = ({ key }) => !ended.current.has(key) || key === current.current;
+    shown.current = next.filter(isShown).map((item) => ({ ...item, ended: ended.current.get(item.key) }));
+    setItems(shown.current);
+  }, []);
+
+  /* That an item is decided, and how; nothing that comes late makes it wait again. */
+  const end = useCallback((key, sentence) => {
+    ended.current.set(key, sentence);
+    put(shown.current);
+    recount();
+  }, []);
+
+  const choose = useCallback((key) => {
+    current.current = key;
+    put(shown.current);
+  }, []);
+
+  const take = useCallback(async (kind, ask) => {
+    const turn = turns.current[kind] = (turns.current[kind] ?? 0) + 1;
+    let fresh;
+    try {
+      fresh = await ask();
+    } catch (error) {
+      setTroubles((before) => ({ ...before, [kind]: error }));
+      if (!shown.current.length) put([]);
+      return;
+    }
+    if (turns.current[kind] !== turn) return; // a later answer came first
+    setTroubles((before) => ({ ...before, [kind]: undefined }));
+    const keys = new Set(fresh.map(({ key }) => key));
+    const gone = shown.current.filter((item) => item.kind === kind && !keys.has(item.key));
+    const others = shown.current.filter((item) => item.kind !== kind);
+    for (const item of gone.filter(({ key }) => !ended.current.has(key))) {
+      ended.current.set(item.key, await fate(item));
+      if (item.key !== current.current) toast(`${item.name}: ${ended.current.get(item.key)}`);
+    }
+    const known = new Set(shown.current.map(({ key }) => key));
+    put([...others, ...fresh, ...gone].sort(byAge));
+    if (gone.length || fresh.some(({ key }) => !known.has(key))) recount();
+  }, []);
+
+  const lookAtCalls = useCallback(() => take("call", waitingCalls), []);
+  const lookAtTools = useCallback(() => who.may("ADMIN") && take("tool", waitingTools), [who]);
+  const lookPatiently = usePatience(lookAtTools);
+  const look = () => {
+    lookAtCalls();
+    lookAtTools();
+  };
+  useEffect(look, [who]);
+  useEvery(EVERY, lookAtCalls);
+  useEvery(EVERY, lookPatiently);
+  useLive("approvals", look);
+  useLive("catalog", lookAtTools);
+  useLive("again", look);
+  return { items, troubles, end, choose, look };
+}
+
+/* The same, seldom if it takes long: a folder of ten thousand files is not looked at all the time. */
+function usePatience(look) {
+  const next = useRef(0);
+  return async () => {
+    const begun = performance.now();
+    if (begun < next.current) return;
+    next.current = Infinity;
+    await look();
+    next.current = performance.now() + PATIENCE * (performance.now() - begun);
+  };
+}
+
+async function waitingCalls() {
+  const { items } = await api.get("/v1/approvals", { limit: 200 });
+  return items.map((call) => ({
+    key: call.id, kind: "call", at: call.created, name: call.tool, call,
+  }));
+}
+
+async function waitingTools() {
+  const { items } = await api.get("/v1/proposals", { limit: 50 });
+  return items.map((tool) => ({
+    // Another version of a file is another thing to decide about.
+    key: `${tool.file} ${tool.digest} ${tool.base}`,
+    kind: "tool", at: tool.at ?? Infinity, name: tool.names.join(", ") || tool.file, tool,
+  }));
+}
+
+/* Calls before tools, since they expire; what waits longest first. */
+function byAge(one, other) {
+  const kinds = ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind);
+  return kinds || (one.at === other.at ? one.key.localeCompare(other.key) : one.at - other.at);
+}
+
+/* What became of something that waits no longer, in a sentence. */
+async function fate({ kind, call }) {
+  if (kind === "tool") return "Somebody decided about it, or the file has changed";
+  try {
+    return outcome(await api.get(`/v1/approvals/${encodeURIComponent(call.id)}`));
+  } catch {
+    return "It waits no longer";
+  }
+}
+
+/* How a request ended, in a sentence. */
+export function outcome({ state, decided_by: by, edited }) {
+  const changed = edited ? " with other arguments" : "";
+  if (state === "approved" || state === "used") return `Approved${changed} by ${by}`;
+  if (state === "rejected") return `Rejected by ${by}`;
+  if (state === "expired") return "Nobody answered in time";
+  return "The caller waits no longer";
+}

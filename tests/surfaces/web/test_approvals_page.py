@@ -1,0 +1,217 @@
+"""The page Approvals: calls that wait in one window are answered in another, and tools admitted."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+
+from toolkiln.model import Privilege
+
+from .site import SOON, Look, Site
+
+RISKY = '''
+from toolkiln import tool
+
+
+@tool(needs_approval=True)
+def pay(amount: int, note: str = "") -> str:
+    """Pay an amount.
+
+    Args:
+        amount: How much.
+        note: What for.
+    """
+    return f"{amount} for {note!r}"
+'''
+TRIPLE = '''
+def triple(number: int) -> int:
+    """Multiply a number by three.
+
+    Args:
+        number: The number.
+    """
+    return number * 3
+'''
+ASKING = '''
+from toolkiln import tool
+
+
+@tool(network=["example.com"])
+def fetch() -> str:
+    """Fetch something."""
+    return "nothing"
+'''
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Where what is written is only proposed."""
+    site = Site(tmp_path_factory.mktemp("approvals"), {"risky.py": RISKY}, authoring="propose")
+    with site.running():
+        yield site
+
+
+@pytest.fixture
+def bea(site: Site) -> Iterator[httpx2.Client]:
+    """Somebody whose calls wait, and who proposes tools."""
+    token = site.kiln.sessions.create("bea", privileges=[Privilege.WRITE_TOOLS]).token
+    with site.client(token) as client:
+        yield client
+
+
+class Paying:
+    """A call of `pay` that waits for a person."""
+
+    def __init__(self, client: httpx2.Client, **arguments: Any) -> None:
+        self._client, self._arguments = client, arguments
+        self._thread = threading.Thread(target=self._pay)
+        self._thread.start()
+
+    def _pay(self) -> None:
+        sent = {"arguments": self._arguments}
+        self._result = self._client.post("/v1/tools/pay/call", json=sent).json()
+
+    def result(self) -> Any:
+        self._thread.join(SOON)
+        return self._result
+
+
+def entry(page: Page, text: str) -> Any:
+    """One of what waits."""
+    return page.get_by_role("list", name="What waits").get_by_role("button").filter(has_text=text)
+
+
+def test_a_call_that_waits_is_edited_and_approved_and_runs_with_that(
+    look: Look, bea: httpx2.Client
+) -> None:
+    view = look("/approvals")
+    view.forgiven = ("400",)
+    page = view.page
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    paying = Paying(bea, amount=1000, note="two\nlines")
+    expect(entry(page, "pay")).to_be_visible()
+    expect(page).to_have_title("(1) Approvals · Toolkiln")
+    view.check_access()
+
+    page.keyboard.press("e")
+    editor = page.get_by_label("Arguments to run with, as JSON")
+    expect(editor).to_be_focused()
+    editor.fill('{"amount": "much"}')
+    page.get_by_role("button", name="Approve with these").click()
+    expect(page.get_by_role("alert")).to_contain_text("amount")
+    editor.fill('{"amount": 10, "note": "less"}')
+    editor.press("Control+Enter")
+
+    expect(page.locator(".verdict")).to_contain_text("Approved with other arguments")
+    assert paying.result()["value"] == "10 for 'less'"
+    expect(page).to_have_title("Approvals · Toolkiln")
+
+
+def test_keys_decide_one_thing_at_a_time(look: Look, bea: httpx2.Client) -> None:
+    first, second = Paying(bea, amount=1), Paying(bea, amount=2)
+    page = look("/approvals").page
+    expect(entry(page, "pay")).to_have_count(2)
+
+    for _ in range(3):
+        page.keyboard.press("a")
+    expect(page.locator(".verdict.done")).to_be_visible()
+    expect(entry(page, "left")).to_have_count(1)
+    page.keyboard.press("j")
+    page.keyboard.press("r")
+    reason = page.get_by_label("Why not?")
+    expect(reason).to_be_focused()
+    page.keyboard.type("a dear one")
+    page.keyboard.press("Enter")
+    expect(page.locator(".verdict")).to_contain_text("Rejected by")
+
+    ended = {paying.result()["status"] for paying in (first, second)}
+    assert ended == {"ok", "denied"}
+    page.get_by_role("tab", name="Decided").click()
+    expect(page.get_by_role("cell", name="a dear one")).to_be_visible()
+
+
+def test_what_is_decided_elsewhere_ends_with_a_word(
+    look: Look, site: Site, bea: httpx2.Client
+) -> None:
+    page = look("/approvals").page
+    paying = Paying(bea, amount=3)
+    expect(entry(page, "pay")).to_be_visible()
+
+    with site.client() as operator:
+        (waiting,) = operator.get("/v1/approvals").json()["items"]
+        operator.post(f"/v1/approvals/{waiting['id']}/reject", json={})
+
+    expect(page.locator(".verdict")).to_contain_text("Rejected by")
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    assert paying.result()["status"] == "denied"
+
+
+def test_hostile_arguments_are_text_in_which_nothing_hides(look: Look, bea: httpx2.Client) -> None:
+    hostile = "<img src=x onerror=alert(1)>\n<script>alert(2)</script>\u202eevil" + "\nmore" * 500
+    paying = Paying(bea, amount=4, note=hostile)
+    view = look("/approvals")
+    page = view.page
+
+    note = page.get_by_label("note", exact=True)
+    expect(note).to_contain_text("<script>alert(2)</script>⟨U+202E⟩evil")
+    assert page.locator("main img, main script").count() == 0
+    page.get_by_role("button", name="more characters").click()
+    expect(page.get_by_role("button", name="Show less")).to_be_visible()
+    page.keyboard.press("a")
+
+    assert paying.result()["status"] == "ok"
+
+
+def test_a_proposed_tool_is_looked_at_and_admitted(
+    look: Look, site: Site, bea: httpx2.Client
+) -> None:
+    bea.put("/v1/tools/triple", json={"source": TRIPLE})
+    view = look("/approvals")
+    page = view.page
+    expect(entry(page, "triple")).to_contain_text("by bea")
+    expect(page.get_by_role("region", name="What changed")).to_contain_text("return number * 3")
+    view.check_access()
+
+    page.keyboard.press("a")
+    expect(page.locator(".verdict")).to_contain_text("Admitted as version 1: triple")
+    bea.put("/v1/tools/triple", json={"source": TRIPLE.replace("* 3", "* 4 - number")})
+    entry(page, "change").click()
+    changed = page.get_by_role("region", name="What changed")
+
+    expect(changed.locator("tr.removed")).to_contain_text("return number * 3")
+    expect(changed.locator("tr.added")).to_contain_text("return number * 4 - number")
+    page.keyboard.press("r")
+    page.keyboard.type("the same")
+    page.keyboard.press("Enter")
+    expect(page.locator(".verdict")).to_contain_text("the version before is served on")
+    with site.client() as operator:
+        called = operator.post("/v1/tools/triple/call", json={"arguments": {"number": 5}})
+        told = operator.get("/v1/audit", params={"act": "reject"}).json()["items"][0]
+    assert called.json()["value"] == 15
+    assert told["detail"] == "triple.py: the same"
+
+
+def test_a_proposal_that_changes_while_it_is_looked_at_is_not_admitted_unseen(
+    look: Look, site: Site, bea: httpx2.Client
+) -> None:
+    bea.put("/v1/tools/fetch", json={"source": ASKING})
+    view = look("/approvals")
+    view.forgiven = ("412",)
+    page = view.page
+    expect(page.get_by_text("network: example.com")).to_be_visible()
+    page.get_by_label("Grant all that it asks for").check()
+
+    bea.put("/v1/tools/fetch", json={"source": ASKING.replace("nothing", "something")})
+    page.keyboard.press("a")
+    expect(page.get_by_role("article").get_by_role("alert")).to_contain_text("is at version")
+    page.reload()
+    page.get_by_label("Grant all that it asks for").check()
+    page.get_by_role("button", name="Admit and grant").click()
+
+    expect(page.locator(".verdict")).to_contain_text("Admitted")
+    with site.client() as operator:
+        granted = operator.get("/v1/tools/fetch").json()["granted"]
+    assert granted["network"] == ["example.com"]
