@@ -3,13 +3,15 @@
 import asyncio
 from pathlib import Path
 
+from toolkiln.app import Kiln
 from toolkiln.catalog import read_sources
+from toolkiln.config import Settings
 from toolkiln.fleet import Published, Publisher
-from toolkiln.model import Admission, Read, Served
+from toolkiln.model import Admission, Event, Read, Result, Served
 
 from .servers import Server
 from .test_catalog import put
-from .workers import asking, worker
+from .workers import BOUND, asking, worker
 
 SOURCE = '''
 from toolkiln import tool
@@ -19,6 +21,18 @@ from words import greeting
 def greet() -> str:
     """Greet in the words of version {0}."""
     return greeting()
+'''
+
+LASTING = '''
+import time
+from toolkiln import Context, tool
+
+@tool(read_only=True)
+def last(ctx: Context, seconds: float = 0.0) -> str:
+    """Take some time, in version {0}."""
+    ctx.report_progress(0, None, "it runs")
+    time.sleep(seconds)
+    return "{0}"
 '''
 
 
@@ -57,3 +71,40 @@ async def test_a_worker_runs_the_version_that_its_caller_saw(
 
     assert old != new
     assert [result.value for result in results] == ["one", "two"] * 3
+
+
+async def test_of_two_workers_with_two_versions_either_ends_what_the_other_began(
+    server: Server, tmp_path: Path
+) -> None:
+    folders = {version: tmp_path / version / "tools" for version in ("one", "two")}
+    for version, folder in folders.items():
+        folder.mkdir(parents=True)
+        (folder / "last.py").write_text(LASTING.replace("{0}", version), "utf-8")
+    with worker(server.url, folders["one"], "--slots", "1"):
+        async with asking(server) as asker:
+            published = Published(asker.pipe, asker.key)
+            await published.refresh()
+            old = published.snapshot.tools["last"].digest
+            with worker(server.url, folders["two"], "--slots", "1") as newer:
+                settings = Settings(state=tmp_path / "front")
+                async with Kiln.connect(server.url, settings=settings) as kiln:
+                    both = [await begun(kiln, 0.7) for _ in range(2)]
+                    newer.kill()
+                    ended = await asyncio.gather(*both)
+                    afterwards = await kiln.call("last")
+            before = await asker.call("last", digest=old)
+
+    assert [result.value for result in ended] == ["two", "two"]
+    assert (afterwards.value, before.value) == ("two", "one")
+
+
+async def begun(kiln: Kiln, seconds: float) -> "asyncio.Task[Result]":
+    """A call that some worker has begun."""
+    started = asyncio.Event()
+
+    def observe(_: Event) -> None:
+        started.set()
+
+    running = asyncio.create_task(kiln.call("last", {"seconds": seconds}, observe=observe))
+    await asyncio.wait_for(started.wait(), BOUND)
+    return running

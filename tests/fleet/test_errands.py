@@ -1,0 +1,165 @@
+"""Errands of a front among several pools, and when nobody is there to do them."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.app import Kiln, errands
+from toolkiln.config import Settings
+from toolkiln.errors import BackendError, UnknownTool
+from toolkiln.fleet import Publisher
+from toolkiln.model import Status
+
+from .servers import Server
+from .test_catalog import put
+from .test_rolling import served
+from .workers import asking, code_of, until, worker
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = 60.0
+SOURCE = '''
+def {name}() -> str:
+    """Tell its name."""
+    return "{name}"
+'''
+
+
+@dataclass
+class Fleet:
+    """Two pools, each with a worker and a folder of its own."""
+
+    server: Server
+    folders: dict[str, Path]
+
+
+@pytest.fixture(scope="module")
+def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    folders = {pool: tmp_path_factory.mktemp(pool) / "tools" for pool in ("default", "other")}
+    for pool, folder in folders.items():
+        folder.mkdir()
+        for name in (f"first_of_{pool}", f"second_of_{pool}"):
+            (folder / f"{name}.py").write_text(SOURCE.format(name=name), "utf-8")
+    url = shared_server.url
+    with (
+        worker(url, folders["default"]),
+        worker(url, folders["other"], "--pool", "other"),
+    ):
+        yield Fleet(shared_server, folders)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def front(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Kiln]:
+    async with Kiln.connect(fleet.server.url, settings=Settings(state=tmp_path)) as kiln:
+        yield kiln
+
+
+async def test_an_errand_finds_the_pool_that_has_the_tool(front: Kiln, fleet: Fleet) -> None:
+    name = "first_of_other"
+
+    off = await front.tend(errands.Patch(name=name, enabled=False))
+    is_listed = name in front.specs
+    disabled = await front.tend(errands.ListDisabled())
+    on = await front.tend(errands.Patch(name=name, enabled=True))
+    gone = await front.tend(errands.Remove(name=name))
+    back = await front.tend(errands.RollBack(name=name, version=str(gone.version)))
+    with pytest.raises(UnknownTool):
+        await front.tend(errands.ListVersions(name="first_of_none"))
+
+    assert (off.enabled, is_listed, on.enabled) == (False, False, True)
+    assert [spec.name for spec in disabled] == [name]
+    assert back.digest == gone.digest
+    assert (fleet.folders["other"] / f"{name}.py").is_file()
+    assert (await front.call(name)).value == name
+
+
+async def test_a_new_tool_is_written_where_the_usual_workers_are(front: Kiln, fleet: Fleet) -> None:
+    order = errands.Write(name="fresh", source=SOURCE.format(name="fresh"))
+
+    told = await front.tend(order)
+
+    assert (told.authored.success, told.is_new) == (True, True)
+    assert (fleet.folders["default"] / "fresh.py").is_file()
+    assert (await front.call("fresh")).value == "fresh"
+
+
+async def test_errands_are_no_tools(front: Kiln, fleet: Fleet) -> None:
+    name = "first_of_default"
+
+    called = await front.call("errand:remove", {"name": name})
+    async with asking(fleet.server) as ann:
+        refused = await ann.call("errand:remove", {"name": name})
+        unknown = await ann.call("errand:nothing", {})
+        unfit = await ann.call("errand:remove", {"names": [name]})
+        no_source = await ann.call("errand:run", {"nothing": 1})
+
+    assert (called.status, code_of(called)) == (Status.INVALID, "unknown_tool")
+    assert (refused.status, code_of(refused)) == (Status.DENIED, "not_allowed")
+    assert [code_of(unknown), code_of(unfit), code_of(no_source)] == [
+        "bad_input",
+        "bad_input",
+        "poison",
+    ]
+    assert name in front.specs
+
+
+async def test_calls_of_one_moment_wait_until_workers_know_their_session(
+    front: Kiln, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, shared = front.guarding.sessions, list[str]()
+    share, came, may_go = sessions.share, threading.Event(), threading.Event()
+
+    def share_slowly(token: str, seconds: float) -> None:
+        shared.append(token)
+        came.set()
+        assert may_go.wait(SOON)
+        share(token, seconds)
+
+    monkeypatch.setattr(sessions, "share", share_slowly)
+    ann = sessions.create("ann").token
+    calls = [asyncio.create_task(front.call("first_of_default")) for _ in range(3)]
+    await asyncio.to_thread(came.wait, SOON)
+    known = await front.call("first_of_default", session=ann)  # which nobody has to be told of
+    is_early = [call.done() for call in calls]
+    may_go.set()
+    results = await asyncio.wait_for(asyncio.gather(*calls), SOON)
+
+    assert known.status is Status.OK
+    assert is_early == [False] * 3
+    assert [result.status for result in results] == [Status.OK] * 3
+    assert len(shared) == 1
+
+
+async def test_that_nobody_did_an_errand_is_told(
+    front: Kiln, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (errands.ListVersions, errands.Patch):
+        monkeypatch.setattr(kind, "seconds", 0.3)
+    unheard: list[errands.Errand[Any]] = [
+        errands.ListVersions(name="greet"),
+        errands.Patch(name="greet", enabled=False),
+    ]
+
+    async with asking(fleet.server) as asker:
+        gone = Publisher(asker.pipe, asker.key, "gone", "whose workers have died")
+        await put(gone, served("one"))
+        await asyncio.to_thread(until, lambda: "greet" in front.specs)
+        for errand in unheard:
+            with pytest.raises(BackendError, match="'gone' did not do this") as raised:
+                await front.tend(errand)
+            assert "toolkiln fleet status" in (raised.value.hint or "")
+        standing = await front.tend(errands.Look(name="greet"))
+        elsewhere = await front.tend(errands.ListVersions(name="second_of_default"))
+        await gone.withdraw()
+        await asyncio.to_thread(until, lambda: "greet" not in front.specs)
+
+    assert standing.enabled
+    assert len(elsewhere) == 1
