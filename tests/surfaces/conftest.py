@@ -88,7 +88,8 @@ class Shell:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environ(self) -> dict[str, str]:
-        ours = ("TOOLKILN_", "UV_", "PIP_")
+        # Without a screen no browser opens on the desktop of whoever runs the tests.
+        ours = ("TOOLKILN_", "UV_", "PIP_", "DISPLAY", "WAYLAND_DISPLAY")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         state = {"TOOLKILN_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
         # What admission is about has tests of its own; elsewhere what is on disk is served.

@@ -221,6 +221,7 @@ def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> N
     assert [tool["name"] for tool in after["items"]] == ["salute"]
     assert session.err == [
         "1 tool of tools; Ctrl-C ends it",
+        f"Page {url}/ui/",
         f"HTTP {url}/v1, described at {url}/docs",
         f"MCP  {url}/mcp",
     ]
@@ -289,3 +290,23 @@ def test_as_a_plain_function_it_ends_with_ctrl_c_on_a_terminal(here: Shell) -> N
 
     assert status == 0
     assert b"Traceback" not in seen
+
+
+@pytest.mark.parametrize("option", [None, "--no-open"])
+def test_on_a_desktop_the_page_opens_unless_somebody_minds(
+    tmp_path: Path, option: str | None
+) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "greet.py").write_text(GREET)
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\necho "opened $1"\n')
+    browser.chmod(0o755)
+    desktop = Shell(tmp_path, {"DISPLAY": ":4711", "BROWSER": f"{browser} %s"})
+    options = ("--port", "0", *([option] if option else []))
+    marker = b"MCP " if option else b"opened http"
+
+    code, said = desktop.typed([(marker, b"\x03")], "dev", *options)
+
+    assert code == 0
+    page = said.partition("Page ")[2].partition("\n")[0]
+    assert (f"opened {page}" in said) == (option is None)

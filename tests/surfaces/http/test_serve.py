@@ -24,6 +24,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_it_says_where_it_is_on_stderr(served: Served) -> None:
     assert served.err[0] == "4 tools of tools; Ctrl-C ends it"
     assert served.err[1:] == [
+        f"Page {served.url}/ui/",
         f"HTTP {served.url}/v1, described at {served.url}/docs",
         f"MCP  {served.url}/mcp",
     ]

@@ -49,13 +49,16 @@ def dev(
     no_serve: Annotated[
         bool, typer.Option("--no-serve", help="Only watch and tell; no HTTP, no MCP.")
     ] = False,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Do not open the page in a browser.")
+    ] = False,
     tools: ToolsOption = None,
 ) -> None:
     """Serve what is on disk as it is edited, until Ctrl-C."""
     from toolkiln.surfaces.cli import developing
 
     with errors():
-        raise typer.Exit(developing.dev(tools, port, serves=not no_serve))
+        raise typer.Exit(developing.dev(tools, port, serves=not no_serve, opens=not no_open))
 
 
 @app.command()

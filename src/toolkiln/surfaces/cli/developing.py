@@ -8,25 +8,33 @@ catalog, and how by `surfaces.http`.
 import asyncio
 import signal
 import sys
+import webbrowser
 from contextlib import aclosing, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from socket import socket
+from threading import Thread
 
 from toolkiln.app import Change, Kiln, Report
+from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import Reading
 from toolkiln.surfaces.cli import output
 from toolkiln.surfaces.cli.opening import open_folder, open_kiln
 from toolkiln.surfaces.cli.rights import not_granted
-from toolkiln.surfaces.cli.terminal import say, talk
+from toolkiln.surfaces.cli.terminal import is_terminal, say, talk
 
 _HOST = "127.0.0.1"
 """What nobody has admitted is for nobody else."""
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-def dev(tools: Path | None, port: int | None = None, *, serves: bool = True) -> int:
+def dev(
+    tools: Path | None, port: int | None = None, *, serves: bool = True, opens: bool = False
+) -> int:
     """Print what changes until somebody interrupts, which is the way to end it.
+
+    With `opens` the page is opened in a browser, if this is a terminal on a desktop.
 
     Raises:
         InputError: the port that was named cannot be used.
@@ -41,7 +49,7 @@ def dev(tools: Path | None, port: int | None = None, *, serves: bool = True) -> 
         open_kiln(tools, dev=True, surface="http", host=_HOST, port=port) as kiln,
         _listening(kiln, is_port_named=port is not None) as listener,
     ):
-        kiln.run_sync(_serve(kiln, listener))
+        kiln.run_sync(_serve(kiln, listener, opens=opens and _is_desktop(kiln.settings)))
     return 0
 
 
@@ -69,7 +77,7 @@ async def _watch(kiln: Kiln) -> None:
             is_first = False
 
 
-async def _serve(kiln: Kiln, listener: socket) -> None:
+async def _serve(kiln: Kiln, listener: socket, *, opens: bool) -> None:
     from toolkiln.surfaces.cli.serving import tell_urls
     from toolkiln.surfaces.http.server import Server, url_of
 
@@ -90,6 +98,8 @@ async def _serve(kiln: Kiln, listener: socket) -> None:
                 await asyncio.wait((telling, waiting), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
                 tell_urls(url_of(listener))
+                if opens:
+                    _open(f"{url_of(listener)}/ui/")
                 await server.run_on(listener)
     finally:
         if not telling.done():
@@ -97,6 +107,17 @@ async def _serve(kiln: Kiln, listener: socket) -> None:
             await asyncio.wait((telling,))
     if not telling.cancelled():
         telling.result()
+
+
+def _is_desktop(settings: Settings) -> bool:
+    """Whether somebody sits at a screen that a browser could open on."""
+    has_screen = any(settings.environ.get(name) for name in _SCREENS)
+    return has_screen and is_terminal(err=True)
+
+
+def _open(url: str) -> None:
+    """Open a browser; some stay until they are closed, so nobody waits for it."""
+    Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
 def _print(kiln: Kiln, change: Change, *, is_first: bool) -> None:

@@ -27,6 +27,7 @@ def serve(
 
 def tell_urls(url: str) -> None:
     """Say where everything is."""
+    talk(f"Page {url}/ui/")
     talk(f"HTTP {url}/v1, described at {url}/docs")
     talk(f"MCP  {url}/mcp")
 

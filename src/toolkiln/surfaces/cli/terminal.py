@@ -17,7 +17,7 @@ _BAR = 20
 
 def say(text: str, *, err: bool = False, newline: bool = True) -> None:
     """Print text that others wrote."""
-    typer.echo(printable(text) if _is_terminal(err=err) else text, err=err, nl=newline, color=True)
+    typer.echo(printable(text) if is_terminal(err=err) else text, err=err, nl=newline, color=True)
 
 
 def talk(text: str) -> None:
@@ -40,7 +40,7 @@ class Live:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._terminal = _is_terminal(err=True)
+        self._terminal = is_terminal(err=True)
         self._in_line = False
         """Whether the tool has begun a line and not ended it."""
         self._progress = False
@@ -88,6 +88,7 @@ class Live:
             self._progress = False
 
 
-def _is_terminal(*, err: bool) -> bool:
+def is_terminal(*, err: bool) -> bool:
+    """Whether a person reads what is written to stdout, or stderr."""
     stream = sys.stderr if err else sys.stdout
     return stream is not None and stream.isatty()
