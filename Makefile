@@ -72,7 +72,7 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## the figures of docs/benchmarks.md
+bench: $(STAMP) chromium web  ## the figures of docs/benchmarks.md
 	$(BIN)/python -m bench
 
 corpus: $(STAMP)  ## read the standard library and every installed package

@@ -19,6 +19,7 @@ from bench import (
     search,
     serve,
     start,
+    web,
 )
 
 _VERDICTS = {True: "holds", False: "**missed**", None: "not measured"}
@@ -46,6 +47,7 @@ def main() -> int:
         sandbox,
         catalog,
         search,
+        web,
     ):
         for figure in module.figures():
             missed += figure.holds is False

@@ -47,9 +47,10 @@ export function foundAmong(tools, { text, answer }) {
   const ranked = [];
   for (const tool of tools) {
     const hit = hits.get(tool.name);
-    const hasName = plain(`${tool.title} ${tool.name}`).includes(named);
+    const { name, text: all } = textOf(tool);
+    const hasName = name.includes(named);
     const isKnown = tool.state === "served" && tool.role === "tool" && answer;
-    const hasWords = !isKnown && words.every((word) => textOf(tool).includes(word));
+    const hasWords = !isKnown && words.every((word) => all.includes(word));
     const isHit = hit && hit.score >= LEAST * best;
     if (!hasName && !hasWords && !isHit) continue;
     const rank = hasName ? 2 + (hit?.score ?? 0) / (best || 1) : isHit ? hit.score / best : 0;
@@ -63,8 +64,15 @@ export function foundAmong(tools, { text, answer }) {
   return { items: kept.map(({ tool }) => tool), reasons };
 }
 
+const texts = new WeakMap();
+
+/* What is looked for words in, made once for each tool: each key that is typed asks for all. */
 function textOf(tool) {
-  return plain(`${tool.title} ${tool.name} ${tool.summary}`);
+  if (!texts.has(tool)) {
+    const name = plain(`${tool.title} ${tool.name}`);
+    texts.set(tool, { name, text: `${name} ${plain(tool.summary)}` });
+  }
+  return texts.get(tool);
 }
 
 function plain(text) {

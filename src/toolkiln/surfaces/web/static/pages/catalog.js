@@ -10,6 +10,7 @@ import { Link, navigate, useQuery } from "../router.js";
 import { Shelf } from "../shelf.js";
 
 const PAUSE = 180; // milliseconds after the last key before the search is asked
+const PATIENCE = 400; // milliseconds that the cards before stay while the search is awaited
 const FRESH = 4000; // how long what has changed stands out
 const MOST_FOUND = 50;
 const REM = parseFloat(getComputedStyle(document.documentElement).fontSize);
@@ -82,7 +83,8 @@ function useOptions() {
   return [options, change];
 }
 
-/* What the server finds for a text: {text, hits} of the last answer, and whether another is awaited. */
+/* What the server finds for a text: {text, answer} or {text, error}; without either it takes its
+   time, and words are looked for meanwhile. `busy`: it is awaited. */
 function useSearch(text, view) {
   const [state, setState] = useState({ text: "", busy: false });
   const [turn, setTurn] = useState(0);
@@ -93,11 +95,15 @@ function useSearch(text, view) {
     }
     const control = new AbortController();
     setState((now) => ({ ...now, busy: true }));
+    const slow = setTimeout(() => setState({ text, busy: true }), PATIENCE);
     api.get("/v1/search", { q: text, k: MOST_FOUND }, { signal: control.signal }).then(
       (answer) => control.signal.aborted || setState({ text, answer, busy: false }),
       (error) => control.signal.aborted || setState({ text, error, busy: false }),
-    );
-    return () => control.abort();
+    ).finally(() => clearTimeout(slow));
+    return () => {
+      clearTimeout(slow);
+      control.abort();
+    };
   }, [text, view, turn]);
   return useMemo(() => ({ ...state, again: () => setTurn((now) => now + 1) }), [state]);
 }
