@@ -11,7 +11,7 @@ const PAGES = [
   { at: /^\/tools\/([^/]+)$/, page: "tool", title: "Tool", also: ["form", "result", "diff"] },
   { at: /^\/write$/, page: "write", title: "Write", also: ["form", "result"] },
   { at: /^\/runs(?:\/([^/]+))?$/, page: "runs", title: "Runs", also: ["result"] },
-  { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "diff"] },
+  { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "result", "diff"] },
   { at: /^\/audit$/, page: "audit", title: "Audit" },
   { at: /^\/settings$/, page: "settings", title: "Settings" },
   { at: /^\/login$/, page: "login", title: "Log in" },

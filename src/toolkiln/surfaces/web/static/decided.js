@@ -1,10 +1,11 @@
 // Requests that were answered, or not in time: what, by whom and why.
 import { api } from "./api.js";
+import { Arguments } from "./arguments.js";
 import { outcome } from "./inbox.js";
 import { Fragment, html, useEffect, useState } from "./lib.js";
 import { Badge, Busy, Button, Empty, Time, toast, Trouble } from "./parts.js";
+import { Shown } from "./result/text.js";
 import { Link } from "./router.js";
-import { Arguments, Seen } from "./seen.js";
 
 const KINDS = { approved: "ok", used: "ok", rejected: "bad" };
 
@@ -35,10 +36,10 @@ export function Decided({ who }) {
       <tbody>${items.map((item) => html`<${Fragment} key=${item.id}>
         <tr>
           <td><${Time} at=${item.created} /></td>
-          <td><code><${Seen} text=${item.tool} /></code></td>
-          <td><${Seen} text=${item.user} /></td>
+          <td><code><${Shown} text=${item.tool} /></code></td>
+          <td><${Shown} text=${item.user} /></td>
           <td><${Badge} kind=${KINDS[item.state] ?? "quiet"}>${outcome(item)}</${Badge}></td>
-          <td class="reason"><${Seen} text=${item.reason} /></td>
+          <td class="reason"><${Shown} text=${item.reason} /></td>
           <td><${Button} kind="quiet" icon="chevron-down" aria-expanded=${open === item.id}
             aria-label=${`Arguments of ${item.tool}`} onClick=${() => setOpen(open === item.id ? null : item.id)} /></td>
         </tr>

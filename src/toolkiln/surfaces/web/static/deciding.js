@@ -1,11 +1,12 @@
 // One thing that waits, with all that helps to decide, and the answer: a call or a proposed tool.
 import { api } from "./api.js";
+import { Arguments } from "./arguments.js";
 import { Diff } from "./diff.js";
 import { outcome } from "./inbox.js";
 import { html, useLayoutEffect, useRef, useState } from "./lib.js";
-import { Badge, Button, Duration, Field, Icon, Tabs, Time, Trouble } from "./parts.js";
+import { Badge, Busy, Button, Duration, Field, Icon, Tabs, Time, Trouble, useAsked } from "./parts.js";
+import { LongText, Shown } from "./result/text.js";
 import { Link } from "./router.js";
-import { Arguments, Folded, Seen } from "./seen.js";
 
 const REMEMBER = [
   ["", "Ask again each time"],
@@ -38,11 +39,10 @@ function useAnswer(item, onEnd) {
 export function CallDetail({ item, who, onEnd, acts }) {
   const { call } = item;
   const [mode, setMode] = useState("look");
-  const [text, setText] = useState("");
+  const [edited, setEdited] = useState({});
   const [reason, setReason] = useState("");
   const [remember, setRemember] = useState("");
   const { busy, error, answer } = useAnswer(item, onEnd);
-  const edited = mode === "edit" ? parsed(text) : {};
   const isOwn = call.user === who.user && !call.approve_own;
   const mayAnswer = !item.ended && !isOwn;
   const path = `/v1/approvals/${encodeURIComponent(call.id)}`;
@@ -52,7 +52,7 @@ export function CallDetail({ item, who, onEnd, acts }) {
   })));
   const reject = () => answer(async () => outcome(await api.post(`${path}/reject`, { reason })));
   const edit = () => {
-    setText(JSON.stringify(call.arguments, null, 2));
+    setEdited({ value: call.arguments });
     setMode("edit");
   };
   acts.current = mayAnswer && mode === "look"
@@ -61,8 +61,8 @@ export function CallDetail({ item, who, onEnd, acts }) {
   return html`
     <${Head} icon="play" title=${call.tool} to=${`/tools/${encodeURIComponent(call.tool)}`} />
     <dl class="facts">
-      <dt>Caller</dt><dd><${Seen} text=${call.user || "–"} /> <span class="muted">in session ${call.session}</span></dd>
-      <dt>Why it waits</dt><dd><${Seen} text=${call.why} /></dd>
+      <dt>Caller</dt><dd><${Shown} text=${call.user || "–"} /> <span class="muted">in session ${call.session}</span></dd>
+      <dt>Why it waits</dt><dd><${Shown} text=${call.why} /></dd>
       <dt>Asked</dt><dd><${Time} at=${call.created} /><${Left} until=${call.expires} ended=${item.ended} /></dd>
       <dt>Call</dt><dd><${Link} to=${`/runs/${encodeURIComponent(call.call_id)}`}><code>${call.call_id}</code></${Link}>
         <span class="muted"> of version <code>${call.digest.slice(0, 12)}</code></span></dd>
@@ -70,8 +70,9 @@ export function CallDetail({ item, who, onEnd, acts }) {
     <section class="stack" aria-label="Arguments">
       <h3>Arguments</h3>
       ${mode === "edit"
-        ? html`<${EditArguments} text=${text} problem=${edited.problem} onText=${setText}
-            onDone=${() => edited.value && approve(edited.value)} onCancel=${() => setMode("look")} />`
+        ? html`<${Editing} tool=${call.tool} value=${edited.value} onCancel=${() => setMode("look")}
+            onChange=${(value, isValid) => setEdited({ value, isValid })}
+            onDone=${() => edited.isValid && approve(edited.value)} />`
         : html`<${Arguments} value=${call.arguments} />`}
     </section>
     ${error && html`<${Trouble} error=${error} />`}
@@ -93,7 +94,7 @@ export function CallDetail({ item, who, onEnd, acts }) {
             <${Button} icon="pencil" disabled=${busy} aria-keyshortcuts="e" onClick=${edit}>Edit arguments</${Button}>
             <${Button} kind="danger" icon="x" disabled=${busy} aria-keyshortcuts="r" onClick=${() => setMode("reject")}>Reject…</${Button}>`}
           ${mode === "edit" && html`
-            <${Button} kind="primary" icon="check" busy=${busy} disabled=${!edited.value}
+            <${Button} kind="primary" icon="check" busy=${busy} disabled=${!edited.isValid}
               onClick=${() => approve(edited.value)}>Approve with these</${Button}>
             <${Button} onClick=${() => setMode("look")}>Cancel</${Button}>`}
           ${mode === "reject" && html`<${Rejecting} busy=${busy} onReject=${reject} onCancel=${() => setMode("look")} />`}
@@ -127,8 +128,8 @@ export function ToolDetail({ item, onEnd, acts }) {
     <${Head} icon="file-code" title=${item.name}
       to=${tool.base ? `/tools/${encodeURIComponent(tool.names[0])}` : undefined} />
     <dl class="facts">
-      <dt>File</dt><dd><code><${Seen} text=${tool.file} /></code> <span class="muted">${origin(tool)}</span></dd>
-      ${tool.by !== null && html`<dt>Proposed by</dt><dd><${Seen} text=${tool.by} />, <${Time} at=${tool.at} /></dd>`}
+      <dt>File</dt><dd><code><${Shown} text=${tool.file} /></code> <span class="muted">${origin(tool)}</span></dd>
+      ${tool.by !== null && html`<dt>Proposed by</dt><dd><${Shown} text=${tool.by} />, <${Time} at=${tool.at} /></dd>`}
       <dt>Version</dt><dd><code>${tool.digest.slice(0, 12)}</code>
         <span class="muted"> ${tool.base ? "in the place of " : "the first of this file"}</span>
         ${tool.base && html`<code>${tool.base.slice(0, 12)}</code>`}</dd>
@@ -141,7 +142,7 @@ export function ToolDetail({ item, onEnd, acts }) {
         { id: "source", title: "Source" },
       ]} />
       ${view === "diff" ? html`<${Diff} unified=${tool.diff} />`
-        : html`<${Folded} text=${tool.source} label="Source" />`}
+        : html`<${LongText} text=${tool.source} label="Source" />`}
     </section>
     ${error && html`<${Trouble} error=${error} />`}
     <${Verdict} ended=${item.ended}>
@@ -165,7 +166,7 @@ export function ToolDetail({ item, onEnd, acts }) {
 }
 
 function Head({ icon, title, to }) {
-  const name = html`<${Seen} text=${title} />`;
+  const name = html`<${Shown} text=${title} />`;
   return html`<h2 class="row"><${Icon} name=${icon} />${to ? html`<${Link} to=${to}>${name}</${Link}>` : name}</h2>`;
 }
 
@@ -195,27 +196,25 @@ function Reason({ value, onChange, isWanted, kept, onDone, onCancel }) {
       onInput=${(event) => onChange(event.target.value)} />`}</${Field}>`;
 }
 
-function EditArguments({ text, problem, onText, onDone, onCancel }) {
-  const area = useRef(null);
-  useLayoutEffect(() => area.current.focus(), []);
+/* The form of the tool, with the arguments of the call. */
+function Editing({ tool, value, onChange, onDone, onCancel }) {
+  const box = useRef(null);
+  const form = useAsked(async (signal) => {
+    const asked = api.get(`/v1/tools/${encodeURIComponent(tool)}`, null, { signal });
+    const [{ SchemaForm }, { parameters }] = await Promise.all([import("./form.js"), asked]);
+    return { SchemaForm, parameters };
+  }, [tool]);
+  useLayoutEffect(() => box.current?.querySelector("input, textarea, select")?.focus(), [form.value]);
   const press = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onDone();
     if (event.key === "Escape") onCancel();
   };
-  return html`<${Field} label="Arguments to run with, as JSON" problem=${problem}
-    hint="The call runs with exactly these, if they fit the tool.">${(given) => html`
-    <textarea ...${given} ref=${area} rows=${Math.min(20, text.split("\n").length + 1)} spellcheck=${false}
-      value=${text} onInput=${(event) => onText(event.target.value)} onKeyDown=${press} />`}</${Field}>`;
-}
-
-function parsed(text) {
-  try {
-    const value = JSON.parse(text);
-    const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
-    return isObject ? { value } : { problem: "Arguments are an object: {…}" };
-  } catch (error) {
-    return { problem: `This is no JSON: ${error.message}` };
-  }
+  if (form.error) return html`<${Trouble} error=${form.error} onRetry=${form.again} />`;
+  if (!form.value) return html`<${Busy} />`;
+  return html`
+    <div ref=${box} onKeyDown=${press}>
+      <${form.value.SchemaForm} schema=${form.value.parameters} value=${value} onChange=${onChange} />
+    </div>`;
 }
 
 /* How long a call waits still. */
@@ -240,7 +239,7 @@ function Rights({ tool }) {
       <h3>Asks for${tool.base ? " beyond the version served" : ""}</h3>
       <ul class="rights">
         ${tool.rights.map((one) => html`<li><code>${one.tool}</code> ${wishes(one).map((wish) => html`
-          <${Badge} kind="warn" icon=${wish.icon}><${Seen} text=${wish.text} /></${Badge}>`)}</li>`)}
+          <${Badge} kind="warn" icon=${wish.icon}><${Shown} text=${wish.text} /></${Badge}>`)}</li>`)}
         ${before.map((one) => html`<li class="muted"><code>${one.tool}</code> nothing more than before</li>`)}
       </ul>
     </section>`;
@@ -265,7 +264,7 @@ function Findings({ findings }) {
       <h3>Findings</h3>
       <ul class="findings">${told.map(({ severity, rule, line, message, fix }) => html`
         <li><${Badge} kind=${SEVERITIES[severity]}>${severity}</${Badge}
-          > <span>Line ${line}: <${Seen} text=${message} /></span> <code class="muted">${rule}</code>
-          <div class="hint"><${Seen} text=${fix} /></div></li>`)}</ul>
+          > <span>Line ${line}: <${Shown} text=${message} /></span> <code class="muted">${rule}</code>
+          <div class="hint"><${Shown} text=${fix} /></div></li>`)}</ul>
     </section>`;
 }

@@ -1,6 +1,6 @@
 // What changed between two texts, line by line: from the texts, or from a unified diff.
 import { html, useMemo, useState } from "./lib.js";
-import { Seen } from "./seen.js";
+import { Shown } from "./result/text.js";
 
 const CONTEXT = 3;
 const MOST_COMPARED = 4e6;
@@ -25,7 +25,7 @@ export function Diff({ before = "", after = "", unified, label = "What changed" 
 
 function Row({ row, onOpen }) {
   const { kind, old, now, text } = row;
-  if (kind === "file") return html`<tr class="file"><th colspan="4" scope="rowgroup"><${Seen} text=${text} /></th></tr>`;
+  if (kind === "file") return html`<tr class="file"><th colspan="4" scope="rowgroup"><${Shown} text=${text} /></th></tr>`;
   if (kind === "note") return html`<tr class="note"><td colspan="4">${text}</td></tr>`;
   if (kind === "fold") {
     return html`<tr class="note"><td colspan="4">
@@ -36,7 +36,7 @@ function Row({ row, onOpen }) {
     <tr class=${kind}>
       <td class="number">${old}</td><td class="number">${now}</td>
       <td class="mark">${MARKS[kind]}${WORDS[kind] && html`<span class="hidden-text">${WORDS[kind]}</span>`}</td>
-      <td class="text"><${Seen} text=${text} /></td>
+      <td class="text"><${Shown} text=${text} /></td>
     </tr>`;
 }
 

@@ -6,8 +6,9 @@ import { Decided } from "../decided.js";
 import { useInbox } from "../inbox.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { Badge, Busy, Button, Dialog, Empty, Icon, Tabs, toast, Trouble } from "../parts.js";
-import { Seen } from "../seen.js";
+import { Shown } from "../result/text.js";
 
+const LONGEST_BRIEF = 120;
 const KEYS = [
   ["j ↓", "the next one"],
   ["k ↑", "the one before"],
@@ -105,12 +106,18 @@ function Entry({ item, isCurrent, onChoose }) {
     <li><button type="button" id=${place(item)} class=${ended ? "ended" : ""}
       aria-current=${isCurrent ? "true" : undefined} onClick=${onChoose}>
       <${Icon} name=${kind === "call" ? "play" : "file-code"} label=${kind === "call" ? "Call" : "Tool"} />
-      <span class="name"><${Seen} text=${name} /></span>
+      <span class="name"><${Shown} text=${name} /></span>
       <span class="about">${ended ?? (call
-        ? html`<${Seen} text=${call.user || "–"} /><${Left} until=${call.expires} />`
-        : html`${tool.by === null ? origin(tool) : html`by <${Seen} text=${tool.by} />`}`)}</span>
+        ? html`<${Shown} text=${call.user || "–"} /><${Left} until=${call.expires} />`
+        : html`${tool.by === null ? origin(tool) : html`by <${Shown} text=${tool.by} />`}`)}</span>
+      ${call && !ended && html`<span class="given"><${Shown} text=${brief(call.arguments)} /></span>`}
       ${tool && !ended && html`<${Badge} kind="info">${tool.base ? "change" : "new tool"}</${Badge}>`}
     </button></li>`;
+}
+
+function brief(given) {
+  const parts = Object.entries(given).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
+  return parts.join(", ").slice(0, LONGEST_BRIEF);
 }
 
 function Nothing({ who }) {
