@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from toolkiln.app import CallOptions, OutputPage
+from toolkiln.app import CallOptions, OutputPage, errands
 from toolkiln.model import Call, Result, Status, Task, Value
 from toolkiln.surfaces.http import cursors
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.shapes import LONGEST_TEXT, Body, Count, Name, Page, Query
 from toolkiln.surfaces.http.streams import OF_CALLS, Observe, of_call, wants_events
-from toolkiln.surfaces.http.tools import seen
 
 SURFACE = "http"
 _MOST_CALLS = 100
@@ -104,7 +103,8 @@ async def call_tool(visit: Visit, body: CallBody) -> BaseModel | Answer:
     name, kiln, key = visit.path["name"], visit.kiln, visit.headers.get("idempotency-key")
     arguments = body.arguments
     if body.provider is not None:
-        arguments = kiln.compiled(seen(visit, name), body.provider).decode(arguments)
+        standing = await kiln.tend(errands.Look(name=name), visit.session)
+        arguments = kiln.compiled(standing.spec, body.provider).decode(arguments)
 
     options: CallOptions = {
         "session": visit.session,

@@ -3,12 +3,11 @@
 import asyncio
 from typing import Any, get_args
 
-from toolkiln.app import Kiln, preview
+from toolkiln.app import Kiln, errands, preview
 from toolkiln.errors import InputError
 from toolkiln.model import Finding, ToolSpec, Value
 from toolkiln.surfaces.http.calls import Provider
 from toolkiln.surfaces.http.operations import Operation, Visit
-from toolkiln.surfaces.http.tools import seen
 
 
 class FormLoss(Value):
@@ -58,9 +57,10 @@ def form_of(kiln: Kiln, spec: ToolSpec, provider: Provider) -> ProviderForm:
 
 async def present(visit: Visit) -> Presentation:
     """One tool."""
+    kiln = visit.kiln
+    spec = (await kiln.tend(errands.Look(name=visit.path["name"]), visit.session)).spec
 
     def presented() -> Presentation:
-        kiln, spec = visit.kiln, seen(visit, visit.path["name"])
         try:
             page = kiln.library.page(spec.name)
         except InputError:  # it is switched off
@@ -75,7 +75,7 @@ async def present(visit: Visit) -> Presentation:
 
 
 def _findings(kiln: Kiln, spec: ToolSpec) -> tuple[Finding, ...]:
-    served = kiln.catalog.snapshot.served.get(spec.name) if kiln.path is not None else None
+    served = kiln.snapshot.served.get(spec.name)
     if served is None or served.read.digest != spec.digest:
         return ()
     return tuple(one for one in served.read.reading.findings if one.tool in (None, spec.name))

@@ -9,14 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from toolkiln.app import errands
-from toolkiln.errors import InputError, UnknownTool
 from toolkiln.model import (
     Grant,
     Health,
     Hints,
     JsonSchema,
     Limits,
-    Privilege,
     Rights,
     Role,
     ToolSpec,
@@ -187,30 +185,6 @@ async def get_tool(visit: Visit) -> Answer:
     standing = await visit.kiln.tend(errands.Look(name=visit.path["name"]), visit.session)
     found = await asyncio.to_thread(details, visit, standing)
     return Answer(found, headers={"etag": tag(found.digest)})
-
-
-def seen(visit: Visit, name: str) -> ToolSpec:
-    """A tool that the caller may run; for people with ADMIN also one that is switched off.
-
-    Raises:
-        UnknownTool: there is none that they may know of.
-    """
-    kiln, may_see = visit.kiln, visit.kiln.guarding.may_see(visit.session)
-    try:
-        spec = kiln.tool(name)
-    except InputError as error:
-        if Privilege.ADMIN not in visit.caller.privileges:
-            raise _unknown(visit, name) from None
-        if error.code != "disabled":
-            raise
-        return kiln.snapshot.served[name].read.tool(name)
-    if not may_see(spec):
-        raise _unknown(visit, name)
-    return spec
-
-
-def _unknown(visit: Visit, name: str) -> UnknownTool:
-    return UnknownTool(name, visit.kiln.visible(visit.session))
 
 
 def details(visit: Visit, standing: errands.Standing) -> ToolDetails:
