@@ -12,7 +12,7 @@ const PAGES = [
   { at: /^\/write$/, page: "write", title: "Write", also: ["form", "result"] },
   { at: /^\/runs(?:\/([^/]+))?$/, page: "runs", title: "Runs", also: ["result"] },
   { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "result", "diff"] },
-  { at: /^\/audit$/, page: "audit", title: "Audit" },
+  { at: /^\/audit$/, page: "audit", title: "Audit", also: ["result"] },
   { at: /^\/settings$/, page: "settings", title: "Settings" },
   { at: /^\/login$/, page: "login", title: "Log in" },
 ];

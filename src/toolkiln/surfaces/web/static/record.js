@@ -1,0 +1,48 @@
+// One record of the audit, with everything that it says.
+import { html } from "./lib.js";
+import { Badge, Button, Copy, Duration, Time } from "./parts.js";
+import { LongText, Shown } from "./result/text.js";
+import { Link } from "./router.js";
+
+/* How acts end, and how that looks. */
+export const OUTCOMES = {
+  ok: "ok", started: "info", denied: "warn", failed: "bad", exception: "bad", invalid: "warn",
+  timeout: "bad", killed: "bad", cancelled: "quiet", unavailable: "bad",
+};
+
+export function RecordDetail({ record, onFilter }) {
+  const filter = (name) => html`
+    <${Button} kind="quiet" icon="funnel" title=${`Only this ${name}`} aria-label=${`Only this ${name}`}
+      onClick=${() => onFilter({ [name]: record[name] })} />`;
+  const facts = [
+    ["Time", html`<${Time} at=${record.at} />`],
+    ["Act", html`<code>${record.act}</code>${filter("act")}`],
+    ["Outcome", html`<${Badge} kind=${OUTCOMES[record.outcome] ?? "quiet"}>${record.outcome}</${Badge}>`],
+    ["User", record.user && html`<${Shown} text=${record.user} />${filter("user")}`],
+    ["Agent", record.agent && html`<${Shown} text=${record.agent} />`],
+    ["Session", record.session && html`<code>${record.session}</code>${filter("session")}`],
+    ["Came by", record.surface],
+    ["Tool", record.tool && html`<${Shown} text=${record.tool} />${filter("tool")}`],
+    ["Version", record.digest && html`<code>${record.digest}</code>`],
+    ["Call", record.call_id && html`<${Link} to=${`/runs/${encodeURIComponent(record.call_id)}`}>
+      <code>${record.call_id}</code></${Link}>`],
+    ["Called from", record.parent && html`<${Link} to=${`/runs/${encodeURIComponent(record.parent)}`}>
+      <code>${record.parent}</code></${Link}>`],
+    ["Took", record.duration !== null && html`<${Duration} seconds=${record.duration} />`],
+    ["Detail", record.detail && html`<${Shown} text=${record.detail} />`],
+    ["Hash", html`<code>${record.hash}</code><${Copy} text=${record.hash} label="Copy the hash" />`],
+  ];
+  return html`
+    <dl class="record-facts">${facts.filter(([, value]) => value).map(([name, value]) => html`
+      <dt>${name}</dt><dd>${value}</dd>`)}</dl>
+    ${record.arguments && html`<h3>Arguments</h3><${LongText} text=${pretty(record.arguments)} label="Arguments" />`}`;
+}
+
+/* Arguments as lines; they may be cut, and are no JSON then. */
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
