@@ -204,6 +204,8 @@ def test_a_long_catalog_is_walked_through_by_keys(look: Look, site: Site) -> Non
 
     drawn = page.get_by_role("article").count()
     page.locator("article h3 a").first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("link", name="Light")).to_be_focused()
     page.keyboard.press("End")
     expect(page.get_by_role("link", name="Wait 99")).to_be_focused()
     page.mouse.wheel(0, -1_000_000)

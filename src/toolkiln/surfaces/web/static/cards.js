@@ -76,7 +76,7 @@ function Why({ why }) {
   const rest = [why.text, why.clause && `for “${why.clause}”`, ...shares].filter(Boolean).join(" · ");
   return html`
     <p class="why" title=${`Found by ${[...why.words, rest].join(" · ")}`}>
-      <${Icon} name="search" label="Found by" />
+      <span class="hidden-text">Found by </span>
       ${why.words.map((word) => html`<mark key=${word}>${word}</mark>`)}<span>${rest}</span></p>`;
 }
 

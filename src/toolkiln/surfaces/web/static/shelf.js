@@ -45,16 +45,18 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
     if (row < 0) return;
     wanted.current = place;
     setFocused(row);
+    arrive();
   }, [rows]);
 
-  useEffect(() => {
-    if (wanted.current === null) return;
-    const link = box.current.querySelector(`[data-place="${wanted.current}"] a`);
-    if (!link) return;
+  /* Focus the card that is wanted, as soon as it exists. */
+  const arrive = () => {
+    const item = wanted.current !== null && box.current.querySelector(`[data-place="${wanted.current}"]`);
+    if (!item) return;
     wanted.current = null;
-    link.focus({ preventScroll: true });
-    link.closest("[data-place]").scrollIntoView({ block: "nearest" });
-  });
+    item.querySelector("a").focus({ preventScroll: true });
+    item.scrollIntoView({ block: "nearest" });
+  };
+  useEffect(arrive);
 
   if (first) first.current = () => go(0);
 
