@@ -29,12 +29,15 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202eback"
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("audit"), {"greet.py": GREET})
     with site.running():
-        recorder, about = site.kiln.guarding.recorder, {"user": "bea", "tool": "greet"}
+        recorder = site.kiln.guarding.recorder
         for number in range(MANY):
-            detail = f"number {number}"
-            recorder.add(AuditRecord(time.time(), "switch", "ok", **about, detail=detail))
-        recorder.commit(AuditRecord(time.time(), "settings", "ok", **about, detail=HOSTILE))
+            recorder.add(recorded("switch", f"number {number}"))
+        recorder.commit(recorded("settings", HOSTILE))
         yield site
+
+
+def recorded(act: str, detail: str) -> AuditRecord:
+    return AuditRecord(time.time(), act, "ok", user="bea", tool="greet", detail=detail)
 
 
 def test_records_are_filtered_paged_and_shown_in_detail(look: Look) -> None:
