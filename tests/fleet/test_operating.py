@@ -4,16 +4,22 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from msgspec import Raw
 from typer.testing import CliRunner
 
+from toolkiln.app import Kiln
+from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.fleet import Operator, Pipe, Queue, keys, read_address
 from toolkiln.fleet.deliveries import Ending, Finished, Running
 from toolkiln.fleet.wire import Envelope, pack
+from toolkiln.store import StoreError
 from toolkiln.surfaces.cli import app
+from toolkiln.surfaces.http.operations import Visit
+from toolkiln.surfaces.http.upkeep import show_fleet
 
 from .servers import Server
 
@@ -312,3 +318,27 @@ async def test_nothing_is_left_of_a_letter_that_was_tried_and_ended(
         lasting = [key for key in client.scan_iter() if client.ttl(key) == -1]
         lasting.remove(keys.lives("default").encode())
         assert all(client.type(key) == b"stream" and client.xlen(key) == 0 for key in lasting)
+
+
+async def test_a_server_tells_how_its_fleet_stands(
+    server: Server, pipe: Pipe, tmp_path: Path
+) -> None:
+    await register(pipe, "w1", version="1.0", host="here", pid=7)
+    given = Settings(state=tmp_path, redis=server.url)
+
+    async with Kiln(settings=given) as kiln:
+        caller = kiln.guarding.caller(kiln.guarding.operator)
+        answer = await show_fleet(Visit(kiln, kiln.guarding.operator, caller))
+
+    assert answer.state is not None
+    assert [(one.name, one.slots, one.host) for one in answer.state.workers] == [("w1", 4, "here")]
+    assert [pool.name for pool in answer.state.pools] == ["default"]
+
+
+async def test_a_fleet_that_is_away_is_told_so(tmp_path: Path) -> None:
+    given = Settings(state=tmp_path, fleet="redis://127.0.0.1:1")
+
+    async with Kiln(settings=given) as kiln:
+        caller = kiln.guarding.caller(kiln.guarding.operator)
+        with pytest.raises(StoreError):
+            await show_fleet(Visit(kiln, kiln.guarding.operator, caller))

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
     from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
+    from toolkiln.app.explaining import Explanation, Who, explain, rule_text, shadows
     from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
     from toolkiln.app.library import Library
+    from toolkiln.app.live import LIVE
     from toolkiln.app.offer import BUILTIN_NAMES, NotAdmitted
     from toolkiln.app.options import CallOptions
     from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
+    from toolkiln.app.rights import not_granted
     from toolkiln.app.sources import (
         Permission,
         Prospects,
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
         check,
         repairs_for,
     )
-    from toolkiln.execution import NoSession
+    from toolkiln.execution import Diagnosis, Entry, NoSession
     from toolkiln.fleet import DeadLetter, FleetState, Operator, new_loop
     from toolkiln.looks import paint, svg
     from toolkiln.schema import structuring
@@ -60,11 +63,15 @@ _HOMES = {
     "Changes": "toolkiln.app.changes",
     "DeadLetter": "toolkiln.fleet",
     "Decision": "toolkiln.catalog",
+    "Diagnosis": "toolkiln.execution",
     "Draft": "toolkiln.app.authoring",
     "Entrance": "toolkiln.app.entrance",
+    "Entry": "toolkiln.execution",
+    "Explanation": "toolkiln.app.explaining",
     "FleetState": "toolkiln.fleet",
     "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
+    "LIVE": "toolkiln.app.live",
     "Library": "toolkiln.app.library",
     "MadeKey": "toolkiln.app.keys",
     "ManifestError": "toolkiln.catalog",
@@ -86,12 +93,15 @@ _HOMES = {
     "Stage": "toolkiln.app.authoring",
     "Station": "toolkiln.app.working",
     "Verification": "toolkiln.store",
+    "Who": "toolkiln.app.explaining",
     "account": "toolkiln.app.own",
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
+    "explain": "toolkiln.app.explaining",
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
     "new_loop": "toolkiln.fleet",
+    "not_granted": "toolkiln.app.rights",
     "operating": "toolkiln.app.overseeing",
     "paint": "toolkiln.looks",
     "prepare_source": "toolkiln.app.sources",
@@ -99,7 +109,9 @@ _HOMES = {
     "prospects": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
     "repairs_for": "toolkiln.catalog",
+    "rule_text": "toolkiln.app.explaining",
     "serve_fleet": "toolkiln.app.working",
+    "shadows": "toolkiln.app.explaining",
     "structuring": "toolkiln.schema",
     "supervise": "toolkiln.app.supervising",
     "svg": "toolkiln.looks",
@@ -107,6 +119,7 @@ _HOMES = {
 
 __all__ = [
     "BUILTIN_NAMES",
+    "LIVE",
     "OWN",
     "PROVIDERS",
     "Assessment",
@@ -118,8 +131,11 @@ __all__ = [
     "Changes",
     "DeadLetter",
     "Decision",
+    "Diagnosis",
     "Draft",
     "Entrance",
+    "Entry",
+    "Explanation",
     "FleetState",
     "Kept",
     "Kiln",
@@ -142,12 +158,15 @@ __all__ = [
     "Stage",
     "Station",
     "Verification",
+    "Who",
     "account",
     "check",
     "evaluation",
+    "explain",
     "join_fleet",
     "kept_by_parent",
     "new_loop",
+    "not_granted",
     "operating",
     "paint",
     "prepare_source",
@@ -155,7 +174,9 @@ __all__ = [
     "prospects",
     "read_source",
     "repairs_for",
+    "rule_text",
     "serve_fleet",
+    "shadows",
     "structuring",
     "supervise",
     "svg",

@@ -185,7 +185,10 @@ def _reread(old: Settings, source: Path, stamp: Stamp | None) -> Settings:
     if not stamp.size:  # cut short by a full disk or a pause, rather than meant
         raise ConfigError(f"{source} is empty", hint="put a comment in it if that is meant")
     read = config.load(source.parent, old.environ)
-    return replace(old, **{name: getattr(read, name) for name in LIVE})
+    kept = {name: one for name, one in old.given.items() if name not in LIVE}
+    told = {name: one for name, one in read.given.items() if name in LIVE}
+    values = {name: getattr(read, name) for name in LIVE}
+    return replace(old, given=kept | told, **values)
 
 
 def _is_settled(stamp: Stamp | None) -> bool:

@@ -4,21 +4,25 @@ What is a table in the file is checked in `tables`.
 """
 
 import os
+import re
 import reprlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolkiln.config.tables import EFFECTS, ENDLESS, KINDS, TABLES, hint_from, pace
 from toolkiln.errors import ConfigError
 
-__all__ = ["FILE_NAME", "Settings", "Stamp", "checked", "load", "pace", "stamp"]
+__all__ = [
+    "FILE_NAME", "Setting", "Settings", "Stamp", "checked", "described", "load", "pace", "stamp",
+]  # fmt: skip
 
 FILE_NAME = "toolkiln.toml"
 _PREFIX = "TOOLKILN_"
+_DEFAULT = "default"
 
 
 class Stamp(NamedTuple):
@@ -130,6 +134,8 @@ class Settings:
     """The file that was looked for, whether it is there or not."""
     seen: Stamp | None = field(default=None, compare=False)
     """That file as it was when it was read."""
+    given: Mapping[str, tuple[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    """By name: the file or variable that set something, and to what."""
 
     def made_state(self) -> Path:
         """The state folder, made if there is none.
@@ -158,7 +164,21 @@ _LEAST = {
 }
 _HIDDEN = ("manifest_key", "embeddings_key", "audit_key", "redis", "fleet", "fleet_key", "store")
 """Values that no message repeats: they hold passwords."""
-_NOT_SET = ("environ", "source", "seen")
+_NOT_SET = ("environ", "source", "seen", "given")
+_LOGIN = re.compile(r"//[^/@]*@")
+"""What a URL may have before its host."""
+
+
+class Setting(NamedTuple):
+    """One setting, as people may see it."""
+
+    name: str
+    value: Any
+    """None where it is hidden."""
+    is_hidden: bool
+    """Whether it is set, and holds a password."""
+    origin: str
+    """The file or variable that set it, `default`, or `program`: an option of a command."""
 
 
 def load(folder: Path, environ: Mapping[str, str]) -> Settings:
@@ -170,6 +190,7 @@ def load(folder: Path, environ: Mapping[str, str]) -> Settings:
     file = folder / FILE_NAME
     known = {item.name: item.default for item in fields(Settings) if item.name not in _NOT_SET}
     values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
     table, seen = _read(file)
     for name, value in table.items():
         if name not in known:
@@ -177,14 +198,38 @@ def load(folder: Path, environ: Mapping[str, str]) -> Settings:
                 f"{file}: there is no setting {name!r}", hint=hint_from(name, sorted(known))
             )
         values[name] = checked(name, value, str(file))
+        origins[name] = str(file.absolute())
     for name, default in known.items():
         variable = _PREFIX + name.upper()
         if variable in environ and not isinstance(default, tuple) and name not in TABLES:
             values[name] = checked(name, _from_text(environ[variable], default), variable)
+            origins[name] = variable
     values.setdefault("tools", Settings.tools)
     values.setdefault("state", _home_state(environ))
     values |= {name: folder / values[name] for name in _PATHS if name in values}
-    return Settings(**values, environ=environ, source=file.absolute(), seen=seen)
+    given = {name: (origins.get(name, _DEFAULT), value) for name, value in values.items()}
+    return Settings(**values, environ=environ, source=file.absolute(), seen=seen, given=given)
+
+
+def described(settings: Settings) -> Iterator[Setting]:
+    """All settings in force, each with where it comes from; passwords are hidden."""
+    for item in fields(Settings):
+        if item.name in _NOT_SET:
+            continue
+        value = getattr(settings, item.name)
+        is_hidden = item.name in _HIDDEN and bool(value)
+        shown = _LOGIN.sub("//…@", value) if isinstance(value, str) else value
+        origin = _origin(settings, item, value)
+        yield Setting(item.name, None if is_hidden else shown, is_hidden, origin)
+
+
+def _origin(settings: Settings, item: Field[Any], value: Any) -> str:
+    origin, read = settings.given.get(item.name, (_DEFAULT, _usual(item)))
+    return origin if value == read else "program"
+
+
+def _usual(item: Field[Any]) -> Any:
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def checked(name: str, value: Any, origin: str) -> Any:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkiln.app import Candidate, Kiln, ManifestError, account
+from toolkiln.app import Candidate, Kiln, ManifestError, account, not_granted
 from toolkiln.errors import InputError
 from toolkiln.model import FileState, FileStatus, Finding, Severity
 from toolkiln.surfaces.cli.opening import open_folder, tools_path
-from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import Live, print_json, printable, say
 
 if TYPE_CHECKING:

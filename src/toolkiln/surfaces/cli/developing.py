@@ -15,13 +15,12 @@ from pathlib import Path
 from socket import socket
 from threading import Thread
 
-from toolkiln.app import Change, Kiln, Report
+from toolkiln.app import Change, Kiln, Report, not_granted
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import Reading
 from toolkiln.surfaces.cli import output
 from toolkiln.surfaces.cli.opening import open_folder, open_kiln
-from toolkiln.surfaces.cli.rights import not_granted
 from toolkiln.surfaces.cli.terminal import is_terminal, say, talk
 
 _HOST = "127.0.0.1"

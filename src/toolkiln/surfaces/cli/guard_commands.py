@@ -167,11 +167,12 @@ def policy_explain(
     tools: ToolsOption = None,
 ) -> None:
     """Tell whether somebody may run a tool, which rule decides, and what else it takes."""
+    from toolkiln.app import Who
     from toolkiln.surfaces.cli import explaining
 
     with errors():
-        who = explaining.Who(user, groups or (), privileges or (), platform)
-        raise typer.Exit(explaining.explain(who, tool, tools, as_json=as_json))
+        who = Who(user, groups or (), privileges or (), platform)
+        raise typer.Exit(explaining.print_explanation(who, tool, tools, as_json=as_json))
 
 
 @policy_app.command(name="check")

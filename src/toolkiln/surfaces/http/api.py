@@ -9,10 +9,12 @@ from toolkiln.surfaces.http import (
     identities,
     presenting,
     proposals,
+    rules,
     running,
     settings,
     streams,
     tools,
+    upkeep,
     versions,
     writing,
 )
@@ -33,4 +35,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *proposals.OPERATIONS,
     *auditing.OPERATIONS,
     *identities.OPERATIONS,
+    *rules.OPERATIONS,
+    *upkeep.OPERATIONS,
 )

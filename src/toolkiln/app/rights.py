@@ -1,9 +1,10 @@
 """The rights that a tool asks for, in words, and whether it gets them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from toolkiln.app import Kiln
+if TYPE_CHECKING:
+    from toolkiln.app.kiln import Kiln
 
 
 class Right(NamedTuple):
@@ -13,12 +14,12 @@ class Right(NamedTuple):
     is_granted: bool
 
 
-def not_granted(kiln: Kiln, name: str) -> Iterator[str]:
+def not_granted(kiln: "Kiln", name: str) -> Iterator[str]:
     """What a tool of the catalog asks for in vain, by the settings or by its admission."""
     return (right.words for right in rights(kiln, name) if not right.is_granted)
 
 
-def rights(kiln: Kiln, name: str) -> Iterator[Right]:
+def rights(kiln: "Kiln", name: str) -> Iterator[Right]:
     """What a tool of the catalog asks for."""
     if name not in kiln.specs:
         return
