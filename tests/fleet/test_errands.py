@@ -91,6 +91,27 @@ async def test_a_new_tool_is_written_where_the_usual_workers_are(front: Kiln, fl
     assert (await front.call("fresh")).value == "fresh"
 
 
+async def test_workers_of_one_folder_take_turns_without_losing_track(
+    front: Kiln, fleet: Fleet
+) -> None:
+    name, source = "shared", SOURCE.format(name="shared")
+    better = source.replace('return "shared"', 'return "better"')
+
+    with worker(fleet.server.url, fleet.folders["default"]):
+        for _ in range(2):
+            made = await front.tend(errands.Write(name=name, source=source, only_new=True))
+            digest = made.authored.digest
+            again = await front.tend(errands.Write(name=name, source=better, match=(digest,)))
+            off = await front.tend(errands.Patch(name=name, enabled=False))
+            on = await front.tend(errands.Patch(name=name, enabled=True, match=(off.spec.digest,)))
+            called = await front.call(name)
+            back = await front.tend(errands.RollBack(name=name, version=digest))
+            gone = await front.tend(errands.Remove(name=name, match=(back.digest,)))
+
+            assert (made.is_new, again.authored.success, on.enabled) == (True, True, True)
+            assert (called.value, gone.digest) == ("better", digest)
+
+
 async def test_errands_are_no_tools(front: Kiln, fleet: Fleet) -> None:
     name = "first_of_default"
 

@@ -18,6 +18,7 @@ from toolkiln.app.errands import ERRANDS, Author, Errand, Write
 from toolkiln.app.forwarding import Forwarding
 from toolkiln.app.kiln import Kiln
 from toolkiln.app.sources import Run, SourceCall
+from toolkiln.catalog import MANIFEST
 from toolkiln.errors import (
     BackendError,
     InputError,
@@ -146,6 +147,7 @@ class Attending:
         if kind is None:
             raise InputError(f"this worker knows nothing of {envelope.tool}", hint="upgrade it")
         errand = _read(kind, envelope)
+        await asyncio.to_thread(self.look_again)
         told = await self._kiln.tend(errand, token)
         if not errand.is_reading:
             try:
@@ -153,6 +155,12 @@ class Attending:
             except ToolkilnError as error:  # it is done all the same, and will be published
                 _log.warning("what was changed cannot be published yet: %s", error.message)
         return TypeAdapter(errand.answer).dump_python(told, mode="json")
+
+    def look_again(self) -> None:
+        """See what other workers of the same folder have just done about it."""
+        if self._kiln.path is not None:
+            catalog = self._kiln.catalog
+            catalog.refresh([catalog.root / MANIFEST])
 
     async def _run(
         self, envelope: Envelope, token: str | None, left: float | None, observe: Observe

@@ -6,11 +6,12 @@ where it is not to be had the caller is told that what it knows is stale. Everyt
 the gateway's business, as for every call.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from toolkiln.app.delegating import PREFIX
+from toolkiln.app.delegating import PREFIX, Attending
 from toolkiln.app.engine import Engine
 from toolkiln.app.guarding import Guarding
 from toolkiln.app.offer import Disabled
@@ -30,10 +31,6 @@ from toolkiln.store import StoreError, key_of
 
 Fetch = Callable[[str, str], Awaitable[Served | None]]
 """A version by the tool's name and the digest; None if there is none."""
-Attend = Callable[
-    [Envelope, str | None, float | None, Callable[[Event], None] | None], Awaitable[Result | End]
-]
-"""Does an errand for the holder of a session, with the seconds that are left for it."""
 _MOST_VERSIONS = 100
 _MOST_ALIASES = 10_000
 _MOST_LIMITS = 10_000
@@ -51,11 +48,11 @@ class Performer:
         fetch: Fetch,
         note: Callable[[str, str], object],
         questions: Questions,
-        attend: Attend,
+        attending: Attending,
     ) -> None:
         """`key` is the fleet's; `note` keeps what a call of some record said last.
 
-        `attend` does what is no call of a tool.
+        `attending` does what is no call of a tool.
         """
         self._engine = engine
         self._guard = guarding.guard
@@ -64,7 +61,7 @@ class Performer:
         self._fetch = fetch
         self._note = note
         self._questions = questions
-        self._attend = attend
+        self._attending = attending
         self._tokens: dict[str, str] = {}
         """By the hash of a session's own token: one that stands for it here."""
         self._limits: dict[tuple[str, str], float] = {}
@@ -83,13 +80,17 @@ class Performer:
         if caller is not None and envelope.record != key_of(caller, envelope.id):
             return End("forged")
         if envelope.tool.startswith(PREFIX):
-            return await self._attend(envelope, token, left, observe)
+            return await self._attending.attend(envelope, token, left, observe)
         gateway = self._engine.gateway
-        if envelope.digest is not None and not self._is_here(envelope.tool, envelope.digest):
-            found = await self._door(envelope.tool, envelope.digest)
-            if found is None:
-                return End("stale")
-            gateway = found
+        if envelope.digest is not None:
+            is_here = self._is_here(envelope.tool, envelope.digest)
+            if is_here is None:  # unless another worker of this folder has just switched it on
+                await asyncio.to_thread(self._attending.look_again)
+            elif not is_here:
+                found = await self._door(envelope.tool, envelope.digest)
+                if found is None:
+                    return End("stale")
+                gateway = found
         try:
             arguments = unpack(envelope.arguments)
         except Malformed:
@@ -140,11 +141,12 @@ class Performer:
         except ToolkilnError:  # the gateway says why, and records it
             return None
 
-    def _is_here(self, name: str, digest: str) -> bool:
+    def _is_here(self, name: str, digest: str) -> bool | None:
+        """Whether a version is served here; None: it is switched off, so nobody may run any."""
         try:
             self._engine.resolve(name, digest)
-        except Disabled:  # here nobody may run it, in no version
-            return True
+        except Disabled:
+            return None
         except InputError:
             return False
         return True

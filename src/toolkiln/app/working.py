@@ -168,7 +168,7 @@ class Station:
                 partial(fetch, self._pipe, key),
                 book.note_progress,
                 questions,
-                Attending(kiln, publishing.publish).attend,
+                Attending(kiln, publishing.publish),
             )
             asked = {
                 ANSWER: questions.answered,
