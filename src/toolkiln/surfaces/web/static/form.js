@@ -6,7 +6,7 @@ import { JsonText } from "./form/jsontext.js";
 import { FormContext } from "./form/context.js";
 import { flat, usableDefault } from "./form/schema.js";
 import { keyOf, pathOf, placeOf, valueAt } from "./form/values.js";
-import { html, useEffect, useId, useMemo, useRef, useState } from "./lib.js";
+import { html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { Button, Tabs } from "./parts.js";
 
 export { usableDefault };
@@ -23,27 +23,26 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
   const [broken, setBroken] = useState(null); // JSON text that is no JSON, and why
   const [isAsked, setAsked] = useState(false); // whether to show what is missing, too
   const [touched, setTouched] = useState(() => new Set());
-  const held = value ?? usableDefault(schema);
+  const first = useMemo(() => usableDefault(schema), [schema]);
+  const held = value ?? first;
   const own = useMemo(() => check(schema, held), [schema, held]);
   const told = useTold(problems, held);
   const isValid = own.length === 0 && !broken;
 
-  const last = useRef();
-  useEffect(() => {
-    if (last.current !== isValid) {
-      last.current = isValid;
-      onChange(held, isValid);
-    }
-  });
-
-  const change = (next) => {
-    last.current = check(schema, next).length === 0;
-    onChange(next, last.current);
+  const last = useRef({});
+  const tell = (next, isGood) => {
+    last.current = { value: next, isGood };
+    onChange(next, isGood);
   };
+  // In the same step as the drawing: told any later, it could undo what was typed meanwhile.
+  useLayoutEffect(() => {
+    if (last.current.value !== held || last.current.isGood !== isValid) tell(held, isValid);
+  }, [held, isValid]);
+
+  const change = (next) => tell(next, check(schema, next).length === 0);
   const spoil = (text, error) => {
     setBroken({ text, error });
-    last.current = false;
-    onChange(held, false);
+    tell(held, false);
   };
   const form = {
     root: schema,

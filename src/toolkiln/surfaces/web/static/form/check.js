@@ -81,22 +81,22 @@ function listed(values) {
 
 function ofNumber(node, value) {
   const size = comparable(value);
+  const { minimum: least, maximum: most, exclusiveMinimum: low, exclusiveMaximum: high } = node;
   // A long decimal is compared as the nearest double, which may lie on the bound itself.
   const isNear = typeof value !== "number" && !isInteger(value);
-  if (node.minimum !== undefined && size < node.minimum) return `is less than ${node.minimum}`;
-  if (node.maximum !== undefined && size > node.maximum) return `is greater than ${node.maximum}`;
-  const { exclusiveMinimum: low, exclusiveMaximum: high } = node;
-  if (low !== undefined && (size < low || (size == low && !isNear))) return `is not greater than ${low}`;
-  if (high !== undefined && (size > high || (size == high && !isNear))) return `is not less than ${high}`;
-  if (node.multipleOf > 0 && !isMultiple(size, node.multipleOf)) {
-    return `is not a multiple of ${node.multipleOf}`;
-  }
-  return undefined;
+  const isOn = (bound) => size == comparable(bound) && !isNear;
+  if (least !== undefined && size < comparable(least)) return `is less than ${least}`;
+  if (most !== undefined && size > comparable(most)) return `is greater than ${most}`;
+  if (low !== undefined && (size < comparable(low) || isOn(low))) return `is not greater than ${low}`;
+  if (high !== undefined && (size > comparable(high) || isOn(high))) return `is not less than ${high}`;
+  const step = comparable(node.multipleOf);
+  return step > 0 && !isMultiple(size, step) ? `is not a multiple of ${node.multipleOf}` : undefined;
 }
 
 function isMultiple(size, of) {
-  if (typeof size === "bigint") {
-    return !Number.isSafeInteger(of) || size % BigInt(of) === 0n;
+  if (typeof size === "bigint" || typeof of === "bigint") {
+    const isKnown = [size, of].every((one) => typeof one === "bigint" || Number.isInteger(one));
+    return !isKnown || BigInt(size) % BigInt(of) === 0n;
   }
   if (Number.isInteger(size) && Number.isInteger(of)) {
     return size % of === 0;

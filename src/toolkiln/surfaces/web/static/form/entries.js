@@ -49,8 +49,7 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
   };
   const id = elementOf(form, path);
   const head = html`
-    <span class="entry-name" id=${`${id}-name`}>${name}</span>
-    <span class="entry-type">${phraseOf(form.root, inner)}${isRequired && ", required"}</span>`;
+    <span class="entry-name" id=${`${id}-name`}>${name}</span>${" "}<span class="entry-type">${phraseOf(form.root, inner)}${isRequired && ", required"}</span>`;
   const attributes = group && { role: "group", "aria-labelledby": `${id}-name`, "aria-describedby": hint ? `${id}-hint` : undefined };
   return html`
     <div class=${`entry ${state} ${isRequired ? "required" : "optional"}`} ...${attributes} data-form=${form.id}
