@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
     from toolkiln.app.explaining import Explanation, Who, explain, rule_text, shadows
+    from toolkiln.app.history import START, History, Place, Seen, Wanted
     from toolkiln.app.keys import MadeKey, Scope
     from toolkiln.app.kiln import PROVIDERS, Kiln
     from toolkiln.app.library import Library
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
     from toolkiln.app.rights import not_granted
+    from toolkiln.app.runs import Run, Runs, status_of
     from toolkiln.app.sources import (
         Permission,
         Prospects,
@@ -69,6 +71,7 @@ _HOMES = {
     "Entry": "toolkiln.execution",
     "Explanation": "toolkiln.app.explaining",
     "FleetState": "toolkiln.fleet",
+    "History": "toolkiln.app.history",
     "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
     "LIVE": "toolkiln.app.live",
@@ -82,18 +85,24 @@ _HOMES = {
     "OutputPage": "toolkiln.store",
     "PROVIDERS": "toolkiln.app.kiln",
     "Permission": "toolkiln.app.sources",
+    "Place": "toolkiln.app.history",
     "Post": "toolkiln.app.supervising",
     "Problem": "toolkiln.app.authoring",
     "Prospects": "toolkiln.app.sources",
     "Repair": "toolkiln.catalog",
     "Report": "toolkiln.catalog",
+    "Run": "toolkiln.app.runs",
+    "Runs": "toolkiln.app.runs",
+    "START": "toolkiln.app.history",
     "Scope": "toolkiln.app.keys",
+    "Seen": "toolkiln.app.history",
     "SessionToken": "toolkiln.app.own",
     "SourceCall": "toolkiln.app.sources",
     "Stage": "toolkiln.app.authoring",
     "Station": "toolkiln.app.working",
     "Verification": "toolkiln.store",
     "Who": "toolkiln.app.explaining",
+    "Wanted": "toolkiln.app.history",
     "account": "toolkiln.app.own",
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
@@ -112,6 +121,7 @@ _HOMES = {
     "rule_text": "toolkiln.app.explaining",
     "serve_fleet": "toolkiln.app.working",
     "shadows": "toolkiln.app.explaining",
+    "status_of": "toolkiln.app.runs",
     "structuring": "toolkiln.schema",
     "supervise": "toolkiln.app.supervising",
     "svg": "toolkiln.looks",
@@ -122,6 +132,7 @@ __all__ = [
     "LIVE",
     "OWN",
     "PROVIDERS",
+    "START",
     "Assessment",
     "AuditFilter",
     "Authored",
@@ -137,6 +148,7 @@ __all__ = [
     "Entry",
     "Explanation",
     "FleetState",
+    "History",
     "Kept",
     "Kiln",
     "Library",
@@ -147,17 +159,22 @@ __all__ = [
     "Operator",
     "OutputPage",
     "Permission",
+    "Place",
     "Post",
     "Problem",
     "Prospects",
     "Repair",
     "Report",
+    "Run",
+    "Runs",
     "Scope",
+    "Seen",
     "SessionToken",
     "SourceCall",
     "Stage",
     "Station",
     "Verification",
+    "Wanted",
     "Who",
     "account",
     "check",
@@ -177,6 +194,7 @@ __all__ = [
     "rule_text",
     "serve_fleet",
     "shadows",
+    "status_of",
     "structuring",
     "supervise",
     "svg",

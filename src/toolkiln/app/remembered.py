@@ -1,18 +1,22 @@
-"""What is remembered of calls: tasks in the background, and outputs that were cut.
+"""What is remembered of calls: tasks in the background, outputs that were cut, runs.
 
 Each belongs to its caller. What keeps them is `execution.memory`, what runs them the
 engine.
 """
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.model import Caller, Task
 
 if TYPE_CHECKING:
+    from toolkiln.app.awaited import Awaited
     from toolkiln.app.engine import Engine
     from toolkiln.app.guarding import Guarding
+    from toolkiln.app.history import History
+    from toolkiln.app.runs import Runs
     from toolkiln.store import OutputPage
 
 
@@ -28,6 +32,30 @@ class Remembered(ABC):
     @abstractmethod
     def guarding(self) -> "Guarding":
         """Who may run what."""
+
+    @cached_property
+    def runs(self) -> "Runs":
+        """The calls that run, and the last that ended, while somebody serves."""
+        from toolkiln.app.runs import Runs
+
+        def identify(token: str | None, nested: bool) -> Caller | None:
+            return self.guarding.guard.known_identity(token, running=nested)
+
+        return Runs(identify)
+
+    @cached_property
+    def history(self) -> "History":
+        """The runs, and what the audit knows of earlier ones, for those who may look at them."""
+        from toolkiln.app.history import History
+
+        return History(self.runs, self.guarding.audit, self.engine.discretion)
+
+    @cached_property
+    def awaited(self) -> "Awaited":
+        """The calls that wait for a person."""
+        from toolkiln.app.awaited import Awaited
+
+        return Awaited(self.guarding.approvals)
 
     async def check_task(self, task_id: str, session: SessionToken = OWN) -> Task:
         """How a call in the background stands.

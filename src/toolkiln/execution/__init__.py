@@ -22,7 +22,7 @@ from toolkiln.execution.environments import (
 )
 from toolkiln.execution.executor import Admitted, Bounds, Executor
 from toolkiln.execution.gateway import Gateway, Parts
-from toolkiln.execution.guard import BucketBook, Guard
+from toolkiln.execution.guard import BucketBook, Guard, Trail
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
@@ -30,6 +30,7 @@ from toolkiln.execution.observing import careful
 from toolkiln.execution.policy import authoring_refusal
 from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.rates import Rates
+from toolkiln.execution.redaction import described_arguments
 from toolkiln.execution.rules import Rules, decide
 from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
 from toolkiln.execution.secrets import SecretError, Secrets
@@ -82,6 +83,7 @@ __all__ = [
     "Sessions",
     "Tasks",
     "ToolSettings",
+    "Trail",
     "WorkspaceInfo",
     "Workspaces",
     "acting_session",
@@ -90,6 +92,7 @@ __all__ = [
     "careful",
     "clean",
     "decide",
+    "described_arguments",
     "normalise",
     "probe",
     "read_requirements_file",

@@ -173,9 +173,9 @@ async def _approved(guard: Guard, passage: Passage, why: str) -> None:
         raise Refused(Status.DENIED, leaking, tool)
     own = passage.decision.approve_own
     wanted = Wanted(call, passage.caller, tool.spec.digest, passage.arguments, why, own)
-    trail.detail = "waits for approval"
+    trail.detail, trail.is_waiting = "waits for approval", True
     obtained = await guard.approvals.obtain(wanted, passage.observe)
-    trail.detail = obtained.detail
+    trail.detail, trail.is_waiting = obtained.detail, False
     if obtained.arguments is None:
         assert obtained.error is not None
         raise Refused(Status.DENIED, obtained.error, tool)
@@ -205,3 +205,16 @@ def not_allowed(tool: str, decision: Decision) -> CallError:
         message=f"you may not run {tool}: {decision.why}",
         hint="`toolkiln policy explain USER TOOL` shows an operator which rule decides",
     )
+
+
+def unsendable(caller: Caller) -> CallError | None:
+    """Why what a tool may know of its caller cannot be told to a sandbox."""
+    told = [
+        caller.user_id, caller.agent_id, caller.agent_state,
+        caller.platform, caller.guild_id, caller.channel_id,
+    ]  # fmt: skip
+    try:
+        json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        return CallError(code="invalid_caller", message=f"the caller is not plain JSON: {error}")
+    return None

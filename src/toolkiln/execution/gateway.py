@@ -7,8 +7,6 @@ do what is the `guard`'s business, what runs a call an executor's.
 """
 
 import asyncio
-import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +27,7 @@ from toolkiln.execution.clearance import (
     cleared,
     not_allowed,
     rightful_secrets,
+    unsendable,
 )
 from toolkiln.execution.clock import Clock
 from toolkiln.execution.concealing import ConcealedEvents, conceal
@@ -44,6 +43,7 @@ from toolkiln.execution.output import limited
 from toolkiln.execution.results import as_call_error, invalid, refused
 from toolkiln.execution.secrets import resolved
 from toolkiln.execution.sessions import NoSession
+from toolkiln.execution.watching import Watch
 from toolkiln.execution.workspaces import Workspaces
 from toolkiln.model import (
     Call,
@@ -59,7 +59,6 @@ from toolkiln.model import (
 )
 from toolkiln.schema import Problems, check
 
-_log = logging.getLogger(__name__)
 _DEEPEST = 8
 """Calls within calls."""
 _REMEMBERED = 1024
@@ -103,6 +102,7 @@ class Gateway:
         self._guard = parts.guard
         self._usual: dict[int, tuple[Admitted, Bounds]] = {}
         self._listeners: tuple[Listener, ...] = ()
+        self._watch: Watch | None = None
         self._unnamed: ToolSpec | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -117,6 +117,10 @@ class Gateway:
 
         return forget
 
+    def watch(self, watch: Watch | None) -> None:
+        """Have one function watch every call from here on, nested ones too; None: no longer."""
+        self._watch = watch
+
     def beside(self, tool: Admitted) -> "Gateway":
         """A door through which one more tool can be called, by its name, beside all others.
 
@@ -128,7 +132,7 @@ class Gateway:
             return tool if name == tool.spec.name else others(name, digest)
 
         made = Gateway(replace(self._parts, resolve=resolve))
-        made._listeners, made._unnamed = self._listeners, tool.spec
+        made._listeners, made._watch, made._unnamed = self._listeners, self._watch, tool.spec
         return made
 
     async def call(
@@ -161,6 +165,8 @@ class Gateway:
         """Pass a call through, and record what came of it, whatever that is."""
         trail, recorder = Trail(call, outer_mask), self._guard.recorder
         endings = [listener(call) for listener in self._listeners]
+        watched = None if self._watch is None else self._watch(trail)
+        heard = observe if watched is None else watched.observing(observe)
         is_recorded = False
         result: Result | None = None
         try:
@@ -169,14 +175,16 @@ class Gateway:
                 trail.spec = spec
                 if asking is not None and outer_mask:
                     asking = asking.masked(outer_mask)
-                result = await elsewhere.call(call, spec, observe, asking)
+                # What nobody but a book would hear of is not sent through a fleet.
+                told = unobserved if observe is unobserved else heard
+                result = await elsewhere.call(call, spec, told, asking)
                 if result is not None:
                     return result
             if recorder.must_wait:
                 await recorder.caught_up()
             recorder.begin(trail, trail.started)
             is_recorded = True
-            result = await self._passed(call, observe, trail, outer_mask, asking)
+            result = await self._passed(call, heard, trail, outer_mask, asking)
             return result
         except Refused as end:
             result = refused(call, trail.at, end.status, end.error, end.tool)
@@ -184,11 +192,19 @@ class Gateway:
         except ToolkilnError as error:  # what cannot be recorded, above all, does not happen
             result = refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))
             return result
+        except asyncio.CancelledError:
+            if watched is None or (why := watched.stopped()) is None:
+                raise
+            result = refused(call, trail.at, Status.CANCELLED, why)
+            return result
         finally:
+            record = trail.ended(result)
             if is_recorded:
-                recorder.end(trail, trail.ended(result))
+                recorder.end(trail, record)
             for ending in endings:
                 ending(None if trail.spec is self._unnamed else trail.spec, result)
+            if watched is not None:
+                watched.end(record, result)
 
     async def _passed(
         self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask, asking: Asking | None
@@ -204,8 +220,8 @@ class Gateway:
         checked = check(tool.spec, {} if call.arguments is None else call.arguments)
         if isinstance(checked, Problems):
             raise Refused(Status.INVALID, invalid(checked), tool)
-        if tool.function is None and (unsendable := _unsendable(caller)):
-            raise Refused(Status.INVALID, unsendable, tool)
+        if tool.function is None and (unsent := unsendable(caller)):
+            raise Refused(Status.INVALID, unsent, tool)
         passage = Passage(
             call, observe, trail, outer_mask, caller, tool, decision,
             checked.arguments, checked.notes, asking,
@@ -430,16 +446,3 @@ class Gateway:
                 memory=outcome.memory,
             ),
         )
-
-
-def _unsendable(caller: Caller) -> CallError | None:
-    """Why what a tool may know of its caller cannot be told to a sandbox."""
-    told = [
-        caller.user_id, caller.agent_id, caller.agent_state,
-        caller.platform, caller.guild_id, caller.channel_id,
-    ]  # fmt: skip
-    try:
-        json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        return CallError(code="invalid_caller", message=f"the caller is not plain JSON: {error}")
-    return None

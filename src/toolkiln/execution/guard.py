@@ -139,17 +139,21 @@ class Guard:
 class Trail:
     """What the audit will say of one call; it grows on the way through the gateway."""
 
-    __slots__ = ("_arguments", "_call", "_clock", "_mask", "at", "caller", "detail", "spec")
+    __slots__ = (
+        "_arguments", "_clock", "at", "call", "caller", "detail", "is_waiting", "mask", "spec",
+    )  # fmt: skip
 
     def __init__(self, call: Call, mask: Mask = NO_MASK) -> None:
         """`mask`: for the secrets of the calls that this one was made from."""
-        self._call = call
-        self._mask = mask
+        self.call = call
+        self.mask = mask
         self._clock = time.perf_counter()
         self.at = time.time()
         self.caller: Caller | None = None
         self.spec: ToolSpec | None = None
         self.detail = ""
+        self.is_waiting = False
+        """Whether a person is asked about it."""
         self._arguments = ""
 
     def note(self, said: str) -> None:
@@ -159,8 +163,8 @@ class Trail:
     def privileged(self, arguments: object) -> AuditRecord:
         """The record that is committed before a privileged call starts."""
         # Masked before they are cut, too: of a value that is cut the beginning would stay.
-        shown = described_arguments(self._mask.value(arguments))
-        self._arguments = self._mask.text(shown)
+        shown = described_arguments(self.mask.value(arguments))
+        self._arguments = self.mask.text(shown)
         return self.started()
 
     def started(self) -> AuditRecord:
@@ -181,9 +185,9 @@ class Trail:
         return self._record("exception" if exception else result.status.value, detail, duration)
 
     def _record(self, outcome: str, detail: str, duration: float | None) -> AuditRecord:
-        call, caller, spec, tool = self._call, self.caller, self.spec, self._call.tool
-        if self._mask:
-            tool, detail = self._mask.text(tool), self._mask.text(detail)
+        call, caller, spec, tool = self.call, self.caller, self.spec, self.call.tool
+        if self.mask:
+            tool, detail = self.mask.text(tool), self.mask.text(detail)
         whom = (caller.who, caller.agent_id or "", caller.session) if caller else ("", "", "")
         of_tool = tool, spec.digest if spec else ""
         of_call = call.id, call.parent or ""

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 REDACTED = "[redacted]"
@@ -53,6 +54,7 @@ def line(text: str, limit: int) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + _CUT
 
 
+@lru_cache(maxsize=1024)
 def looks_secret(key: str) -> bool:
     """Whether a value under this key is to be left out."""
     if not key.isascii():

@@ -30,7 +30,7 @@ _HEAD = "SELECT seq, hash, key_id, seal FROM toolkiln_audit_head"
 _ROWS = f"SELECT {_COLUMNS} FROM toolkiln_audit"  # noqa: S608  # all of it is written here
 _MARKS = ", ".join("?" * len(_COLUMNS.split(",")))
 _INSERT = f"INSERT INTO toolkiln_audit ({_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608
-_EXACT = ("user", "outcome", "act", "session")
+_EXACT = ("user", "outcome", "act", "session", "call_id", "parent")
 _PAGE = 500
 _PRUNED_AT_ONCE = 20_000  # so that writers never wait long
 

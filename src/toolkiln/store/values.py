@@ -85,6 +85,8 @@ class AuditFilter(Value):
     outcome: str | None = None
     act: str | None = None
     session: str | None = None
+    call_id: str | None = None
+    parent: str | None = None
     since: float | None = None
     until: float | None = None
     """The first moment that is too late."""

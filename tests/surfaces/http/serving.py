@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,9 @@ class Serving:
             app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
             config = uvicorn.Config(app, lifespan="off", log_level="critical")
             self.server = uvicorn.Server(config)
-            async with kiln.changes.running():
+            async with AsyncExitStack() as stack:
+                stack.enter_context(kiln.runs.watching(kiln.engine.gateway))
+                await stack.enter_async_context(kiln.changes.running())
                 serving = asyncio.create_task(self.server.serve([listener]))
                 while not self.server.started and not serving.done():
                     await asyncio.sleep(0.005)

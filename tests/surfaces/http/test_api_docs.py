@@ -63,6 +63,8 @@ def test_every_operation_has_an_example() -> None:
 
 def test_every_example_works(api: Serving, operator: httpx2.Client) -> None:
     cut = operator.post("/v1/tools/long_text/call", json={"arguments": {"characters": 60_000}})
+    lasting = {"arguments": {"seconds": 100}, "background": True}
+    running = operator.post("/v1/tools/wait/call", json=lasting)
     first, second = Paying(api, "bea", 50), Paying(api, "bob", 60)
     for file in ("fresh.py", "worse.py"):
         (api.tools / file).write_text(TRIPLE.replace("triple", file.removesuffix(".py")))
@@ -71,6 +73,7 @@ def test_every_example_works(api: Serving, operator: httpx2.Client) -> None:
         "DIGEST": waiting["fresh.py"]["digest"],
         "OTHER": waiting["worse.py"]["digest"],
         "HANDLE": cut.json()["truncation"]["handle"],
+        "RUN": running.json()["id"],
         "ID": first.request["id"],
         "ANOTHER": second.request["id"],
         "TOKEN": api.session("fay"),

@@ -85,7 +85,7 @@ async def list_records(visit: Visit, query: AuditQuery) -> RecordList:
         following = None
         if len(found) > query.limit:
             following = cursors.made("audit", found[query.limit - 1].seq)
-        return RecordList(items=tuple(map(_record, found[: query.limit])), next_cursor=following)
+        return RecordList(items=tuple(map(record_of, found[: query.limit])), next_cursor=following)
 
     return await asyncio.to_thread(listed)
 
@@ -104,7 +104,8 @@ async def verify(visit: Visit, query: VerifyQuery) -> Verification:
     return await asyncio.to_thread(verified)
 
 
-def _record(entry: AuditEntry) -> Record:
+def record_of(entry: AuditEntry) -> Record:
+    """A record as it is told."""
     return Record(seq=entry.seq, hash=entry.hash, **entry.record._asdict())
 
 

@@ -157,6 +157,7 @@ class Server(uvicorn.Server):
         """Serve until it is stopped."""
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
+            stack.enter_context(self._kiln.runs.watching(self._kiln.engine.gateway))
             if self._tracing is not None:
                 await stack.enter_async_context(self._tracing.watching(self._kiln))
             await stack.enter_async_context(self._kiln.changes.running())

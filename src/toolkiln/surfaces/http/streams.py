@@ -1,4 +1,4 @@
-"""Server-sent events: what a call tells while it runs, and what changes in the catalog.
+"""Server-sent events: what a call tells while it runs. What else changes `following` tells.
 
 A client that reads slowly does not slow a call down: what does not fit is counted and told.
 """
@@ -6,17 +6,13 @@ A client that reads slowly does not slow a call down: what does not fit is count
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from toolkiln.app import NoSession
 from toolkiln.errors import ToolkilnError
 from toolkiln.model import Event, Result, Task, Value
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.problems import Problem, refusal
-from toolkiln.surfaces.http.shapes import Query
 
 _MOST_WAITING = 1_000
 _POLL = 1.0
@@ -129,84 +125,6 @@ async def _watched(visit: Visit, task: Task, observe: Observe) -> Task:
     return task
 
 
-class CatalogState(Value):
-    """That changes are told from here on."""
-
-    tools: int
-    """How many the caller may run."""
-
-
-class CatalogChange(Value):
-    """What is different for the caller: files, switches or rules have changed."""
-
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    """With another version."""
-    removed: tuple[str, ...]
-
-
-class FollowQuery(Query):
-    """How long to follow."""
-
-    seconds: Annotated[float | None, Field(ge=0, le=86_400, allow_inf_nan=False)] = None
-    """After how many the stream ends; without, it does not end by itself."""
-
-
-async def follow_catalog(visit: Visit, query: FollowQuery) -> Answer:
-    """What changes among the tools that the caller may run."""
-    return Answer(events=_changes(visit, query.seconds))
-
-
-async def _changes(visit: Visit, seconds: float | None) -> Events:
-    clock = asyncio.get_running_loop().time
-    end = None if seconds is None else clock() + seconds
-    async with aclosing(visit.kiln.changes.stream()) as changes:
-        # Listening has to begin before the first look, or what comes between would be missed.
-        following = asyncio.ensure_future(anext(changes))
-        try:
-            before = await _visible(visit)
-            yield "ready", CatalogState(tools=len(before))
-            while True:
-                left = None if end is None else max(0.0, end - clock())
-                if not (await asyncio.wait((following,), timeout=left))[0]:
-                    return
-                await following
-                following = asyncio.ensure_future(anext(changes))
-                after = await _visible(visit)
-                if after != before:
-                    yield "catalog", _difference(before, after)
-                before = after
-        except NoSession:
-            return  # it ended or expired, and whoever held it is told nothing more
-        finally:
-            following.cancel()
-            await asyncio.wait((following,))
-
-
-async def _visible(visit: Visit) -> dict[str, str]:
-    """The digest of each tool, prompt or resource that the caller may run, by name."""
-
-    def seen() -> dict[str, str]:
-        try:
-            found = visit.kiln.visible(visit.session, None)
-        except NoSession:
-            raise
-        except ToolkilnError:  # nothing is served at present
-            return {}
-        return {name: spec.digest for name, spec in found.items()}
-
-    return await asyncio.to_thread(seen)
-
-
-def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> CatalogChange:
-    both = before.keys() & after.keys()
-    return CatalogChange(
-        added=tuple(sorted(after.keys() - before.keys())),
-        changed=tuple(sorted(name for name in both if before[name] != after[name])),
-        removed=tuple(sorted(before.keys() - after.keys())),
-    )
-
-
 OPERATIONS = (
     Operation(
         method="GET",
@@ -218,17 +136,5 @@ OPERATIONS = (
         group="calls",
         answers={200: None},
         events=OF_CALLS,
-    ),
-    Operation(
-        method="GET",
-        path="/v1/events",
-        name="follow_catalog",
-        summary="Follow what changes among the tools that the caller may run",
-        description="Always a stream, which begins with `ready`.",
-        handle=follow_catalog,
-        group="tools",
-        query=FollowQuery,
-        answers={200: None},
-        events={"ready": CatalogState, "catalog": CatalogChange},
     ),
 )

@@ -1,0 +1,220 @@
+"""The book of runs: what it keeps, what it bounds, what it hides, and how calls are stopped."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from toolkiln.app import AuditFilter, Kiln, Run
+from toolkiln.app.runs import MOST_ENDED
+from toolkiln.config import Settings
+from toolkiln.define import Context, tool
+from toolkiln.model import Grant, Status
+
+SOON = 30.0
+SECRET = "correct horse battery staple"
+
+
+@tool
+async def add_one(number: int) -> int:
+    """Add one.
+
+    Args:
+        number: To what.
+    """
+    return number + 1
+
+
+@tool
+async def wait_long(ctx: Context) -> str:
+    """Wait longer than any test."""
+    ctx.log("begun")
+    await asyncio.sleep(600)
+    return "waited"
+
+
+@tool
+async def hold_on(ctx: Context) -> str:
+    """Do not heed the first cancellation."""
+    ctx.log("begun")
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        await asyncio.sleep(600)
+    return "held"
+
+
+@tool
+async def shrug(ctx: Context) -> str:
+    """Take a cancellation for the end of the work."""
+    ctx.log("begun")
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        return "so be it"
+    return "waited"
+
+
+@tool
+def chatter(lines: int, ctx: Context) -> None:
+    """Say much.
+
+    Args:
+        lines: How much.
+    """
+    for number in range(lines):
+        ctx.log(f"line {number} " + "x" * 500)
+        ctx.report_progress(number, lines)
+
+
+@tool
+def echo(text: str, ctx: Context) -> str:
+    """Give a text back.
+
+    Args:
+        text: Which.
+    """
+    ctx.log(f"it is {text}")
+    return text
+
+
+@tool(requires_secrets=["KEY"])
+def hand_on(ctx: Context) -> str:
+    """Hand a secret to another tool as if it were none."""
+    ctx.call("echo", text=ctx.secrets["KEY"])
+    return "done"
+
+
+@pytest_asyncio.fixture
+async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
+    """Functions of this process, and a book of their calls."""
+    settings = Settings(
+        state=tmp_path / "state",
+        environ={"TOOLKILN_SECRET_KEY": SECRET},
+        grants={"hand_on": Grant(secrets=("KEY",))},
+    )
+    functions = [add_one, wait_long, hold_on, shrug, chatter, echo, hand_on]
+    async with Kiln(functions=functions, settings=settings) as kiln:
+        with kiln.runs.watching(kiln.engine.gateway):
+            yield kiln
+
+
+def only(kiln: Kiln, name: str) -> Run:
+    (found,) = [run for run in kiln.runs.all if run.record.tool == name]
+    return found
+
+
+async def begun(kiln: Kiln, name: str) -> Run:
+    """The one run of a tool, once it waits."""
+    async with asyncio.timeout(SOON):
+        while not any(run.record.tool == name and run.told for run in kiln.runs.all):
+            await asyncio.sleep(0.005)
+    return only(kiln, name)
+
+
+async def test_a_run_is_in_the_book_from_its_beginning_on(kiln: Kiln) -> None:
+    running = asyncio.create_task(kiln.call("wait_long"))
+    run = await begun(kiln, "wait_long")
+    before = run.status
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert (before, run.status) == ("running", "cancelled")
+    assert run.record.user == kiln.guarding.caller(kiln.guarding.operator).who
+
+
+async def test_the_book_keeps_the_last_runs_and_says_since_when(kiln: Kiln) -> None:
+    started = time.time()
+
+    for number in range(MOST_ENDED + 5):
+        await kiln.call("add_one", {"number": number})
+
+    kept = kiln.runs.all
+    assert len(kept) == MOST_ENDED
+    assert kept[0].arguments == '{"number": 5}'
+    assert started < kiln.runs.kept_since < kept[0].started
+
+
+async def test_of_much_that_a_run_tells_the_end_is_kept(kiln: Kiln) -> None:
+    await kiln.call("chatter", {"lines": 400})
+
+    run = only(kiln, "chatter")
+    assert sum(len(told.text) for told in run.told) <= 20_000
+    assert len(run.told) <= 200
+    assert run.left_out > 300
+    assert run.told[-1].text == run.progress == "399 of 400"
+
+
+async def test_arguments_are_kept_without_secrets_and_cut(kiln: Kiln) -> None:
+    await kiln.call("echo", {"text": "y" * 5000, "password": "hunter2"})
+
+    shown = only(kiln, "echo").arguments
+    assert "hunter2" not in shown
+    assert len(shown) == 2000
+
+
+async def test_a_secret_that_a_tool_hands_on_is_nowhere_in_the_book(kiln: Kiln) -> None:
+    result = await kiln.call("hand_on")
+
+    run = only(kiln, "echo")
+    everything = repr((run.arguments, run.told, run.given, run.record))
+    assert result.status is Status.OK, result
+    assert SECRET not in everything
+    assert everything.count("[secret:KEY]") == 3
+
+
+async def test_a_stopped_call_ends_in_a_result_that_says_who_stopped_it(kiln: Kiln) -> None:
+    running = asyncio.create_task(kiln.call("wait_long"))
+    run = await begun(kiln, "wait_long")
+
+    await run.stop("ann", SOON)
+
+    result = await running
+    (entry,) = kiln.guarding.audit.export(AuditFilter(act="call"))
+    assert (result.status, running.cancelling()) == (Status.CANCELLED, 0)
+    assert result.text == "error: ann cancelled this call"
+    assert entry.record.detail == "cancelled: ann cancelled this call"
+
+
+async def test_a_call_that_does_not_heed_it_can_be_stopped_again(kiln: Kiln) -> None:
+    running = asyncio.create_task(kiln.call("hold_on"))
+    run = await begun(kiln, "hold_on")
+
+    await run.stop("ann", 0.05)
+    still = run.is_running
+    await run.stop("ann", SOON)
+
+    assert still
+    assert (await running).status is Status.CANCELLED
+    assert running.cancelling() == 0
+
+
+async def test_a_stop_that_a_tool_swallows_does_not_hit_what_follows(kiln: Kiln) -> None:
+    async def both() -> list[Status]:
+        first = await kiln.call("shrug")
+        await asyncio.sleep(0)
+        second = await kiln.call("add_one", {"number": 1})
+        return [first.status, second.status]
+
+    running = asyncio.create_task(both())
+    run = await begun(kiln, "shrug")
+
+    await run.stop("ann", SOON)
+
+    assert await running == [Status.OK, Status.OK]
+    assert running.cancelling() == 0
+
+
+async def test_who_cancels_everything_around_a_stopped_call_is_heeded(kiln: Kiln) -> None:
+    running = asyncio.create_task(kiln.call("wait_long"))
+    run = await begun(kiln, "wait_long")
+
+    stopping = asyncio.create_task(run.stop("ann", SOON))
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running, stopping])
+
+    assert running.cancelled()
+    assert run.status == "cancelled"
