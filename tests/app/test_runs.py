@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest_asyncio
 
@@ -11,7 +12,7 @@ from toolkiln.app import AuditFilter, Kiln, Run
 from toolkiln.app.runs import MOST_ENDED
 from toolkiln.config import Settings
 from toolkiln.define import Context, tool
-from toolkiln.model import Grant, Status
+from toolkiln.model import Status
 
 SOON = 30.0
 SECRET = "correct horse battery staple"
@@ -93,9 +94,17 @@ async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
     settings = Settings(
         state=tmp_path / "state",
         environ={"TOOLKILN_SECRET_KEY": SECRET},
-        grants={"hand_on": Grant(secrets=("KEY",))},
+        grants={"hand_on": {"secrets": ["KEY"]}},
     )
-    functions = [add_one, wait_long, hold_on, shrug, chatter, echo, hand_on]
+    functions: list[Callable[..., Any]] = [
+        add_one,
+        wait_long,
+        hold_on,
+        shrug,
+        chatter,
+        echo,
+        hand_on,
+    ]
     async with Kiln(functions=functions, settings=settings) as kiln:
         with kiln.runs.watching(kiln.engine.gateway):
             yield kiln

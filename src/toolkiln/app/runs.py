@@ -87,7 +87,7 @@ class Run:
             described_arguments(trail.mask.value(trail.call.arguments))
         )
         """JSON without secrets, cut."""
-        self.told: deque[Told] | tuple[()] = ()
+        self.told: deque[Told] | tuple[Told, ...] = ()  # most calls tell nothing
         self.left_out = 0
         """Events that were told and are not kept."""
         self.progress = ""
@@ -179,7 +179,9 @@ class Run:
             return
         text = trail.mask.text(event.described if event.kind == "progress" else event.text)
         told = Told(time.time(), event.kind, text[:_LONGEST_EVENT], event.level)
-        kept = self.told = self.told or deque()  # most calls tell nothing
+        if not isinstance(self.told, deque):
+            self.told = deque()
+        kept = self.told
         if event.kind == "progress":
             self.progress = told.text
             if kept and kept[-1].kind == "progress":  # else it would push out everything else

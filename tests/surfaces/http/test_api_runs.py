@@ -45,7 +45,7 @@ class Calling:
     """A call that is under way in a thread."""
 
     def __init__(self, client: httpx2.Client, tool: str, **given: Any) -> None:
-        self._send = lambda: client.post(f"/v1/tools/{tool}/call", json=arguments(**given))
+        self._client, self._place, self._given = client, f"/v1/tools/{tool}/call", given
         self._thread = threading.Thread(target=self._call)
         self._thread.start()
         found: list[Any] = []
@@ -59,7 +59,7 @@ class Calling:
         self.run = found[0]
 
     def _call(self) -> None:
-        self._result = self._send()
+        self._result = self._client.post(self._place, json=arguments(**self._given))
 
     def result(self) -> Any:
         self._thread.join(SOON)
