@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from toolkiln.execution import Diagnosis, Entry, NoSession
     from toolkiln.fleet import DeadLetter, FleetState, Operator, new_loop
     from toolkiln.looks import paint, svg
-    from toolkiln.schema import structuring
+    from toolkiln.schema import health, structuring
     from toolkiln.search import evaluation
     from toolkiln.store import AuditFilter, OutputPage, Verification
 
@@ -107,6 +107,7 @@ _HOMES = {
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
     "explain": "toolkiln.app.explaining",
+    "health": "toolkiln.schema",
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
     "new_loop": "toolkiln.fleet",
@@ -180,6 +181,7 @@ __all__ = [
     "check",
     "evaluation",
     "explain",
+    "health",
     "join_fleet",
     "kept_by_parent",
     "new_loop",

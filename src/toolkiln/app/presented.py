@@ -1,12 +1,16 @@
 """What tools are to models and their providers: schemas, and arguments that fit them or not."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, TypeVar
 
 from toolkiln import schema
-from toolkiln.model import Health, HealthLevel, ToolSpec
+from toolkiln.model import Health, ToolSpec
 
-_MOST_LEVELS = 50_000
+T = TypeVar("T")
+
+_MOST_KEPT = 50_000
 
 
 class Presented(ABC):
@@ -20,15 +24,16 @@ class Presented(ABC):
         """Whether models can be held to a tool's schema."""
         return schema.health((self.tool(tool) if isinstance(tool, str) else tool).parameters)
 
-    def health_level(self, spec: ToolSpec) -> HealthLevel:
-        """The level of a tool's health, found once for each version: lists of thousands ask."""
-        levels, key = self._levels, (spec.name, spec.digest)
-        level = levels.get(key)
-        if level is None:
-            if len(levels) >= _MOST_LEVELS:
-                levels.clear()
-            level = levels[key] = self.health(spec).level
-        return level
+    def made_of(self, spec: ToolSpec, make: Callable[[ToolSpec], T]) -> T:
+        """What a function makes of a tool, once for each version: lists of thousands ask again."""
+        kept, key = self._kept, (make, spec.name, spec.digest)
+        made: T | None = kept.get(key)
+        if made is None:
+            made = make(spec)
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            kept[key] = made
+        return made
 
     def compiled(self, tool: str | ToolSpec, provider: str) -> schema.Compiled:
         """A tool as one provider wants it, with what was lost on the way."""
@@ -39,5 +44,5 @@ class Presented(ABC):
         return schema.check(self.tool(name), arguments)
 
     @cached_property
-    def _levels(self) -> dict[tuple[str, str], HealthLevel]:
+    def _kept(self) -> dict[tuple[Callable[[ToolSpec], Any], str, str], Any]:
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 
-from toolkiln.app import errands, paint
+from toolkiln.app import errands, health, paint
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model import HealthLevel, Privilege, Role, Toolkit, ToolSpec, Value
 from toolkiln.surfaces.http.operations import Operation, Visit
@@ -122,7 +122,10 @@ def _view(
         **{name: (spec, "served") for name, spec in served.items()},
     }
     ordered = sorted(found.values(), key=lambda one: (one[0].weight, one[0].name))
-    cards = tuple(_card(visit, *one, has_proposal=one[0].name in proposed) for one in ordered)
+    cards = tuple(
+        _with_state(visit.kiln.made_of(spec, _card), state, has_proposal=spec.name in proposed)
+        for spec, state in ordered
+    )
     offered = {card.toolkit for card in cards if card.state == "served"}
     kits = _toolkits(spec for spec, _ in ordered)
     return CatalogView(
@@ -132,7 +135,14 @@ def _view(
     )
 
 
-def _card(visit: Visit, spec: ToolSpec, state: State, *, has_proposal: bool) -> ToolCard:
+def _with_state(card: ToolCard, state: State, *, has_proposal: bool) -> ToolCard:
+    if state == card.state and has_proposal == card.has_proposal:
+        return card
+    return card.model_copy(update={"state": state, "has_proposal": has_proposal})
+
+
+def _card(spec: ToolSpec) -> ToolCard:
+    """The card of a tool that is served, of which no other version is proposed."""
     kit, rights = spec.toolkit, spec.rights
     return ToolCard(
         name=spec.name,
@@ -146,7 +156,7 @@ def _card(visit: Visit, spec: ToolSpec, state: State, *, has_proposal: bool) -> 
         is_core=spec.cannot_be_disabled,
         is_shown=spec.is_shown,
         read_only=bool(spec.hints.read_only),
-        health=visit.kiln.health_level(spec),
+        health=health(spec.parameters).level,
         rights=CardRights(
             network=rights.network,
             secrets=rights.secrets,
@@ -154,8 +164,8 @@ def _card(visit: Visit, spec: ToolSpec, state: State, *, has_proposal: bool) -> 
             sandbox=rights.sandbox,
             needs_approval=rights.needs_approval,
         ),
-        state=state,
-        has_proposal=has_proposal,
+        state="served",
+        has_proposal=False,
     )
 
 
