@@ -219,6 +219,6 @@ def _failure(told: CallError, pool: str) -> ToolkilnError:
     """What became of an errand on its way."""
     if told.code == NoSession.code:
         return NoSession(told.message, hint=told.hint)
-    said = f"the workers of the pool {pool!r} did not do this: {told.message}"
+    said = f"no worker of the pool {pool!r} is known to have done this: {told.message}"
     hint = told.hint or "is one running? see `toolkiln fleet status`; look before you try again"
     return BackendError(said, hint=hint)
