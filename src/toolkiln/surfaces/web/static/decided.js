@@ -2,7 +2,7 @@
 import { api } from "./api.js";
 import { Arguments } from "./arguments.js";
 import { outcome } from "./inbox.js";
-import { Fragment, html, useEffect, useState } from "./lib.js";
+import { html, useEffect, useState } from "./lib.js";
 import { Badge, Busy, Button, Empty, Time, toast, Trouble } from "./parts.js";
 import { Shown } from "./result/text.js";
 import { Link } from "./router.js";
@@ -13,7 +13,6 @@ export function Decided({ who }) {
   const [items, setItems] = useState(null);
   const [cursor, setCursor] = useState(undefined);
   const [error, setError] = useState(null);
-  const [open, setOpen] = useState(null);
   const read = async (from) => {
     try {
       const found = await api.get("/v1/approvals", { state: "all", cursor: from });
@@ -31,26 +30,29 @@ export function Decided({ who }) {
   return html`
     ${!items.length && html`<${Empty} icon="history" title="Nothing was decided lately">
       Answers to calls are listed here for a while.</${Empty}>`}
-    ${items.length > 0 && html`<div class="scrolled"><table class="decided">
-      <thead><tr><th>Asked</th><th>Tool</th><th>Caller</th><th>Outcome</th><th>Reason</th><th><span class="hidden-text">More</span></th></tr></thead>
-      <tbody>${items.map((item) => html`<${Fragment} key=${item.id}>
-        <tr>
-          <td><${Time} at=${item.created} /></td>
-          <td><code><${Shown} text=${item.tool} /></code></td>
-          <td><${Shown} text=${item.user} /></td>
-          <td><${Badge} kind=${KINDS[item.state] ?? "quiet"}>${outcome(item)}</${Badge}></td>
-          <td class="reason"><${Shown} text=${item.reason} /></td>
-          <td><${Button} kind="quiet" icon="chevron-down" aria-expanded=${open === item.id}
-            aria-label=${`Arguments of ${item.tool}`} onClick=${() => setOpen(open === item.id ? null : item.id)} /></td>
-        </tr>
-        ${open === item.id && html`<tr><td colspan="6" class="stack">
-          <${Arguments} value=${item.edited ?? item.arguments} before=${item.edited && item.arguments} />
-          ${item.remember && who.may("APPROVE") && html`<${Forget} item=${item} />`}
-        </td></tr>`}
-      </${Fragment}>`)}</tbody></table></div>`}
+    ${items.length > 0 && html`<ul class="decided" aria-label="What was decided">
+      ${items.map((item) => html`<li key=${item.id}><${Answered} item=${item} who=${who} /></li>`)}</ul>`}
     ${cursor && html`<${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older ones</${Button}>`}
-    ${who.may("ADMIN") && html`<p class="hint">Decisions about tools are in the audit:
+    ${who.may("ADMIN") && html`<p class="hint">Decisions about tools are in the audit:${" "}
       <${Link} to="/audit?act=admit">admitted</${Link}>, <${Link} to="/audit?act=reject">rejected</${Link}>.</p>`}`;
+}
+
+function Answered({ item, who }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`
+    <details onToggle=${(event) => setOpen(event.target.open)}>
+      <summary>
+        <strong><${Shown} text=${item.tool} /></strong>
+        <${Badge} kind=${KINDS[item.state] ?? "quiet"}>${outcome(item)}</${Badge}>
+        <span>for <${Shown} text=${item.user || "–"} /></span>
+        ${item.reason && html`<q><${Shown} text=${item.reason} /></q>`}
+        <span class="muted when"><${Time} at=${item.decided ?? item.created} /></span>
+      </summary>
+      ${isOpen && html`<div class="stack">
+        <${Arguments} value=${item.edited ?? item.arguments} before=${item.edited && item.arguments} />
+        ${item.remember && who.may("APPROVE") && html`<${Forget} item=${item} />`}
+      </div>`}
+    </details>`;
 }
 
 function Forget({ item }) {

@@ -138,7 +138,7 @@ export function ToolDetail({ item, onEnd, acts }) {
     <${Findings} findings=${tool.findings} />
     <section class="stack" aria-label="Source">
       <${Tabs} label="How the source is shown" current=${view} onChange=${setView} tabs=${[
-        { id: "diff", title: tool.base ? "What changes" : "All lines, as new" },
+        { id: "diff", title: tool.base ? "What changes" : "New file" },
         { id: "source", title: "Source" },
       ]} />
       ${view === "diff" ? html`<${Diff} unified=${tool.diff} />`
