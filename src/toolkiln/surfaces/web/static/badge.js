@@ -44,7 +44,7 @@ export function useWaiting(who) {
     addEventListener(CHANGED, count);
     return () => removeEventListener(CHANGED, count);
   }, [who]);
-  useEvery(LOOK_EVERY, count);
+  useEvery(LOOK_EVERY, count, { always: true }); // a notification is for who looks elsewhere
   useLive("approvals", count);
   useLive("catalog", countTools);
   useLive("again", count);
@@ -58,12 +58,12 @@ export function useWaiting(who) {
   return number;
 }
 
-/* Call a function every so often, while the page is looked at, and when it is again. */
-export function useEvery(milliseconds, handle) {
+/* Call a function every so often: while the page is looked at and when it is again, or always. */
+export function useEvery(milliseconds, handle, { always = false } = {}) {
   const latest = useRef(handle);
   latest.current = handle;
   useEffect(() => {
-    const call = () => document.visibilityState === "visible" && latest.current();
+    const call = () => (always || document.visibilityState === "visible") && latest.current();
     const timer = setInterval(call, milliseconds);
     document.addEventListener("visibilitychange", call);
     return () => {

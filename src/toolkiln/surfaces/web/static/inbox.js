@@ -7,13 +7,17 @@ import { toast } from "./parts.js";
 
 const EVERY = 3_000;
 const PATIENCE = 20;
+const MOST_CALLS = 1_000;
+const MOST_TOOLS = 50;
 const ORDER = ["call", "tool"];
 
 /* Calls that wait, as {key, kind, at, name, call}; tools as {key, kind, at, name, tool}. What was
-   decided has `ended`, a sentence, and stays as long as somebody looks at it. */
+   decided has `ended`, a sentence, and stays as long as somebody looks at it; `left` is how many
+   more files wait. */
 export function useInbox(who) {
   const [items, setItems] = useState(null);
   const [troubles, setTroubles] = useState({});
+  const [left, setLeft] = useState(0);
   const shown = useRef([]);
   const current = useRef(null);
   const ended = useRef(new Map());
@@ -49,15 +53,20 @@ export function useInbox(who) {
     }
     if (turns.current[kind] !== turn) return; // a later answer came first
     setTroubles((before) => ({ ...before, [kind]: undefined }));
+    if (kind === "tool") setLeft(fresh.left);
+    const known = new Set(shown.current.map(({ key }) => key));
     const keys = new Set(fresh.map(({ key }) => key));
     const gone = shown.current.filter((item) => item.kind === kind && !keys.has(item.key));
-    const others = shown.current.filter((item) => item.kind !== kind);
-    for (const item of gone.filter(({ key }) => !ended.current.has(key))) {
-      ended.current.set(item.key, await fate(item));
-      if (item.key !== current.current) toast(`${item.name}: ${ended.current.get(item.key)}`);
+    // Of a list that is cut, what is missing may just have slipped out of it.
+    const unknown = fresh.left ? [] : gone.filter(({ key }) => !ended.current.has(key));
+    for (const item of unknown) {
+      const sentence = await fate(item);
+      ended.current.set(item.key, sentence);
+      if (item.key !== current.current) toast(`${item.name}: ${sentence}`);
     }
-    const known = new Set(shown.current.map(({ key }) => key));
-    put([...others, ...fresh, ...gone].sort(byAge));
+    const others = shown.current.filter((item) => item.kind !== kind);
+    const lookedAt = gone.filter(({ key }) => key === current.current);
+    put([...others, ...fresh, ...lookedAt].sort(byAge));
     if (gone.length || fresh.some(({ key }) => !known.has(key))) recount();
   }, []);
 
@@ -74,7 +83,7 @@ export function useInbox(who) {
   useLive("approvals", look);
   useLive("catalog", lookAtTools);
   useLive("again", look);
-  return { items, troubles, end, choose, look };
+  return { items, left, troubles, end, choose, look };
 }
 
 /* The same, seldom if it takes long: a folder of ten thousand files is not looked at all the time. */
@@ -90,19 +99,26 @@ function usePatience(look) {
 }
 
 async function waitingCalls() {
-  const { items } = await api.get("/v1/approvals", { limit: 200 });
-  return items.map((call) => ({
+  const calls = [];
+  let cursor;
+  do {
+    const part = await api.get("/v1/approvals", { limit: 200, cursor });
+    calls.push(...part.items);
+    cursor = part.next_cursor;
+  } while (cursor && calls.length < MOST_CALLS);
+  return calls.map((call) => ({
     key: call.id, kind: "call", at: call.created, name: call.tool, call,
   }));
 }
 
 async function waitingTools() {
-  const { items } = await api.get("/v1/proposals", { limit: 50 });
-  return items.map((tool) => ({
-    // Another version of a file is another thing to decide about.
-    key: `${tool.file} ${tool.digest} ${tool.base}`,
+  const { items, total } = await api.get("/v1/proposals", { limit: MOST_TOOLS });
+  const fresh = items.map((tool) => ({
+    // Another version of a file, or the same proposed again, is another thing to decide about.
+    key: `${tool.file} ${tool.digest} ${tool.base} ${tool.at}`,
     kind: "tool", at: tool.at ?? Infinity, name: tool.names.join(", ") || tool.file, tool,
   }));
+  return Object.assign(fresh, { left: total - items.length });
 }
 
 /* Calls before tools, since they expire; what waits longest first. */

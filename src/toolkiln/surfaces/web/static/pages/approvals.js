@@ -47,7 +47,7 @@ export default function Approvals() {
 }
 
 function Waiting({ who, inbox, onHelp }) {
-  const { items, troubles, end, choose, look } = inbox;
+  const { items, left, troubles, end, choose, look } = inbox;
   const [key, setKey] = useState(null);
   const [, tick] = useState(0);
   const acts = useRef({});
@@ -89,7 +89,9 @@ function Waiting({ who, inbox, onHelp }) {
             select(item);
             // On a narrow screen it lies below the list.
             detail.current?.scrollIntoView({ block: "nearest" });
-          }} />`)}</ul>
+          }} />`)}
+          ${left > 0 && html`<li class="hint">${left.toLocaleString()} more files wait and follow when these are
+            decided; <code>toolkiln admit</code> shows all.</li>`}</ul>
         <article class="panel stack" ref=${detail} aria-label="What is to be decided">
           ${current && html`<${Detail} key=${current.key} item=${current} who=${who} acts=${acts} onEnd=${settle} />`}
         </article>
