@@ -124,9 +124,10 @@ export function Duration({ seconds }) {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+/* A button that copies a text, or what a function gives, for texts that are long to make. */
 export function Copy({ text, label = "Copy" }) {
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
     toast("Copied");
   };
   return html`<${Button} kind="quiet" icon="copy" onClick=${copy} aria-label=${label} title=${label} />`;

@@ -82,7 +82,7 @@ function Head({ result }) {
       <${Badge} kind=${known.kind} icon=${known.icon}>${known.words}</${Badge}>
       <span>${duration !== undefined && html`<${Duration} seconds=${duration} />`}</span>
       <span class="result-facts">${facts}</span>
-      <${Copy} text=${write(result)} label="Copy the whole result as JSON" />
+      <${Copy} text=${() => write(result)} label="Copy the whole result as JSON" />
     </div>`;
 }
 
@@ -118,7 +118,7 @@ function Value({ result }) {
       ${views.length > 1 && html`<${Tabs} tabs=${views} current=${view} label="View" onChange=${setPicked} />`}
       ${view === "table" && html`<${Table} rows=${value} columns=${columns} />`}
       ${view === "tree" && html`<div class="copied"><${Tree} value=${value} />
-        <${Copy} text=${write(value)} label="Copy the value as JSON" /></div>`}
+        <${Copy} text=${() => write(value)} label="Copy the value as JSON" /></div>`}
       ${view === "text" && html`<${ModelText} result=${result} />`}
     </section>`;
 }

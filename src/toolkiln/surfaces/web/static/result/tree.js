@@ -66,7 +66,8 @@ function Folding({ words, isOpen: atFirst, inside }) {
 /* Entries from one to another: themselves, or ranges of them if there are many. */
 function Range({ from, to, entry, opened }) {
   const size = to - from;
-  const step = size <= MOST_ENTRIES ? 1 : 10 ** Math.ceil(Math.log10(size / MOST_ENTRIES));
+  const levels = Math.ceil(Math.log(size) / Math.log(MOST_ENTRIES)) - 1;
+  const step = size <= MOST_ENTRIES ? 1 : MOST_ENTRIES ** levels;
   const starts = Array.from({ length: Math.ceil(size / step) }, (_, at) => from + at * step);
   if (step === 1) {
     return starts.map((at) => {
