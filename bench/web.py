@@ -2,7 +2,8 @@
 
 A real `toolkiln dev` serves a folder, and Debian's Chromium opens its page. Bytes are counted
 as they are sent, headers included. Tasks of the browser's main thread are measured while the
-same things are done to a large and to a small catalog: scrolling, jumping, filtering, searching.
+same things are done to a large and to a small catalog, in turns, of which the best counts:
+scrolling, jumping, filtering, searching.
 """
 
 import re
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +33,7 @@ FEW = 100
 _OF_ONE_FILE = 50
 _PATIENCE = 600_000
 _SCROLLS = 60
+_TURNS = 3
 _QUIET = 500
 """Milliseconds without a request after which a view is complete."""
 _TOOLKIT = '''
@@ -100,13 +103,17 @@ def figures() -> Iterator[Figure]:
         folder = Path(scratch)
         shutil.copytree(_EXAMPLES, folder / "examples/tools")
         with _served(folder / "examples") as url:
-            yield _first_view(browser, url)
-        used = {}
-        for count in (FEW, MANY):
-            with _served(_folder(folder / str(count), count)) as url:
-                used[count] = _use(browser, url, count)
-                if count == MANY:
-                    yield _whole_catalog(browser, url)
+            name = "first view of the catalog page, compressed as sent"
+            yield _first_view(browser, url, name, _MOST_BYTES)
+        with (
+            _served(_folder(folder / "few", FEW)) as few,
+            _served(_folder(folder / "many", MANY)) as many,
+        ):
+            yield _first_view(browser, many, f"the same with {MANY:,} tools", None)
+            used = {FEW: _Used(*[inf] * 3), MANY: _Used(*[inf] * 3)}
+            for _ in range(_TURNS):
+                for count, url in ((FEW, few), (MANY, many)):
+                    used[count] = _Used(*map(min, used[count], _use(browser, url, count)))
     yield _longest(f"the page with {MANY:,} tools, opened", used[MANY].opening, used[FEW].opening)
     yield _longest(
         f"the page with {MANY:,} tools, scrolled, filtered, searched",
@@ -134,7 +141,7 @@ def _longest(name: str, many: float, few: float) -> Figure:
     )
 
 
-def _first_view(browser: Browser, url: str) -> Figure:
+def _first_view(browser: Browser, url: str, name: str, most: int | None) -> Figure:
     with browser.new_page() as page:
         traffic = _Traffic(page)
         page.goto(f"{url}/ui/")
@@ -142,21 +149,11 @@ def _first_view(browser: Browser, url: str) -> Figure:
         traffic.settle()
         sent, asked = traffic.sent, len(traffic.asked)
     return Figure(
-        "first view of the catalog page, compressed as sent",
+        name,
         f"{sent / 1000:.0f} kB in {asked} requests",
-        f"< {_MOST_BYTES / 1000:.0f} kB",
-        sent < _MOST_BYTES,
+        f"< {most / 1000:.0f} kB" if most else "",
+        most is None or sent < most,
     )
-
-
-def _whole_catalog(browser: Browser, url: str) -> Figure:
-    with browser.new_page() as page:
-        traffic = _Traffic(page)
-        page.goto(f"{url}/ui/")
-        expect(page.get_by_role("article").first).to_be_visible()
-        traffic.settle()
-        sent = traffic.sent
-    return Figure(f"the same with {MANY:,} tools", f"{sent / 1000:.0f} kB", "", True)
 
 
 class _Traffic:
@@ -197,7 +194,8 @@ def _use(browser: Browser, url: str, count: int) -> _Used:
         shown = page.locator("main").get_by_role("status").first
         expect(shown).to_contain_text(f"{count:,} tools")
         devtools = page.context.new_cdp_session(page)
-        devtools.send("Performance.enable")
+        # Not by the clock: what else the machine does would count.
+        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
         page.wait_for_timeout(_QUIET)
         opening = _long_task(page)
         before = _task_seconds(devtools)

@@ -1,7 +1,7 @@
 // Cards in rows, under headings, of which only what is seen exists: ten thousand are no burden.
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
-const AHEAD = 3; // rows beyond what is seen, so that Tab always finds the next card
+const AHEAD = 2; // rows beyond what is seen, so that Tab always finds the next card
 const GAP = 12;
 const NARROWEST = 272;
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
