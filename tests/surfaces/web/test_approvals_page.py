@@ -1,5 +1,6 @@
 """The page Approvals: calls that wait in one window are answered in another, and tools admitted."""
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -44,6 +45,16 @@ def fetch() -> str:
     """Fetch something."""
     return "nothing"
 '''
+
+NOTIFIED = """
+window.told = [];
+window.Notification = class {
+  static permission = "default";
+  static async requestPermission() { this.permission = "granted"; }
+  constructor(title, { body }) { told.push(body); }
+};
+"""
+"""Stands in for the desktop, which a browser without a screen does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +157,26 @@ def test_what_is_decided_elsewhere_ends_with_a_word(
     expect(page.locator(".verdict")).to_contain_text("Rejected by")
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     assert paying.result()["status"] == "denied"
+
+
+def test_who_looks_elsewhere_is_notified_if_they_allowed_it(
+    look: Look, site: Site, bea: httpx2.Client
+) -> None:
+    page = look("/").page
+    page.add_init_script(NOTIFIED)
+    page.goto(f"{site.url}/ui/approvals")
+    assert page.evaluate("Notification.permission") == "default"
+
+    page.get_by_role("button", name="Notify me").click()
+    expect(page.get_by_role("button", name="Notifications are on")).to_be_visible()
+    page.evaluate("Object.defineProperty(document, 'visibilityState', {get: () => 'hidden'})")
+    paying = Paying(bea, amount=5)
+
+    expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("waiting"))
+    assert page.evaluate("told") == ["Something waits for your answer"]
+    expect(entry(page, "pay")).to_be_visible()
+    page.keyboard.press("a")
+    assert paying.result()["status"] == "ok"
 
 
 def test_hostile_arguments_are_text_in_which_nothing_hides(look: Look, bea: httpx2.Client) -> None:

@@ -16,7 +16,7 @@ export function entitle(text) {
   document.title = waiting ? `(${waiting}) ${title}` : title;
 }
 
-/* Count anew: somebody who looks closely saw that something came or went. */
+/* Count proposed tools anew: somebody who looks closely saw that something came or went. */
 export function recount() {
   dispatchEvent(new Event(CHANGED));
 }
@@ -30,24 +30,23 @@ export function useWaiting(who) {
     const counted = api.get("/v1/proposals", { state: "proposed", limit: 1 });
     setTools(await counted.then(({ total }) => total, () => 0)); // none are here, as of a fleet
   };
+  // The stream tells how many calls wait when that changes, and begins with none.
   const countCalls = async () => {
-    if (!who) return;
     const found = await api.get("/v1/approvals", { limit: 200 }).catch(() => ({ items: [] }));
     setCalls(found.items.filter((call) => call.approve_own || call.user !== who.user).length);
   };
-  const count = () => {
-    countCalls();
-    countTools();
-  };
   useEffect(() => {
-    count();
-    addEventListener(CHANGED, count);
-    return () => removeEventListener(CHANGED, count);
+    countTools();
+    addEventListener(CHANGED, countTools);
+    return () => removeEventListener(CHANGED, countTools);
   }, [who]);
-  useEvery(LOOK_EVERY, count, { always: true }); // a notification is for who looks elsewhere
-  useLive("approvals", count);
+  useEvery(LOOK_EVERY, countTools, { always: true }); // a notification is for who looks elsewhere
+  useLive("approvals", ({ pending }) => setCalls(pending));
   useLive("catalog", countTools);
-  useLive("again", count);
+  useLive("again", () => {
+    countTools();
+    if (who) countCalls();
+  });
   const number = calls + tools;
   const before = useRef(0);
   useEffect(() => {

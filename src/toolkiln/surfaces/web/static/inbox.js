@@ -5,7 +5,8 @@ import { useCallback, useEffect, useRef, useState } from "./lib.js";
 import { useLive } from "./live.js";
 import { toast } from "./parts.js";
 
-const EVERY = 3_000;
+const CALLS_EVERY = 15_000; // others are told of at once
+const TOOLS_EVERY = 3_000;
 const PATIENCE = 20;
 const MOST_CALLS = 1_000;
 const MOST_TOOLS = 50;
@@ -78,9 +79,10 @@ export function useInbox(who) {
     lookAtTools();
   };
   useEffect(look, [who]);
-  useEvery(EVERY, lookAtCalls);
-  useEvery(EVERY, lookPatiently);
-  useLive("approvals", look);
+  useEvery(CALLS_EVERY, lookAtCalls);
+  useEvery(TOOLS_EVERY, lookPatiently);
+  useLive("approvals", lookAtCalls);
+  useLive("run", ({ status }) => status === "pending" && lookAtCalls()); // also one of their own
   useLive("catalog", lookAtTools);
   useLive("again", look);
   return { items, left, troubles, end, choose, look };
