@@ -138,7 +138,10 @@ def test_search_follows_what_is_typed_and_says_why(look: Look) -> None:
 def test_filters_leave_what_fits_and_are_kept_in_the_address(look: Look) -> None:
     page = look("/").page
 
+    page.get_by_role("searchbox").fill("weigh")  # it waits for the next key when the filter comes
     page.get_by_role("button", name="Read-only").click()
+    expect(page).to_have_url(re.compile(r"\?q=weigh&only=read_only$"))
+    page.get_by_role("searchbox").fill("")
     expect(page.get_by_role("article")).to_have_count(1)
     page.reload()
     expect(page.get_by_role("button", name="Read-only")).to_have_attribute("aria-pressed", "true")

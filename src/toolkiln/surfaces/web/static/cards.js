@@ -19,11 +19,13 @@ const CORE = "Core: its author marked it so, and it cannot be switched off";
 /* why: what the search said of it, or nothing; onSwitch: null if the viewer may not switch. */
 export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
   const isOff = tool.state === "disabled";
+  // What nobody has admitted has no page yet.
+  const to = tool.state === "proposed" ? "/approvals" : `/tools/${encodeURIComponent(tool.name)}`;
   return html`
     <article class=${`card ${isOff ? "off" : ""} ${isFresh ? "fresh" : ""}`}>
       <header>
         <${Tile} icon=${tool.icon ?? "wrench"} color=${tool.color} />
-        <h3><${Link} to=${`/tools/${encodeURIComponent(tool.name)}`}>${tool.title}</${Link}>
+        <h3><${Link} to=${to}>${tool.title}</${Link}>
           <code title=${tool.name}>${tool.name}</code></h3>
         ${onSwitch && tool.state !== "proposed" && html`
           <${Switch} checked=${!isOff} disabled=${tool.is_core || isBusy}

@@ -19,7 +19,7 @@ const HEIGHTS = { card: 8.6 * REM, why: 1.5 * REM, head: 3.4 * REM };
 export default function Catalog() {
   const who = useWho();
   const { value: view, error, again } = useAsked((signal) => api.get("/v1/catalog", {}, { signal }), []);
-  const [options, setOptions] = useOptions();
+  const options = useOptions();
   const search = useSearch(options.q, view);
   const fresh = useFresh(again);
   const [busy, setBusy] = useState(new Set());
@@ -30,7 +30,7 @@ export default function Catalog() {
 
   const shown = useMemo(() => (view ? arranged(view, options, search) : null), [view, options, search]);
   const mayWrite = who.may("WRITE_TOOLS");
-  const change = async (name, path, enabled) => {
+  const patch = async (name, path, enabled) => {
     setBusy((now) => new Set(now).add(name));
     try {
       await api.patch(path, { enabled });
@@ -41,7 +41,7 @@ export default function Catalog() {
     again();
   };
   const switches = (kind, name) => (who.may("ADMIN")
-    ? (enabled) => change(`${kind} ${name}`, `/v1/${kind}/${encodeURIComponent(name)}`, enabled) : null);
+    ? (enabled) => patch(`${kind} ${name}`, `/v1/${kind}/${encodeURIComponent(name)}`, enabled) : null);
 
   return html`
     <div class="page-head">
@@ -49,12 +49,12 @@ export default function Catalog() {
       <span class="muted grow" role="status">${shown && said(shown, search)}</span>
       ${mayWrite && html`<${Link} to="/write" class="button primary"><${Icon} name="plus" />Write a tool</${Link}>`}
     </div>
-    <${Finder} field=${field} first=${first} options=${options} search=${search} view=${view} onChange=${setOptions} />
+    <${Finder} field=${field} first=${first} options=${options} search=${search} view=${view} />
     ${error && html`<${Trouble} error=${error} onRetry=${again} />`}
     ${search.error && html`<${Unanswered} search=${search} />`}
     ${!view && !error && html`<${Waiting} />`}
     ${view && shown.count === 0 && html`
-      <${Nothing} view=${view} options=${options} mayWrite=${mayWrite} onChange=${setOptions} />`}
+      <${Nothing} view=${view} options=${options} mayWrite=${mayWrite} />`}
     ${view && shown.count > 0 && html`
       <${Shelf} groups=${shown.groups} label="Tools" first=${first}
         cardHeight=${HEIGHTS.card + (shown.reasons.size ? HEIGHTS.why : 0)} headHeight=${HEIGHTS.head}
@@ -67,20 +67,26 @@ export default function Catalog() {
 /* What is looked at: kept in the address, so that going back leads to the same cards. */
 function useOptions() {
   const text = useQuery().toString();
-  const options = useMemo(() => {
-    const query = new URLSearchParams(text);
-    return { q: query.get("q") ?? "", toolkit: query.get("toolkit") ?? "", only: new Set(query.getAll("only")), hidden: query.has("hidden") };
-  }, [text]);
-  const change = (changes) => {
-    const { q, toolkit, only, hidden } = { ...options, ...changes };
-    const query = new URLSearchParams();
-    if (q) query.set("q", q);
-    if (toolkit) query.set("toolkit", toolkit);
-    for (const one of only) query.append("only", one);
-    if (hidden) query.set("hidden", "");
-    navigate(`/${query.size ? `?${query}` : ""}`, { replace: true });
+  return useMemo(() => read(text), [text]);
+}
+
+function read(text) {
+  const query = new URLSearchParams(text);
+  return {
+    q: query.get("q") ?? "", toolkit: query.get("toolkit") ?? "",
+    only: new Set(query.getAll("only")), hidden: query.has("hidden"),
   };
-  return [options, change];
+}
+
+/* From the address as it is now: a filter may have been chosen while a text was being typed. */
+function change(changes) {
+  const { q, toolkit, only, hidden } = { ...read(location.search), ...changes };
+  const query = new URLSearchParams();
+  if (q) query.set("q", q);
+  if (toolkit) query.set("toolkit", toolkit);
+  for (const one of only) query.append("only", one);
+  if (hidden) query.set("hidden", "");
+  navigate(`/${query.size ? `?${query}` : ""}`, { replace: true });
 }
 
 /* What the server finds for a text: {text, answer} or {text, error}; without either it takes its
@@ -171,7 +177,7 @@ function said({ count, groups }, search) {
   return kits ? `${many} · ${kits.toLocaleString()} ${kits === 1 ? "toolkit" : "toolkits"}` : many;
 }
 
-function Finder({ field, first, options, search, view, onChange }) {
+function Finder({ field, first, options, search, view }) {
   const [text, setText] = useState(options.q);
   const timer = useRef(0);
   useEffect(() => setText(options.q), [options.q]);
@@ -179,7 +185,7 @@ function Finder({ field, first, options, search, view, onChange }) {
   const type = (value) => {
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => onChange({ q: value.trim() }), value.trim() ? PAUSE : 0);
+    timer.current = setTimeout(() => change({ q: value.trim() }), value.trim() ? PAUSE : 0);
   };
   const press = (event) => {
     if (event.key === "ArrowDown") {
@@ -198,22 +204,24 @@ function Finder({ field, first, options, search, view, onChange }) {
           placeholder="What should it do? Or a name…" aria-keyshortcuts="/" aria-busy=${search.busy}
           onInput=${(event) => type(event.target.value)} onKeyDown=${press} />
         <kbd aria-hidden="true">/</kbd></label>
-      <div class="chips">${view && html`<${Chips} view=${view} options=${options} onChange=${onChange} />`}</div>
+      <div class="chips">${view && html`<${Chips} view=${view} options=${options} />`}</div>
     </div>`;
 }
 
-function Chips({ view, options, onChange }) {
+function Chips({ view, options }) {
   const flip = (id) => {
     const only = new Set(options.only);
     if (!only.delete(id)) only.add(id);
-    onChange({ only });
+    change({ only });
   };
-  const offered = FILTERS.map((one) => ({ ...one, count: view.tools.filter(one.fits).length }))
-    .filter(({ id, count }) => count > 0 || options.only.has(id));
+  const counted = useMemo(
+    () => FILTERS.map((one) => ({ ...one, count: view.tools.filter(one.fits).length })), [view],
+  );
+  const offered = counted.filter(({ id, count }) => count > 0 || options.only.has(id));
   return html`
     ${view.toolkits.length > 0 && html`
       <select class="chip" aria-label="Toolkit" value=${options.toolkit}
-        onChange=${(event) => onChange({ toolkit: event.target.value })}>
+        onChange=${(event) => change({ toolkit: event.target.value })}>
         <option value="">All toolkits</option>
         ${view.toolkits.map(({ name, title }) => html`<option key=${name} value=${name}>${title}</option>`)}
       </select>`}
@@ -221,7 +229,7 @@ function Chips({ view, options, onChange }) {
       <button key=${id} type="button" class="chip" aria-pressed=${options.only.has(id)} onClick=${() => flip(id)}>
         ${title} <span class="muted">${count.toLocaleString()}</span></button>`)}
     ${view.hidden > 0 && html`
-      <button type="button" class="chip" aria-pressed=${options.hidden} onClick=${() => onChange({ hidden: !options.hidden })}>
+      <button type="button" class="chip" aria-pressed=${options.hidden} onClick=${() => change({ hidden: !options.hidden })}>
         <${Icon} name=${options.hidden ? "eye" : "eye-off"} />Show hidden <span class="muted">${view.hidden.toLocaleString()}</span>
       </button>`}`;
 }
@@ -243,10 +251,10 @@ function Waiting() {
 }
 
 /* Why there is no card, and what to do. */
-function Nothing({ view, options, mayWrite, onChange }) {
+function Nothing({ view, options, mayWrite }) {
   const isNarrowed = options.q || options.toolkit || options.only.size;
   if (view.tools.length && isNarrowed) {
-    const clear = () => onChange({ q: "", toolkit: "", only: new Set() });
+    const clear = () => change({ q: "", toolkit: "", only: new Set() });
     return html`
       <${Empty} icon="search-x" title="No tool fits" action=${html`<${Button} onClick=${clear}>Show all</${Button}>`}>
         Take fewer words or filters away${mayWrite && html`, or <${Link} to="/write">write one</${Link}>`}.
@@ -255,7 +263,7 @@ function Nothing({ view, options, mayWrite, onChange }) {
   if (view.tools.length) {
     return html`
       <${Empty} icon="eye-off" title=${`All ${view.hidden.toLocaleString()} tools are hidden`}
-        action=${html`<${Button} onClick=${() => onChange({ hidden: true })}>Show hidden</${Button}>`}>
+        action=${html`<${Button} onClick=${() => change({ hidden: true })}>Show hidden</${Button}>`}>
         They work, but people are not shown them unless they ask.
       </${Empty}>`;
   }
