@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
     from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
+    from toolkiln.app.examples import shown_calls
     from toolkiln.app.explaining import Explanation, Who, explain, rule_text, shadows
     from toolkiln.app.history import START, History, Place, Seen, Wanted
     from toolkiln.app.keys import MadeKey, Scope
@@ -122,6 +123,7 @@ _HOMES = {
     "rule_text": "toolkiln.app.explaining",
     "serve_fleet": "toolkiln.app.working",
     "shadows": "toolkiln.app.explaining",
+    "shown_calls": "toolkiln.app.examples",
     "status_of": "toolkiln.app.runs",
     "structuring": "toolkiln.schema",
     "supervise": "toolkiln.app.supervising",
@@ -196,6 +198,7 @@ __all__ = [
     "rule_text",
     "serve_fleet",
     "shadows",
+    "shown_calls",
     "status_of",
     "structuring",
     "supervise",

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, get_args
 
-from toolkiln.app import Kiln, errands, preview
+from toolkiln.app import Kiln, errands, paint, preview, shown_calls
 from toolkiln.errors import InputError
 from toolkiln.model import Finding, ToolSpec, Value
 from toolkiln.surfaces.http.calls import Provider
@@ -34,10 +34,14 @@ class ProviderForm(Value):
 class Presentation(Value):
     """What is shown of a tool, and to whom."""
 
+    color: str | None
+    """As a browser paints it: its own, or else its toolkit's."""
     page: str
     """The page that documents it, as Markdown."""
     forms: tuple[ProviderForm, ...]
     """As each provider is told of it."""
+    examples: tuple[dict[str, Any], ...]
+    """Arguments of calls that its documentation shows."""
     findings: tuple[Finding, ...]
     """What could be better in its source, where there is one here."""
 
@@ -65,9 +69,12 @@ async def present(visit: Visit) -> Presentation:
             page = kiln.library.page(spec.name)
         except InputError:  # it is switched off
             page = preview(spec)
+        color = spec.color or (spec.toolkit.color if spec.toolkit else None)
         return Presentation(
+            color=paint(color) if color else None,
             page=page,
             forms=tuple(form_of(kiln, spec, provider) for provider in get_args(Provider)),
+            examples=shown_calls(spec),
             findings=_findings(kiln, spec),
         )
 

@@ -1,5 +1,5 @@
 // The parts that all pages are made of.
-import { html, useCallback, useEffect, useId, useRef, useState } from "./lib.js";
+import { html, useCallback, useEffect, useId, useLayoutEffect, useRef, useState } from "./lib.js";
 
 export function Icon({ name, label }) {
   const named = label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" };
@@ -24,26 +24,38 @@ export function Switch({ checked, disabled, label, title, onChange }) {
     aria-label=${label} title=${title} onChange=${(event) => onChange(event.target.checked)} />`;
 }
 
-/* A row of tabs; what belongs to the current one is for whoever uses it. */
-export function Tabs({ tabs, current, onChange, label }) {
+/* A row of tabs. What belongs to the current one is for whoever uses it: with `panel`, the id of
+   the element that holds it, `tabpanel` gives its attributes. */
+export function Tabs({ tabs, current, onChange, label, panel }) {
   const row = useRef(null);
+  useLayoutEffect(() => {
+    const chosen = row.current.querySelector("[aria-selected=true]");
+    const hidden = chosen ? chosen.offsetLeft + chosen.offsetWidth - row.current.clientWidth - row.current.scrollLeft : 0;
+    if (hidden > 0) row.current.scrollLeft += hidden;
+  }, [current]);
   const move = (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
     const place = tabs.findIndex(({ id }) => id === current);
-    const next = (place + step + tabs.length) % tabs.length;
+    const last = tabs.length - 1;
+    const next = { ArrowRight: place < last ? place + 1 : 0, ArrowLeft: place > 0 ? place - 1 : last, Home: 0, End: last }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
     onChange(tabs[next].id);
     row.current.children[next].focus();
   };
   return html`
     <div class="tabs" role="tablist" aria-label=${label} ref=${row} onKeyDown=${move}>
       ${tabs.map(({ id, title, count }) => html`
-        <button type="button" role="tab" aria-selected=${id === current}
+        <button type="button" role="tab" aria-selected=${id === current} id=${panel && `${panel}-${id}`}
+          aria-controls=${panel}
           tabindex=${id === current ? 0 : -1} onClick=${() => onChange(id)}>
           ${title}${count !== undefined && html` <span class="count quiet">${count}</span>`}
         </button>`)}
     </div>`;
+}
+
+/* What makes an element the panel of tabs. */
+export function tabpanel(panel, current) {
+  return { id: panel, role: "tabpanel", "aria-labelledby": `${panel}-${current}` };
 }
 
 export function Dialog({ title, onClose, children }) {

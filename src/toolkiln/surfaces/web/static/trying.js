@@ -25,17 +25,24 @@ export function Trying({ schema, run, submitLabel = "Run", initial }) {
   };
   return html`
     <div class="trying" onKeyDown=${press}>
-      <${SchemaForm} schema=${schema} value=${state.value} problems=${told}
-        onChange=${(value, isValid) => setState({ value, isValid })} />
-      <div class="row trying-buttons">
-        <${Button} kind="primary" icon="play" disabled=${!state.isValid} busy=${isRunning} onClick=${submit}
-          aria-describedby=${`${id}-keys`}>${submitLabel}</${Button}>
-        <${Button} icon="square" disabled=${!isRunning} onClick=${stop}>Stop</${Button}>
-        <span class="hint" id=${`${id}-keys`}><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
-        ${isRunning && html`<${Elapsed} since=${call.since} />`}
+      <div class="trying-columns">
+        <div class="trying-form">
+          <${SchemaForm} schema=${schema} value=${state.value} problems=${told}
+            onChange=${(value, isValid) => setState({ value, isValid })} />
+          <div class="row trying-buttons">
+            <${Button} kind="primary" icon="play" disabled=${!state.isValid} busy=${isRunning} onClick=${submit}
+              aria-describedby=${`${id}-keys`}>${submitLabel}</${Button}>
+            <${Button} icon="square" disabled=${!isRunning} onClick=${stop}>Stop</${Button}>
+            <span class="hint" id=${`${id}-keys`}><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
+            ${isRunning && html`<${Elapsed} since=${call.since} />`}
+          </div>
+        </div>
+        <div class="trying-outcome">
+          ${!isRunning && !call.end && html`<p class="muted trying-waits">The result shows up here.</p>`}
+          <${Live} call=${call} isRunning=${isRunning} />
+          <${End} end=${call.end} />
+        </div>
       </div>
-      <${Live} call=${call} isRunning=${isRunning} />
-      <${End} end=${call.end} />
     </div>`;
 }
 

@@ -1,17 +1,21 @@
 // One tool: what it does, trying it, what models see of it, its versions and calls.
 import { useWho } from "../app.js";
 import { api } from "../api.js";
-import { html, useState } from "../lib.js";
+import { html, useEffect, useState } from "../lib.js";
 import { useLive } from "../live.js";
 import { Markdown } from "../markdown.js";
-import { Badge, Busy, Empty, Icon, Switch, Tabs, Trouble, toast, useAsked } from "../parts.js";
+import { Badge, Busy, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useAsked } from "../parts.js";
 import { Link, navigate, useQuery } from "../router.js";
-import { Trying } from "../trying.js";
+import { Attempt } from "./tool/attempt.js";
 import { Calls } from "./tool/calls.js";
 import { Health } from "./tool/health.js";
 import { Models } from "./tool/models.js";
+import { Rights, asked } from "./tool/rights.js";
+import { Settings } from "./tool/settings.js";
 import { Snippets } from "./tool/snippets.js";
 import { Versions } from "./tool/versions.js";
+
+const PANEL = "tool-part";
 
 export default function Tool({ name }) {
   const path = `/v1/tools/${encodeURIComponent(name)}`;
@@ -28,10 +32,10 @@ export default function Tool({ name }) {
 
   if (tool.error?.status === 404) return html`<${Missing} name=${name} error=${tool.error} />`;
   if (tool.error && !tool.value) return html`<${Trouble} error=${tool.error} onRetry=${again} />`;
-  if (!tool.value) return html`<${Busy} label="Reading the tool" />`;
+  if (!tool.value) return html`<h1 class="hidden-text">${name}</h1><${Busy} label="Reading the tool" />`;
   return html`
     <article class="tool">
-      <${Head} tool=${tool.value} onChange=${again} />
+      <${Head} tool=${tool.value} color=${shown.value?.color} onChange=${again} />
       <${Parts} tool=${tool.value} path=${path} presentation=${shown} onChange=${again} />
     </article>`;
 }
@@ -45,7 +49,7 @@ function Missing({ name, error }) {
     </${Empty}>`;
 }
 
-function Head({ tool, onChange }) {
+function Head({ tool, color, onChange }) {
   const who = useWho();
   const change = async (enabled) => {
     try {
@@ -57,28 +61,35 @@ function Head({ tool, onChange }) {
     onChange();
   };
   const locked = tool.is_core ? "A core tool cannot be switched off" : undefined;
+  const facts = [
+    tool.toolkit && `of ${tool.toolkit}`,
+    tool.version !== null && `version ${tool.version}`,
+    tool.file,
+  ].filter(Boolean);
   return html`
-    <header class="page-head tool-head">
-      <span class="tool-icon" style=${{ color: tool.color ?? "" }}><${Icon} name=${tool.icon ?? "wrench"} /></span>
-      <div class="grow">
+    <header class="tool-head">
+      <span class="tool-icon" style=${color ? { "--tint": color } : {}}><${Icon} name=${tool.icon ?? "wrench"} /></span>
+      <div class="tool-names">
         <h1>${tool.title}</h1>
-        <p class="muted"><code>${tool.name}</code>${tool.toolkit && ` of ${tool.toolkit}`}
-          ${tool.version !== null && ` · version ${tool.version}`}${tool.file && ` · ${tool.file}`}</p>
+        <p class="muted"><code>${tool.name}</code>${facts.map((fact) => html` · <span>${fact}</span>`)}</p>
       </div>
-      ${tool.version !== null && who.may("WRITE_TOOLS") && html`
-        <${Link} class="button plain" to=${`/write?tool=${encodeURIComponent(tool.name)}`}>
-          <${Icon} name="pencil" />Edit</${Link}>`}
-      ${tool.version !== null && who.may("ADMIN") && html`
-        <label class="row">${tool.enabled ? "On" : "Off"}
-          <${Switch} checked=${tool.enabled} disabled=${tool.is_core} title=${locked}
-            label=${`Serve ${tool.title}`} onChange=${change} /></label>`}
+      <div class="row">
+        ${tool.version !== null && who.may("WRITE_TOOLS") && html`
+          <${Link} class="button plain" to=${`/write?tool=${encodeURIComponent(tool.name)}`}>
+            <${Icon} name="pencil" />Edit</${Link}>`}
+        ${tool.version !== null && who.may("ADMIN") && html`
+          <label class="row tool-switch">${tool.enabled ? "On" : "Off"}
+            <${Switch} checked=${tool.enabled} disabled=${tool.is_core} title=${locked}
+              label=${`Serve ${tool.title}`} onChange=${change} /></label>`}
+      </div>
     </header>
-    <p class="tool-summary">${tool.description}</p>
+    <p class="tool-summary">${tool.description.split("\n\n")[0]}</p>
     <div class="row tool-badges">${badges(tool).map((badge) => html`<${Badge} ...${badge} />`)}</div>`;
 }
 
 /* What is worth knowing before it is called. */
-function badges({ enabled, is_core, is_shown, hints, rights, role }) {
+function badges(tool) {
+  const { enabled, is_core, is_shown, hints, rights, role } = tool;
   const all = [
     role !== "tool" && { icon: "file-text", children: role, title: `A ${role} of MCP; models call tools only` },
     !enabled && { kind: "warn", icon: "power-off", children: "switched off" },
@@ -87,56 +98,58 @@ function badges({ enabled, is_core, is_shown, hints, rights, role }) {
     hints.read_only && { kind: "ok", icon: "eye", children: "read only" },
     hints.destructive && { kind: "bad", icon: "flame", children: "destructive" },
     hints.idempotent && { icon: "repeat", children: "may be repeated" },
-    rights.sandbox === false && { kind: "warn", icon: "shield-off", children: "no sandbox" },
-    rights.network?.length > 0 && { kind: "warn", icon: "globe", children: rights.network.join(", "), title: "Hosts that it asks for" },
-    rights.secrets?.length > 0 && { kind: "warn", icon: "key-round", children: rights.secrets.join(", "), title: "Secrets that it asks for" },
-    rights.workspace && { kind: "warn", icon: "folder", children: `workspace: ${rights.workspace}` },
     rights.needs_approval && { kind: "warn", icon: "user-check", children: "asks a person" },
+    ...asked(tool).map(({ icon, kind, name, isGranted }) => ({
+      icon, kind: isGranted ? "quiet" : "warn", children: kind === "Workspace" ? `workspace: ${name}` : name,
+      title: `${kind}: ${isGranted ? "asked for, and granted" : "asked for, and not granted"}`,
+    })),
   ];
   return all.filter(Boolean);
 }
 
 function Parts({ tool, path, presentation, onChange }) {
   const query = useQuery();
-  const [current, setCurrent] = useState(query.get("show") ?? "try");
-  const show = (id) => {
-    setCurrent(id);
-    navigate(`/tools/${encodeURIComponent(tool.name)}${id === "try" ? "" : `?show=${id}`}`, { replace: true });
-  };
   const findings = presentation.value?.findings ?? [];
+  const missing = asked(tool).filter(({ isGranted }) => !isGranted).length;
   const tabs = [
     { id: "try", title: "Try it" },
     { id: "docs", title: "Documentation" },
     { id: "models", title: "As models see it" },
     { id: "health", title: "Health", count: findings.length || undefined },
+    { id: "rights", title: tool.settings.length ? "Rights and settings" : "Rights", count: missing || undefined },
     tool.version !== null && { id: "versions", title: "Versions" },
     { id: "calls", title: "Calls" },
     { id: "use", title: "Use it" },
   ].filter(Boolean);
+  const current = tabs.find(({ id }) => id === query.get("show"))?.id ?? "try";
+  const show = (id) => navigate(
+    `/tools/${encodeURIComponent(tool.name)}${id === "try" ? "" : `?show=${id}`}`, { replace: true },
+  );
+  const [used, use] = useState(null);
+  // Another version may take other arguments.
+  useEffect(() => use(null), [tool.digest]);
+  const when = (id, part) => current === id && part();
   return html`
-    <${Tabs} tabs=${tabs} current=${current} onChange=${show} label="About this tool" />
-    <div class="tool-part">
-      ${current === "try" && html`<${TryIt} tool=${tool} path=${path} />`}
-      ${current === "docs" && html`<${Shown} of=${presentation}>${({ page }) => html`<${Documentation} page=${page} />`}</${Shown}>`}
-      ${current === "models" && html`<${Shown} of=${presentation}>${({ forms }) => html`<${Models} forms=${forms} />`}</${Shown}>`}
-      ${current === "health" && html`<${Health} tool=${tool} findings=${findings} />`}
-      ${current === "versions" && html`<${Versions} tool=${tool} path=${path} onChange=${onChange} />`}
-      ${current === "calls" && html`<${Calls} tool=${tool.name} />`}
-      ${current === "use" && html`<${Snippets} tool=${tool} />`}
+    <${Tabs} tabs=${tabs} current=${current} onChange=${show} label="About this tool" panel=${PANEL} />
+    <div class="tool-part" ...${tabpanel(PANEL, current)}>
+      <div hidden=${current !== "try"}>
+        <${Attempt} tool=${tool} path=${path} examples=${presentation.value?.examples ?? []}
+          missing=${missing} onRights=${() => show("rights")} onRun=${use} />
+      </div>
+      ${when("docs", () => html`<${Shown} of=${presentation}>${({ page }) => html`<${Documentation} page=${page} />`}</${Shown}>`)}
+      ${when("models", () => html`<${Shown} of=${presentation}>${({ forms }) => html`<${Models} forms=${forms} />`}</${Shown}>`)}
+      ${when("health", () => html`<${Shown} of=${presentation}>${() => html`<${Health} tool=${tool} findings=${findings} />`}</${Shown}>`)}
+      ${when("rights", () => html`<div class="stack narrow">
+        <${Rights} tool=${tool} path=${path} onChange=${onChange} /><${Settings} tool=${tool} path=${path} /></div>`)}
+      ${when("versions", () => html`<${Versions} tool=${tool} path=${path} onChange=${onChange} />`)}
+      ${when("calls", () => html`<${Calls} tool=${tool.name} />`)}
+      ${when("use", () => html`<${Snippets} tool=${tool} used=${used ?? presentation.value?.examples[0]} />`)}
     </div>`;
-}
-
-function TryIt({ tool, path }) {
-  if (!tool.enabled) {
-    return html`<${Empty} icon="power-off" title="It is switched off">Switch it on above to call it.</${Empty}>`;
-  }
-  const run = (values, signal) => api.stream("POST", `${path}/call`, { arguments: values }, { signal });
-  return html`<${Trying} key=${tool.digest} schema=${tool.parameters} run=${run} submitLabel="Run" />`;
 }
 
 /* The first heading of a page is the title that stands above already. */
 function Documentation({ page }) {
-  return html`<div class="panel"><${Markdown} text=${page.replace(/^# .*\n+/, "")} /></div>`;
+  return html`<div class="panel narrow"><${Markdown} text=${page.replace(/^# .*\n+/, "")} /></div>`;
 }
 
 function Shown({ of, children }) {

@@ -17,8 +17,8 @@ export function Models({ forms }) {
 }
 
 function Mark({ form: { left_out, losses } }) {
-  if (left_out.length) return html`<${Icon} name="circle-x" label="refused" />`;
-  if (losses.length) return html`<${Icon} name="triangle-alert" label=${`${losses.length} lost`} />`;
+  if (left_out.length) return html`<span class="refused"><${Icon} name="circle-x" label="refused" /></span>`;
+  if (losses.length) return html`<span class="lost"><${Icon} name="triangle-alert" label=${`${losses.length} lost`} /></span>`;
   return html`<${Icon} name="check" label="nothing is lost" />`;
 }
 

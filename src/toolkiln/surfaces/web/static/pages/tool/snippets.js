@@ -1,13 +1,14 @@
 // How to call a tool from elsewhere: texts to copy.
 import { html } from "../../lib.js";
 import { Copy } from "../../parts.js";
-import { usableDefault } from "../../form.js";
+import { sample } from "./sample.js";
 
-export function Snippets({ tool }) {
-  const values = usableDefault(tool.parameters) ?? {};
-  return html`<div class="stack">${snippets(tool.name, values).map(({ title, text, note }) => html`
-    <section class="panel stack">
-      <div class="page-head"><h2>${title}</h2><span class="grow"></span>
+/* `used` are arguments that are known to fit: of the last call here, or of an example. */
+export function Snippets({ tool, used }) {
+  const values = used ?? sample(tool.parameters);
+  return html`<div class="stack narrow">${snippets(tool.name, values).map(({ title, text, note }) => html`
+    <section class="panel snippet" aria-label=${title}>
+      <div class="row"><h2>${title}</h2><span class="grow"></span>
         <${Copy} text=${text} label=${`Copy: ${title}`} /></div>
       <pre tabindex="0"><code>${text}</code></pre>
       ${note && html`<p class="hint">${note}</p>`}

@@ -2,58 +2,79 @@
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { Diff } from "../../diff.js";
-import { html, useState } from "../../lib.js";
+import { html, useEffect, useState } from "../../lib.js";
 import { Badge, Busy, Button, Dialog, Empty, Time, Trouble, toast, useAsked } from "../../parts.js";
 
+const PAUSE = 500;
+const MOST_TURNS = 20;
+const ACTIONS = { admit: "admitted by", rollback: "rolled back by", dev: "taken in by toolkiln" };
+
 export function Versions({ tool, path, onChange }) {
-  const who = useWho();
-  const [chosen, choose] = useState(null);
   const [wanted, want] = useState(null);
-  const list = useAsked((signal) => api.get(`${path}/versions`, { limit: 200 }, { signal }), [tool.digest]);
+  const list = useVersions(path, tool.digest);
   if (list.error) return html`<${Trouble} error=${list.error} onRetry=${list.again} />`;
   if (!list.value) return html`<${Busy} />`;
   const versions = list.value.items;
-  if (!versions.length) return html`<${Empty} icon="history" title="No version is kept" />`;
+  if (!versions.length) {
+    return html`<${Empty} icon="history" title="No version is kept">
+      What is admitted from now on is kept here.</${Empty}>`;
+  }
   return html`
-    <div class="stack">
-      <div class="scrolled" tabindex="0" role="region" aria-label="Versions"><table>
-        <thead><tr><th scope="col">Version</th><th scope="col">When</th><th scope="col">By</th>
-          <th scope="col">How</th><th scope="col"><span class="hidden-text">What to do</span></th></tr></thead>
-        <tbody>${versions.map((each, place) => html`
-          <tr>
-            <td>${each.version} ${each.served && html`<${Badge} kind="ok">served</${Badge}>`}</td>
-            <td><${Time} at=${Date.parse(each.at) / 1000} /></td>
-            <td>${each.by}</td>
-            <td>${each.action}${each.note && html`<br /><span class="muted">${each.note}</span>`}</td>
-            <td class="row">
-              ${who.may("WRITE_TOOLS") && html`
-                <${Button} kind="quiet" icon="diff" aria-expanded=${chosen === each.version}
-                  aria-label=${`What changed in version ${each.version}`}
-                  onClick=${() => choose(chosen === each.version ? null : each.version)}>Changes</${Button}>`}
-              ${who.may("ADMIN") && !each.served && html`
-                <${Button} kind="quiet" icon="undo-2" aria-label=${`Serve version ${each.version} again`}
-                  onClick=${() => want(each)}>Roll back</${Button}>`}
-            </td>
-          </tr>
-          ${chosen === each.version && html`
-            <tr><td colspan="5"><${Changes} path=${path} version=${each.version}
-              since=${versions[place + 1]?.version} /></td></tr>`}`)}</tbody>
-      </table></div>
-      ${wanted && html`<${Rollback} path=${path} version=${wanted} tool=${tool}
-        onClose=${() => want(null)} onDone=${onChange} />`}
-    </div>`;
+    <ol class="versions">${versions.map((each, place) => html`
+      <${Version} key=${each.version} version=${each} since=${versions[place + 1]?.version} path=${path}
+        onRollback=${() => want(each)} />`)}</ol>
+    ${wanted && html`<${Rollback} path=${path} version=${wanted} tool=${tool}
+      onClose=${() => want(null)} onDone=${onChange} />`}`;
 }
 
-/* A version against the one before it; the first one against nothing. */
+/* A file that is edited is served at once, and in the history a moment later. */
+function useVersions(path, digest) {
+  const list = useAsked((signal) => api.get(`${path}/versions`, { limit: 200 }, { signal }), [path, digest]);
+  const [turns, setTurns] = useState(0);
+  const isBehind = list.value && !list.busy && !list.value.items.some((each) => each.digest === digest);
+  useEffect(() => setTurns(0), [digest]);
+  useEffect(() => {
+    if (!isBehind || turns >= MOST_TURNS) return undefined;
+    const timer = setTimeout(() => {
+      setTurns(turns + 1);
+      list.again();
+    }, PAUSE);
+    return () => clearTimeout(timer);
+  }, [isBehind, turns]);
+  return list;
+}
+
+function Version({ version: { version, served, action, at, by, note }, since, path, onRollback }) {
+  const who = useWho();
+  const [isOpen, open] = useState(false);
+  return html`
+    <li class=${served ? "version served" : "version"}>
+      <div class="row">
+        <h2>Version ${version}</h2>${served && html`<${Badge} kind="ok" icon="check">served</${Badge}>`}
+        <p class="muted grow"><${Time} at=${Date.parse(at) / 1000} /> · ${ACTIONS[action] ?? action} ${by}</p>
+        ${who.may("WRITE_TOOLS") && html`
+          <${Button} kind="quiet" icon="diff" aria-expanded=${isOpen}
+            aria-label=${since === undefined ? `Source of version ${version}` : `Changes of version ${version}`}
+            onClick=${() => open(!isOpen)}>${since === undefined ? "Source" : "Changes"}</${Button}>`}
+        ${who.may("ADMIN") && !served && html`
+          <${Button} icon="undo-2" aria-label=${`Roll back to version ${version}`} onClick=${onRollback}>
+            Roll back</${Button}>`}
+      </div>
+      ${note && html`<p class="muted">${note}</p>`}
+      ${isOpen && html`<${Changes} path=${path} version=${version} since=${since} />`}
+    </li>`;
+}
+
+/* A version against the one before it; the first one as it is. */
 function Changes({ path, version, since }) {
-  const found = useAsked((signal) => Promise.all(
-    [version, since].filter((each) => each !== undefined)
-      .map((each) => api.get(`${path}/versions/${each}`, null, { signal })),
-  ), [path, version]);
+  const found = useAsked((signal) => api.get(`${path}/versions/${version}`, { since }, { signal }), [path, version]);
   if (found.error) return html`<${Trouble} error=${found.error} onRetry=${found.again} />`;
   if (!found.value) return html`<${Busy} />`;
-  const [after, before] = found.value.map(({ sources }) => Object.values(sources)[0]);
-  return html`<${Diff} before=${before ?? ""} after=${after} />`;
+  const { diff, sources } = found.value;
+  if (typeof diff === "string") return html`<${Diff} unified=${diff} label=${`Changes of version ${version}`} />`;
+  return Object.entries(sources).map(([name, source]) => html`
+    <figure class="source"><figcaption class="muted"><code>${name}</code></figcaption>
+      <pre tabindex="0"><code>${source}</code></pre></figure>`);
 }
 
 function Rollback({ path, version, tool, onClose, onDone }) {

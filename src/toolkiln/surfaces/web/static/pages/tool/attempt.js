@@ -1,0 +1,29 @@
+// Calling a tool by hand, from nothing or from an example of its documentation.
+import { api } from "../../api.js";
+import { html, useState } from "../../lib.js";
+import { Button, Empty, Icon } from "../../parts.js";
+import { Trying } from "../../trying.js";
+
+export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
+  const [chosen, choose] = useState(null);
+  if (!tool.enabled) {
+    return html`<${Empty} icon="power-off" title="It is switched off">Switch it on above to call it.</${Empty}>`;
+  }
+  const run = (values, signal) => {
+    onRun(values);
+    return api.stream("POST", `${path}/call`, { arguments: values }, { signal });
+  };
+  return html`
+    <div class="attempt">
+      ${missing > 0 && html`
+        <p class="note warn"><${Icon} name="shield-alert" /><span>It is not granted all that it asks for, so calls
+          that need it fail.</span> <button type="button" class="link" onClick=${onRights}>Look at its rights</button></p>`}
+      ${examples.length > 0 && html`
+        <div class="row examples"><span class="muted">From the documentation:</span>
+          ${examples.map((_, at) => html`
+            <${Button} icon="wand-sparkles" onClick=${() => choose({ at, turn: (chosen?.turn ?? 0) + 1 })}>
+              Fill in ${examples.length > 1 ? `example ${at + 1}` : "the example"}</${Button}>`)}</div>`}
+      <${Trying} key=${`${tool.digest} ${chosen?.turn}`} schema=${tool.parameters} run=${run}
+        initial=${chosen ? examples[chosen.at] : undefined} submitLabel="Run" />
+    </div>`;
+}

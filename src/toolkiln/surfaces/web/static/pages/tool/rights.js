@@ -1,0 +1,92 @@
+// What a tool asks for, against what it is granted.
+import { useWho } from "../../app.js";
+import { api } from "../../api.js";
+import { html, useState } from "../../lib.js";
+import { Badge, Button, Dialog, Trouble, toast } from "../../parts.js";
+
+/* Everything that it asks for: {icon, kind, name, isGranted}. */
+export function asked({ rights, granted }) {
+  const grant = granted ?? {};
+  return [
+    ...rights.network.map((name) => ({
+      icon: "globe", kind: "Network", name, isGranted: covers(grant.network ?? [], name),
+    })),
+    ...rights.secrets.map((name) => ({
+      icon: "key-round", kind: "Secret", name, isGranted: (grant.secrets ?? []).includes(name),
+    })),
+    ...(rights.workspace ? [{
+      icon: "folder", kind: "Workspace", name: rights.workspace,
+      isGranted: [rights.workspace, "write"].includes(grant.workspace),
+    }] : []),
+    ...(rights.sandbox ? [] : [{
+      icon: "shield-off", kind: "Sandbox", name: "to run without it", isGranted: grant.sandbox === false,
+    }]),
+  ];
+}
+
+/* `*.example.org` covers the names below it. */
+function covers(granted, host) {
+  return granted.some((each) => each === host || (each.startsWith("*.") && host.endsWith(each.slice(1))));
+}
+
+export function Rights({ tool, path, onChange }) {
+  const who = useWho();
+  const [isAsking, ask] = useState(false);
+  const all = asked(tool);
+  const missing = all.filter(({ isGranted }) => !isGranted);
+  return html`
+    <section class="panel stack" aria-labelledby="rights">
+      <div class="row"><h2 id="rights">Rights</h2><span class="grow"></span>
+        ${missing.length > 0 && tool.version !== null && who.may("ADMIN") && html`
+          <${Button} icon="shield-check" onClick=${() => ask(true)}>Grant what it asks for</${Button}>`}</div>
+      ${all.length === 0
+        ? html`<p class="muted">It asks for nothing: no network, no files, no secrets.</p>`
+        : html`<ul class="rights">${all.map((right) => html`<${Right} right=${right} />`)}</ul>`}
+      ${tool.rights.needs_approval && html`<p>A person has to approve ${
+        tool.rights.approval_function ? "some of its calls" : "each of its calls"}.</p>`}
+      ${tool.rights.capabilities.length > 0 && html`<p class="muted">It says that it uses: ${
+        tool.rights.capabilities.join(", ")}.</p>`}
+      ${tool.requirements.length > 0 && html`<p class="muted">Packages: ${
+        tool.requirements.map((each, at) => html`${at > 0 && ", "}<code>${each}</code>`)}</p>`}
+    </section>
+    ${isAsking && html`<${Granting} tool=${tool} path=${path} missing=${missing}
+      onClose=${() => ask(false)} onDone=${onChange} />`}`;
+}
+
+function Right({ right: { kind, name, isGranted } }) {
+  return html`
+    <li><span class="muted">${kind}</span> <code>${name}</code>
+      ${isGranted === undefined ? null : isGranted
+        ? html`<${Badge} kind="ok" icon="check">granted</${Badge}>`
+        : html`<${Badge} kind="warn" icon="circle-slash">not granted</${Badge}>`}</li>`;
+}
+
+function Granting({ tool, path, missing, onClose, onDone }) {
+  const [busy, setBusy] = useState(false);
+  const [trouble, setTrouble] = useState(null);
+  const act = async () => {
+    setBusy(true);
+    try {
+      // Only for the version that was looked at: another one may ask for more.
+      await api.patch(path, { granted: true }, { headers: { "If-Match": `"${tool.digest}"` } });
+      toast(`${tool.title} is granted what it asks for`);
+      onDone();
+      onClose();
+    } catch (error) {
+      setTrouble(error);
+      setBusy(false);
+    }
+  };
+  return html`
+    <${Dialog} title=${`Grant this to ${tool.title}?`} onClose=${onClose}>
+      <div class="stack">
+        <ul class="rights">${missing.map((right) => html`
+          <${Right} right=${{ ...right, isGranted: undefined }} />`)}</ul>
+        <p>It holds for this version and later ones, and for the other tools of ${
+          html`<code>${tool.file}</code>`} with what they ask for.</p>
+        ${trouble && html`<${Trouble} error=${trouble} />`}
+        <div class="row"><${Button} kind="primary" icon="shield-check" busy=${busy} onClick=${act}>Grant</${Button}>
+          <${Button} onClick=${onClose}>Leave it</${Button}></div>
+      </div>
+    </${Dialog}>`;
+}
