@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Dialog, Page, expect
 
 from ..conftest import BOUND, COMMAND
 from .site import Look, Site
@@ -62,7 +62,7 @@ def ship(
         >>> ship("book", {"kind": "hand", "name": "Ada"}, pieces=3)
     """
     for number in range(pieces):
-        ctx.progress(number + 1, pieces, f"piece {number + 1}")
+        ctx.report_progress(number + 1, pieces, f"piece {number + 1}")
         ctx.log(f"packed {item}")
     return {"by": by.kind, "pieces": pieces, "note": note, "tries": ctx.settings["retries"]}
 '''
@@ -157,7 +157,12 @@ def test_what_a_hostile_tool_says_is_text_and_nothing_else(look: Look) -> None:
     view = look("/tools/strange")
     page = view.page
     alerts: list[str] = []
-    page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+
+    def dismissed(dialog: Dialog) -> None:
+        alerts.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismissed)
 
     expect(page.get_by_role("heading", level=1)).to_have_text("<img src=x onerror=alert(1)>")
     page.get_by_role("button", name="Run").click()
