@@ -16,7 +16,7 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
   return html`
     <div class="attempt">
       ${missing > 0 && html`
-        <p class="note warn"><${Icon} name="shield-alert" /><span>It is not granted all that it asks for, so calls
+        <p class="tool-note warn"><${Icon} name="shield-alert" /><span>It is not granted all that it asks for, so calls
           that need it fail.</span> <button type="button" class="link" onClick=${onRights}>Look at its rights</button></p>`}
       ${examples.length > 0 && html`
         <div class="row examples"><span class="muted">From the documentation:</span>

@@ -18,7 +18,7 @@ export function Calls({ tool }) {
       What you, or an agent, call of it shows up here.</${Empty}>`;
   }
   return html`
-    <div class="scrolled" tabindex="0" role="region" aria-label="Calls"><table>
+    <div class="panel scrolled calls" tabindex="0" role="region" aria-label="Calls"><table>
       <thead><tr><th scope="col">Status</th><th scope="col">When</th><th scope="col">Took</th>
         <th scope="col">Caller</th><th scope="col">From</th></tr></thead>
       <tbody>${runs.value.items.map((run) => html`

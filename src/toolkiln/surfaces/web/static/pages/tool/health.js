@@ -1,6 +1,6 @@
 // Whether models can be held to a tool, and what could be better in its source.
 import { html } from "../../lib.js";
-import { Badge, Empty, Icon } from "../../parts.js";
+import { Badge, Icon } from "../../parts.js";
 import { Link } from "../../router.js";
 
 const KINDS = { error: "bad", warning: "warn", info: "info" };
@@ -14,7 +14,7 @@ const LEVELS = {
 export function Health({ tool, findings }) {
   const [kind, words] = LEVELS[tool.health.level];
   return html`
-    <div class="stack">
+    <div class="stack narrow">
       <section class="panel stack">
         <div class="row"><h2>Parameters</h2><${Badge} kind=${kind}>${tool.health.level}</${Badge}></div>
         <p>${words}.</p>
@@ -25,7 +25,7 @@ export function Health({ tool, findings }) {
       <section class="stack">
         <h2>Findings</h2>
         ${findings.length === 0 && html`
-          <${Empty} icon="circle-check" title="Nothing found">The check has nothing to say about this tool.</${Empty}>`}
+          <p class="muted"><${Icon} name="circle-check" /> The check has nothing to say about this tool.</p>`}
         ${findings.map((finding) => html`<${Finding} finding=${finding} tool=${tool} />`)}
       </section>
     </div>`;
