@@ -45,6 +45,7 @@ def order(
     code: Annotated[str, Field(pattern="(?i)^[a-z]+$")] = "abc",
     note: str | None = "none",
     anything: object = None,
+    constructor: str = "new",
 ) -> str:
     """Order something.
 
@@ -58,6 +59,7 @@ def order(
         code: What it is booked under.
         note: What else there is to say.
         anything: Whatever else.
+        constructor: Who makes it.
     """
     return "ordered"
 

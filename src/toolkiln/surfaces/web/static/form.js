@@ -3,7 +3,7 @@
 import { check } from "./form/check.js";
 import { Entries } from "./form/entries.js";
 import { JsonText } from "./form/jsontext.js";
-import { FormContext } from "./form/context.js";
+import { FormContext, Problems } from "./form/context.js";
 import { flat, usableDefault } from "./form/schema.js";
 import { keyOf, pathOf, placeOf, valueAt } from "./form/values.js";
 import { html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
@@ -53,7 +53,7 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
   };
   return html`
     <div class="schema-form">
-      <div class="form-modes">
+      <div class="views">
         <${Tabs} tabs=${MODES} current=${mode} label="How to fill in"
           onChange=${(next) => broken || setMode(next)} />
       </div>
@@ -70,7 +70,9 @@ function Body({ schema, value, onChange }) {
   const whole = flat(schema, schema);
   const isEmpty = !Object.keys(whole.properties ?? {}).length && whole.additionalProperties === false;
   if (isEmpty && !Object.keys(value).length) return html`<p class="muted">It takes no arguments.</p>`;
-  return html`<${Entries} schema=${whole} value=${value} path=${[]} onChange=${onChange} />`;
+  return html`
+    <${Entries} schema=${whole} value=${value} path=${[]} onChange=${onChange} />
+    <${Problems} path=${[]} />`;
 }
 
 /* What keeps the form from being valid, with a way to the first such field. */
@@ -80,7 +82,9 @@ function Summary({ own, form, onAsk }) {
     if (!isDue) return;
     setDue(false);
     const field = document.querySelector(`[data-form="${form.id}"][data-wrong]`);
-    field?.querySelector("input, select, textarea, button")?.focus();
+    const control = "input, select, textarea, button";
+    const wrong = field?.querySelector(`:is(${control})[aria-invalid], [aria-invalid] :is(${control})`);
+    (wrong ?? field?.querySelector(control))?.focus();
   }, [isDue]);
   if (!own.length) return null;
   const show = () => {

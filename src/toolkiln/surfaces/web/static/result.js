@@ -115,7 +115,8 @@ function Value({ result }) {
   }
   return html`
     <section class="result-part" aria-label="What it returned">
-      ${views.length > 1 && html`<${Tabs} tabs=${views} current=${view} label="View" onChange=${setPicked} />`}
+      ${views.length > 1 && html`<div class="views">
+        <${Tabs} tabs=${views} current=${view} label="View" onChange=${setPicked} /></div>`}
       ${view === "table" && html`<${Table} rows=${value} columns=${columns} />`}
       ${view === "tree" && html`<div class="copied"><${Tree} value=${value} />
         <${Copy} text=${() => write(value)} label="Copy the value as JSON" /></div>`}

@@ -10,6 +10,7 @@ const MOST_PROBLEMS = 50;
 // Beyond this, comparing all items with each other takes too long.
 const MOST_COMPARED = 1_000;
 const NOUNS = {
+  __proto__: null,
   string: "text",
   integer: "a whole number",
   number: "a number",

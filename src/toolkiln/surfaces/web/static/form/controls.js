@@ -141,6 +141,7 @@ function textOf(value) {
 }
 
 const NATIVE = {
+  __proto__: null,
   date: { type: "date", fits: /^\d{4}-\d{2}-\d{2}$/ },
   "date-time": { type: "datetime-local", step: "1", fits: /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?$/ },
   time: { type: "time", step: "1", fits: /^\d{2}:\d{2}(:\d{2})?$/ },
@@ -168,7 +169,7 @@ function Text({ schema, value, onChange, attributes, placeholder }) {
     return html`<div><input type=${isSecret ? "password" : "text"} autocomplete="off" spellcheck="false"
       ...${attributes} value=${text} placeholder=${placeholder} onInput=${type} />${empty}</div>`;
   }
-  return html`<div><textarea rows="1" class="grows" ...${attributes} value=${text}
+  return html`<div><textarea rows="1" class="grows prose" ...${attributes} value=${text}
     placeholder=${placeholder} onInput=${type}></textarea>${empty}</div>`;
 }
 

@@ -7,10 +7,11 @@ import { Problems, elementOf, useForm, wrongAt } from "./context.js";
 import { MapEntries } from "./maps.js";
 import { Unfinished, isObject, write } from "./json.js";
 import { boundsOf, flat, isNullable, kindOf, start, withoutNull } from "./schema.js";
-import { withEntry } from "./values.js";
+import { equal, withEntry } from "./values.js";
 
 /* All entries of an object. */
 export function Entries({ schema, value, path, onChange }) {
+  const form = useForm();
   const properties = schema.properties ?? {};
   const required = new Set(schema.required);
   const held = isObject(value) ? value : {};
@@ -19,13 +20,23 @@ export function Entries({ schema, value, path, onChange }) {
   const takesMore = isObject(others) || others === true;
   return html`
     <div class="entries">
-      ${Object.entries(properties).map(([name, part]) => html`
-        <${Entry} key=${name} name=${name} schema=${part} value=${held[name]} path=${[...path, name]}
-          isRequired=${required.has(name)} onChange=${(next) => onChange(withEntry(held, name, next))} />`)}
+      ${Object.entries(properties).map(([name, part]) => {
+        const own = Object.hasOwn(held, name) ? held[name] : undefined;
+        const isRequired = required.has(name);
+        if (isRequired && isSettled(form.root, part, own)) return null;
+        return html`<${Entry} key=${name} name=${name} schema=${part} value=${own} path=${[...path, name]}
+          isRequired=${isRequired} onChange=${(next) => onChange(withEntry(held, name, next))} />`;
+      })}
       ${(takesMore || extra.length > 0) && html`
         <${MapEntries} schema=${isObject(others) ? others : {}} value=${held} names=${extra} path=${path}
           canAdd=${takesMore} onChange=${onChange} />`}
     </div>`;
+}
+
+/* Whether there is nothing to choose: a fixed value is there already, such as a union's tag. */
+function isSettled(root, part, value) {
+  const schema = flat(root, part);
+  return "const" in schema && equal(schema.const, value);
 }
 
 /* One entry of an object. */
@@ -62,7 +73,7 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
       </div>
       ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
       ${isOpen && html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint} onChange=${onChange}
-        placeholder=${!isRequired && "default" in whole ? said(whole.default) : undefined} />`}
+        placeholder=${!isRequired && "default" in whole ? usualText(whole.default) : undefined} />`}
       ${value === null && html`<p class="entry-closed"><code>null</code> is sent.</p>`}
       <${Problems} path=${path} />
     </div>`;
@@ -93,17 +104,21 @@ function firstValue(root, schema, kind) {
 }
 
 function hintOf(whole, inner, isRequired) {
-  const usual = !isRequired && "default" in whole ? `Left out, it is ${said(whole.default)}` : "";
+  const usual = !isRequired && "default" in whole ? `Left out, it is ${cut(write(whole.default, 0))}` : "";
   const words = [whole.description ?? inner.description, capital(boundsOf(inner)), usual];
   return words.filter(Boolean).map((text) => (/[.!?:]$/.test(text.trim()) ? text.trim() : `${text.trim()}.`)).join(" ");
+}
+
+/* A default within the control that it would fill. */
+function usualText(value) {
+  return cut(typeof value === "string" ? value : write(value, 0));
 }
 
 function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function said(value) {
-  const text = typeof value === "string" && value ? value : write(value, 0);
+function cut(text) {
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 

@@ -135,7 +135,7 @@ class Reader {
     const found = word.exec(this.text)[0];
     const values = { true: true, false: false, null: null };
     if (!Object.hasOwn(values, found)) {
-      const said = { True: "true", False: "false", None: "null" }[found];
+      const said = { __proto__: null, True: "true", False: "false", None: "null" }[found];
       this.fail(
         said
           ? `JSON spells ${found} ${said}`

@@ -156,6 +156,7 @@ function without(schema, names) {
 }
 
 const WORDS = {
+  __proto__: null,
   string: "text",
   integer: "whole number",
   number: "number",
@@ -176,11 +177,14 @@ export function nameOf(root, node, property) {
   if ("const" in schema) return JSON.stringify(schema.const);
   if (schema.enum) return "one of a few";
   if (schema.format) return schema.format;
-  if (schema.type === "array" && isObject(schema.items)) {
-    const items = flat(root, schema.items);
-    return items.title || items.type ? `list of ${items.title ?? `${WORDS[items.type] ?? "value"}s`}` : "list";
-  }
+  if (schema.type === "array" && isObject(schema.items)) return `list of ${many(root, schema.items)}`;
+  if (kindOf(schema) === "map") return `${many(root, schema.additionalProperties)} by name`;
   return WORDS[schema.type] ?? "anything";
+}
+
+function many(root, node) {
+  const { title, type } = flat(root, node);
+  return title ?? (WORDS[type] ? `${WORDS[type]}s` : "values");
 }
 
 export function typeOf(value) {
@@ -234,18 +238,11 @@ export function start(root, node, depth = 0) {
 }
 
 function startOfObject(root, schema, depth) {
-  const begun = {};
-  if (depth >= DEEPEST_START) {
-    return begun;
-  }
-  for (const name of schema.required ?? []) {
-    const part = schema.properties?.[name];
-    const value = part === undefined ? undefined : start(root, part, depth + 1);
-    if (value !== undefined) {
-      begun[name] = value;
-    }
-  }
-  return begun;
+  const { properties = {}, required = [] } = schema;
+  const begun = required
+    .filter((name) => depth < DEEPEST_START && Object.hasOwn(properties, name))
+    .map((name) => [name, start(root, properties[name], depth + 1)]);
+  return Object.fromEntries(begun.filter(([, value]) => value !== undefined));
 }
 
 function startOfList(root, schema, depth) {

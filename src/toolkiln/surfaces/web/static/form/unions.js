@@ -4,8 +4,8 @@ import { bestVariant, problemsOf } from "./check.js";
 import { NullableControl } from "./controls.js";
 import { elementOf, useForm } from "./context.js";
 import { Unfinished, isNumber, isObject, typedNumber, write } from "./json.js";
-import { flat, kindOf, mayBe, nameOf, newItem, start, variants } from "./schema.js";
-import { choose, equal } from "./values.js";
+import { flat, kindOf, mayBe, nameOf, newItem, variants } from "./schema.js";
+import { choose } from "./values.js";
 
 export function Union({ schema, value, path, onChange, attributes }) {
   const form = useForm();
@@ -74,14 +74,11 @@ function copyOf(value) {
 function merged(root, variant, first, value) {
   if (!isObject(first) || !isObject(value)) return first;
   const properties = flat(root, variant).properties ?? {};
-  const fixed = start(root, variant) ?? {};
-  const result = { ...first };
-  for (const [name, part] of Object.entries(value)) {
+  const fitting = Object.entries(value).filter(([name, part]) => {
     const isWanted = Object.hasOwn(properties, name) && !("const" in flat(root, properties[name]));
-    if (isWanted && !problemsOf(root, properties[name], part).length) result[name] = part;
-    else if (Object.hasOwn(fixed, name) && equal(result[name], part)) result[name] = fixed[name];
-  }
-  return result;
+    return isWanted && !problemsOf(root, properties[name], part).length;
+  });
+  return Object.fromEntries([...Object.entries(first), ...fitting]);
 }
 
 function asText(value) {

@@ -4,7 +4,15 @@ import { html, useEffect, useMemo, useState } from "../lib.js";
 import { Icon } from "../parts.js";
 import { Shown } from "./text.js";
 
-const PICTURES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", svg: "image/svg+xml" };
+const PICTURES = {
+  __proto__: null,
+  gif: "image/gif",
+  jpeg: "image/jpeg",
+  jpg: "image/jpeg",
+  png: "image/png",
+  svg: "image/svg+xml",
+  webp: "image/webp",
+};
 const UNITS = ["bytes", "kB", "MB", "GB"];
 
 export function Files({ files }) {

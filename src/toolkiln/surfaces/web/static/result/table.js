@@ -31,7 +31,7 @@ export function Table({ rows, columns }) {
   const box = useRef(null);
   const sorted = useMemo(() => (order.column === null ? rows : sortedBy(rows, order)), [rows, order]);
   const widths = useMemo(() => columns.map((name) => widthOf(rows, name)), [rows, columns]);
-  const areNumbers = useMemo(() => columns.map((name) => isOfNumbers(rows, name)), [rows, columns]);
+  const areNumbers = useMemo(() => columns.map((name) => hasNumbers(rows, name)), [rows, columns]);
   const first = Math.max(0, Math.floor(top / ROW) - 5);
   const last = Math.min(sorted.length, first + HEIGHT + 10);
   const sort = (column) => {
@@ -42,7 +42,7 @@ export function Table({ rows, columns }) {
   return html`
     <div class="table-box" ref=${box} tabindex="0" role="region" aria-label="Table"
       onScroll=${(event) => setTop(event.currentTarget.scrollTop)}>
-      <table aria-rowcount=${sorted.length + 1} style=${{ minWidth: `${widths.reduce((a, b) => a + b, 0)}ch` }}>
+      <table aria-rowcount=${sorted.length + 1} style=${{ width: `${widths.reduce((a, b) => a + b, 0)}ch` }}>
         <colgroup>${widths.map((width) => html`<col style=${{ width: `${width}ch` }} />`)}</colgroup>
         <thead><tr>${columns.map((name, at) => html`
           <th scope="col" class=${areNumbers[at] ? "number" : undefined} aria-sort=${direction(name)}>
@@ -52,7 +52,8 @@ export function Table({ rows, columns }) {
         <tbody>
           <${Space} rows=${first} columns=${columns.length} />
           ${sorted.slice(first, last).map((row, at) => html`
-            <tr key=${first + at} aria-rowindex=${first + at + 2}>${columns.map((name) => html`<${Cell} row=${row} name=${name} />`)}</tr>`)}
+            <tr key=${first + at} aria-rowindex=${first + at + 2}>${columns.map((name, place) => html`
+              <${Cell} row=${row} name=${name} isOfNumbers=${areNumbers[place]} />`)}</tr>`)}
           <${Space} rows=${sorted.length - last} columns=${columns.length} />
         </tbody>
       </table>
@@ -65,20 +66,21 @@ function Space({ rows, columns }) {
   return html`<tr aria-hidden="true" class="space"><td colspan=${columns} style=${{ height: `${rows * ROW}px` }}></td></tr>`;
 }
 
-function Cell({ row, name }) {
+function Cell({ row, name, isOfNumbers }) {
   if (!Object.hasOwn(row, name)) return html`<td><span class="muted" title="not there">–</span></td>`;
   const text = textOf(row[name]);
   const cut = text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
-  const kind = isNumber(row[name]) ? "number" : row[name] === null ? "muted" : undefined;
-  return html`<td class=${kind} title=${cut.length > 30 ? cut : undefined}><${Shown} text=${cut} /></td>`;
+  const kind = [isOfNumbers && "number", row[name] === null && "muted"].filter(Boolean).join(" ");
+  return html`<td class=${kind || undefined} title=${cut.length > 30 ? cut : undefined}><${Shown} text=${cut} /></td>`;
 }
 
 function textOf(value) {
   return typeof value === "string" ? value : write(value, 0);
 }
 
-function isOfNumbers(rows, name) {
-  return rows.slice(0, SAMPLE).every((row) => !Object.hasOwn(row, name) || isNumber(row[name]));
+function hasNumbers(rows, name) {
+  const cells = rows.slice(0, SAMPLE).map((row) => (Object.hasOwn(row, name) ? row[name] : null));
+  return cells.some(isNumber) && cells.every((cell) => cell === null || isNumber(cell));
 }
 
 function widthOf(rows, name) {
