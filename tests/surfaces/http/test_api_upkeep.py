@@ -61,6 +61,7 @@ class TestRules:
 
         assert [rule["effect"] for rule in told["items"]] == ["ask", "allow", "deny"]
         assert [rule["shadowed_by"] for rule in told["items"]] == [None, None, 2]
+        assert told["items"][0]["conditions"] == 'groups = ["staff"], tools = ["pay"]'
         assert told["items"][0]["reason"] == "money is at stake"
         assert told["policy"] == "deny"
         assert told["privileges"] == {"ann": ["APPROVE"], "group:staff": ["WRITE_TOOLS"]}

@@ -10,6 +10,7 @@ from toolkiln.model import Effect, Privilege, Value
 from toolkiln.surfaces.http.operations import Operation, Visit
 from toolkiln.surfaces.http.shapes import Name, Query
 
+_APART = ("effect", "reason", "approve_own")
 _Names = Annotated[list[Name], Field(max_length=100)]
 
 
@@ -19,9 +20,11 @@ class ShownRule(Value):
     place: int
     """From 1: the first that fits decides."""
     effect: Effect
-    text: str
-    """The rule as it stands in the settings, on one line."""
+    conditions: str
+    """Whom and what it fits, as the settings have it; empty: everybody, every tool."""
     reason: str
+    approve_own: bool
+    """Whether callers whom it lets through may approve their own calls."""
     shadowed_by: int | None
     """The place of an earlier rule that fits all that this one fits, so that it never decides."""
 
@@ -59,8 +62,9 @@ async def list_rules(visit: Visit) -> RuleList:
             ShownRule(
                 place=place,
                 effect=rule["effect"],
-                text=rule_text(rule),
+                conditions=rule_text({n: v for n, v in rule.items() if n not in _APART}),
                 reason=rule.get("reason", ""),
+                approve_own=rule.get("approve_own", False),
                 shadowed_by=shadowed.get(place),
             )
             for place, rule in enumerate(settings.rules, 1)

@@ -15,7 +15,8 @@ const NARROW = matchMedia("(max-width: 760px)");
 const ACTS = [
   "call", "admit", "rollback", "propose", "reject", "author", "grant", "switch", "remove", "run_source",
   "approve", "approval.forget", "key.create", "key.revoke", "session.create", "session.renew",
-  "session.end", "session.open", "settings", "secret.set", "secret.remove", "config", "audit.prune",
+  "session.end", "session.open", "login", "settings", "secret.set", "secret.remove", "config", "audit.prune",
+  "environment.prune",
 ];
 const FILTERS = ["user", "tool", "act", "outcome", "session", "since", "until"];
 

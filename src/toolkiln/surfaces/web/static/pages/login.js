@@ -37,8 +37,8 @@ export default function Login() {
       </${Field}>
       <${Button} kind="primary" type="submit" icon="log-in" busy=${isBusy}>Log in</${Button}>
       <div class="hint stack">
-        <p>Whoever runs the server makes one, and with
-          <code>--privilege ADMIN</code> one that may administer:</p>
+        <p>Whoever runs the server makes one; with <code>--privilege ADMIN</code> it
+          may administer, too:</p>
         <p class="row command"><code>${COMMAND}</code><${Copy} text=${COMMAND} label="Copy the command" /></p>
         <p>You stay logged in for eight hours, or until the key ends.</p>
       </div>

@@ -1,6 +1,75 @@
-// The page "settings".
-import { html } from "../lib.js";
+// Settings: who you are, and for operators what the server goes by and stands on.
+import { useWho } from "../app.js";
+import { api } from "../api.js";
+import { html, useEffect, useRef } from "../lib.js";
+import { Empty, Icon, useAsked } from "../parts.js";
+import { Link, useQuery } from "../router.js";
+import { About } from "./settings/about.js";
+import { Environments } from "./settings/environments.js";
+import { Fleet } from "./settings/fleet.js";
+import { Keys } from "./settings/keys.js";
+import { Privileges } from "./settings/privileges.js";
+import { Rules } from "./settings/rules.js";
+import { Sandbox } from "./settings/sandbox.js";
+import { Sessions } from "./settings/sessions.js";
+import { Values } from "./settings/values.js";
+import { You } from "./settings/you.js";
 
-export default function Page() {
-  return html`<h1>settings</h1>`;
+const SECTIONS = [
+  { id: "you", title: "You", icon: "user", Section: You, isForAll: true },
+  { id: "sessions", title: "Sessions", icon: "monitor", Section: Sessions },
+  { id: "keys", title: "Keys", icon: "key-round", Section: Keys },
+  { id: "privileges", title: "Privileges", icon: "badge-check", Section: Privileges },
+  { id: "rules", title: "Rules", icon: "scale", Section: Rules },
+  { id: "environments", title: "Environments", icon: "package", Section: Environments },
+  { id: "sandbox", title: "Sandbox", icon: "shield-check", Section: Sandbox },
+  { id: "values", title: "Settings in force", icon: "sliders-horizontal", Section: Values },
+  { id: "fleet", title: "Fleet", icon: "network", Section: Fleet },
+  { id: "about", title: "About", icon: "info", Section: About, isForAll: true },
+];
+
+export default function Settings() {
+  const who = useWho();
+  const wanted = useQuery().get("section") ?? "you";
+  const isOperator = who.may("ADMIN");
+  const fleet = useAsked(async (signal) => isOperator && hasFleet(signal), [isOperator]);
+  const isSeen = ({ id, isForAll }) => isForAll || (isOperator && (id !== "fleet" || fleet.value));
+  const current = SECTIONS.find(({ id }) => id === wanted);
+  const list = useRef(null);
+  useEffect(() => { // on a narrow screen it may be outside of what is seen
+    list.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [wanted]);
+  return html`
+    <div class="page-head"><h1>Settings</h1></div>
+    <div class="settings">
+      <nav aria-label="Settings"><ul ref=${list}>${SECTIONS.filter(isSeen).map(({ id, title, icon }) => html`
+        <li key=${id}><${Link} to=${`/settings?section=${id}`} aria-current=${id === wanted ? "true" : undefined}>
+          <${Icon} name=${icon} />${title}</${Link}></li>`)}</ul></nav>
+      <section aria-labelledby="section-title" class="stack" key=${wanted}>
+        ${content(current, isOperator)}
+      </section>
+    </div>`;
+}
+
+function content(current, isOperator) {
+  if (!current) {
+    return html`<h2 id="section-title">Nothing here</h2>
+      <${Empty} icon="circle-help" title="There is no such section">Choose one of the others.</${Empty}>`;
+  }
+  const { title, Section, isForAll } = current;
+  return html`
+    <h2 id="section-title">${title}</h2>
+    ${isForAll || isOperator ? html`<${Section} />` : html`
+      <${Empty} icon="lock" title="This is for people with ADMIN">An operator can give you the
+        privilege <code>ADMIN</code>, under <code>[privileges]</code> in <code>toolkiln.toml</code>, or a key
+        that has it.</${Empty}>`}`;
+}
+
+/* A fleet that is away is one, too: its section says so. */
+async function hasFleet(signal) {
+  try {
+    return (await api.get("/v1/fleet", {}, { signal })).state !== null;
+  } catch (error) {
+    return error.status === 503;
+  }
 }

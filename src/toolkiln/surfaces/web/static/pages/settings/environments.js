@@ -1,0 +1,52 @@
+// The packages that were installed for tools, and room made where nobody uses them.
+import { api } from "../../api.js";
+import { html, useState } from "../../lib.js";
+import { Button, Empty, Field, Time, toast } from "../../parts.js";
+import { Shown } from "../../result/text.js";
+import { Answered, Confirm, size, Table, useAnswer } from "./shared.js";
+
+const COLUMNS = [
+  { title: "Packages", cell: ({ packages }) => html`<${Packages} packages=${packages} />` },
+  { title: "For", cell: ({ requirements }) => (requirements.length
+    ? requirements.map((some) => html`<div class="hint"><${Shown} text=${some.join(", ")} /></div>`)
+    : html`<span class="muted">nothing any more</span>`) },
+  { title: "Size", cell: (one) => size(one.size) },
+  { title: "Last used", cell: ({ last_used }) => html`<${Time} at=${last_used} />` },
+];
+
+export function Environments() {
+  const asked = useAnswer("/v1/environments");
+  const [days, setDays] = useState(null);
+  const prune = async () => {
+    const { items } = await api.post("/v1/environments/prune", { days });
+    const bytes = items.reduce((sum, one) => sum + one.size, 0);
+    toast(items.length ? `Removed ${items.length}, ${size(bytes)}` : "Nothing was unused for so long");
+    setDays(null);
+    asked.again();
+  };
+  const ask = (event) => {
+    event.preventDefault();
+    setDays(Number(new FormData(event.target).get("days")));
+  };
+  return html`
+    <p class="muted">Packages that tools require, locked and built once for each set of requirements. What is removed
+      is built again when a tool needs it.</p>
+    <${Answered} asked=${asked} label="Asking for the environments">${({ items }) => (items.length ? html`
+      <${Table} label="Environments" columns=${COLUMNS} rows=${items} id=${(one) => one.key} />
+      <form class="panel row prune" onSubmit=${ask}>
+        <${Field} label="Unused for days">${(attributes) => html`
+          <input ...${attributes} name="days" type="number" min="0" max="36500" value="30" required />`}</${Field}>
+        <${Button} kind="danger" type="submit" icon="trash-2">Remove them</${Button}>
+      </form>` : html`
+      <${Empty} icon="package" title="Nothing is installed">An environment is built with the first call of a
+        tool that requires packages, or ahead by <code>toolkiln env build</code>.</${Empty}>`)}</${Answered}>
+    ${days !== null && html`
+      <${Confirm} title="Remove environments?" action="Remove them" onConfirm=${prune} onClose=${() => setDays(null)}>
+        <p>All that nobody has used for ${days} ${days === 1 ? "day" : "days"} are removed from the disk.</p>
+      </${Confirm}>`}`;
+}
+
+function Packages({ packages }) {
+  return Object.entries(packages).map(([name, version]) => html`
+    <div key=${name}><${Shown} text=${name} /> <span class="muted">${version}</span></div>`);
+}

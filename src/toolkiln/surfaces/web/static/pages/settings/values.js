@@ -1,0 +1,51 @@
+// The settings in force, and where each comes from.
+import { html, useState } from "../../lib.js";
+import { Badge, Empty, Field, JsonTree } from "../../parts.js";
+import { Shown } from "../../result/text.js";
+import { Answered, Table, useAnswer } from "./shared.js";
+
+const COLUMNS = [
+  { title: "Setting", cell: ({ name, live }) => html`<code>${name}</code>
+    ${live && html` <${Badge} title="A change of the file counts without a restart">live</${Badge}>`}` },
+  { title: "Value", cell: (one) => html`<${Value} one=${one} />` },
+  { title: "From", cell: ({ origin }) => html`<${Origin} origin=${origin} />` },
+];
+
+export function Values() {
+  const asked = useAnswer("/v1/settings");
+  const [text, setText] = useState("");
+  const [isAll, setAll] = useState(false);
+  return html`
+    <${Answered} asked=${asked} label="Asking for the settings">${({ items, file }) => {
+      const shown = items.filter(({ name, origin }) => name.includes(text.trim().toLowerCase())
+        && (isAll || text || origin !== "default"));
+      return html`
+        <p class="muted">Read from <code><${Shown} text=${file ?? "no file"} /></code> and <code>TOOLKILN_*</code> variables,
+          which go first. What a program or an option said goes before both. Passwords are not shown.</p>
+        <div class="row filter">
+          <${Field} label="Find a setting">${(attributes) => html`
+            <input ...${attributes} type="search" value=${text} onInput=${(event) => setText(event.target.value)} />`}</${Field}>
+          <label class="choice"><input type="checkbox" checked=${isAll}
+            onChange=${(event) => setAll(event.target.checked)} /><span>Defaults too</span></label>
+          <span class="muted" role="status">${shown.length} of ${items.length}</span>
+        </div>
+        ${shown.length ? html`<${Table} label="Settings in force" columns=${COLUMNS} rows=${shown} id=${(one) => one.name} />`
+          : html`<${Empty} icon="sliders-horizontal" title=${text ? "No setting has that in its name" : "Nothing is set"}>
+              ${text ? "Look for another." : "Everything is as usual. Show the defaults to see what can be set."}</${Empty}>`}`;
+    }}</${Answered}>`;
+}
+
+function Value({ one: { value, hidden } }) {
+  if (hidden) return html`<${Badge} icon="lock">set, not shown</${Badge}>`;
+  if (value === "" || value === null) return html`<span class="muted">none</span>`;
+  if (typeof value !== "object") return html`<code><${Shown} text=${value} /></code>`;
+  if (!Object.keys(value).length) return html`<span class="muted">none</span>`;
+  return html`<${JsonTree} value=${value} open=${false} />`;
+}
+
+function Origin({ origin }) {
+  if (origin === "default") return html`<span class="muted">default</span>`;
+  if (origin === "program") return "an option, or the program";
+  if (!origin.includes("/")) return html`<code>${origin}</code>`;
+  return html`<span title=${origin}>${origin.split("/").at(-1)}</span>`;
+}

@@ -1,0 +1,165 @@
+"""The settings page: sessions, keys, privileges, rules, and what the server stands on."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from toolkiln.app import OWN, Scope
+from toolkiln.model import Privilege
+
+from .site import Look, Site
+
+PAY = '''
+from toolkiln import tool
+
+
+@tool(needs_approval=True, requires_secrets=["BANK"])
+def pay(amount: int) -> int:
+    """Pay an amount.
+
+    Args:
+        amount: How much.
+    """
+    return amount
+'''
+RULES = (
+    {"effect": "ask", "groups": ("staff",), "tools": ("pay",), "reason": "money is at stake"},
+    {"effect": "allow", "groups": ("staff",)},
+    {"effect": "deny", "groups": ("staff",)},
+)
+ANSWERED = "the server responded with a status of "
+"""What the console says of a refusal, with its status."""
+BUSY_SECTIONS = ("Keys", "Rules", "Sandbox", "Settings in force")
+HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(
+        tmp_path_factory.mktemp("settings"),
+        {"pay.py": PAY},
+        policy="deny",
+        rules=RULES,
+        privileges={"group:staff": ("APPROVE",)},
+        audit_key="not to be seen by anybody",
+    )
+    with site.running():
+        yield site
+
+
+def go(page: Page, section: str) -> None:
+    page.get_by_role("navigation", name="Settings").get_by_role("link", name=section).click()
+    expect(page.get_by_role("heading", name=section, exact=True)).to_be_visible()
+
+
+def test_a_key_is_made_shown_once_used_and_revoked(look: Look) -> None:
+    view, other = look("/settings?section=keys"), look("/login")
+    view.forgiven, other.forgiven = (f"{ANSWERED}400",), (f"{ANSWERED}401",)
+    page = view.page
+
+    page.get_by_role("button", name="Make a key").click()
+    view.check_access()
+    page.get_by_label("Name").fill("of Ann")
+    page.get_by_label("User").fill("a:b")
+    page.get_by_role("button", name="Make the key").click()
+    refused = page.get_by_role("alert")
+    expect(refused).to_contain_text("no colon in its name")
+    page.get_by_label("User").fill("ann")
+    page.get_by_label("APPROVE").check()
+    page.get_by_label("Until it is revoked").check()
+    page.get_by_role("button", name="Make the key").click()
+    key = page.get_by_role("dialog").locator(".secret code").inner_text()
+    page.get_by_role("button", name="I have copied it").click()
+    row = page.get_by_role("row", name="of Ann")
+    expect(row).to_contain_text("until it is revoked")
+
+    other.page.get_by_label("API key").fill(key)
+    other.page.keyboard.press("Enter")
+    other.page.wait_for_url("**/ui/")
+    other.open("/settings")
+    sections = other.page.get_by_role("navigation", name="Settings").get_by_role("link")
+    expect(sections).to_have_text(["You", "About"])
+    expect(other.page.locator(".facts").first).to_contain_text("ann")
+    go(page, "Sessions")
+    expect(page.get_by_role("row", name="ann")).to_contain_text("APPROVE")
+
+    go(page, "Keys")
+    row.get_by_role("button", name="Revoke of Ann").click()
+    page.get_by_role("button", name="Revoke it").click()
+    expect(row).to_contain_text("revoked")
+    expect(page.get_by_text(key)).to_have_count(0)
+    other.page.reload()
+    expect(other.page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_a_session_is_ended_and_hostile_names_are_text(look: Look, site: Site) -> None:
+    made = site.kiln.sessions.create(HOSTILE, seconds=5000)
+    page = look("/settings?section=sessions").page
+
+    row = page.get_by_role("row", name=made.trace_id)
+    expect(row).to_contain_text("<img src=x onerror=alert(1)>\\u202e")
+    row.get_by_role("button").click()
+    page.get_by_role("button", name="End it").click()
+
+    expect(row).to_have_count(0)
+    with site.client(made.token) as client:
+        assert client.get("/v1/sessions/own").status_code == 401
+
+
+def test_rules_are_explained_in_words(look: Look) -> None:
+    view = look("/settings?section=rules")
+    view.forgiven = (f"{ANSWERED}404",)
+    page = view.page
+
+    page.get_by_label("User").fill("bea")
+    page.get_by_label("Groups").fill("night, staff")
+    page.get_by_label("Tool").fill("pay")
+    page.keyboard.press("Enter")
+    told = page.locator(".explanation")
+    expect(told).to_contain_text("bea may run pay, once a person has approved the call.")
+    expect(told).to_contain_text("Rule 1 decides")
+    expect(told).to_contain_text("The call lacks a value for the secret BANK.")
+    page.get_by_label("Groups").fill("")
+    page.keyboard.press("Enter")
+    expect(told).to_contain_text("bea may not run pay.")
+    page.get_by_label("Tool").fill("nope")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("alert")).to_contain_text("nope")
+    expect(page.get_by_text("It never decides: rule 2 fits everything")).to_be_visible()
+
+
+def test_every_section_is_accessible_and_fits_a_narrow_screen(look: Look, site: Site) -> None:
+    scope = Scope(user_id="zoe", privileges=[Privilege.ADMIN], days=None)
+    site.kiln.guarding.keys.create("of Zoe", scope, OWN)
+    view = look("/settings", viewport={"width": 360, "height": 740})
+    page = view.page
+    told = {
+        "Sessions": "newest first",
+        "Keys": "of Zoe",
+        "Privileges": "everybody in staff",
+        "Rules": "money is at stake",
+        "Environments": "Nothing is installed",
+        "Sandbox": "in use",
+        "Settings in force": "set, not shown",
+        "About": "Toolkiln 0",
+    }
+
+    for section, words in told.items():
+        go(page, section)
+        expect(page.locator(".settings > section")).to_contain_text(words)
+        if section in BUSY_SECTIONS:
+            view.check_access()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, section
+
+    expect(page.get_by_text("not to be seen")).to_have_count(0)
+
+
+def test_what_is_for_operators_says_so_to_others(look: Look, site: Site) -> None:
+    key = site.kiln.guarding.keys.create("of Eve", Scope(user_id="eve"), OWN).text
+    view = look("/login?to=/settings?section=keys")
+    view.page.get_by_label("API key").fill(key)
+    view.page.keyboard.press("Enter")
+
+    expect(view.page.get_by_text("This is for people with ADMIN")).to_be_visible()
