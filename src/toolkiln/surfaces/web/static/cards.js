@@ -5,16 +5,7 @@ import { Link } from "./router.js";
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
 const PARTS = { lexical: "words", semantic: "meaning", clause: "part", name: "name" };
-const ROLES = {
-  prompt: ["message-square-quote", "Prompt", "People choose it, and a model reads what it gives"],
-  resource: ["file-symlink", "Resource", "Clients read it by its address"],
-};
-const HEALTH = {
-  STRICT_COMPLIANT: ["ok", "shield-check", "Strict", "Models can be held to its parameters"],
-  NON_STRICT_ONLY: ["warn", "shield-question-mark", "Not strict", "Strict modes carry a part of its parameters as text"],
-  INVALID: ["bad", "shield-x", "Invalid", "Its parameters are no schema that models can be given"],
-};
-const CORE = "Core: its author marked it so, and it cannot be switched off";
+const CORE = "Its author marked it as core: it cannot be switched off";
 
 /* why: what the search said of it, or nothing; onSwitch: null if the viewer may not switch. */
 export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
@@ -42,31 +33,46 @@ function Tile({ icon, color }) {
   return html`<span class="tile" style=${color ? { "--tint": color } : {}}><${Icon} name=${icon} /></span>`;
 }
 
-function Badges({ tool }) {
-  const { rights, state } = tool;
-  const role = ROLES[tool.role];
-  const [kind, icon, level, meaning] = HEALTH[tool.health];
-  return html`
-    ${state === "disabled" && html`<${Badge} icon="power-off" title="Switched off: nobody can call it">Off</${Badge}>`}
-    ${state === "proposed" && html`<${Badge} kind="info" icon="hourglass" title="A person has to admit it">Proposed</${Badge}>`}
-    ${state !== "proposed" && tool.has_proposal && html`
-      <${Badge} kind="info" icon="hourglass" title="Another version waits for a person to admit it">New version proposed</${Badge}>`}
-    ${tool.is_core && html`<${Badge} icon="lock" title=${CORE}>Core</${Badge}>`}
-    ${!tool.is_shown && html`<${Badge} icon="eye-off" title="It works, but people are not shown it unless they ask">Hidden</${Badge}>`}
-    ${role && html`<${Badge} icon=${role[0]} title=${role[2]}>${role[1]}</${Badge}>`}
-    ${!rights.sandbox && html`<${Badge} kind="bad" icon="shield-off" title="It asks to run without the sandbox">No sandbox</${Badge}>`}
-    ${rights.needs_approval && html`<${Badge} kind="warn" icon="hand" title="A person is asked before it runs">Asks first</${Badge}>`}
-    ${tool.health !== "STRICT_COMPLIANT" && html`<${Badge} kind=${kind} icon=${icon} title=${meaning}>${level}</${Badge}>`}
-    <span class="marks">
-      ${rights.network.length > 0 && html`<${Mark} icon="globe" text=${`Asks for network: ${rights.network.join(", ")}`} />`}
-      ${rights.secrets.length > 0 && html`<${Mark} icon="key-round" text=${`Asks for secrets: ${rights.secrets.join(", ")}`} />`}
-      ${rights.workspace && html`<${Mark} icon="folder" text=${`Asks to ${rights.workspace} the workspace`} />`}
-      ${tool.read_only && html`<${Mark} icon="eye" text="Says that it changes nothing" />`}
-      ${tool.health === "STRICT_COMPLIANT" && html`<${Mark} icon=${icon} kind=${kind} text=${meaning} />`}
-    </span>`;
+/* What is to be known of a tool, most important first: each with its kind, icon, word and meaning. */
+function traits({ rights, state, ...tool }) {
+  const isStrict = tool.health === "STRICT_COMPLIANT";
+  const isInvalid = tool.health === "INVALID";
+  return [
+    state === "disabled" && ["quiet", "power-off", "Off", "Switched off: nobody can call it"],
+    state === "proposed" && ["info", "hourglass", "Proposed", "A person has to admit it"],
+    state !== "proposed" && tool.has_proposal
+      && ["info", "hourglass", "New version", "Another version waits for a person to admit it"],
+    !rights.sandbox && ["bad", "shield-off", "No sandbox", "It asks to run without the sandbox"],
+    rights.needs_approval && ["warn", "hand", "Asks first", "A person is asked before it runs"],
+    isInvalid && ["bad", "shield-x", "Invalid", "Its parameters are no schema that models can be given"],
+    !isStrict && !isInvalid
+      && ["warn", "shield-question-mark", "Not strict", "Strict modes carry a part of its parameters as text"],
+    tool.is_core && ["quiet", "lock", "Core", CORE],
+    !tool.is_shown && ["quiet", "eye-off", "Hidden", "It works, but people are not shown it unless they ask"],
+    tool.role === "prompt"
+      && ["quiet", "message-square-quote", "Prompt", "People choose it, and a model reads what it gives"],
+    tool.role === "resource" && ["quiet", "file-symlink", "Resource", "Clients read it by its address"],
+    rights.network.length > 0 && ["quiet", "globe", "", `Asks for network: ${rights.network.join(", ")}`],
+    rights.secrets.length > 0 && ["quiet", "key-round", "", `Asks for secrets: ${rights.secrets.join(", ")}`],
+    rights.workspace && ["quiet", "folder", "", `Asks to ${rights.workspace} the workspace`],
+    tool.read_only && ["quiet", "eye", "", "Says that it changes nothing"],
+    isStrict && ["ok", "shield-check", "", "Models can be held to its parameters"],
+  ].filter(Boolean);
 }
 
-function Mark({ icon, kind = "", text }) {
+/* Words for the most important traits, as many as there is room for; signs for the others. */
+function Badges({ tool }) {
+  const all = traits(tool);
+  const room = all.length > 5 ? 1 : 2;
+  const worded = all.slice(0, room).filter(([, , word]) => word);
+  return html`
+    ${worded.map(([kind, icon, word, meaning]) => html`
+      <${Badge} key=${icon} kind=${kind} icon=${icon} title=${meaning}>${word}</${Badge}>`)}
+    <span class="marks">${all.slice(worded.length).map(([kind, icon, word, meaning]) => html`
+      <${Mark} key=${icon} kind=${kind} icon=${icon} text=${word ? `${word}: ${meaning}` : meaning} />`)}</span>`;
+}
+
+function Mark({ icon, kind, text }) {
   return html`<span class=${`mark ${kind}`} title=${text}><${Icon} name=${icon} label=${text} /></span>`;
 }
 

@@ -46,7 +46,7 @@ export default function Catalog() {
   return html`
     <div class="page-head">
       <h1>Catalog</h1>
-      <span class="muted grow" role="status">${shown && said(shown, search)}</span>
+      <span class="muted grow" role="status">${view?.tools.length > 0 && said(shown, search)}</span>
       ${mayWrite && html`<${Link} to="/write" class="button primary"><${Icon} name="plus" />Write a tool</${Link}>`}
     </div>
     <${Finder} field=${field} first=${first} options=${options} search=${search} view=${view} />
@@ -279,6 +279,6 @@ function Nothing({ view, options, mayWrite }) {
       action=${html`<${Link} to="/write" class="button primary"><${Icon} name="pencil" />Write the first one</${Link}>`}>
       <p>A tool is a Python function in a file of the tools’ folder. Write it here, or begin one in a terminal:</p>
       <p class="command"><code>${command}</code><${Copy} text=${command} label="Copy the command" /></p>
-      <p>It shows up here as soon as its file is saved.</p>
+      <p>It shows up here as soon as it is served. If it does not, <code>toolkiln status</code> says why.</p>
     </${Empty}>`;
 }
