@@ -1,4 +1,5 @@
 // Trying a tool out: its form, the call while it runs, and what became of it.
+import { Problem } from "./api.js";
 import { SchemaForm, usableDefault } from "./form.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "./lib.js";
 import { Button, Icon, Trouble } from "./parts.js";
@@ -7,6 +8,10 @@ import { Shown } from "./result/text.js";
 import { Link } from "./router.js";
 
 const MOST_LINES = 1_000;
+const BROKEN_OFF = {
+  message: "the connection broke off before the call was over",
+  hint: "the runs tell how it ended",
+};
 const NOTHING = { lines: [], left: 0, progress: null, pending: null };
 
 /* `run(arguments, signal)` gives events as `api.stream` does; the last one ends the call. */
@@ -71,9 +76,10 @@ async function ended(events, gather, signal) {
       if (event === "problem") return { error: { ...data, message: data.detail ?? data.title } };
       gather.add(event, data);
     }
-    return { error: { message: "the server ended the answer before the call was over", hint: "look at the runs for how it ended" } };
+    return { error: BROKEN_OFF };
   } catch (error) {
-    return signal.aborted ? { isStopped: true } : { error };
+    if (signal.aborted) return { isStopped: true };
+    return { error: error instanceof Problem ? error : BROKEN_OFF };
   }
 }
 

@@ -197,6 +197,11 @@ function inPlace(root, node, value, path, steps) {
 
 function ofUnion(root, choices, value, path, steps, discriminator) {
   const results = choices.map((one) => found(root, one, value, path, steps - 1));
+  // Who has chosen an alternative means that one, whatever others the value would fit as well.
+  const choice = choices.indexOf(choiceOf(value));
+  if (choice >= 0) {
+    return results[choice];
+  }
   if (results.some((problems) => !problems.length)) {
     return [];
   }

@@ -59,7 +59,9 @@ function switched(root, variant, value, before) {
   const isGood = (one) => one !== undefined && !problemsOf(root, variant, one).length;
   if (isGood(value)) return choose(copyOf(value), variant);
   if (before !== undefined) return choose(merged(root, variant, copyOf(before), value), variant);
-  const turned = [asText(value), asNumber(value), [value], Array.isArray(value) ? value[0] : undefined];
+  const single = Array.isArray(value) ? value[0] : value;
+  const same = [single, asText(single), asNumber(single)].filter((one) => one !== undefined);
+  const turned = [...same, ...same.map((one) => [one])];
   const fitting = turned.find(isGood);
   if (fitting !== undefined) return choose(fitting, variant);
   const first = newItem(root, variant);
