@@ -5,7 +5,6 @@ import { Shown } from "./result/text.js";
 const CONTEXT = 3;
 const MOST_COMPARED = 4e6;
 const MARKS = { same: " ", added: "+", removed: "−" };
-const WORDS = { added: "added", removed: "removed" };
 
 /* Rows of {kind: same | added | removed | file | note | fold, old, now, text}. */
 export function Diff({ before = "", after = "", unified, label = "What changed" }) {
@@ -25,17 +24,21 @@ export function Diff({ before = "", after = "", unified, label = "What changed" 
 
 function Row({ row, onOpen }) {
   const { kind, old, now, text } = row;
-  if (kind === "file") return html`<tr class="file"><th colspan="4" scope="rowgroup"><${Shown} text=${text} /></th></tr>`;
+  if (kind === "file") {
+    return html`<tr class="file"><th colspan="4"><${Shown} text=${text} /></th></tr>`;
+  }
   if (kind === "note") return html`<tr class="note"><td colspan="4">${text}</td></tr>`;
   if (kind === "fold") {
     return html`<tr class="note"><td colspan="4">
-      <button type="button" onClick=${() => onOpen(row)}>${row.rows.length} lines that did not change</button>
+      <button type="button" onClick=${() => onOpen(row)}>
+        ${row.rows.length} ${row.rows.length === 1 ? "line" : "lines"} that did not change</button>
     </td></tr>`;
   }
   return html`
     <tr class=${kind}>
       <td class="number">${old}</td><td class="number">${now}</td>
-      <td class="mark">${MARKS[kind]}${WORDS[kind] && html`<span class="hidden-text">${WORDS[kind]}</span>`}</td>
+      <td class="mark">${MARKS[kind]}
+        ${kind !== "same" && html`<span class="hidden-text">${kind}</span>`}</td>
       <td class="text"><${Shown} text=${text} /></td>
     </tr>`;
 }
@@ -84,12 +87,13 @@ function compared(before, after) {
   const added = () => rows.push({ kind: "added", text: b[j], old: "", now: ++j });
   while (i < start) same();
   const [aEnd, bEnd] = [a.length - end, b.length - end];
-  const common = longest(a.slice(start, aEnd), b.slice(start, bEnd));
+  const found = longest(a.slice(start, aEnd), b.slice(start, bEnd));
+  const common = found && ((x, y) => found(x - start, y - start));
   while (i < aEnd || j < bEnd) {
     if (common && i < aEnd && j < bEnd && a[i] === b[j]) same();
     else if (j === bEnd) removed();
     else if (i === aEnd) added();
-    else if (!common || common(i + 1 - start, j - start) >= common(i - start, j + 1 - start)) removed();
+    else if (!common || common(i + 1, j) >= common(i, j + 1)) removed();
     else added();
   }
   while (i < a.length) same();

@@ -1,12 +1,14 @@
 // What waits for a person, calls and proposed tools in one list, and what was decided before.
 import { useWho } from "../app.js";
 import { notifying, setNotifying, useEvery } from "../badge.js";
-import { CallDetail, Left, origin, ToolDetail } from "../deciding.js";
-import { Decided } from "../decided.js";
-import { useInbox } from "../inbox.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { Badge, Busy, Button, Dialog, Empty, Icon, Tabs, toast, Trouble } from "../parts.js";
 import { Shown } from "../result/text.js";
+import { Left } from "./approvals/answer.js";
+import { CallDetail } from "./approvals/call.js";
+import { Decided } from "./approvals/decided.js";
+import { useInbox } from "./approvals/inbox.js";
+import { origin, ToolDetail } from "./approvals/tool.js";
 
 const LONGEST_BRIEF = 120;
 const KEYS = [
@@ -24,25 +26,26 @@ export default function Approvals() {
   const inbox = useInbox(who);
   const [view, setView] = useState("waiting");
   const [isHelping, setHelping] = useState(false);
+  const help = () => setHelping(true);
   const count = inbox.items?.filter(({ ended }) => !ended).length;
   return html`
     <div class="page-head">
       <h1>Approvals</h1><span class="grow"></span>
       <${Notifying} />
-      <${Button} kind="quiet" icon="keyboard" aria-keyshortcuts="?" onClick=${() => setHelping(true)}>Keys</${Button}>
+      <${Button} kind="quiet" icon="keyboard" aria-keyshortcuts="?" onClick=${help}>Keys</${Button}>
     </div>
     <${Tabs} label="Which" current=${view} onChange=${setView} tabs=${[
       { id: "waiting", title: "Waiting", count }, { id: "decided", title: "Decided" },
     ]} />
     <div class="approvals">
-      ${view === "waiting" ? html`<${Waiting} who=${who} inbox=${inbox} onHelp=${() => setHelping(true)} />`
+      ${view === "waiting" ? html`<${Waiting} who=${who} inbox=${inbox} onHelp=${help} />`
         : html`<${Decided} who=${who} />`}
     </div>
     ${isHelping && html`<${Dialog} title="Keys" onClose=${() => setHelping(false)}>
       <dl class="keys">${KEYS.map(([key, words]) => html`
         <dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${words}</dd>`)}</dl>
-      <p class="hint">They do nothing while you type. What is decided stays until you move on, so that
-        no key decides two things.</p>
+      <p class="hint">They do nothing while you type. What is decided stays until you move on, so
+        that no key decides two things.</p>
     </${Dialog}>`}`;
 }
 
@@ -71,6 +74,10 @@ function Waiting({ who, inbox, onHelp }) {
     },
     acts, onHelp,
   });
+  const open = (item) => {
+    select(item);
+    detail.current?.scrollIntoView({ block: "nearest" }); // on a narrow screen it lies below
+  };
   const settle = (item, sentence) => {
     end(item.key, sentence);
     toast(`${item.name}: ${sentence}`, "ok");
@@ -84,16 +91,15 @@ function Waiting({ who, inbox, onHelp }) {
     ${!items.length && !trouble && html`<${Nothing} who=${who} />`}
     ${items.length > 0 && html`
       <div class="inbox">
-        <ul aria-label="What waits">${items.map((item) => html`<${Entry} key=${item.key} item=${item}
-          isCurrent=${item === current} onChoose=${() => {
-            select(item);
-            // On a narrow screen it lies below the list.
-            detail.current?.scrollIntoView({ block: "nearest" });
-          }} />`)}
-          ${left > 0 && html`<li class="hint">${left.toLocaleString()} more files wait and follow when these are
-            decided; <code>toolkiln admit</code> shows all.</li>`}</ul>
+        <ul aria-label="What waits">
+          ${items.map((item) => html`<${Entry} key=${item.key} item=${item}
+            isCurrent=${item === current} onChoose=${() => open(item)} />`)}
+          ${left > 0 && html`<li class="hint">${left.toLocaleString()} more files wait, and follow
+            when these are decided; <code>toolkiln admit</code> shows all.</li>`}
+        </ul>
         <article class="panel stack" ref=${detail} aria-label="What is to be decided">
-          ${current && html`<${Detail} key=${current.key} item=${current} who=${who} acts=${acts} onEnd=${settle} />`}
+          ${current && html`<${Detail} key=${current.key} item=${current} who=${who} acts=${acts}
+            onEnd=${settle} />`}
         </article>
       </div>`}`;
 }
@@ -104,16 +110,19 @@ function place({ key }) {
 
 function Entry({ item, isCurrent, onChoose }) {
   const { kind, name, call, tool, ended } = item;
+  const [icon, label] = kind === "call" ? ["play", "Call"] : ["file-code", "Tool"];
   return html`
     <li><button type="button" id=${place(item)} class=${ended ? "ended" : ""}
       aria-current=${isCurrent ? "true" : undefined} onClick=${onChoose}>
-      <${Icon} name=${kind === "call" ? "play" : "file-code"} label=${kind === "call" ? "Call" : "Tool"} />
+      <${Icon} name=${icon} label=${label} />
       <span class="name"><${Shown} text=${name} /></span>
       <span class="about">${ended ?? (call
         ? html`<${Shown} text=${call.user || "–"} /><${Left} until=${call.expires} />`
         : html`${tool.by === null ? origin(tool) : html`by <${Shown} text=${tool.by} />`}`)}</span>
-      ${call && !ended && html`<span class="given"><${Shown} text=${brief(call.arguments)} /></span>`}
-      ${tool && !ended && html`<${Badge} kind="info">${tool.base ? "change" : "new tool"}</${Badge}>`}
+      ${call && !ended && html`
+        <span class="given"><${Shown} text=${brief(call.arguments)} /></span>`}
+      ${tool && !ended && html`
+        <${Badge} kind="info">${tool.base ? "change" : "new tool"}</${Badge}>`}
     </button></li>`;
 }
 
@@ -127,11 +136,12 @@ function Nothing({ who }) {
     <${Empty} icon="circle-check" title="Nothing waits for you">
       <p>Calls wait here if their tool says <code>needs_approval=True</code>, or a rule in
         <code>toolkiln.toml</code> says <code>"approve"</code>.
-        ${who.may("ADMIN") && html` Tools wait here that agents write where <code>authoring = "propose"</code>
-        is set, and files that are new or changed on disk.`}</p>
-      ${!who.may("APPROVE") && html`<p>You see requests of your own calls only: answering those of others takes
-        the privilege <code>APPROVE</code>.</p>`}
-      ${!who.may("ADMIN") && html`<p>Proposed tools are shown to people with the privilege <code>ADMIN</code>.</p>`}
+        ${who.may("ADMIN") && html` Tools wait here that agents write where
+        <code> authoring = "propose"</code> is set, and files that are new or changed on disk.`}</p>
+      ${!who.may("APPROVE") && html`<p>You see requests of your own calls only: answering those of
+        others takes the privilege <code>APPROVE</code>.</p>`}
+      ${!who.may("ADMIN") && html`<p>Proposed tools are shown to people with the privilege
+        <code> ADMIN</code>.</p>`}
     </${Empty}>`;
 }
 
@@ -158,13 +168,16 @@ function useKeys({ move, acts, onHelp }) {
 }
 
 function isTyping(target) {
-  return target.isContentEditable || target.matches?.("textarea, select, input:not([type=checkbox])");
+  const typing = "textarea, select, input:not([type=checkbox])";
+  return target.isContentEditable || target.matches?.(typing);
 }
 
 function Notifying() {
   const [state, setState] = useState(notifying);
   if (state === "absent") return null;
-  if (state === "refused") return html`<span class="hint">The browser lets this page send no notifications</span>`;
+  if (state === "refused") {
+    return html`<span class="hint">The browser lets this page send no notifications</span>`;
+  }
   const isOn = state === "on";
   return html`
     <${Button} kind="quiet" icon=${isOn ? "bell-ring" : "bell"} aria-pressed=${isOn}

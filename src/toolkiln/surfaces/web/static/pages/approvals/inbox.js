@@ -1,9 +1,9 @@
 // What waits for a person: calls and proposed tools in one list, kept up to date.
-import { api } from "./api.js";
-import { recount, useEvery } from "./badge.js";
-import { useCallback, useEffect, useRef, useState } from "./lib.js";
-import { useLive } from "./live.js";
-import { toast } from "./parts.js";
+import { api } from "../../api.js";
+import { recount, useEvery } from "../../badge.js";
+import { useCallback, useEffect, useRef, useState } from "../../lib.js";
+import { useLive } from "../../live.js";
+import { toast } from "../../parts.js";
 
 const CALLS_EVERY = 15_000; // others are told of at once
 const TOOLS_EVERY = 3_000;
@@ -26,7 +26,8 @@ export function useInbox(who) {
 
   const put = useCallback((next) => {
     const isShown = ({ key }) => !ended.current.has(key) || key === current.current;
-    shown.current = next.filter(isShown).map((item) => ({ ...item, ended: ended.current.get(item.key) }));
+    const withEnd = (item) => ({ ...item, ended: ended.current.get(item.key) });
+    shown.current = next.filter(isShown).map(withEnd);
     setItems(shown.current);
   }, []);
 
@@ -88,7 +89,7 @@ export function useInbox(who) {
   return { items, left, troubles, end, choose, look };
 }
 
-/* The same, seldom if it takes long: a folder of ten thousand files is not looked at all the time. */
+/* The same, seldom if it takes long, as with a folder of ten thousand files. */
 function usePatience(look) {
   const next = useRef(0);
   return async () => {

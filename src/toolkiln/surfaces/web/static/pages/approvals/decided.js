@@ -1,11 +1,11 @@
 // Requests that were answered, or not in time: what, by whom and why.
-import { api } from "./api.js";
+import { api } from "../../api.js";
 import { Arguments } from "./arguments.js";
 import { outcome } from "./inbox.js";
-import { html, useEffect, useState } from "./lib.js";
-import { Badge, Busy, Button, Empty, Time, toast, Trouble } from "./parts.js";
-import { Shown } from "./result/text.js";
-import { Link } from "./router.js";
+import { html, useEffect, useState } from "../../lib.js";
+import { Badge, Busy, Button, Empty, Time, toast, Trouble } from "../../parts.js";
+import { Shown } from "../../result/text.js";
+import { Link } from "../../router.js";
 
 const KINDS = { approved: "ok", used: "ok", rejected: "bad" };
 
@@ -31,10 +31,13 @@ export function Decided({ who }) {
     ${!items.length && html`<${Empty} icon="history" title="Nothing was decided lately">
       Answers to calls are listed here for a while.</${Empty}>`}
     ${items.length > 0 && html`<ul class="decided" aria-label="What was decided">
-      ${items.map((item) => html`<li key=${item.id}><${Answered} item=${item} who=${who} /></li>`)}</ul>`}
-    ${cursor && html`<${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older ones</${Button}>`}
+      ${items.map((item) => html`
+        <li key=${item.id}><${Answered} item=${item} who=${who} /></li>`)}</ul>`}
+    ${cursor && html`
+      <${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older ones</${Button}>`}
     ${who.may("ADMIN") && html`<p class="hint">Decisions about tools are in the audit:${" "}
-      <${Link} to="/audit?act=admit">admitted</${Link}>, <${Link} to="/audit?act=reject">rejected</${Link}>.</p>`}`;
+      <${Link} to="/audit?act=admit">admitted</${Link}>,${" "}
+      <${Link} to="/audit?act=reject">rejected</${Link}>.</p>`}`;
 }
 
 function Answered({ item, who }) {
@@ -49,7 +52,8 @@ function Answered({ item, who }) {
         <span class="muted when"><${Time} at=${item.decided ?? item.created} /></span>
       </summary>
       ${isOpen && html`<div class="stack">
-        <${Arguments} value=${item.edited ?? item.arguments} before=${item.edited && item.arguments} />
+        <${Arguments} value=${item.edited ?? item.arguments}
+          before=${item.edited && item.arguments} />
         ${item.remember && who.may("APPROVE") && html`<${Forget} item=${item} />`}
       </div>`}
     </details>`;

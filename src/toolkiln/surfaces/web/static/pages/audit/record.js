@@ -1,8 +1,8 @@
 // One record of the audit, with everything that it says.
-import { html } from "./lib.js";
-import { Badge, Button, Copy, Duration, Time } from "./parts.js";
-import { LongText, Shown } from "./result/text.js";
-import { Link } from "./router.js";
+import { html } from "../../lib.js";
+import { Badge, Button, Copy, Duration, Time } from "../../parts.js";
+import { LongText, Shown } from "../../result/text.js";
+import { Link } from "../../router.js";
 
 /* How acts end, and how that looks. */
 export const OUTCOMES = {
@@ -12,30 +12,38 @@ export const OUTCOMES = {
 
 export function RecordDetail({ record, onFilter }) {
   const filter = (name) => html`
-    <${Button} kind="quiet" icon="funnel" title=${`Only this ${name}`} aria-label=${`Only this ${name}`}
-      onClick=${() => onFilter({ [name]: record[name] })} />`;
+    <${Button} kind="quiet" icon="funnel" aria-label=${`Only this ${name}`}
+      title=${`Only this ${name}`} onClick=${() => onFilter({ [name]: record[name] })} />`;
   const facts = [
     ["Time", html`<${Time} at=${record.at} />`],
     ["Act", html`<code>${record.act}</code>${filter("act")}`],
-    ["Outcome", html`<${Badge} kind=${OUTCOMES[record.outcome] ?? "quiet"}>${record.outcome}</${Badge}>`],
+    ["Outcome", html`<${Outcome} outcome=${record.outcome} />`],
     ["User", record.user && html`<${Shown} text=${record.user} />${filter("user")}`],
     ["Agent", record.agent && html`<${Shown} text=${record.agent} />`],
     ["Session", record.session && html`<code>${record.session}</code>${filter("session")}`],
     ["Came by", record.surface],
     ["Tool", record.tool && html`<${Shown} text=${record.tool} />${filter("tool")}`],
     ["Version", record.digest && html`<code>${record.digest}</code>`],
-    ["Call", record.call_id && html`<${Link} to=${`/runs/${encodeURIComponent(record.call_id)}`}>
-      <code>${record.call_id}</code></${Link}>`],
-    ["Called from", record.parent && html`<${Link} to=${`/runs/${encodeURIComponent(record.parent)}`}>
-      <code>${record.parent}</code></${Link}>`],
+    ["Call", record.call_id && html`<${Run} id=${record.call_id} />`],
+    ["Called from", record.parent && html`<${Run} id=${record.parent} />`],
     ["Took", record.duration !== null && html`<${Duration} seconds=${record.duration} />`],
     ["Detail", record.detail && html`<${Shown} text=${record.detail} />`],
-    ["Hash", html`<code>${record.hash}</code><${Copy} text=${record.hash} label="Copy the hash" />`],
+    ["Hash", html`<code>${record.hash}</code>
+      <${Copy} text=${record.hash} label="Copy the hash" />`],
   ];
   return html`
     <dl class="record-facts">${facts.filter(([, value]) => value).map(([name, value]) => html`
       <dt>${name}</dt><dd>${value}</dd>`)}</dl>
-    ${record.arguments && html`<h3>Arguments</h3><${LongText} text=${pretty(record.arguments)} label="Arguments" />`}`;
+    ${record.arguments && html`<h3>Arguments</h3>
+      <${LongText} text=${pretty(record.arguments)} label="Arguments" />`}`;
+}
+
+export function Outcome({ outcome }) {
+  return html`<${Badge} kind=${OUTCOMES[outcome] ?? "quiet"}>${outcome}</${Badge}>`;
+}
+
+function Run({ id }) {
+  return html`<${Link} to=${`/runs/${encodeURIComponent(id)}`}><code>${id}</code></${Link}>`;
 }
 
 /* Arguments as lines; they may be cut, and are no JSON then. */

@@ -1,7 +1,7 @@
 // The arguments of a call, for somebody who decides by them: what is long is folded and says so.
-import { html, useState } from "./lib.js";
-import { Button } from "./parts.js";
-import { Shown } from "./result/text.js";
+import { html, useState } from "../../lib.js";
+import { Badge, Button } from "../../parts.js";
+import { Shown } from "../../result/text.js";
 
 const MOST_LINES = 12;
 const MOST_CHARACTERS = 1200;
@@ -16,8 +16,8 @@ function Folded({ text, label }) {
     <div class="folded">
       <pre role="region" aria-label=${label} tabindex="0"><${Shown} text=${cut} /></pre>
       ${(rest > 0 || isWhole) && html`
-        <${Button} kind="quiet" icon=${rest ? "chevrons-down" : "chevrons-up"} aria-expanded=${isWhole}
-          onClick=${() => setWhole(!isWhole)}>
+        <${Button} kind="quiet" icon=${rest ? "chevrons-down" : "chevrons-up"}
+          aria-expanded=${isWhole} onClick=${() => setWhole(!isWhole)}>
           ${rest ? `Show ${rest.toLocaleString()} more characters` : "Show less"}</${Button}>`}
     </div>`;
 }
@@ -31,10 +31,11 @@ function beginning(text) {
 export function Arguments({ value, before }) {
   const names = Object.keys(value);
   if (!names.length) return html`<p class="muted">No arguments.</p>`;
-  const isOther = (name) => before && JSON.stringify(before[name]) !== JSON.stringify(value[name]);
+  const isEdited = (name) => before && JSON.stringify(before[name]) !== JSON.stringify(value[name]);
   return html`
     <dl class="arguments">${names.map((name) => html`
-      <dt><${Shown} text=${name} />${isOther(name) && html` <span class="badge info">edited</span>`}</dt>
+      <dt><${Shown} text=${name} />
+        ${isEdited(name) && html` <${Badge} kind="info">edited</${Badge}>`}</dt>
       <dd><${Given} value=${value[name]} name=${name} /></dd>`)}
     </dl>`;
 }

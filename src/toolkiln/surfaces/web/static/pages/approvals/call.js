@@ -1,0 +1,126 @@
+// A call that waits: its exact arguments, and yes, yes with others, or no.
+import { api } from "../../api.js";
+import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
+import { Busy, Button, Field, Time, Trouble, useAsked } from "../../parts.js";
+import { Shown } from "../../result/text.js";
+import { Link } from "../../router.js";
+import { Head, Left, Reason, Rejecting, useAnswer, Verdict } from "./answer.js";
+import { Arguments } from "./arguments.js";
+import { outcome } from "./inbox.js";
+
+const REMEMBER = [
+  ["", "Ask again each time"],
+  ["session", "Not again in this session"],
+  ["arguments", "Not again for these arguments"],
+];
+
+/* `acts` gets what keys do at the moment. */
+export function CallDetail({ item, who, onEnd, acts }) {
+  const { call } = item;
+  const [mode, setMode] = useState("look");
+  const [edited, setEdited] = useState({});
+  const [reason, setReason] = useState("");
+  const [remember, setRemember] = useState("");
+  const { busy, error, answer } = useAnswer(item, onEnd);
+  const isOwn = call.user === who.user && !call.approve_own;
+  const mayAnswer = !item.ended && !isOwn;
+  const path = `/v1/approvals/${encodeURIComponent(call.id)}`;
+
+  const approve = (given) => answer(async () => outcome(await api.post(`${path}/approve`, {
+    reason, remember: remember || undefined, arguments: given,
+  })));
+  const reject = () => answer(async () => outcome(await api.post(`${path}/reject`, { reason })));
+  const edit = () => {
+    setEdited({ value: call.arguments });
+    setMode("edit");
+  };
+  const askWhyNot = () => setMode("reject");
+  const leave = () => setMode("look");
+  acts.current = mayAnswer && mode === "look"
+    ? { approve: () => approve(), edit, reject: askWhyNot } : {};
+
+  const buttons = {
+    look: () => html`
+      <${Button} kind="primary" icon="check" busy=${busy} aria-keyshortcuts="a"
+        onClick=${() => approve()}>Approve</${Button}>
+      <${Button} icon="pencil" disabled=${busy} aria-keyshortcuts="e"
+        onClick=${edit}>Edit arguments</${Button}>
+      <${Button} kind="danger" icon="x" disabled=${busy} aria-keyshortcuts="r"
+        onClick=${askWhyNot}>Reject…</${Button}>`,
+    edit: () => html`
+      <${Button} kind="primary" icon="check" busy=${busy} disabled=${!edited.isValid}
+        onClick=${() => approve(edited.value)}>Approve with these</${Button}>
+      <${Button} onClick=${leave}>Cancel</${Button}>`,
+    reject: () => html`<${Rejecting} busy=${busy} onReject=${reject} onCancel=${leave} />`,
+  };
+  return html`
+    <${Head} icon="play" title=${call.tool} to=${`/tools/${encodeURIComponent(call.tool)}`} />
+    <${Facts} call=${call} ended=${item.ended} />
+    <section class="stack" aria-label="Arguments">
+      <h3>Arguments</h3>
+      ${mode === "edit"
+        ? html`<${Editing} tool=${call.tool} value=${edited.value} onCancel=${leave}
+            onChange=${(value, isValid) => setEdited({ value, isValid })}
+            onDone=${() => edited.isValid && approve(edited.value)} />`
+        : html`<${Arguments} value=${call.arguments} />`}
+    </section>
+    ${error && html`<${Trouble} error=${error} />`}
+    <${Verdict} ended=${item.ended}>
+      ${isOwn && html`<p class="hint">This is your own call: somebody else with APPROVE has to
+        answer it, unless a rule says <code>approve_own = true</code>.</p>`}
+      ${mayAnswer && html`
+        <div class="answer">
+          <${Reason} value=${reason} onChange=${setReason} kept="told to the caller"
+            isWanted=${mode === "reject"} onDone=${reject} onCancel=${leave} />
+          ${mode !== "reject" && html`<${Remember} value=${remember} onChange=${setRemember} />`}
+        </div>
+        <div class="row">${buttons[mode]()}</div>`}
+    </${Verdict}>`;
+}
+
+function Facts({ call, ended }) {
+  const run = `/runs/${encodeURIComponent(call.call_id)}`;
+  return html`
+    <dl class="facts">
+      <dt>Caller</dt>
+      <dd><${Shown} text=${call.user || "–"} />
+        <span class="muted"> in session ${call.session}</span></dd>
+      <dt>Why it waits</dt><dd><${Shown} text=${call.why} /></dd>
+      <dt>Asked</dt>
+      <dd><${Time} at=${call.created} /><${Left} until=${call.expires} ended=${ended} /></dd>
+      <dt>Call</dt>
+      <dd><${Link} to=${run}><code>${call.call_id}</code></${Link}>
+        <span class="muted"> of version <code>${call.digest.slice(0, 12)}</code></span></dd>
+    </dl>`;
+}
+
+function Remember({ value, onChange }) {
+  return html`<${Field} label="Remember">${(given) => html`
+    <select ...${given} value=${value} onChange=${(event) => onChange(event.target.value)}>
+      ${REMEMBER.map(([scope, words]) => html`<option value=${scope}>${words}</option>`)}
+    </select>`}</${Field}>`;
+}
+
+/* The form of the tool, with the arguments of the call. */
+function Editing({ tool, value, onChange, onDone, onCancel }) {
+  const box = useRef(null);
+  const form = useAsked(async (signal) => {
+    const asked = api.get(`/v1/tools/${encodeURIComponent(tool)}`, null, { signal });
+    const [{ SchemaForm }, { parameters }] = await Promise.all([import("../../form.js"), asked]);
+    return { SchemaForm, parameters };
+  }, [tool]);
+  useLayoutEffect(() => {
+    box.current?.querySelector("input, textarea, select")?.focus();
+  }, [form.value]);
+  const press = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onDone();
+    if (event.key === "Escape") onCancel();
+  };
+  if (form.error) return html`<${Trouble} error=${form.error} onRetry=${form.again} />`;
+  if (!form.value) return html`<${Busy} />`;
+  const { SchemaForm, parameters } = form.value;
+  return html`
+    <div ref=${box} onKeyDown=${press}>
+      <${SchemaForm} schema=${parameters} value=${value} onChange=${onChange} />
+    </div>`;
+}

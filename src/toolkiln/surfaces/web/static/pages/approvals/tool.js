@@ -1,0 +1,146 @@
+// A file that waits: what changes, what is wrong with it, what it asks for; and yes or no.
+import { api } from "../../api.js";
+import { Diff } from "../../diff.js";
+import { html, useState } from "../../lib.js";
+import { Badge, Button, Icon, Tabs, Time, Trouble } from "../../parts.js";
+import { LongText, Shown } from "../../result/text.js";
+import { Head, Reason, Rejecting, useAnswer, Verdict } from "./answer.js";
+
+const SEVERITIES = { error: "bad", warning: "warn" };
+const ORIGINS = {
+  proposed: "written by a tool or over HTTP", changed: "changed on disk", new: "new on disk",
+};
+
+/* `acts` gets what keys do at the moment. */
+export function ToolDetail({ item, onEnd, acts }) {
+  const { tool } = item;
+  const [mode, setMode] = useState("look");
+  const [reason, setReason] = useState("");
+  const [grant, setGrant] = useState(false);
+  const { busy, error, answer } = useAnswer(item, onEnd);
+  const looked = { file: tool.file, digest: tool.digest, base: tool.base, reason };
+  const isWrong = tool.findings.some(({ severity }) => severity === "error");
+
+  const admit = () => answer(async () => {
+    const { version, tools } = await api.post("/v1/proposals/admit", { ...looked, grant });
+    return `Admitted as version ${version}: ${tools.join(", ") || "none of its tools is offered"}`;
+  });
+  const reject = () => answer(async () => {
+    const { served } = await api.post("/v1/proposals/reject", looked);
+    return served ? "Rejected; the version before is served on" : "Rejected; it is not served";
+  });
+  const askWhyNot = () => setMode("reject");
+  const leave = () => setMode("look");
+  acts.current = item.ended || mode !== "look" ? {}
+    : { approve: isWrong ? undefined : admit, reject: askWhyNot };
+
+  return html`
+    <${Head} icon="file-code" title=${item.name}
+      to=${tool.base && tool.names[0] && `/tools/${encodeURIComponent(tool.names[0])}`} />
+    <${Facts} tool=${tool} />
+    <${Rights} tool=${tool} />
+    <${Findings} findings=${tool.findings} />
+    <${Source} tool=${tool} />
+    ${error && html`<${Trouble} error=${error} />`}
+    <${Verdict} ended=${item.ended}>
+      <div class="answer">
+        <${Reason} value=${reason} onChange=${setReason} kept="goes to the audit"
+          isWanted=${mode === "reject"} onDone=${reject} onCancel=${leave} />
+      </div>
+      ${mode === "look" && tool.grants.length > 0 && html`
+        <label class="row">
+          <input type="checkbox" checked=${grant}
+            onChange=${(event) => setGrant(event.target.checked)} />
+          Grant all that it asks for</label>`}
+      <div class="row">
+        ${mode === "look" ? html`
+          <${Button} kind="primary" icon="check" busy=${busy} disabled=${isWrong}
+            aria-keyshortcuts="a" onClick=${admit}>
+            ${grant ? "Admit and grant" : "Admit"}</${Button}>
+          <${Button} kind="danger" icon="x" disabled=${busy} aria-keyshortcuts="r"
+            onClick=${askWhyNot}>Reject…</${Button}>
+          ${isWrong && html`<span class="hint">It has errors and cannot be admitted.</span>`}
+          ${busy && html`<span class="hint" role="status">Trying it out in the sandbox…</span>`}`
+          : html`<${Rejecting} busy=${busy} onReject=${reject} onCancel=${leave} />`}
+      </div>
+    </${Verdict}>`;
+}
+
+/* Where a file comes from, in a few words. */
+export function origin({ state }) {
+  return ORIGINS[state];
+}
+
+function Facts({ tool }) {
+  return html`
+    <dl class="facts">
+      <dt>File</dt>
+      <dd><code><${Shown} text=${tool.file} /></code>
+        <span class="muted"> ${origin(tool)}</span></dd>
+      ${tool.by !== null && html`<dt>Proposed by</dt>
+        <dd><${Shown} text=${tool.by} />, <${Time} at=${tool.at} /></dd>`}
+      <dt>Version</dt>
+      <dd><code>${tool.digest.slice(0, 12)}</code>
+        <span class="muted"> ${tool.base ? "in the place of " : "the first of this file"}</span>
+        ${tool.base && html`<code>${tool.base.slice(0, 12)}</code>`}</dd>
+    </dl>`;
+}
+
+function Rights({ tool }) {
+  if (!tool.grants.length && !tool.rights.length) {
+    return html`<p class="muted"><${Icon} name="shield-check" /> It asks for no rights beyond the
+      sandbox.</p>`;
+  }
+  const asking = new Set(tool.rights.map((one) => one.tool));
+  const asBefore = tool.grants.filter((one) => !asking.has(one.tool));
+  return html`
+    <section class="stack" aria-label="Rights">
+      <h3>Asks for${tool.base ? " beyond the version served" : ""}</h3>
+      <ul class="rights">
+        ${tool.rights.map((one) => html`
+          <li><code>${one.tool}</code>${wishes(one).map(({ icon, text }) => html`
+            <${Badge} kind="warn" icon=${icon}><${Shown} text=${text} /></${Badge}>`)}</li>`)}
+        ${asBefore.map((one) => html`
+          <li class="muted"><code>${one.tool}</code> the same as before:
+            ${wishes(one).map(({ text }) => text).join("; ")}</li>`)}
+      </ul>
+    </section>`;
+}
+
+function wishes(one) {
+  return [
+    one.network.length && { icon: "globe", text: `network: ${one.network.join(", ")}` },
+    one.secrets.length && { icon: "key", text: `secrets: ${one.secrets.join(", ")}` },
+    one.capabilities.length && { icon: "zap", text: one.capabilities.join(", ") },
+    one.workspace && { icon: "folder", text: `workspace: ${one.workspace}` },
+    one.without_sandbox && { icon: "shield-off", text: "to run without the sandbox" },
+    one.without_approval && { icon: "user-x", text: "to be called without approval" },
+  ].filter(Boolean);
+}
+
+function Findings({ findings }) {
+  const told = findings.filter(({ severity }) => severity in SEVERITIES);
+  if (!told.length) return null;
+  return html`
+    <section class="stack" aria-label="Findings">
+      <h3>Findings</h3>
+      <ul class="findings">${told.map(({ severity, rule, line, message, fix }) => html`
+        <li><${Badge} kind=${SEVERITIES[severity]}>${severity}</${Badge}>${" "}
+          Line ${line}: <${Shown} text=${message} /> <code class="muted">${rule}</code>
+          <div class="hint"><${Shown} text=${fix} /></div></li>`)}</ul>
+    </section>`;
+}
+
+function Source({ tool }) {
+  const [view, setView] = useState("diff");
+  const tabs = [
+    { id: "diff", title: tool.base ? "What changes" : "New file" },
+    { id: "source", title: "Source" },
+  ];
+  return html`
+    <section class="stack" aria-label="Source">
+      <${Tabs} label="How the source is shown" current=${view} onChange=${setView} tabs=${tabs} />
+      ${view === "diff" ? html`<${Diff} unified=${tool.diff} />`
+        : html`<${LongText} text=${tool.source} label="Source" />`}
+    </section>`;
+}
