@@ -9,7 +9,7 @@ import { Link, navigate, usePath } from "./router.js";
 const PAGES = [
   { at: /^\/$/, page: "catalog", title: "Catalog" },
   { at: /^\/tools\/([^/]+)$/, page: "tool", title: "Tool", also: ["form", "result", "diff"] },
-  { at: /^\/write$/, page: "write", title: "Write", also: ["form", "result"] },
+  { at: /^\/write$/, page: "write", title: "Write", also: ["diff", "form", "result"] },
   { at: /^\/runs(?:\/([^/]+))?$/, page: "runs", title: "Runs", also: ["result"] },
   { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "result", "diff"] },
   { at: /^\/audit$/, page: "audit", title: "Audit", also: ["result"] },

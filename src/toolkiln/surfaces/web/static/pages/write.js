@@ -1,6 +1,191 @@
-// The page "write".
-import { html } from "../lib.js";
+// Writing a tool: the editor with a live check, its preview and a run, and saving by rights.
+import { useWho } from "../app.js";
+import { Editor } from "../editor.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { useLive } from "../live.js";
+import { Button, Busy, Icon, Time, Trouble, toast } from "../parts.js";
+import { navigate, useQuery } from "../router.js";
+import { useCheck } from "../write/check.js";
+import { current, useDocument } from "../write/document.js";
+import { Findings, counted } from "../write/findings.js";
+import { Panes } from "../write/panes.js";
+import { Outcome, save } from "../write/saving.js";
+import { STARTERS } from "../write/starters.js";
 
-export default function Page() {
-  return html`<h1>write</h1>`;
+export default function Write() {
+  const tool = useQuery().get("tool") ?? "";
+  const who = useWho();
+  if (tool && !who.may("WRITE_TOOLS")) {
+    const error = { message: "sources are shown to people with the privilege WRITE_TOOLS", hint: "an operator can grant it" };
+    return html`<h1>${tool}</h1><${Trouble} error=${error} />`;
+  }
+  return html`<${Workshop} tool=${tool} />`;
+}
+
+function Workshop({ tool }) {
+  const work = useDocument(tool);
+  const { document, source } = work;
+  const [provider, setProvider] = useState("openai");
+  const check = useCheck(document ? source : "", provider);
+  const saving = useSaving(work, check);
+  const editor = useRef(null);
+  const findings = useFindings(check, saving.outcome);
+  const title = tool ? `Another version of ${tool}` : "Write a tool";
+
+  if (work.error) return html`<h1>${title}</h1><${Trouble} error=${work.error} />`;
+  if (!document) return html`<h1>${title}</h1><${Busy} label="Looking for its source" />`;
+  const isBroken = check.answer !== null && !check.answer.tools.length;
+  const press = (event) => {
+    if (event.key !== "s" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    if (!saving.hindrance) saving.start();
+  };
+  return html`
+    <div class="write" onKeyDown=${press}>
+      <${Head} ...${{ title, work, saving, prospects: check.answer?.prospects }} />
+      <${Notices} ...${{ work, check, saving }} />
+      <div class="write-columns">
+        <section class="write-source" aria-label="Source">
+          <${Editor} key=${work.opened} label="Source" value=${source} findings=${findings}
+            control=${editor} onChange=${work.write} />
+          <${State} ...${{ check, findings, work }} />
+          <${Findings} findings=${findings} onGo=${(one) => editor.current?.goTo(one.line, one.column)}
+            onRepair=${(one) => editor.current?.insert(one.repair)} />
+        </section>
+        <section class="write-side panel" aria-label="Preview">
+          ${check.answer ? html`<${Panes} ...${{ source, tools: check.tools, isBroken, provider }}
+            prospects=${check.answer.prospects} onProvider=${setProvider} />` : html`<${Busy} label="Reading the source" />`}
+        </section>
+      </div>
+    </div>`;
+}
+
+/* The server's findings, and what saving added to them: both only of the text as it is. */
+function useFindings(check, outcome) {
+  const [found, setFound] = useState([]);
+  useEffect(() => {
+    if (check.isCurrent && check.answer) setFound(check.answer.findings);
+  }, [check.answer, check.isCurrent]);
+  return useMemo(() => {
+    const known = new Set(found.map((one) => `${one.rule} ${one.line}`));
+    const more = (outcome?.findings ?? []).filter((one) => !known.has(`${one.rule} ${one.line}`));
+    return [...found, ...more].sort((one, other) => one.line - other.line);
+  }, [found, outcome]);
+}
+
+/* {outcome, isBusy, hindrance, name, start(), load(document), replace(document)} */
+function useSaving(work, check) {
+  const [outcome, setOutcome] = useState(null);
+  const [isBusy, setBusy] = useState(false);
+  const { document, source, isDirty } = work;
+  const names = check.answer?.tools.map(({ name }) => name) ?? [];
+  const name = names.includes(document?.tool) ? document.tool : names[0];
+  const isRenamed = Boolean(document?.tool) && name !== undefined && name !== document.tool;
+
+  useEffect(() => setOutcome((now) => (now?.source === source ? now : null)), [source]);
+
+  const start = async () => {
+    setBusy(true);
+    const became = await save(name, source, isRenamed ? null : document.digest);
+    setBusy(false);
+    setOutcome({ ...became, source });
+    if (became.kind !== "saved") return;
+    const { digest, version } = became.written;
+    const helpers = isRenamed ? [] : document.helpers;
+    if (document.tool !== name) work.forgetDraft();
+    work.load({ tool: name, saved: source, digest, version, helpers });
+    if (document.tool !== name) navigate(`/write?tool=${encodeURIComponent(name)}`, { replace: true });
+  };
+  const load = useCallback((newer) => {
+    setOutcome(null);
+    work.load(newer);
+  }, [work.load]);
+  const replace = (newer) => {
+    setOutcome(null);
+    work.rebase(newer);
+  };
+  useNewer(document, isDirty, isBusy, { load, tell: () => setOutcome({ kind: "outdated", name: document.tool, source }) });
+  return { outcome, isBusy, name, isRenamed, start, load, replace, hindrance: hindrance(check, work) };
+}
+
+/* Why it cannot be saved as it is. */
+function hindrance(check, { document, isDirty }) {
+  if (!check.answer) return "it is being checked";
+  const { findings, prospects, tools } = check.answer;
+  if (!prospects.saving.allowed) return "you may not save it";
+  if (findings.some(({ severity, rule }) => severity === "error" || prospects.refused_rules.includes(rule))) {
+    return "its errors have to be corrected first";
+  }
+  if (!tools.length) return "it declares no tool";
+  return document?.tool && !isDirty ? "nothing has changed" : "";
+}
+
+/* A version that comes from elsewhere meanwhile: shown, or told of if there is unsaved work. */
+function useNewer(document, isDirty, isBusy, { load, tell }) {
+  useLive("catalog", async ({ changed = [] }) => {
+    if (isBusy || !document?.tool || !changed.includes(document.tool)) return;
+    const newer = await current(document.tool).catch(() => null); // it is told when it is saved
+    if (!newer || newer.digest === document.digest) return;
+    if (isDirty) return tell();
+    load(newer);
+    toast(`Version ${newer.version} has just come, and is shown`);
+  });
+}
+
+function Head({ title, work, saving, prospects }) {
+  const start = (event) => {
+    const { source } = STARTERS[Number(event.target.value)];
+    event.target.value = "";
+    work.write(source);
+    if (work.isDirty) toast("Replaced. Ctrl+Z in the editor brings back what was there.");
+  };
+  const doing = prospects?.is_proposal ? "Propose" : "Save";
+  return html`
+    <div class="page-head">
+      <h1>${title}</h1><span class="grow"></span>
+      ${!work.document.tool && html`
+        <select aria-label="Start from an example" onChange=${start}>
+          <option value="">Start from…</option>
+          ${STARTERS.map((one, at) => html`<option value=${at}>${one.title}</option>`)}</select>`}
+      <${Button} kind="primary" icon="save" busy=${saving.isBusy} disabled=${Boolean(saving.hindrance)}
+        title=${saving.hindrance ? `Not now: ${saving.hindrance}` : "Ctrl+S"} onClick=${saving.start}>
+        ${doing}${saving.name ? ` ${saving.name}` : ""}</${Button}>
+    </div>`;
+}
+
+function Notices({ work, check, saving }) {
+  const { document, restored } = work;
+  const prospects = check.answer?.prospects;
+  const taken = !document.digest && check.answer?.tools.find(({ name, is_taken }) => name === saving.name && is_taken);
+  return html`
+    ${prospects && !prospects.saving.allowed && html`<${Note} kind="warn" icon="lock">
+      You can write and check here, but not save: ${prospects.saving.reason}. ${prospects.saving.hint}</${Note}>`}
+    ${prospects?.saving.allowed && prospects.is_proposal && html`<${Note} kind="info" icon="hourglass">
+      What is saved here is proposed: somebody with ADMIN has to admit it before it can be called.</${Note}>`}
+    ${document.helpers.length > 0 && html`<${Note} kind="info" icon="info">This tool has helper modules
+      (${document.helpers.join(", ")}) that are neither shown nor known to the check and the run here;
+      they stay as they are.</${Note}>`}
+    ${restored && html`<${Note} kind="info" icon="history">Unsaved work of <${Time} at=${restored} /> is back.${" "}
+      <button type="button" class="link" onClick=${work.discard}>Discard it</button></${Note}>`}
+    ${taken && !saving.outcome && html`<${Note} kind="warn" icon="triangle-alert">There is a tool
+      named <strong>${taken.name}</strong> already: give the function another name.</${Note}>`}
+    ${saving.isRenamed && html`<${Note} kind="info" icon="info">The source declares no ${document.tool} any
+      more: saving adds ${saving.name}, and ${document.tool} stays as it is.</${Note}>`}
+    ${saving.outcome && html`<${Outcome} outcome=${saving.outcome} source=${work.source}
+      onLoad=${saving.load} onReplace=${saving.replace} />`}`;
+}
+
+function Note({ kind, icon, children }) {
+  return html`<div class=${`notice ${kind}`} role="status"><p><${Icon} name=${icon} /> <span>${children}</span></p></div>`;
+}
+
+function State({ check, findings, work }) {
+  let told = counted(findings);
+  if (!work.source) told = "Nothing is written yet";
+  else if (check.error) told = `Not checked: ${check.error.message}`;
+  return html`
+    <p class="write-state"><span role="status">${told}</span>
+      <span class="muted">${check.isCurrent ? "" : "checking…"}</span>
+      <span class="grow"></span>
+      <span class="muted">${work.isDirty ? "not saved" : ""}</span></p>`;
 }

@@ -1,0 +1,32 @@
+// The live check: what the server says of a source, a moment after it was last changed.
+import { api } from "../api.js";
+import { useEffect, useReducer, useRef, useState } from "../lib.js";
+import { useLive } from "../live.js";
+
+const PAUSE = 300;
+
+/* {answer, error, isCurrent, tools}: `tools` are those of the last text that could be read. */
+export function useCheck(source, provider) {
+  const [state, setState] = useState({ source: null, answer: null, error: null });
+  const [turn, again] = useReducer((count) => count + 1, 0);
+  const tools = useRef([]);
+  useLive("again", again);
+  useLive("catalog", again); // names may be taken that were free
+
+  useEffect(() => {
+    if (!source) return undefined;
+    const control = new AbortController();
+    const ask = () => api.post("/v1/schema", { source, provider }, { signal: control.signal }).then(
+      (answer) => control.signal.aborted || setState({ source, answer, error: null }),
+      (error) => control.signal.aborted || setState((before) => ({ ...before, source, error })),
+    );
+    const timer = setTimeout(ask, state.answer ? PAUSE : 0);
+    return () => {
+      clearTimeout(timer);
+      control.abort();
+    };
+  }, [source, provider, turn]);
+
+  if (state.answer?.tools.length) tools.current = state.answer.tools;
+  return { ...state, isCurrent: state.source === source && !state.error, tools: tools.current };
+}

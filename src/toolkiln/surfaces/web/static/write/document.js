@@ -1,0 +1,82 @@
+// What is being written: a new tool, or another version of one, and what of it is not saved.
+import { api } from "../api.js";
+import { useCallback, useEffect, useState } from "../lib.js";
+import { forget, keep, kept } from "./drafts.js";
+import { STARTERS } from "./starters.js";
+
+/* The current version of a tool, as {tool, saved, digest, version, helpers}. */
+export async function current(tool, signal) {
+  const about = await api.get(`/v1/tools/${encodeURIComponent(tool)}`, {}, { signal });
+  if (about.version === null) throw new Error(`${tool} comes with the server, and has no source to edit`);
+  const path = `/v1/tools/${encodeURIComponent(tool)}/versions/${about.version}`;
+  const { sources } = await api.get(path, {}, { signal });
+  const [[, saved], ...helpers] = Object.entries(sources);
+  return { tool, saved, digest: about.digest, version: about.version, helpers: helpers.map(([name]) => name) };
+}
+
+function fresh() {
+  return { tool: "", saved: STARTERS[0].source, digest: null, version: null, helpers: [] };
+}
+
+/* {document, source, isDirty, restored, error, opened: how many documents so far}, and what changes them: `write` for each keystroke,
+   `load` another document, `rebase` on a newer version, `discard` what is not saved. */
+export function useDocument(tool) {
+  const [document, setDocument] = useState(null);
+  const [source, setSource] = useState("");
+  const [restored, setRestored] = useState(null);
+  const [error, setError] = useState(null);
+  const [opened, setOpened] = useState(0);
+
+  const load = useCallback((found) => {
+    forget(found.tool);
+    setDocument(found);
+    setSource(found.saved);
+    setRestored(null);
+  }, []);
+
+  const open = (found) => {
+    setOpened((count) => count + 1);
+    const draft = kept(found.tool);
+    if (!draft || draft.source === found.saved) return load(found);
+    // A draft belongs to the version that it was begun with, whatever came since.
+    setDocument({ ...found, digest: draft.digest });
+    setSource(draft.source);
+    return setRestored(draft.at);
+  };
+
+  useEffect(() => {
+    if (document?.tool === tool) return undefined;
+    const control = new AbortController();
+    setError(null);
+    setDocument(null);
+    Promise.resolve(tool ? current(tool, control.signal) : fresh()).then(
+      (found) => control.signal.aborted || open(found),
+      (problem) => control.signal.aborted || setError(problem),
+    );
+    return () => control.abort();
+  }, [tool]);
+
+  const isDirty = document !== null && source !== document.saved;
+  useEffect(() => {
+    if (!isDirty) return undefined;
+    const warn = (event) => event.preventDefault();
+    addEventListener("beforeunload", warn);
+    return () => removeEventListener("beforeunload", warn);
+  }, [isDirty]);
+
+  const write = (text) => {
+    setSource(text);
+    if (text === document.saved) forget(document.tool);
+    else keep(document.tool, text, document.digest);
+  };
+  const discard = async () => {
+    forget(document.tool);
+    load(document.tool ? await current(document.tool) : fresh());
+  };
+  const rebase = ({ digest, version }) => {
+    setDocument({ ...document, digest, version });
+    keep(document.tool, source, digest);
+  };
+  const forgetDraft = () => forget(document.tool);
+  return { document, source, isDirty, restored, error, opened, write, load, rebase, discard, forgetDraft };
+}

@@ -1,0 +1,27 @@
+// Unsaved work, by the tool that it is about; it lives as long as its tab.
+const PREFIX = "toolkiln.write.";
+
+/* {source, digest, at}, or null. */
+export function kept(tool) {
+  try {
+    return JSON.parse(sessionStorage.getItem(PREFIX + tool));
+  } catch {
+    return null; // the browser keeps nothing, or somebody else wrote there
+  }
+}
+
+export function keep(tool, source, digest) {
+  try {
+    sessionStorage.setItem(PREFIX + tool, JSON.stringify({ source, digest, at: Date.now() / 1000 }));
+  } catch {
+    // The browser keeps nothing; leaving the page still warns.
+  }
+}
+
+export function forget(tool) {
+  try {
+    sessionStorage.removeItem(PREFIX + tool);
+  } catch {
+    // Nothing was kept either.
+  }
+}

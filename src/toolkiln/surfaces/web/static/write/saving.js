@@ -1,0 +1,81 @@
+// Saving a source as a tool, and what became of it in words.
+import { api } from "../api.js";
+import { useWho } from "../app.js";
+import { Diff } from "../diff.js";
+import { html } from "../lib.js";
+import { Busy, Button, Icon, Trouble, useAsked } from "../parts.js";
+import { Link } from "../router.js";
+import { current } from "./document.js";
+
+/* {kind, name, …}; `digest` is the version that it takes the place of, null for a tool that is new. */
+export async function save(name, source, digest) {
+  const headers = digest ? { "If-Match": `"${digest}"` } : { "If-None-Match": "*" };
+  try {
+    const written = await api.put(`/v1/tools/${encodeURIComponent(name)}`, { source }, { headers });
+    return { kind: written.proposed ? "proposed" : "saved", name, written };
+  } catch (error) {
+    if (error.code === "outdated") return { kind: digest ? "outdated" : "taken", name, error };
+    if (error.code === "exists") return { kind: "taken", name, error };
+    return { kind: "refused", name, error, findings: error.errors?.map(finding).filter(Boolean) };
+  }
+}
+
+/* What is wrong with a line, out of a problem that says so as `body.source:LINE`. */
+function finding({ place, message }) {
+  const [, line] = place.match(/^body\.source:(\d+)$/) ?? [];
+  if (!line) return null;
+  const [, rule, said] = message.match(/^([a-z-]+): (.*)$/s) ?? [null, "refused", message];
+  return { line: Number(line), severity: "error", rule, message: said, fix: "", repair: null };
+}
+
+export function Outcome({ outcome, source, onLoad, onReplace }) {
+  const { kind, name, written, error } = outcome;
+  if (kind === "saved") return html`<${Saved} name=${name} written=${written} />`;
+  if (kind === "proposed") return html`<${Proposed} name=${name} />`;
+  if (kind === "taken") return html`<${Taken} name=${name} />`;
+  if (kind === "outdated") return html`<${Outdated} ...${{ name, source, onLoad, onReplace }} />`;
+  const rest = error.errors?.filter(({ place }) => !place.startsWith("body.source:"));
+  return html`<${Trouble} error=${{ message: `not saved: ${error.message}`, hint: error.hint, errors: rest }} />`;
+}
+
+function Saved({ name, written }) {
+  return html`
+    <div class="notice ok" role="status">
+      <p><${Icon} name="circle-check" /> <span>Saved as version ${written.version}: <strong>${name}</strong> can
+        be called. <${Link} to=${`/tools/${encodeURIComponent(name)}`}>Go to the tool</${Link}></span></p>
+      ${written.notes.map((note) => html`<p class="hint">${note}</p>`)}
+    </div>`;
+}
+
+function Proposed({ name }) {
+  const who = useWho();
+  return html`
+    <div class="notice info" role="status"><p><${Icon} name="hourglass" /> <span>
+      <strong>${name}</strong> is proposed. It can be called when somebody with ADMIN has admitted it${
+        who?.may("ADMIN") ? html`: <${Link} to="/approvals">that can be you</${Link}.` : "."}</span></p></div>`;
+}
+
+function Taken({ name }) {
+  return html`
+    <div class="notice warn" role="alert"><p><${Icon} name="triangle-alert" /> <span>Not saved: the
+      name <strong>${name}</strong> is taken. Give the function another name,
+      or <${Link} to=${`/write?tool=${encodeURIComponent(name)}`}>open that tool</${Link}>; what is
+      written here stays.</span></p></div>`;
+}
+
+/* Somebody was faster: what differs, and which of the two it shall be. */
+function Outdated({ name, source, onLoad, onReplace }) {
+  const { value, error, again } = useAsked((signal) => current(name, signal), [name]);
+  if (error) return html`<${Trouble} error=${error} onRetry=${again} />`;
+  if (!value) return html`<${Busy} label="Looking for the newer version" />`;
+  return html`
+    <div class="notice warn" role="alert">
+      <p><${Icon} name="triangle-alert" /> <span>There is a newer version of <strong>${name}</strong> than the
+        one that this was begun with: version ${value.version}. What differs from it here:</span></p>
+      <${Diff} before=${value.saved} after=${source} label="The newer version, and yours" />
+      <div class="row">
+        <${Button} icon="download" onClick=${() => onLoad(value)}>Load the newer one, drop mine</${Button}>
+        <${Button} icon="pencil" onClick=${() => onReplace(value)}>Keep mine, to take its place</${Button}>
+      </div>
+    </div>`;
+}

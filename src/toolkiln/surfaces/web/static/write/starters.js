@@ -1,0 +1,95 @@
+// Sources to begin with. Each is a tool without findings whose examples hold; a test tries that.
+export const STARTERS = [
+  {
+    title: "A function",
+    source: `def add_tax(net: float, percent: float = 19) -> float:
+    """Add a tax to a net price, and round to cents.
+
+    Args:
+        net: The price without tax.
+        percent: How high the tax is.
+
+    Examples:
+        >>> add_tax(100)
+        119.0
+    """
+    return round(net * (1 + percent / 100), 2)
+`,
+  },
+  {
+    title: "Choices and limits",
+    source: `from typing import Annotated, Literal
+
+from pydantic import Field
+
+
+def convert_length(
+    value: Annotated[float, Field(ge=0)],
+    to: Literal["feet", "inches", "miles"] = "feet",
+) -> float:
+    """Convert a length from meters to a unit of the imperial system.
+
+    Args:
+        value: The length in meters.
+        to: The unit to convert to.
+
+    Examples:
+        >>> convert_length(1000, "miles")
+        0.621
+    """
+    per_meter = {"feet": 3.28084, "inches": 39.3701, "miles": 0.000621371}
+    return round(value * per_meter[to], 3)
+`,
+  },
+  {
+    title: "Progress and log",
+    source: `import time
+
+from toolkiln import Context, tool
+
+
+@tool(read_only=True)
+def count_slowly(to: int, ctx: Context) -> str:
+    """Count up to a number, a tenth of a second for each step, and tell how far it is.
+
+    Args:
+        to: The last number, 50 at most.
+    """
+    last = min(to, 50)
+    for number in range(1, last + 1):
+        ctx.report_progress(number, last, f"at {number}")
+        time.sleep(0.1)
+    ctx.log("there is nothing left to count")
+    return f"counted to {last}"
+`,
+  },
+  {
+    title: "A group of tools",
+    source: `from toolkiln import tool_metadata
+
+
+@tool_metadata(display_name="Texts", icon="type")
+class Texts:
+    """Work with short texts."""
+
+    def count_words(self, text: str) -> int:
+        """Count the words of a text, parted by white space.
+
+        Args:
+            text: The text.
+        """
+        return len(text.split())
+
+    def shorten_text(self, text: str, length: int = 80) -> str:
+        """Cut a text at a word, so that it is no longer than it may be.
+
+        Args:
+            text: The text.
+            length: How many characters it may have.
+        """
+        if len(text) <= length:
+            return text
+        return text[: length - 1].rsplit(" ", 1)[0] + "…"
+`,
+  },
+];

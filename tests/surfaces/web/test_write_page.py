@@ -1,0 +1,258 @@
+"""Writing tools on the page: from the first line to a call, with what can come between."""
+
+import doctest
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Locator, Page, expect
+
+from toolkiln.app import read_source
+from toolkiln.surfaces import web
+
+from .site import Look, Site, looking
+
+STATIC = Path(web.__file__).parent / "static"
+GREET = '''def greet(name: str) -> str:
+    """Greet a person by name.
+
+    Args:
+        name: Who is greeted.
+    """
+    return f"Hello {name}"
+'''
+HALF = '''def half(number) -> float:
+    """Halve a number, whether it is even or odd.
+
+    Args:
+        number: What is halved.
+    """
+    return number / 2
+'''
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("write"), {"greet.py": GREET})
+    with site.running():
+        yield site
+
+
+def editor(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Source", exact=False)
+
+
+def write(page: Page, source: str) -> None:
+    """Put a source in the place of all that is in the editor."""
+    editor(page).press("ControlOrMeta+a")
+    page.keyboard.insert_text(source)
+
+
+def findings(page: Page) -> Locator:
+    return page.get_by_role("list", name="Findings").get_by_role("listitem")
+
+
+def test_a_tool_with_a_flaw_is_mended_run_saved_and_called(look: Look, site: Site) -> None:
+    view = look("/write")
+    page = view.page
+    expect(page.get_by_text("No findings")).to_be_visible()
+
+    write(page, HALF)
+    flaw = findings(page).filter(has_text="missing-annotation")
+    expect(flaw).to_contain_text("Line 1")
+    expect(page.locator(".cm-gutter-lint .cm-lint-marker-warning")).to_have_count(1)
+    expect(page.locator(".cm-lintRange-warning").first).to_contain_text("def")
+    view.check_access()
+
+    flaw.get_by_role("button", name="Add a type").click()
+    page.keyboard.type("float")
+    expect(page.get_by_text("No findings")).to_be_visible()
+    expect(page.locator(".cm-line").first).to_have_text("def half(number: float) -> float:")
+
+    page.get_by_role("textbox", name="number", exact=False).fill("7")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("region", name="Result")).to_contain_text("3.5")
+
+    page.get_by_role("button", name="Save half").click()
+    expect(page.get_by_text("Saved as version 1")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/ui/write\?tool=half$"))
+    with site.client() as client:
+        answer = client.post("/v1/tools/half/call", json={"arguments": {"number": 9}})
+
+    assert answer.json()["value"] == 4.5
+    expect(page.get_by_role("link", name="Go to the tool")).to_have_attribute(
+        "href", "/ui/tools/half"
+    )
+
+
+def test_what_is_beside_the_editor_follows_it(look: Look) -> None:
+    page = look("/write").page
+    write(
+        page, GREET.replace("greet", "welcome").replace("name: str", "name: str, title: str = ''")
+    )
+
+    page.get_by_role("tab", name="Schema").click()
+    expect(page.get_by_role("tabpanel", name="Schema")).to_contain_text("title")
+    page.get_by_role("tab", name="Documentation").click()
+    expect(page.get_by_role("heading", name="Welcome")).to_be_visible()
+    page.get_by_role("tab", name="As the model sees it").click()
+    page.get_by_label("Provider").select_option("anthropic")
+    expect(page.get_by_role("tabpanel")).to_contain_text("input_schema")
+
+    write(page, "def (")
+    expect(findings(page)).to_contain_text("syntax-error")
+    expect(page.get_by_role("tabpanel")).to_contain_text("welcome")
+    expect(page.get_by_role("button", name="Save")).to_be_disabled()
+
+
+def test_the_keyboard_gets_into_the_editor_and_out_again(look: Look) -> None:
+    page = look("/write").page
+    write(page, "x = 1\n\n\n    def broken(:\n")
+    expect(findings(page)).to_contain_text("Line 4")
+
+    findings(page).get_by_role("button", name="Line 4").press("Enter")
+    expect(editor(page)).to_be_focused()
+    expect(page.locator(".cm-activeLine")).to_contain_text("def broken")
+    page.keyboard.press("Tab")
+    expect(editor(page)).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+
+    expect(editor(page)).not_to_be_focused()
+
+
+def test_what_trying_it_out_brings_to_light_is_shown_at_its_line(look: Look) -> None:
+    view = look("/write")
+    view.forgiven = ("422",)
+    page = view.page
+    example = '    Examples:\n        >>> bow("Ada")\n        \'Bye Ada\'\n    """\n    return'
+    write(page, GREET.replace("greet", "bow").replace('    """\n    return', f"\n{example}"))
+
+    page.get_by_role("button", name="Save bow").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("Not saved")
+    expect(findings(page)).to_contain_text("example-fails")
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(1)
+    findings(page).get_by_role("button", name="Line 8").click()
+    page.keyboard.press("End")
+    page.keyboard.type("  # doctest: +SKIP")
+    expect(page.get_by_text("No findings")).to_be_visible()
+
+
+def test_whoever_was_slower_sees_what_differs_and_chooses(look: Look, site: Site) -> None:
+    view = look("/write?tool=greet")
+    page = view.page
+    expect(page.locator(".cm-content")).to_contain_text("Hello {name}")
+    newer = GREET.replace("Hello", "Hi")
+
+    editor(page).press("ControlOrMeta+End")
+    page.keyboard.insert_text("# mine\n")
+    with site.client() as client:
+        assert client.put("/v1/tools/greet", json={"source": newer}).status_code == 200
+
+    expect(page.get_by_role("alert")).to_contain_text("newer version of greet")
+    expect(page.get_by_role("region", name="The newer version, and yours")).to_contain_text(
+        "# mine"
+    )
+    page.get_by_role("button", name="Keep mine").click()
+    page.get_by_role("button", name="Save greet").click()
+    expect(page.get_by_text("Saved as version")).to_be_visible()
+    assert "# mine" in (site.tools / "greet.py").read_text("utf-8")
+
+    with site.client() as client:
+        client.put("/v1/tools/greet", json={"source": newer})
+    expect(page.locator(".cm-content")).to_contain_text("Hi {name}")
+
+
+def test_a_name_that_is_taken_is_told_before_it_is_saved(look: Look) -> None:
+    view = look("/write")
+    view.forgiven = ("412",)
+    page = view.page
+
+    write(page, GREET)
+    expect(page.get_by_text("There is a tool named greet already")).to_be_visible()
+    page.get_by_role("button", name="Save greet").click()
+    page.get_by_role("link", name="open that tool").click()
+
+    expect(page.get_by_role("heading", name="Another version of greet")).to_be_visible()
+
+
+def test_unsaved_work_survives_reloads_and_other_pages(look: Look) -> None:
+    page = look("/write").page
+    asked: list[str] = []
+
+    def leave(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", leave)
+    write(page, GREET.replace("greet", "precious"))
+    expect(page.get_by_role("button", name="Save precious")).to_be_enabled()
+
+    page.reload()
+    expect(page.get_by_text("Unsaved work of")).to_be_visible()
+    pages = page.get_by_role("navigation", name="Pages")
+    pages.get_by_role("link", name="Audit").click()
+    expect(editor(page)).to_have_count(0)
+    pages.get_by_role("link", name="Write").click()
+    expect(page.locator(".cm-content")).to_contain_text("def precious")
+    assert asked == ["beforeunload"]
+
+    page.get_by_role("button", name="Discard it").click()
+    expect(page.locator(".cm-content")).to_contain_text("def add_tax")
+    expect(page.get_by_text("Unsaved work of")).to_have_count(0)
+
+
+def test_a_server_that_restarts_takes_nothing_away(browser: Browser, tmp_path: Path) -> None:
+    site = Site(tmp_path, {"greet.py": GREET})
+    with ExitStack() as window:
+        with site.running():
+            view = window.enter_context(looking(browser, site.url))
+            view.forgiven = ("ERR_",)
+            page = view.open("/write")
+            write(page, GREET.replace("greet", "early"))
+            expect(page.get_by_role("button", name="Save early")).to_be_enabled()
+        write(page, GREET.replace("greet", "late"))
+        expect(page.get_by_text("Not checked")).to_be_visible()
+        with site.running():
+            page.get_by_role("button", name="Save late").click()
+
+            expect(page.get_by_text("Saved as version 1")).to_be_visible()
+
+
+def test_who_may_not_save_is_told_at_once(browser: Browser, tmp_path: Path) -> None:
+    with (
+        Site(tmp_path, {}, authoring="off").running() as off,
+        looking(browser, off.url) as view,
+    ):
+        page = view.open("/write")
+
+        expect(page.get_by_text("but not save")).to_contain_text("switched off")
+        expect(page.get_by_role("button", name="Save")).to_be_disabled()
+
+
+def test_what_has_to_be_admitted_is_proposed(browser: Browser, tmp_path: Path) -> None:
+    with (
+        Site(tmp_path, {}, authoring="propose").running() as proposing,
+        looking(browser, proposing.url) as view,
+    ):
+        page = view.open("/write")
+        page.get_by_role("button", name="Propose add_tax").click()
+
+        expect(page.get_by_text("add_tax is proposed")).to_contain_text("ADMIN")
+        assert (proposing.tools / "add_tax.py").exists()
+
+
+def test_examples_to_start_from_have_no_findings_and_do_what_they_say() -> None:
+    script = (STATIC / "write/starters.js").read_text("utf-8")
+    sources = re.findall(r"source: `(.*?)`,\n", script, re.DOTALL)
+
+    assert len(sources) == 4
+    for source in sources:
+        names: dict[str, object] = {}
+        exec(compile(source, "starter", "exec"), names)
+        for test in doctest.DocTestFinder().find(names, "starter", extraglobs=names):
+            assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
+        assert read_source(source).reading.findings == ()
