@@ -38,7 +38,9 @@ export function numberOf(text) {
     return new Exact(text);
   }
   // Up to 15 digits always survive; looking closer is for the few that are longer.
-  return text.length <= 15 || canonical(text) === canonical(String(value)) ? value : new Exact(text);
+  return text.length <= 15 || canonical(text) === canonical(String(value))
+    ? value
+    : new Exact(text);
 }
 
 /* Whether a JSON number has no fraction, however it is written. */

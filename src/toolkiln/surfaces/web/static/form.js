@@ -11,7 +11,10 @@ import { Button, Tabs } from "./parts.js";
 
 export { usableDefault };
 
-const MODES = [{ id: "form", title: "Form" }, { id: "json", title: "JSON" }];
+const MODES = [
+  { id: "form", title: "Form" },
+  { id: "json", title: "JSON" },
+];
 const MOST_NAMED = 4;
 
 /* The form. `onChange(value, isValid)` also comes without a change of the value, when it becomes
@@ -57,19 +60,27 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
         <${Tabs} tabs=${MODES} current=${mode} label="How to fill in"
           onChange=${(next) => broken || setMode(next)} />
       </div>
-      ${mode === "form"
-        ? html`<${FormContext.Provider} value=${form}><${Body} schema=${schema} value=${held} onChange=${change} /><//>`
-        : html`<${JsonText} value=${held} broken=${broken} problems=${[...own, ...told]}
-            onChange=${(next) => { setBroken(null); change(next); }}
-            onBroken=${spoil} onDiscard=${() => setBroken(null)} />`}
+      ${
+        mode === "form"
+          ? html`<${FormContext.Provider} value=${form}>
+              <${Body} schema=${schema} value=${held} onChange=${change} /><//>`
+          : html`<${JsonText} value=${held} broken=${broken} problems=${[...own, ...told]}
+            onChange=${(next) => {
+              setBroken(null);
+              change(next);
+            }}
+            onBroken=${spoil} onDiscard=${() => setBroken(null)} />`
+      }
       ${mode === "form" && html`<${Summary} own=${own} form=${form} onAsk=${() => setAsked(true)} />`}
     </div>`;
 }
 
 function Body({ schema, value, onChange }) {
   const whole = flat(schema, schema);
-  const isEmpty = !Object.keys(whole.properties ?? {}).length && whole.additionalProperties === false;
-  if (isEmpty && !Object.keys(value).length) return html`<p class="muted">It takes no arguments.</p>`;
+  const isEmpty =
+    !Object.keys(whole.properties ?? {}).length && whole.additionalProperties === false;
+  if (isEmpty && !Object.keys(value).length)
+    return html`<p class="muted">It takes no arguments.</p>`;
   return html`
     <${Entries} schema=${whole} value=${value} path=${[]} onChange=${onChange} />
     <${Problems} path=${[]} />`;
@@ -83,7 +94,9 @@ function Summary({ own, form, onAsk }) {
     setDue(false);
     const field = document.querySelector(`[data-form="${form.id}"][data-wrong]`);
     const control = "input, select, textarea, button";
-    const wrong = field?.querySelector(`:is(${control})[aria-invalid], [aria-invalid] :is(${control})`);
+    const wrong = field?.querySelector(
+      `:is(${control})[aria-invalid], [aria-invalid] :is(${control})`,
+    );
     (wrong ?? field?.querySelector(control))?.focus();
   }, [isDue]);
   if (!own.length) return null;
@@ -95,9 +108,11 @@ function Summary({ own, form, onAsk }) {
   const more = names.length - MOST_NAMED;
   return html`
     <p class="form-summary">
-      <span>${own.every(({ isMissing }) => isMissing) ? "Still needed" : "To be put right"}: ${
-        names.slice(0, MOST_NAMED).map((name, at) => html`${at > 0 && ", "}<code>${name || "the whole"}</code>`)}${
-        more > 0 && ` and ${more} more`}</span>
+      <span>${own.every(({ isMissing }) => isMissing) ? "Still needed" : "To be put right"}: ${names
+        .slice(0, MOST_NAMED)
+        .map((name, at) => html`${at > 0 && ", "}<code>${name || "the whole"}</code>`)}${
+        more > 0 && ` and ${more} more`
+      }</span>
       <${Button} kind="quiet" icon="arrow-up" onClick=${show}>Show</${Button}>
     </p>`;
 }

@@ -43,12 +43,24 @@ export function ResultView({ result: given }) {
       ${result.files?.length > 0 && html`<${Part} title="Files"><${Files} files=${result.files} /><//>`}
       <${Printed} title="Printed" text=${result.stdout} />
       <${Printed} title="Printed as errors" text=${result.stderr} />
-      ${result.messages?.length > 0 && html`<${Part} title="Messages"><${Messages} messages=${result.messages} /><//>`}
-      ${result.injected_tools?.length > 0 && html`<${Part} title="Tools that it offers">
-        <p class="row">${result.injected_tools.map((name) => html`
-          <${Link} to=${`/tools/${encodeURIComponent(name)}`}>${name}</${Link}>`)}</p><//>`}
-      ${result.notes?.length > 0 && html`<${Part} title="Notes">
-        <ul class="notes">${result.notes.map((note) => html`<li><${Shown} text=${note} /></li>`)}</ul><//>`}
+      ${
+        result.messages?.length > 0 &&
+        html`<${Part} title="Messages">
+        <${Messages} messages=${result.messages} /><//>`
+      }
+      ${
+        result.injected_tools?.length > 0 &&
+        html`<${Part} title="Tools that it offers">
+        <p class="row">${result.injected_tools.map(
+          (name) => html`
+          <${Link} to=${`/tools/${encodeURIComponent(name)}`}>${name}</${Link}>`,
+        )}</p><//>`
+      }
+      ${
+        result.notes?.length > 0 &&
+        html`<${Part} title="Notes">
+        <ul class="notes">${result.notes.map((note) => html`<li><${Shown} text=${note} /></li>`)}</ul><//>`
+      }
     </div>`;
 }
 
@@ -71,9 +83,13 @@ function Head({ result }) {
   const known = STATUSES[result.status] ?? { words: result.status, kind: "quiet" };
   const { started, duration, cpu, memory } = result.timing ?? {};
   const facts = [
-    result.sandbox && html`<span title=${SANDBOXES[result.sandbox]}>${
-      result.sandbox === "none" ? "no sandbox" : `sandbox ${result.sandbox}`}</span>`,
-    cpu !== null && cpu !== undefined && html`<span>processor <${Duration} seconds=${cpu} /></span>`,
+    result.sandbox &&
+      html`<span title=${SANDBOXES[result.sandbox]}>${
+        result.sandbox === "none" ? "no sandbox" : `sandbox ${result.sandbox}`
+      }</span>`,
+    cpu !== null &&
+      cpu !== undefined &&
+      html`<span>processor <${Duration} seconds=${cpu} /></span>`,
     memory && html`<span>memory ${sizeOf(memory)}</span>`,
     started > 0 && html`<span><${Time} at=${started} /></span>`,
   ].filter(Boolean);
@@ -87,13 +103,16 @@ function Head({ result }) {
 }
 
 function Failure({ error }) {
-  const where = [error.type, error.line && `line ${error.line}`, error.code].filter(Boolean).join(", ");
+  const where = [error.type, error.line && `line ${error.line}`, error.code]
+    .filter(Boolean)
+    .join(", ");
   return html`
     <div class="failure">
       <p class="failure-message"><${Shown} text=${error.message} /></p>
       ${error.hint && html`<p><strong>What to do:</strong> <${Shown} text=${error.hint} /></p>`}
       <p class="hint">${where}${error.retryable && ". The same call may work later"}${
-        error.retry_after ? `: wait ${Math.ceil(error.retry_after)} s` : ""}</p>
+        error.retry_after ? `: wait ${Math.ceil(error.retry_after)} s` : ""
+      }</p>
     </div>`;
 }
 
@@ -111,15 +130,23 @@ function Value({ result }) {
   const [picked, setPicked] = useState(null);
   const view = views.find(({ id }) => id === picked)?.id ?? views[0]?.id;
   if (!views.length) {
-    return result.status === "ok" ? html`<p class="muted">It returned ${value === "" ? "an empty text" : "nothing"}.</p>` : null;
+    return result.status === "ok"
+      ? html`<p class="muted">It returned ${value === "" ? "an empty text" : "nothing"}.</p>`
+      : null;
   }
   return html`
     <section class="result-part" aria-label="What it returned">
-      ${views.length > 1 && html`<div class="views">
-        <${Tabs} tabs=${views} current=${view} label="View" onChange=${setPicked} /></div>`}
+      ${
+        views.length > 1 &&
+        html`<div class="views">
+        <${Tabs} tabs=${views} current=${view} label="View" onChange=${setPicked} /></div>`
+      }
       ${view === "table" && html`<${Table} rows=${value} columns=${columns} />`}
-      ${view === "tree" && html`<div class="copied"><${Tree} value=${value} />
-        <${Copy} text=${() => write(value)} label="Copy the value as JSON" /></div>`}
+      ${
+        view === "tree" &&
+        html`<div class="copied"><${Tree} value=${value} />
+        <${Copy} text=${() => write(value)} label="Copy the value as JSON" /></div>`
+      }
       ${view === "text" && html`<${ModelText} result=${result} />`}
     </section>`;
 }
@@ -134,10 +161,17 @@ function ModelText({ result }) {
   return html`
     <p class="row truncation"><${Badge} kind="warn" icon="scissors">Cut</${Badge}>
       The model reads ${cut.shown.toLocaleString()} of ${cut.total.toLocaleString()} characters.
-      ${cut.handle ? html`<${Button} onClick=${() => setWhole(!isWhole)}>${isWhole ? "Show what the model reads" : "Read all of it"}</${Button}>`
-        : "The rest was not kept."}</p>
-    ${isWhole ? html`<${WholeOutput} read=${read} total=${cut.total} label="whole output" />`
-      : html`<${LongText} text=${result.text} label="text" />`}`;
+      ${
+        cut.handle
+          ? html`<${Button} onClick=${() => setWhole(!isWhole)}>
+              ${isWhole ? "Show what the model reads" : "Read all of it"}</${Button}>`
+          : "The rest was not kept."
+      }</p>
+    ${
+      isWhole
+        ? html`<${WholeOutput} read=${read} total=${cut.total} label="whole output" />`
+        : html`<${LongText} text=${result.text} label="text" />`
+    }`;
 }
 
 function Printed({ title, text }) {
@@ -146,6 +180,9 @@ function Printed({ title, text }) {
 }
 
 function Messages({ messages }) {
-  return html`<ul class="messages">${messages.map((message, at) => html`
-    <li key=${at}>${typeof message === "string" ? html`<${Shown} text=${message} />` : html`<${Tree} value=${message} />`}</li>`)}</ul>`;
+  return html`<ul class="messages">${messages.map(
+    (message, at) => html`
+    <li key=${at}>
+      <${typeof message === "string" ? Shown : Tree} text=${message} value=${message} /></li>`,
+  )}</ul>`;
 }

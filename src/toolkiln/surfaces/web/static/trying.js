@@ -16,7 +16,10 @@ const NOTHING = { lines: [], left: 0, progress: null, pending: null };
 
 /* `run(arguments, signal)` gives events as `api.stream` does; the last one ends the call. */
 export function Trying({ schema, run, submitLabel = "Run", initial }) {
-  const [state, setState] = useState(() => ({ value: initial ?? usableDefault(schema), isValid: false }));
+  const [state, setState] = useState(() => ({
+    value: initial ?? usableDefault(schema),
+    isValid: false,
+  }));
   const { call, start, stop } = useCall(run);
   const told = useMemo(() => problemsOf(call.end), [call.end]);
   const isRunning = call.since !== null;
@@ -60,7 +63,9 @@ function useCall(run) {
   const start = async (args) => {
     const own = new AbortController();
     control.current = own;
-    const gather = gathering((told) => own === control.current && setCall((now) => ({ ...now, ...told })));
+    const gather = gathering(
+      (told) => own === control.current && setCall((now) => ({ ...now, ...told })),
+    );
     setCall({ ...NOTHING, since: Date.now(), end: null });
     const end = await ended(run(args, own.signal), gather, own.signal);
     gather.flush();
@@ -99,7 +104,11 @@ function gathering(tell) {
   const add = (event, data) => {
     if (event === "progress") told.progress = data;
     else if (event === "pending") told.pending = data.text;
-    else if (event === "lost") told.lines.push({ kind: "lost", text: `${data.count.toLocaleString()} events came too fast and are left out` });
+    else if (event === "lost")
+      told.lines.push({
+        kind: "lost",
+        text: `${data.count.toLocaleString()} events came too fast and are left out`,
+      });
     else told.lines.push({ kind: event, level: data.level, text: data.text });
     if (event !== "pending") told.pending = null;
     if (told.lines.length > 2 * MOST_LINES) {
@@ -126,21 +135,34 @@ function Live({ call, isRunning }) {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [call.lines]);
   // What it printed is in the result, too.
-  const isPrinted = call.end?.result ? ({ kind }) => kind === "stdout" || kind === "stderr" : () => false;
+  const isPrinted = call.end?.result
+    ? ({ kind }) => kind === "stdout" || kind === "stderr"
+    : () => false;
   const lines = call.lines.filter((line) => !isPrinted(line));
   return html`
     <div class="live" hidden=${!isRunning && !lines.length}>
       <div role="status" class=${isRunning ? "live-state" : undefined}>
-        ${isRunning && call.pending && html`<p class="live-pending"><${Icon} name="hand" />
-          A person has to approve this call: <${Link} to="/approvals">go to the approvals</${Link}.</p>`}
+        ${
+          isRunning &&
+          call.pending &&
+          html`<p class="live-pending"><${Icon} name="hand" />
+          A person has to approve this call: <${Link} to="/approvals">go to the approvals</${Link}.</p>`
+        }
         ${isRunning && !call.pending && html`<${Progress} progress=${call.progress} />`}
       </div>
-      ${lines.length > 0 && html`
+      ${
+        lines.length > 0 &&
+        html`
         <div class="live-log" ref=${box} tabindex="0" role="log" aria-label="What it tells">
           ${call.left > 0 && html`<p class="muted">${call.left.toLocaleString()} earlier lines are left out</p>`}
-          ${lines.map(({ kind, level, text }, at) => html`
-            <p key=${call.left + at} class=${`line ${kind} ${level ?? ""}`}><span class="line-kind">${level ?? kind}</span><${Shown} text=${text.slice(0, 5_000)} /></p>`)}
-        </div>`}
+          ${lines.map(
+            ({ kind, level, text }, at) => html`
+            <p key=${call.left + at} class=${`line ${kind} ${level ?? ""}`}>
+              <span class="line-kind">${level ?? kind}</span><${Shown} text=${text.slice(0, 5_000)} />
+            </p>`,
+          )}
+        </div>`
+      }
     </div>`;
 }
 
@@ -148,7 +170,11 @@ function Progress({ progress }) {
   const { done, total, text } = progress ?? {};
   const isKnown = typeof total === "number" && total > 0 && typeof done === "number";
   const share = isKnown ? Math.min(1, Math.max(0, done / total)) : undefined;
-  const amount = isKnown ? `${Math.round(share * 100)} %` : typeof done === "number" ? done.toLocaleString() : "";
+  const amount = isKnown
+    ? `${Math.round(share * 100)} %`
+    : typeof done === "number"
+      ? done.toLocaleString()
+      : "";
   return html`
     <div class="live-progress">
       <progress value=${share} max="1" aria-label="Progress"></progress>
@@ -159,15 +185,19 @@ function Progress({ progress }) {
 
 function End({ end }) {
   if (!end) return null;
-  if (end.isStopped) return html`<p class="muted stopped" role="status"><${Icon} name="square" /> Stopped: the call was cancelled.</p>`;
+  if (end.isStopped)
+    return html`<p class="muted stopped" role="status"><${Icon} name="square" />
+      ${" "}Stopped: the call was cancelled.</p>`;
   if (end.error) return html`<${Trouble} error=${end.error} />`;
-  return html`<div class="trying-result" role="region" aria-label="Result"><${ResultView} result=${end.result} /></div>`;
+  return html`<div class="trying-result" role="region" aria-label="Result">
+    <${ResultView} result=${end.result} /></div>`;
 }
 
 /* What a server has against the arguments, place by place. */
 function problemsOf(end) {
   if (!end) return [];
-  if (end.error) return (end.error.errors ?? []).filter(({ place }) => place?.startsWith("body.arguments"));
+  if (end.error)
+    return (end.error.errors ?? []).filter(({ place }) => place?.startsWith("body.arguments"));
   const { status, error } = end.result?.result ?? end.result ?? {};
   if (status !== "invalid" || error?.code !== "invalid_arguments") return [];
   return error.message.split("\n").map((line) => {

@@ -48,7 +48,8 @@ function found(root, node, value, path, steps) {
 
 /* Free-form parts are not described by a schema, and may still hold what is not typed to its end. */
 function unfinished(value, path) {
-  if (value instanceof Unfinished) return [{ path, message: value.problem, isMissing: !value.text }];
+  if (value instanceof Unfinished)
+    return [{ path, message: value.problem, isMissing: !value.text }];
   if (Array.isArray(value)) return value.flatMap((item, at) => unfinished(item, [...path, at]));
   if (!isObject(value)) return [];
   return Object.entries(value).flatMap(([name, item]) => unfinished(item, [...path, name]));
@@ -88,10 +89,14 @@ function ofNumber(node, value) {
   const isOn = (bound) => size == comparable(bound) && !isNear;
   if (least !== undefined && size < comparable(least)) return `is less than ${least}`;
   if (most !== undefined && size > comparable(most)) return `is greater than ${most}`;
-  if (low !== undefined && (size < comparable(low) || isOn(low))) return `is not greater than ${low}`;
-  if (high !== undefined && (size > comparable(high) || isOn(high))) return `is not less than ${high}`;
+  if (low !== undefined && (size < comparable(low) || isOn(low)))
+    return `is not greater than ${low}`;
+  if (high !== undefined && (size > comparable(high) || isOn(high)))
+    return `is not less than ${high}`;
   const step = comparable(node.multipleOf);
-  return step > 0 && !isMultiple(size, step) ? `is not a multiple of ${node.multipleOf}` : undefined;
+  return step > 0 && !isMultiple(size, step)
+    ? `is not a multiple of ${node.multipleOf}`
+    : undefined;
 }
 
 function isMultiple(size, of) {
@@ -110,10 +115,17 @@ function isMultiple(size, of) {
 function ofText(node, value) {
   const { minLength: least, maxLength: most } = node;
   // Characters are code points, of which there are at most as many as units.
-  if (least !== undefined && (value.length < least || (value.length < 2 * least && [...value].length < least))) {
+  if (
+    least !== undefined &&
+    (value.length < least || (value.length < 2 * least && [...value].length < least))
+  ) {
     return least === 1 ? "is empty" : `is shorter than ${counted(least, "character")}`;
   }
-  if (most !== undefined && value.length > most && (value.length > 2 * most || [...value].length > most)) {
+  if (
+    most !== undefined &&
+    value.length > most &&
+    (value.length > 2 * most || [...value].length > most)
+  ) {
     return `is longer than ${counted(most, "character")}`;
   }
   return patternProblem(node.pattern, value) ?? formatProblem(node.format, value);

@@ -24,7 +24,11 @@ export function tied(form, path, { hint } = {}) {
   const id = elementOf(form, path);
   const isWrong = wrongAt(form, path).length > 0;
   const about = [hint && `${id}-hint`, isWrong && `${id}-problem`].filter(Boolean).join(" ");
-  return { id, "aria-describedby": about || undefined, "aria-invalid": isWrong ? "true" : undefined };
+  return {
+    id,
+    "aria-describedby": about || undefined,
+    "aria-invalid": isWrong ? "true" : undefined,
+  };
 }
 
 export function Problems({ path }) {

@@ -42,8 +42,10 @@ export function Control({ schema, value, path, onChange, hint, placeholder, labe
   const kind = kindOf(whole);
   const attributes = { ...tied(form, path, { hint }), "aria-label": label };
   const given = { schema: whole, value, path, onChange, attributes, placeholder };
-  if (kind === "const") return html`<${Fixed} value=${whole.const} given=${value} onChange=${onChange} />`;
-  if (kind === "nothing") return html`<${Fixed} value=${null} given=${value} onChange=${onChange} />`;
+  if (kind === "const")
+    return html`<${Fixed} value=${whole.const} given=${value} onChange=${onChange} />`;
+  if (kind === "nothing")
+    return html`<${Fixed} value=${null} given=${value} onChange=${onChange} />`;
   if (kind === "enum") return html`<${Choice} ...${given} options=${whole.enum} />`;
   if (kind === "boolean") return html`<${Choice} ...${given} options=${[true, false]} />`;
   if (kind === "number") return html`<${NumberText} ...${given} />`;
@@ -67,8 +69,13 @@ export function NullableControl({ schema, value, onChange, label, ...rest }) {
   const toggle = (event) => onChange(event.target.checked ? null : undefined);
   return html`
     <div class="nullable">
-      ${value === null ? html`<p class="entry-closed">null</p>` : html`
-        <${Control} schema=${withoutNull(form.root, schema)} value=${value} onChange=${onChange} label=${label} ...${rest} />`}
+      ${
+        value === null
+          ? html`<p class="entry-closed">null</p>`
+          : html`
+        <${Control} schema=${withoutNull(form.root, schema)} value=${value} onChange=${onChange}
+          label=${label} ...${rest} />`
+      }
       <label class="state"><input type="checkbox" checked=${value === null} onChange=${toggle} /> null</label>
     </div>`;
 }
@@ -100,9 +107,11 @@ function Choice({ options, value, onChange, attributes, path }) {
     return html`
       <div class="radios" role="radiogroup" id=${id} ...${described}
         aria-labelledby=${attributes["aria-label"] ? undefined : `${id}-name`}>
-        ${labels.map((label, at) => html`
+        ${labels.map(
+          (label, at) => html`
           <label><input type="radio" name=${`${form.id}-${id}`} checked=${at === current}
-            onChange=${() => onChange(options[at])} /> ${label}</label>`)}
+            onChange=${() => onChange(options[at])} /> ${label}</label>`,
+        )}
       </div>`;
   }
   return html`
@@ -129,8 +138,11 @@ function NumberText({ schema, value, onChange, attributes, placeholder }) {
     <div>
       <input type="text" inputmode=${schema.type === "integer" ? "numeric" : "decimal"} autocomplete="off"
         class="number" ...${attributes} value=${text} placeholder=${placeholder} onInput=${type} />
-      ${value instanceof Exact && html`
-        <p class="hint">Longer than a browser's numbers are exact; it is sent as it is written.</p>`}
+      ${
+        value instanceof Exact &&
+        html`
+        <p class="hint">Longer than a browser's numbers are exact; it is sent as it is written.</p>`
+      }
     </div>`;
 }
 
@@ -143,7 +155,11 @@ function textOf(value) {
 const NATIVE = {
   __proto__: null,
   date: { type: "date", fits: /^\d{4}-\d{2}-\d{2}$/ },
-  "date-time": { type: "datetime-local", step: "1", fits: /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?$/ },
+  "date-time": {
+    type: "datetime-local",
+    step: "1",
+    fits: /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?$/,
+  },
   time: { type: "time", step: "1", fits: /^\d{2}:\d{2}(:\d{2})?$/ },
 };
 
@@ -177,14 +193,21 @@ function Text({ schema, value, onChange, attributes, placeholder }) {
 function Json({ schema, value, onChange, attributes, placeholder }) {
   const [typed, setTyped] = useState(null);
   const isTyped = typed !== null && equal(typed.value, value);
-  const text = isTyped ? typed.text : value instanceof Unfinished ? value.text : value === undefined ? "" : write(value);
+  const text = isTyped
+    ? typed.text
+    : value instanceof Unfinished
+      ? value.text
+      : value === undefined
+        ? ""
+        : write(value);
   const type = (event) => {
     const written = event.target.value;
     const read = written.trim() ? valueOf(written) : undefined;
     setTyped({ text: written, value: read });
     onChange(read);
   };
-  const example = { object: '{"name": 1}', array: "[1, 2]" }[schema.type] ?? '"text", 1, [true], {"name": null}';
+  const example =
+    { object: '{"name": 1}', array: "[1, 2]" }[schema.type] ?? '"text", 1, [true], {"name": null}';
   return html`<textarea rows="2" class="grows" spellcheck="false" ...${attributes} value=${text}
     placeholder=${placeholder ?? `JSON, such as ${example}`} onInput=${type}></textarea>`;
 }

@@ -27,9 +27,12 @@ export function Entries({ schema, value, path, onChange }) {
         return html`<${Entry} key=${name} name=${name} schema=${part} value=${own} path=${[...path, name]}
           isRequired=${isRequired} onChange=${(next) => onChange(withEntry(held, name, next))} />`;
       })}
-      ${(takesMore || extra.length > 0) && html`
+      ${
+        (takesMore || extra.length > 0) &&
+        html`
         <${MapEntries} schema=${isObject(others) ? others : {}} value=${held} names=${extra} path=${path}
-          canAdd=${takesMore} onChange=${onChange} />`}
+          canAdd=${takesMore} onChange=${onChange} />`
+      }
     </div>`;
 }
 
@@ -50,7 +53,12 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
   const group = isGroup(kind, inner);
   // What would unfold (perhaps without end) stays shut until it is wanted.
   const isOpen = value !== null && (value !== undefined || !isFolded(kind) || isRequired);
-  const state = value === undefined ? "absent" : value === null && isNullable(form.root, whole) ? "null" : "value";
+  const state =
+    value === undefined
+      ? "absent"
+      : value === null && isNullable(form.root, whole)
+        ? "null"
+        : "value";
 
   const setState = (next) => {
     if (value !== undefined && value !== null) kept.current = value;
@@ -60,20 +68,28 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
   };
   const id = elementOf(form, path);
   const head = html`
-    <span class="entry-name" id=${`${id}-name`}>${name}</span>${" "}<span class="entry-type">${phraseOf(form.root, inner)}${isRequired && ", required"}</span>`;
-  const attributes = group && { role: "group", "aria-labelledby": `${id}-name`, "aria-describedby": hint ? `${id}-hint` : undefined };
+    <span class="entry-name" id=${`${id}-name`}>${name}</span>${" "}
+    <span class="entry-type">${phraseOf(form.root, inner)}${isRequired && ", required"}</span>`;
+  const attributes = group && {
+    role: "group",
+    "aria-labelledby": `${id}-name`,
+    "aria-describedby": hint ? `${id}-hint` : undefined,
+  };
   return html`
     <div class=${`entry ${state} ${isRequired ? "required" : "optional"}`} ...${attributes} data-form=${form.id}
       data-wrong=${wrongAt(form, path).length ? "" : undefined}
       onFocusOut=${(event) => event.currentTarget.contains(event.relatedTarget) || form.touch(path)}>
       <div class="entry-head">
-        ${group ? html`<span class="entry-label">${head}</span>` : html`<label for=${id} class="entry-label">${head}</label>`}
+        ${group ? html`<span>${head}</span>` : html`<label for=${id}>${head}</label>`}
         <${States} name=${name} id=${id} state=${state} whole=${whole} isOptional=${!isRequired}
           isNullable=${isNullable(form.root, whole)} onChange=${setState} />
       </div>
       ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
-      ${isOpen && html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint} onChange=${onChange}
-        placeholder=${!isRequired && "default" in whole ? usualText(whole.default) : undefined} />`}
+      ${
+        isOpen &&
+        html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint} onChange=${onChange}
+        placeholder=${!isRequired && "default" in whole ? usualText(whole.default) : undefined} />`
+      }
       ${value === null && html`<p class="entry-closed"><code>null</code> is sent.</p>`}
       <${Problems} path=${path} />
     </div>`;
@@ -89,9 +105,11 @@ function States({ name, id, state, whole, isOptional, isNullable: takesNull, onC
   if (offered.length < 2) return null;
   return html`
     <span class="states" role="radiogroup" aria-label=${`What to send for ${name}`}>
-      ${offered.map(([each, word]) => html`
+      ${offered.map(
+        ([each, word]) => html`
         <label class="state"><input type="radio" name=${`${id}-state`} value=${each}
-          checked=${state === each} onChange=${() => onChange(each)} />${word}</label>`)}
+          checked=${state === each} onChange=${() => onChange(each)} />${word}</label>`,
+      )}
     </span>`;
 }
 
@@ -104,9 +122,13 @@ function firstValue(root, schema, kind) {
 }
 
 function hintOf(whole, inner, isRequired) {
-  const usual = !isRequired && "default" in whole ? `Left out, it is ${cut(write(whole.default, 0))}` : "";
+  const usual =
+    !isRequired && "default" in whole ? `Left out, it is ${cut(write(whole.default, 0))}` : "";
   const words = [whole.description ?? inner.description, capital(boundsOf(inner)), usual];
-  return words.filter(Boolean).map((text) => (/[.!?:]$/.test(text.trim()) ? text.trim() : `${text.trim()}.`)).join(" ");
+  return words
+    .filter(Boolean)
+    .map((text) => (/[.!?:]$/.test(text.trim()) ? text.trim() : `${text.trim()}.`))
+    .join(" ");
 }
 
 /* A default within the control that it would fill. */

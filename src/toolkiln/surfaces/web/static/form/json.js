@@ -227,7 +227,9 @@ class Reader {
       return;
     }
     if (mark !== ",") {
-      this.fail(mark === undefined ? `a ${closing} is missing` : `a comma or ${closing} is needed here`);
+      this.fail(
+        mark === undefined ? `a ${closing} is missing` : `a comma or ${closing} is needed here`,
+      );
     }
     this.at += 1;
     this.space();

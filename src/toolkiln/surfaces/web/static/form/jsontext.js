@@ -35,9 +35,15 @@ export function JsonText({ value, broken, problems, onChange, onBroken, onDiscar
         aria-invalid=${isWrong ? "true" : undefined} aria-describedby=${`${id}-problem`}
         value=${text} onInput=${type}></textarea>
       <div id=${`${id}-problem`} class="problem" role="status">
-        ${broken ? html`<${Broken} error=${broken.error} target=${id} onDiscard=${onDiscard} />`
-          : problems.length > 0 && html`<ul>${problems.slice(0, MOST_LISTED).map(({ path, message }) => html`
-            <li><code>${placeOf(path) || "arguments"}</code> ${message}</li>`)}</ul>`}
+        ${
+          broken
+            ? html`<${Broken} error=${broken.error} target=${id} onDiscard=${onDiscard} />`
+            : problems.length > 0 &&
+              html`<ul>${problems.slice(0, MOST_LISTED).map(
+                ({ path, message }) => html`
+            <li><code>${placeOf(path) || "arguments"}</code> ${message}</li>`,
+              )}</ul>`
+        }
       </div>
     </div>`;
 }
@@ -51,7 +57,11 @@ function Broken({ error, target, onDiscard }) {
   return html`
     <p>${error.line !== undefined && `Line ${error.line}, column ${error.column}: `}${error.message}</p>
     <div class="row">
-      ${error.offset !== undefined && html`<${Button} kind="quiet" icon="locate" onClick=${show}>Show the place</${Button}>`}
+      ${
+        error.offset !== undefined &&
+        html`
+        <${Button} kind="quiet" icon="locate" onClick=${show}>Show the place</${Button}>`
+      }
       <${Button} kind="quiet" icon="undo-2" onClick=${onDiscard}>Discard this text</${Button}>
     </div>`;
 }

@@ -30,7 +30,11 @@ export function List({ schema, value, path, onChange }) {
   };
   const remove = (at) => {
     keys.remove(at);
-    focusOn(items.length > 1 ? `[data-item="${Math.max(0, at - 1)}"] .item-tools button:last-child` : ".list-add");
+    focusOn(
+      items.length > 1
+        ? `[data-item="${Math.max(0, at - 1)}"] .item-tools button:last-child`
+        : ".list-add",
+    );
     onChange(withoutItem(items, at));
   };
   const move = (from, to) => {
@@ -49,13 +53,19 @@ export function List({ schema, value, path, onChange }) {
         <${Problems} path=${[...path, at]} />
       </div>
       <span class="item-tools">
-        ${at >= fixed.length && html`
+        ${
+          at >= fixed.length &&
+          html`
           <${Button} kind="quiet" icon="chevron-up" data-move="up" aria-label=${`Move item ${at + 1} up`}
             disabled=${at <= fixed.length} onClick=${() => move(at, at - 1)} />
           <${Button} kind="quiet" icon="chevron-down" data-move="down" aria-label=${`Move item ${at + 1} down`}
-            disabled=${at === items.length - 1} onClick=${() => move(at, at + 1)} />`}
-        ${(at >= fixed.length || items.length > most) && html`
-          <${Remove} label=${`Remove item ${at + 1}`} onClick=${() => remove(at)} />`}
+            disabled=${at === items.length - 1} onClick=${() => move(at, at + 1)} />`
+        }
+        ${
+          (at >= fixed.length || items.length > most) &&
+          html`
+          <${Remove} label=${`Remove item ${at + 1}`} onClick=${() => remove(at)} />`
+        }
       </span>
     </li>`;
   return html`
@@ -63,10 +73,16 @@ export function List({ schema, value, path, onChange }) {
       ${items.length === 0 && html`<p class="muted">No items.</p>`}
       <ol>${items.slice(0, shown).map(row)}</ol>
       <div class="row">
-        ${items.length > shown && html`<${Button} kind="quiet" onClick=${() => setShown(shown + MOST_SHOWN)}>
-          ${(items.length - shown).toLocaleString()} more items</${Button}>`}
-        ${items.length < most && html`<${Button} class="button list-add" icon="plus" onClick=${add}
-          aria-label=${`Add an item to ${name}`}>Add</${Button}>`}
+        ${
+          items.length > shown &&
+          html`<${Button} kind="quiet" onClick=${() => setShown(shown + MOST_SHOWN)}>
+          ${(items.length - shown).toLocaleString()} more items</${Button}>`
+        }
+        ${
+          items.length < most &&
+          html`<${Button} class="button list-add" icon="plus" onClick=${add}
+          aria-label=${`Add an item to ${name}`}>Add</${Button}>`
+        }
       </div>
     </div>`;
 }

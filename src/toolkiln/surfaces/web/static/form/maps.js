@@ -30,7 +30,8 @@ export function MapEntries({ schema, value, names, path, canAdd, onChange }) {
   return html`
     <div class="list map" ref=${box} id=${elementOf(form, path)}>
       ${names.length === 0 && html`<p class="muted">No entries.</p>`}
-      <ul>${names.slice(0, shown).map((name, at) => html`
+      <ul>${names.slice(0, shown).map(
+        (name, at) => html`
         <li key=${at} onFocusOut=${() => form.touch([...path, name])}>
           <div class="item">
             <${Name} name=${name} at=${at} taken=${held} onRename=${(next) => onChange(renamed(held, name, next))} />
@@ -39,11 +40,16 @@ export function MapEntries({ schema, value, names, path, canAdd, onChange }) {
               onChange=${(next) => onChange(withEntry(held, name, next === undefined ? unfinished() : next))} />
             <${Problems} path=${[...path, name]} />
           </div>
-          <span class="item-tools"><${Remove} label=${`Remove ${name || "the entry"}`} onClick=${() => remove(name)} /></span>
-        </li>`)}</ul>
+          <span class="item-tools">
+            <${Remove} label=${`Remove ${name || "the entry"}`} onClick=${() => remove(name)} /></span>
+        </li>`,
+      )}</ul>
       <div class="row">
-        ${names.length > shown && html`<${Button} kind="quiet" onClick=${() => setShown(shown + MOST_SHOWN)}>
-          ${(names.length - shown).toLocaleString()} more entries</${Button}>`}
+        ${
+          names.length > shown &&
+          html`<${Button} kind="quiet" onClick=${() => setShown(shown + MOST_SHOWN)}>
+          ${(names.length - shown).toLocaleString()} more entries</${Button}>`
+        }
         ${canAdd && html`<${Button} class="button list-add" icon="plus" onClick=${add}>Add an entry</${Button}>`}
       </div>
     </div>`;

@@ -119,7 +119,8 @@ export function kindOf(schema) {
   if ("const" in schema) return "const";
   if (Array.isArray(schema.enum)) return "enum";
   if (alternatives(schema)?.length) return "union";
-  if (Array.isArray(schema.type)) return schema.type.length > 1 ? "union" : byType(schema, schema.type[0]);
+  if (Array.isArray(schema.type))
+    return schema.type.length > 1 ? "union" : byType(schema, schema.type[0]);
   if (schema.type === undefined) return byShape(schema);
   return byType(schema, schema.type);
 }
@@ -177,7 +178,8 @@ export function nameOf(root, node, property) {
   if ("const" in schema) return JSON.stringify(schema.const);
   if (schema.enum) return "one of a few";
   if (schema.format) return schema.format;
-  if (schema.type === "array" && isObject(schema.items)) return `list of ${many(root, schema.items)}`;
+  if (schema.type === "array" && isObject(schema.items))
+    return `list of ${many(root, schema.items)}`;
   if (kindOf(schema) === "map") return `${many(root, schema.additionalProperties)} by name`;
   return WORDS[schema.type] ?? "anything";
 }
@@ -251,7 +253,9 @@ function startOfList(root, schema, depth) {
   if (depth >= DEEPEST_START) {
     return [];
   }
-  return Array.from({ length: least }, (_, at) => newItem(root, fixed[at] ?? schema.items, depth + 1));
+  return Array.from({ length: least }, (_, at) =>
+    newItem(root, fixed[at] ?? schema.items, depth + 1),
+  );
 }
 
 /* A new item of a list or map: these have no place for what is absent. */
@@ -269,13 +273,18 @@ export function boundsOf(schema) {
   const said = [];
   const least = schema.minimum ?? schema.exclusiveMinimum;
   const most = schema.maximum ?? schema.exclusiveMaximum;
-  if (least !== undefined) said.push(schema.minimum !== undefined ? `at least ${least}` : `more than ${least}`);
-  if (most !== undefined) said.push(schema.maximum !== undefined ? `at most ${most}` : `less than ${most}`);
+  if (least !== undefined)
+    said.push(schema.minimum !== undefined ? `at least ${least}` : `more than ${least}`);
+  if (most !== undefined)
+    said.push(schema.maximum !== undefined ? `at most ${most}` : `less than ${most}`);
   if (schema.multipleOf !== undefined) said.push(`a multiple of ${schema.multipleOf}`);
   if (schema.minLength) said.push(`at least ${counted(schema.minLength, "character")}`);
-  if (schema.maxLength !== undefined) said.push(`at most ${counted(schema.maxLength, "character")}`);
-  if (schema.minItems && !schema.prefixItems) said.push(`at least ${counted(schema.minItems, "item")}`);
-  if (schema.maxItems !== undefined && !schema.prefixItems) said.push(`at most ${counted(schema.maxItems, "item")}`);
+  if (schema.maxLength !== undefined)
+    said.push(`at most ${counted(schema.maxLength, "character")}`);
+  if (schema.minItems && !schema.prefixItems)
+    said.push(`at least ${counted(schema.minItems, "item")}`);
+  if (schema.maxItems !== undefined && !schema.prefixItems)
+    said.push(`at most ${counted(schema.maxItems, "item")}`);
   if (schema.uniqueItems) said.push("no item twice");
   return said.join(", ");
 }
@@ -283,4 +292,3 @@ export function boundsOf(schema) {
 export function counted(number, noun) {
   return `${Number(number).toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
-

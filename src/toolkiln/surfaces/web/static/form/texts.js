@@ -2,7 +2,8 @@
 // `schema/formats.py` has the last word, and takes what Python takes.
 
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
-const CLOCK = /^(?:[01]\d|2[0-3])(:?[0-5]\d(:?[0-5]\d([.,]\d+)?)?)?(Z|[-+]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?)?$/i;
+const CLOCK =
+  /^(?:[01]\d|2[0-3])(:?[0-5]\d(:?[0-5]\d([.,]\d+)?)?)?(Z|[-+]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?)?$/i;
 const DURATION =
   /^[-+]?P(?=.)(\d+([.,]\d+)?Y)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?W)?(\d+([.,]\d+)?D)?(T(?=.)(\d+([.,]\d+)?H)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?S)?)?$/i;
 const CLOCK_DURATION = /^[-+]?(\d+\s*(d|days?)?,?\s*)?\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?$/i;
@@ -28,13 +29,19 @@ function isUuid(text) {
 
 function isIpv4(text) {
   const parts = text.split(".");
-  return parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256);
+  return (
+    parts.length === 4 &&
+    parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256)
+  );
 }
 
 const FORMATS = {
   date: [(text) => isDate(text) || isDateTime(text), "a date, such as 2026-01-31"],
   "date-time": [isDateTime, "a date with time, such as 2026-01-31T09:30"],
-  time: [(text) => text.includes(":") && CLOCK.test(text.replace(/^T/i, "")), "a time, such as 09:30"],
+  time: [
+    (text) => text.includes(":") && CLOCK.test(text.replace(/^T/i, "")),
+    "a time, such as 09:30",
+  ],
   duration: [
     (text) => DURATION.test(text) || CLOCK_DURATION.test(text),
     "a duration, such as PT1H30M or 1:30:00",

@@ -32,9 +32,12 @@ export function Union({ schema, value, path, onChange, attributes }) {
           ${choices.map((one, index) => html`<option value=${index}>${nameOf(root, one, tag)}</option>`)}
         </select>
       </div>
-      ${at >= 0 && html`<${NullableControl} key=${at} schema=${choices[at]} value=${value} path=${path}
+      ${
+        at >= 0 &&
+        html`<${NullableControl} key=${at} schema=${choices[at]} value=${value} path=${path}
         label=${kindOf(flat(root, choices[at])) === "object" ? undefined : String(path.at(-1))}
-        onChange=${(next) => onChange(choose(next, choices[at]))} />`}
+        onChange=${(next) => onChange(choose(next, choices[at]))} />`
+      }
     </div>`;
 }
 

@@ -15,7 +15,10 @@ export function equal(first, second) {
   if (!isObject(first) || !isObject(second)) return false;
   const names = Object.keys(first);
   const isSameSize = names.length === Object.keys(second).length;
-  return isSameSize && names.every((name) => Object.hasOwn(second, name) && equal(first[name], second[name]));
+  return (
+    isSameSize &&
+    names.every((name) => Object.hasOwn(second, name) && equal(first[name], second[name]))
+  );
 }
 
 // Which alternative of a union somebody chose for a list or object; goes with its copies.
@@ -46,16 +49,25 @@ export function withEntry(object, name, value) {
 }
 
 export function renamed(object, before, after) {
-  const entries = Object.entries(object).map(([key, value]) => [key === before ? after : key, value]);
+  const entries = Object.entries(object).map(([key, value]) => [
+    key === before ? after : key,
+    value,
+  ]);
   return copied(object, Object.fromEntries(entries));
 }
 
 export function withItem(list, at, value) {
-  return copied(list, list.map((item, index) => (index === at ? value : item)));
+  return copied(
+    list,
+    list.map((item, index) => (index === at ? value : item)),
+  );
 }
 
 export function withoutItem(list, at) {
-  return copied(list, list.filter((_, index) => index !== at));
+  return copied(
+    list,
+    list.filter((_, index) => index !== at),
+  );
 }
 
 export function withMore(list, value) {

@@ -51,7 +51,10 @@ function bytesOf(text) {
 /* The last part of a path, without what turns an ending around or cannot be in a name. */
 function safeName(name) {
   const last = String(name).split(/[\\/]/).pop();
-  const plain = last.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff<>:"|?*]/g, "_");
+  const plain = last.replace(
+    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff<>:"|?*]/g,
+    "_",
+  );
   return plain.slice(-200) || "file";
 }
 

@@ -29,7 +29,10 @@ export function Table({ rows, columns }) {
   const [order, setOrder] = useState({ column: null, isDown: false });
   const [top, setTop] = useState(0);
   const box = useRef(null);
-  const sorted = useMemo(() => (order.column === null ? rows : sortedBy(rows, order)), [rows, order]);
+  const sorted = useMemo(
+    () => (order.column === null ? rows : sortedBy(rows, order)),
+    [rows, order],
+  );
   const widths = useMemo(() => columns.map((name) => widthOf(rows, name)), [rows, columns]);
   const areNumbers = useMemo(() => columns.map((name) => hasNumbers(rows, name)), [rows, columns]);
   const first = Math.max(0, Math.floor(top / ROW) - 5);
@@ -38,22 +41,29 @@ export function Table({ rows, columns }) {
     box.current.scrollTop = 0;
     setOrder({ column, isDown: order.column === column && !order.isDown });
   };
-  const direction = (name) => (order.column !== name ? undefined : order.isDown ? "descending" : "ascending");
+  const direction = (name) =>
+    order.column !== name ? undefined : order.isDown ? "descending" : "ascending";
   return html`
     <div class="table-box" ref=${box} tabindex="0" role="region" aria-label="Table"
       onScroll=${(event) => setTop(event.currentTarget.scrollTop)}>
       <table aria-rowcount=${sorted.length + 1} style=${{ width: `${widths.reduce((a, b) => a + b, 0)}ch` }}>
         <colgroup>${widths.map((width) => html`<col style=${{ width: `${width}ch` }} />`)}</colgroup>
-        <thead><tr>${columns.map((name, at) => html`
+        <thead><tr>${columns.map(
+          (name, at) => html`
           <th scope="col" class=${areNumbers[at] ? "number" : undefined} aria-sort=${direction(name)}>
             <button type="button" onClick=${() => sort(name)}><${Shown} text=${name} />
               <span aria-hidden="true">${{ ascending: " ↑", descending: " ↓" }[direction(name)] ?? ""}</span></button>
-          </th>`)}</tr></thead>
+          </th>`,
+        )}</tr></thead>
         <tbody>
           <${Space} rows=${first} columns=${columns.length} />
-          ${sorted.slice(first, last).map((row, at) => html`
-            <tr key=${first + at} aria-rowindex=${first + at + 2}>${columns.map((name, place) => html`
-              <${Cell} row=${row} name=${name} isOfNumbers=${areNumbers[place]} />`)}</tr>`)}
+          ${sorted.slice(first, last).map(
+            (row, at) => html`
+            <tr key=${first + at} aria-rowindex=${first + at + 2}>${columns.map(
+              (name, place) => html`
+              <${Cell} row=${row} name=${name} isOfNumbers=${areNumbers[place]} />`,
+            )}</tr>`,
+          )}
           <${Space} rows=${sorted.length - last} columns=${columns.length} />
         </tbody>
       </table>
@@ -63,15 +73,18 @@ export function Table({ rows, columns }) {
 
 function Space({ rows, columns }) {
   if (rows <= 0) return null;
-  return html`<tr aria-hidden="true" class="space"><td colspan=${columns} style=${{ height: `${rows * ROW}px` }}></td></tr>`;
+  return html`<tr aria-hidden="true" class="space">
+    <td colspan=${columns} style=${{ height: `${rows * ROW}px` }}></td></tr>`;
 }
 
 function Cell({ row, name, isOfNumbers }) {
-  if (!Object.hasOwn(row, name)) return html`<td><span class="muted" title="not there">–</span></td>`;
+  if (!Object.hasOwn(row, name))
+    return html`<td><span class="muted" title="not there">–</span></td>`;
   const text = textOf(row[name]);
   const cut = text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
   const kind = [isOfNumbers && "number", row[name] === null && "muted"].filter(Boolean).join(" ");
-  return html`<td class=${kind || undefined} title=${cut.length > 30 ? cut : undefined}><${Shown} text=${cut} /></td>`;
+  return html`<td class=${kind || undefined} title=${cut.length > 30 ? cut : undefined}>
+    <${Shown} text=${cut} /></td>`;
 }
 
 function textOf(value) {
@@ -84,24 +97,32 @@ function hasNumbers(rows, name) {
 }
 
 function widthOf(rows, name) {
-  const lengths = rows.slice(0, SAMPLE).map((row) => (Object.hasOwn(row, name) ? textOf(row[name]).length : 1));
+  const lengths = rows
+    .slice(0, SAMPLE)
+    .map((row) => (Object.hasOwn(row, name) ? textOf(row[name]).length : 1));
   return Math.min(40, Math.max(6, name.length + 2, ...lengths)) + 3;
 }
 
 /* Numbers by size, then text, then what is null or not there. */
 function sortedBy(rows, { column, isDown }) {
   const collator = new Intl.Collator(undefined, { numeric: true });
-  const compare = rows.length > MOST_COLLATED ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : collator.compare;
+  const compare =
+    rows.length > MOST_COLLATED ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : collator.compare;
   const keyed = rows.map((row) => {
     const cell = Object.hasOwn(row, column) ? row[column] : null;
     if (cell === null) return { row, rank: 2 };
-    return isNumber(cell) ? { row, rank: 0, key: comparable(cell) } : { row, rank: 1, key: textOf(cell) };
+    return isNumber(cell)
+      ? { row, rank: 0, key: comparable(cell) }
+      : { row, rank: 1, key: textOf(cell) };
   });
   const turn = isDown ? -1 : 1;
   keyed.sort((a, b) => {
-    if (a.rank !== b.rank) return a.rank === 2 || b.rank === 2 ? a.rank - b.rank : turn * (a.rank - b.rank);
+    if (a.rank !== b.rank)
+      return a.rank === 2 || b.rank === 2 ? a.rank - b.rank : turn * (a.rank - b.rank);
     if (a.rank === 2) return 0;
-    return turn * (a.rank === 0 ? (a.key < b.key ? -1 : a.key > b.key ? 1 : 0) : compare(a.key, b.key));
+    return (
+      turn * (a.rank === 0 ? (a.key < b.key ? -1 : a.key > b.key ? 1 : 0) : compare(a.key, b.key))
+    );
   });
   return keyed.map(({ row }) => row);
 }

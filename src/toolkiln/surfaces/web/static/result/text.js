@@ -6,8 +6,12 @@ import { Button, Copy, Trouble } from "../parts.js";
 const PAGE = 20_000;
 // Control characters but for line breaks and tabs; what is invisible or changes the direction of
 // the text; tags. Joiners stay: emoji and several scripts need them.
-const SIGNS =
-  /(?:[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|\r(?!\n)|[\u{e0000}-\u{e0fff}]|[\ud800-\udfff])+/gu;
+const HIDDEN = [
+  "[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\xad]|\\r(?!\\n)",
+  "[\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f]",
+  "[\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb\\ud800-\\udfff\\u{e0000}-\\u{e0fff}]",
+];
+const SIGNS = new RegExp(`(?:${HIDDEN.join("|")})+`, "gu");
 
 /* Text with its hidden characters as signs; for everything that a tool or a model wrote. */
 export function Shown({ text }) {
@@ -16,7 +20,9 @@ export function Shown({ text }) {
   let end = 0;
   for (const found of said.matchAll(SIGNS)) {
     parts.push(said.slice(end, found.index));
-    parts.push(html`<span class="sign" title="Hidden characters">${[...found[0]].map(sign).join("")}</span>`);
+    parts.push(
+      html`<span class="sign" title="Hidden characters">${[...found[0]].map(sign).join("")}</span>`,
+    );
     end = found.index + found[0].length;
   }
   parts.push(said.slice(end));
@@ -55,9 +61,11 @@ function Pager({ page, total, onChange }) {
   if (pages < 2) return null;
   return html`
     <span class="row pager">
-      <${Button} kind="quiet" icon="chevron-left" aria-label="Previous page" disabled=${page === 0} onClick=${() => onChange(page - 1)} />
+      <${Button} kind="quiet" icon="chevron-left" aria-label="Previous page" disabled=${page === 0}
+        onClick=${() => onChange(page - 1)} />
       <span role="status">${page + 1} of ${pages.toLocaleString()} pages, ${total.toLocaleString()} characters</span>
-      <${Button} kind="quiet" icon="chevron-right" aria-label="Next page" disabled=${page >= pages - 1} onClick=${() => onChange(page + 1)} />
+      <${Button} kind="quiet" icon="chevron-right" aria-label="Next page"
+        disabled=${page >= pages - 1} onClick=${() => onChange(page + 1)} />
     </span>`;
 }
 

@@ -93,6 +93,10 @@ function Leaf({ value }) {
   const text = isLong ? value.slice(0, MOST_CHARACTERS) : value.slice(0, 100 * MOST_CHARACTERS);
   const left = value.length - text.length;
   return html`<span class="string">"<${Shown} text=${text} />${left > 0 ? "…" : '"'}</span>
-    ${isLong && html`<${Button} kind="quiet" onClick=${() => setWhole(true)}>${left.toLocaleString()} more characters</${Button}>`}
+    ${
+      isLong &&
+      html`<${Button} kind="quiet" onClick=${() => setWhole(true)}>
+      ${left.toLocaleString()} more characters</${Button}>`
+    }
     ${!isLong && left > 0 && html`<span class="muted"> ${left.toLocaleString()} more characters: see the text</span>`}`;
 }
