@@ -119,7 +119,9 @@ def test_search_follows_what_is_typed_and_says_why(look: Look) -> None:
     expect(card(page, "weigh")).to_be_visible()
 
     page.keyboard.press("/")
-    page.keyboard.type("exchange money")
+    page.keyboard.type("exchange ")
+    expect(page).to_have_url(re.compile(r"\?q=exchange$"))
+    page.keyboard.type("money")
     found = card(page, "convert_currency")
     expect(found.locator("mark")).to_have_text("money")
     expect(found).to_contain_text(re.compile(r"meaning \d+"))

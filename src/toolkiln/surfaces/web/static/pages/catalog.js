@@ -101,7 +101,9 @@ function useSearch(text, view) {
     }
     const control = new AbortController();
     setState((now) => ({ ...now, busy: true }));
-    const slow = setTimeout(() => setState({ text, busy: true }), PATIENCE);
+    const slow = setTimeout(
+      () => setState((now) => (now.text === text ? now : { text, busy: true })), PATIENCE,
+    );
     api.get("/v1/search", { q: text, k: MOST_FOUND }, { signal: control.signal }).then(
       (answer) => control.signal.aborted || setState({ text, answer, busy: false }),
       (error) => control.signal.aborted || setState({ text, error, busy: false }),
@@ -180,12 +182,20 @@ function said({ count, groups }, search) {
 function Finder({ field, first, options, search, view }) {
   const [text, setText] = useState(options.q);
   const timer = useRef(0);
-  useEffect(() => setText(options.q), [options.q]);
+  const sent = useRef(options.q);
+  useEffect(() => {
+    // What comes back from here must not undo what was typed since.
+    if (options.q !== sent.current) setText(options.q);
+    sent.current = options.q;
+  }, [options.q]);
   useEffect(() => () => clearTimeout(timer.current), []);
   const type = (value) => {
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => change({ q: value.trim() }), value.trim() ? PAUSE : 0);
+    timer.current = setTimeout(() => {
+      sent.current = value.trim();
+      change({ q: sent.current });
+    }, value.trim() ? PAUSE : 0);
   };
   const press = (event) => {
     if (event.key === "ArrowDown") {
