@@ -71,8 +71,9 @@ function App() {
 }
 
 function Bar({ path }) {
+  const who = useWho();
   const connection = useConnection();
-  const waiting = useWaiting(useWho());
+  const waiting = useWaiting(who);
   const item = ({ to, title, icon }) => html`
     <li><${Link} to=${to} aria-current=${isCurrent(to, path) ? "page" : undefined}>
       <${Icon} name=${icon} />${title}
@@ -88,6 +89,8 @@ function Bar({ path }) {
       <span class="connection" role="status">
         ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
       </span>
+      ${who?.key_id && path !== "/login" && html`
+        <${Link} to="/settings" class="who" title="You are logged in"><${Icon} name="user" />${who.user}</${Link}>`}
     </header>`;
 }
 

@@ -44,7 +44,7 @@ async function follow() {
   let wasAway = false;
   while (true) {
     try {
-      for await (const { event, data } of api.stream("GET", "/v1/events")) {
+      for await (const { event, data } of api.stream("GET", "/v1/events", undefined, stopping())) {
         pause = FIRST_PAUSE;
         become("open");
         if (wasAway) tell("again", data);
@@ -52,11 +52,22 @@ async function follow() {
         tell(event, data);
       }
     } catch (error) {
-      if (error.status === 401) await new Promise((go) => addEventListener("toolkiln:known", go, { once: true }));
+      if (error.name === "AbortError") continue;
+      if (error.status === 401) {
+        await new Promise((go) => addEventListener("toolkiln:known", go, { once: true }));
+        continue;
+      }
     }
     wasAway = true;
     become("away");
     await new Promise((go) => setTimeout(go, pause));
     pause = Math.min(2 * pause, LONGEST_PAUSE);
   }
+}
+
+/* A signal that ends the stream when somebody logs in: it would go on for whoever was there before. */
+function stopping() {
+  const control = new AbortController();
+  addEventListener("toolkiln:login", () => control.abort(), { once: true });
+  return { signal: control.signal };
 }

@@ -18,7 +18,9 @@ export default function Login() {
     setBusy(true);
     try {
       await api.post("/ui/login", { key: form.elements.key.value.trim() });
+      const known = new Promise((go) => addEventListener("toolkiln:known", go, { once: true }));
       dispatchEvent(new Event("toolkiln:login"));
+      await known; // else the next page would be shown for whoever was there before
       navigate(after(query.get("to")), { replace: true });
     } catch (error) {
       setProblem(words(error));
