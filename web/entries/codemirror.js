@@ -1,5 +1,5 @@
 // The editor, with what it needs for Python and nothing else.
-export { Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
+export { Compartment, EditorState } from "@codemirror/state";
 export {
   EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers,
 } from "@codemirror/view";
@@ -8,7 +8,7 @@ export {
   HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting,
 } from "@codemirror/language";
 export { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
-export { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-export { forceLinting, lintGutter, lintKeymap, linter, setDiagnostics } from "@codemirror/lint";
+export { searchKeymap } from "@codemirror/search";
+export { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
 export { python } from "@codemirror/lang-python";
 export { tags } from "@lezer/highlight";
