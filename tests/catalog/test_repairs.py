@@ -80,6 +80,14 @@ def test_a_parameter_gets_its_line_under_args(docstring: str) -> None:
     assert mended.count("Args:") == 1
 
 
+def test_parameters_that_gather_others_are_described_too() -> None:
+    source = 'def add(*numbers: int) -> int:\n    """Add whole numbers to each other."""\n'
+
+    mended = applied(source, found(source, "undescribed-parameter"), "The numbers.")
+
+    assert rules(mended) == set()
+
+
 def test_a_parameter_without_a_type_gets_one_to_be_written_over() -> None:
     source = 'def größe(ä, b=1):\n    """Tell how large both of them are together."""\n'
 

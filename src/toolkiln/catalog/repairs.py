@@ -195,7 +195,8 @@ _MAKERS: Mapping[str, Callable[[_Source, Finding], Repair | None]] = MappingProx
 
 def _arguments(function: _Function) -> list[ast.arg]:
     given = function.args
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    rest = [one for one in (given.vararg, given.kwarg) if one]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *rest]
 
 
 def _docstring_of(function: _Function) -> ast.Constant | None:

@@ -176,7 +176,7 @@ def test_a_name_that_is_taken_is_told_before_it_is_saved(look: Look) -> None:
     page.get_by_role("button", name="Save greet").click()
     page.get_by_role("link", name="open that tool").click()
 
-    expect(page.get_by_role("heading", name="Another version of greet")).to_be_visible()
+    expect(page.get_by_role("heading", name="Edit greet")).to_be_visible()
 
 
 def test_unsaved_work_survives_reloads_and_other_pages(look: Look) -> None:
@@ -246,7 +246,7 @@ def test_what_has_to_be_admitted_is_proposed(browser: Browser, tmp_path: Path) -
 
 
 def test_examples_to_start_from_have_no_findings_and_do_what_they_say() -> None:
-    script = (STATIC / "write/starters.js").read_text("utf-8")
+    script = (STATIC / "pages/write/starters.js").read_text("utf-8")
     sources = re.findall(r"source: `(.*?)`,\n", script, re.DOTALL)
 
     assert len(sources) == 4

@@ -5,12 +5,12 @@ import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.
 import { useLive } from "../live.js";
 import { Button, Busy, Icon, Time, Trouble, toast } from "../parts.js";
 import { navigate, useQuery } from "../router.js";
-import { useCheck } from "../write/check.js";
-import { current, useDocument } from "../write/document.js";
-import { Findings, counted } from "../write/findings.js";
-import { Panes } from "../write/panes.js";
-import { Outcome, save } from "../write/saving.js";
-import { STARTERS } from "../write/starters.js";
+import { useCheck } from "./write/check.js";
+import { current, useDocument } from "./write/document.js";
+import { Findings, counted } from "./write/findings.js";
+import { Panes } from "./write/panes.js";
+import { Outcome, save } from "./write/saving.js";
+import { STARTERS } from "./write/starters.js";
 
 export default function Write() {
   const tool = useQuery().get("tool") ?? "";
@@ -30,7 +30,7 @@ function Workshop({ tool }) {
   const saving = useSaving(work, check);
   const editor = useRef(null);
   const findings = useFindings(check, saving.outcome);
-  const title = tool ? `Another version of ${tool}` : "Write a tool";
+  const title = tool ? `Edit ${tool}` : "Write a tool";
 
   if (work.error) return html`<h1>${title}</h1><${Trouble} error=${work.error} />`;
   if (!document) return html`<h1>${title}</h1><${Busy} label="Looking for its source" />`;
@@ -38,7 +38,7 @@ function Workshop({ tool }) {
   const press = (event) => {
     if (event.key !== "s" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
-    if (!saving.hindrance) saving.start();
+    if (!saving.hindrance && !saving.isBusy) saving.start();
   };
   return html`
     <div class="write" onKeyDown=${press}>
@@ -48,7 +48,7 @@ function Workshop({ tool }) {
         <section class="write-source" aria-label="Source">
           <${Editor} key=${work.opened} label="Source" value=${source} findings=${findings}
             control=${editor} onChange=${work.write} />
-          <${State} ...${{ check, findings, work }} />
+          <${State} ...${{ check, findings, work, saving }} />
           <${Findings} findings=${findings} onGo=${(one) => editor.current?.goTo(one.line, one.column)}
             onRepair=${(one) => editor.current?.insert(one.repair)} />
         </section>
@@ -89,6 +89,7 @@ function useSaving(work, check) {
     const became = await save(name, source, isRenamed ? null : document.digest);
     setBusy(false);
     setOutcome({ ...became, source });
+    if (became.kind === "proposed") work.load({ ...document, saved: source });
     if (became.kind !== "saved") return;
     const { digest, version } = became.written;
     const helpers = isRenamed ? [] : document.helpers;
@@ -136,13 +137,15 @@ function Head({ title, work, saving, prospects }) {
   const start = (event) => {
     const { source } = STARTERS[Number(event.target.value)];
     event.target.value = "";
-    work.write(source);
+    work.load({ ...work.document, saved: source });
     if (work.isDirty) toast("Replaced. Ctrl+Z in the editor brings back what was there.");
   };
   const doing = prospects?.is_proposal ? "Propose" : "Save";
   return html`
     <div class="page-head">
-      <h1>${title}</h1><span class="grow"></span>
+      <h1>${title}</h1>
+      ${work.document.version && html`<span class="muted">version ${work.document.version}</span>`}
+      <span class="grow"></span>
       ${!work.document.tool && html`
         <select aria-label="Start from an example" onChange=${start}>
           <option value="">Start from…</option>
@@ -179,7 +182,7 @@ function Note({ kind, icon, children }) {
   return html`<div class=${`notice ${kind}`} role="status"><p><${Icon} name=${icon} /> <span>${children}</span></p></div>`;
 }
 
-function State({ check, findings, work }) {
+function State({ check, findings, work, saving }) {
   let told = counted(findings);
   if (!work.source) told = "Nothing is written yet";
   else if (check.error) told = `Not checked: ${check.error.message}`;
@@ -187,5 +190,5 @@ function State({ check, findings, work }) {
     <p class="write-state"><span role="status">${told}</span>
       <span class="muted">${check.isCurrent ? "" : "checking…"}</span>
       <span class="grow"></span>
-      <span class="muted">${work.isDirty ? "not saved" : ""}</span></p>`;
+      <span class="muted">${work.isDirty && ["not saved", saving.hindrance].filter(Boolean).join(": ")}</span></p>`;
 }

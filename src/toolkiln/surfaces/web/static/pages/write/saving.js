@@ -1,10 +1,10 @@
 // Saving a source as a tool, and what became of it in words.
-import { api } from "../api.js";
-import { useWho } from "../app.js";
-import { Diff } from "../diff.js";
-import { html } from "../lib.js";
-import { Busy, Button, Icon, Trouble, useAsked } from "../parts.js";
-import { Link } from "../router.js";
+import { api } from "../../api.js";
+import { useWho } from "../../app.js";
+import { Diff } from "../../diff.js";
+import { html } from "../../lib.js";
+import { Busy, Button, Icon, Trouble, useAsked } from "../../parts.js";
+import { Link } from "../../router.js";
 import { current } from "./document.js";
 
 /* {kind, name, …}; `digest` is the version that it takes the place of, null for a tool that is new. */

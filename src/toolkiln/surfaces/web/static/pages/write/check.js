@@ -1,7 +1,7 @@
 // The live check: what the server says of a source, a moment after it was last changed.
-import { api } from "../api.js";
-import { useEffect, useReducer, useRef, useState } from "../lib.js";
-import { useLive } from "../live.js";
+import { api } from "../../api.js";
+import { useEffect, useReducer, useRef, useState } from "../../lib.js";
+import { useLive } from "../../live.js";
 
 const PAUSE = 300;
 
@@ -14,7 +14,11 @@ export function useCheck(source, provider) {
   useLive("catalog", again); // names may be taken that were free
 
   useEffect(() => {
-    if (!source) return undefined;
+    if (!source) {
+      const nothing = (answer) => answer && { ...answer, tools: [], findings: [] };
+      setState(({ answer }) => ({ source, answer: nothing(answer), error: null }));
+      return undefined;
+    }
     const control = new AbortController();
     const ask = () => api.post("/v1/schema", { source, provider }, { signal: control.signal }).then(
       (answer) => control.signal.aborted || setState({ source, answer, error: null }),

@@ -1,9 +1,9 @@
 // What stands beside the editor: how a source's tool looks to people and to models, and trying it.
-import { api } from "../api.js";
-import { html, useState } from "../lib.js";
-import { Markdown } from "../markdown.js";
-import { Badge, Copy, Empty, Field, Icon, JsonTree, Tabs, Trouble } from "../parts.js";
-import { Trying } from "../trying.js";
+import { api } from "../../api.js";
+import { html, useState } from "../../lib.js";
+import { Markdown } from "../../markdown.js";
+import { Badge, Copy, Empty, Field, Icon, JsonTree, Tabs, Trouble } from "../../parts.js";
+import { Trying } from "../../trying.js";
 
 const TABS = [
   { id: "try", title: "Try it" },

@@ -1,6 +1,6 @@
 // What is being written: a new tool, or another version of one, and what of it is not saved.
-import { api } from "../api.js";
-import { useCallback, useEffect, useState } from "../lib.js";
+import { api } from "../../api.js";
+import { useCallback, useEffect, useState } from "../../lib.js";
 import { forget, keep, kept } from "./drafts.js";
 import { STARTERS } from "./starters.js";
 

@@ -1,6 +1,6 @@
 // The findings of a source, as a list that leads to their lines.
-import { html } from "../lib.js";
-import { Button, Icon } from "../parts.js";
+import { html } from "../../lib.js";
+import { Button, Icon } from "../../parts.js";
 
 const ICONS = { error: "circle-x", warning: "triangle-alert", info: "info" };
 const REPAIRS = {
