@@ -2,6 +2,7 @@
 // left out, null and a value are three different things, and all three are seen.
 import { html, useRef } from "../lib.js";
 import { Button } from "../parts.js";
+import { Shown } from "../result/text.js";
 import { Control, isFolded, isGroup, phraseOf } from "./controls.js";
 import { Problems, elementOf, useForm, wrongAt } from "./context.js";
 import { MapEntries } from "./maps.js";
@@ -51,14 +52,11 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
   const hint = hintOf(whole, inner, isRequired);
   const kind = kindOf(inner);
   const group = isGroup(kind, inner);
+  const takesNull = isNullable(form.root, whole);
+  const isNull = value === null && takesNull;
+  const state = value === undefined ? "absent" : isNull ? "null" : "value";
   // What would unfold (perhaps without end) stays shut until it is wanted.
-  const isOpen = value !== null && (value !== undefined || !isFolded(kind) || isRequired);
-  const state =
-    value === undefined
-      ? "absent"
-      : value === null && isNullable(form.root, whole)
-        ? "null"
-        : "value";
+  const isOpen = !isNull && (value !== undefined || !isFolded(kind) || isRequired);
 
   const setState = (next) => {
     if (value !== undefined && value !== null) kept.current = value;
@@ -82,21 +80,21 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
       <div class="entry-head">
         ${group ? html`<span>${head}</span>` : html`<label for=${id}>${head}</label>`}
         <${States} name=${name} id=${id} state=${state} whole=${whole} isOptional=${!isRequired}
-          isNullable=${isNullable(form.root, whole)} onChange=${setState} />
+          takesNull=${takesNull} onChange=${setState} />
       </div>
-      ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
+      ${hint && html`<p class="hint" id=${`${id}-hint`}><${Shown} text=${hint} /></p>`}
       ${
         isOpen &&
         html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint} onChange=${onChange}
         placeholder=${!isRequired && "default" in whole ? usualText(whole.default) : undefined} />`
       }
-      ${value === null && html`<p class="entry-closed"><code>null</code> is sent.</p>`}
+      ${isNull && html`<p class="entry-closed"><code>null</code> is sent.</p>`}
       <${Problems} path=${path} />
     </div>`;
 }
 
 /* Left out, a value, or null. */
-function States({ name, id, state, whole, isOptional, isNullable: takesNull, onChange }) {
+function States({ name, id, state, whole, isOptional, takesNull, onChange }) {
   const offered = [
     isOptional && ["absent", "default" in whole ? "default" : "left out"],
     ["value", "value"],
