@@ -88,6 +88,13 @@ def hand_on(ctx: Context) -> str:
     return "done"
 
 
+@tool
+def have_it_wait(ctx: Context) -> str:
+    """Have another tool wait."""
+    ctx.call("wait_long")
+    return "done"
+
+
 @pytest_asyncio.fixture
 async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
     """Functions of this process, and a book of their calls."""
@@ -227,3 +234,17 @@ async def test_who_cancels_everything_around_a_stopped_call_is_heeded(kiln: Kiln
 
     assert running.cancelled()
     assert run.status == "cancelled"
+
+
+async def test_what_a_stopped_function_has_called_is_stopped_with_it(kiln: Kiln) -> None:
+    running = asyncio.create_task(kiln.call("have_it_wait", call_id="outer"))
+    inner = await begun(kiln, "wait_long")
+    caller = kiln.guarding.caller(kiln.guarding.operator)
+
+    found = kiln.history.running(caller, "outer")
+    for run in found:
+        await run.stop("ann", SOON)
+
+    assert [run.record.tool for run in found] == ["have_it_wait", "wait_long"]
+    assert (await running).status is Status.CANCELLED
+    assert inner.status == "cancelled"

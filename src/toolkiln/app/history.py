@@ -140,16 +140,19 @@ class History:
         return None if entry is None else Seen(entry.record, entry=entry)
 
     def running(self, caller: Caller, call_id: str) -> list[Run]:
-        """The runs of an id that have not ended: of one caller, even if others use it too."""
-        found = [seen for seen in self._book(caller) if seen.record.call_id == call_id]
-        whose = [(seen.record.user, seen.record.agent) for seen in found[:1]]
-        return [
-            seen.run
-            for seen in found
-            if seen.run is not None
-            and seen.run.is_running
-            and (seen.record.user, seen.record.agent) in whose
-        ]
+        """The runs of an id that have not ended, of one caller, then those that they made."""
+        book = [seen for seen in reversed(self._book(caller)) if seen.run and seen.run.is_running]
+        newest = next((seen for seen in reversed(book) if seen.record.call_id == call_id), None)
+        if newest is None:
+            return []
+        ids, found = {call_id}, []
+        for seen in book:  # oldest first: whoever makes a call is older than the call
+            record = seen.record
+            is_of_same = (record.user, record.agent) == (newest.record.user, newest.record.agent)
+            if seen.run and is_of_same and not ids.isdisjoint((record.call_id, record.parent)):
+                ids.add(record.call_id)
+                found.append(seen.run)
+        return found
 
     async def nested(self, caller: Caller, seen: Seen) -> list[Seen]:
         """The calls that a call made, in their order.

@@ -31,7 +31,7 @@ _MOST_EVENTS = 200
 _LONGEST_EVENT = 2_000
 _LONGEST_LOG = 20_000
 """Characters of all events of a run."""
-_LONGEST_TEXT = 20_000
+_LONGEST_TEXT = 50_000
 _MOST_UNTOLD = 1_000
 
 Observe = Callable[[Event], None]

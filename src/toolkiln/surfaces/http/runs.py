@@ -94,7 +94,7 @@ class RunDetail(RunItem):
     """The last that it told."""
     events_left_out: int
     text: str | None
-    """The first 20,000 characters of what it gave; none if that is not known."""
+    """The first 50,000 characters of what it gave; none if that is not known."""
     length: int
     """Characters of all that its caller got."""
     truncation: Truncation | None

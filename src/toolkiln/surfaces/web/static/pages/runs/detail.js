@@ -1,0 +1,209 @@
+// One run: what it was given, what it told and gave, the calls that it made, and a way to stop it.
+import { api } from "../../api.js";
+import { html, useEffect, useRef, useState } from "../../lib.js";
+import { useLive } from "../../live.js";
+import { Busy, Button, Dialog, Duration, Empty, Icon, JsonTree, Time, toast, Trouble, useAsked } from "../../parts.js";
+import { RecordDetail } from "../../record.js";
+import { sizeOf } from "../../result/files.js";
+import { LongText, Shown, WholeOutput } from "../../result/text.js";
+import { Link, navigate } from "../../router.js";
+import { ISOLATION, isRunning, placeOf, StatusBadge, Took } from "./run.js";
+
+const PAUSE_MS = 250;
+
+export function RunDetail({ id }) {
+  const asked = useAsked((signal) => api.get(`/v1/runs/${encodeURIComponent(id)}`, null, { signal }), [id]);
+  const timer = useRef(null);
+  useLive("run", (told) => {
+    if (told.id !== id && told.parent !== id) return;
+    timer.current ??= setTimeout(() => { timer.current = null; asked.again(); }, PAUSE_MS);
+  });
+  useLive("again", asked.again);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const { value: run, error } = asked;
+  if (error?.status === 404) return html`<${Gone} id=${id} />`;
+  if (!run) return error ? html`<${Trouble} error=${error} onRetry=${asked.again} />` : html`<${Busy} label="Reading the run" />`;
+  return html`
+    <p class="crumbs"><${Link} to="/runs"><${Icon} name="arrow-left" />Runs</${Link}>
+      ${run.parent && html`<span>Made by <${Link} to=${placeOf(run.parent)}>another call</${Link}></span>`}</p>
+    <div class="page-head">
+      <h1><${Shown} text=${run.tool || "(no name)"} /></h1>
+      <span role="status"><${StatusBadge} run=${run} /></span>
+      <span class="muted took"><${Took} run=${run} /></span>
+      <span class="grow"></span>
+      <${Link} class="button" to=${`/tools/${encodeURIComponent(run.tool)}`}>To the tool</${Link}>
+      ${isRunning(run) && html`<${Cancel} run=${run} onDone=${asked.again} />`}
+    </div>
+    <div class="run-detail">
+      <div class="stack">
+        ${error && html`<${Trouble} error=${error} onRetry=${asked.again} />`}
+        <${Waiting} run=${run} />
+        <${Failure} error=${run.error} />
+        <${Part} title="Arguments"><${Arguments} text=${run.arguments} /></${Part}>
+        <${Part} title="Output"><${Output} run=${run} /></${Part}>
+        <${Part} title="Log"><${Log} run=${run} /></${Part}>
+        ${run.children.length > 0 && html`<${Part} title="Calls that it made"><${Children} run=${run} /></${Part}>`}
+      </div>
+      <div class="stack">
+        <${Part} title="Facts"><${Facts} run=${run} /></${Part}>
+        <${Part} title="Audit record"><${Audited} run=${run} /></${Part}>
+      </div>
+    </div>`;
+}
+
+function Gone({ id }) {
+  return html`<${Empty} icon="search-x" title="There is no such run"
+    action=${html`<${Link} class="button" to="/runs">To the runs</${Link}>`}>
+    <p><code><${Shown} text=${id} /></code> is not among the calls that you may see, or its time is over: a server keeps
+      the last thousand, and the audit, for people with <code>ADMIN</code>, knows the others.</p></${Empty}>`;
+}
+
+function Part({ title, children }) {
+  return html`<section class="panel run-part"><h2>${title}</h2>${children}</section>`;
+}
+
+function Cancel({ run, onDone }) {
+  const [isAsking, setAsking] = useState(false);
+  const [state, setState] = useState({ busy: false });
+  const close = () => { setAsking(false); setState({ busy: false }); };
+  const cancel = async () => {
+    setState({ busy: true });
+    try {
+      const { status } = await api.post(`/v1/runs/${encodeURIComponent(run.id)}/cancel`);
+      toast(status === "cancelled" ? "The call was cancelled" : "The call was told to stop");
+    } catch (error) {
+      if (error.code !== "too_late") {
+        setState({ busy: false, error });
+        return;
+      }
+      toast("The call had ended by itself");
+    }
+    close();
+    onDone();
+  };
+  return html`
+    <${Button} kind="danger" icon="circle-stop" onClick=${() => setAsking(true)}>Cancel</${Button}>
+    ${isAsking && html`<${Dialog} title="Cancel this call?" onClose=${close}>
+      <div class="stack">
+        <p><strong><${Shown} text=${run.tool} /></strong> is stopped, with the calls that it made and that still run. What it
+          did so far stays done, and its caller is told who cancelled it.</p>
+        ${state.error && html`<${Trouble} error=${state.error} />`}
+        <div class="row run-answers">
+          <${Button} onClick=${close} autofocus>Let it run</${Button}>
+          <${Button} kind="danger" icon="circle-stop" busy=${state.busy} onClick=${cancel}>Cancel the call</${Button}>
+        </div>
+      </div></${Dialog}>`}`;
+}
+
+function Waiting({ run }) {
+  if (run.status !== "pending") return null;
+  return html`<p class="run-waiting"><${Icon} name="hand" />A person has to approve it.
+    <${Link} to="/approvals">To the approvals</${Link}></p>`;
+}
+
+function Failure({ error }) {
+  if (!error) return null;
+  const where = [error.type, error.line && `line ${error.line}`, error.code].filter(Boolean).join(", ");
+  return html`
+    <div class="failure">
+      <p class="failure-message"><${Shown} text=${error.message} /></p>
+      ${error.hint && html`<p><strong>What to do:</strong> <${Shown} text=${error.hint} /></p>`}
+      <p class="hint">${where}</p>
+    </div>`;
+}
+
+function Arguments({ text }) {
+  if (!text) return html`<p class="muted">Not known any more: the audit keeps them of privileged calls only.</p>`;
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return html`<p class="hint">Cut, without what looks like a secret.</p><${LongText} text=${text} label="Arguments" />`;
+  }
+  if (value === null || !Object.keys(value).length) return html`<p class="muted">None.</p>`;
+  return html`<${JsonTree} value=${value} />`;
+}
+
+function Output({ run }) {
+  const [isWhole, setWhole] = useState(false);
+  const { truncation, text, length, error } = run;
+  if (isRunning(run)) return html`<p class="muted">It has not ended yet.</p>`;
+  if (text === null) return html`<p class="muted">Not kept: the server that ran it was another, or was restarted.</p>`;
+  if (!text || (error && text.startsWith("error: "))) return html`<p class="muted">None.</p>`;
+  const read = (offset, limit, signal) =>
+    api.get(`/v1/outputs/${encodeURIComponent(truncation.handle)}`, { offset, limit }, { signal });
+  return html`
+    ${truncation && html`<p class="row"><span>Its caller got ${truncation.shown.toLocaleString()} of ${truncation.total.toLocaleString()} characters.</span>
+      ${truncation.handle && html`<${Button} onClick=${() => setWhole(!isWhole)}>${isWhole ? "Show what the caller got" : "Read all of it"}</${Button}>`}</p>`}
+    ${!truncation && length > text.length && html`<p class="hint">The first ${text.length.toLocaleString()} of ${length.toLocaleString()} characters.</p>`}
+    ${isWhole ? html`<${WholeOutput} read=${read} total=${truncation.total} label="Output" />`
+      : html`<${LongText} text=${text} label="Output" />`}
+    ${run.notes.map((note) => html`<p class="hint"><${Shown} text=${note} /></p>`)}`;
+}
+
+/* Follows the end, unless somebody scrolled up to read. */
+function Log({ run }) {
+  const box = useRef(null);
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    if (box.current && isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [run.events.length]);
+  if (!run.events.length) return html`<p class="muted">${isRunning(run) ? "It has told nothing yet." : "It told nothing."}</p>`;
+  const look = ({ target }) => { isAtEnd.current = target.scrollHeight - target.scrollTop - target.clientHeight < 20; };
+  return html`
+    ${run.events_left_out > 0 && html`<p class="hint">${run.events_left_out.toLocaleString()} earlier ones are not kept.</p>`}
+    <div class="run-log" role="log" aria-label="Log" tabindex="0" ref=${box} onScroll=${look}>
+      ${run.events.map(({ at, kind, level, text }, number) => html`
+        <p key=${number} class=${level ?? kind}>
+          <span class="log-at">+${Math.max(0, at - run.started).toFixed(2)} s</span>
+          <span class="log-kind">${level ?? kind}</span>
+          <span class="log-text"><${Shown} text=${kind === "pending" ? "a person is asked to approve it" : text.replace(/\n$/, "")} /></span>
+        </p>`)}
+    </div>`;
+}
+
+/* Each with a bar that shows when it ran within the whole. */
+function Children({ run }) {
+  const now = Date.now() / 1000;
+  const end = run.started + (run.duration ?? Math.max(.001, now - run.started));
+  const share = (seconds) => `${Math.min(100, Math.max(0, 100 * seconds / (end - run.started)))}%`;
+  return html`
+    <ul class="run-children">${run.children.map((child) => html`
+      <li key=${child.id}>
+        <${StatusBadge} run=${child} />
+        <${Link} to=${placeOf(child.id)}><${Shown} text=${child.tool} /></${Link}>
+        <span class="took"><${Took} run=${child} /></span>
+        <span class="span-box" aria-hidden="true"><span class=${`span ${child.status}`} style=${{
+          left: share(child.started - run.started), width: share(child.duration ?? end - child.started),
+        }}></span></span>
+      </li>`)}
+    </ul>`;
+}
+
+function Facts({ run }) {
+  const facts = [
+    ["Began", html`<${Time} at=${run.started} />`],
+    ["Took", html`<${Took} run=${run} />`],
+    ["Processor", run.cpu !== null && html`<${Duration} seconds=${run.cpu} />`],
+    ["Memory", run.memory && sizeOf(run.memory)],
+    ["Isolation", run.isolation && (ISOLATION[run.isolation] ?? run.isolation)],
+    ["Caller", run.caller && html`<${Link} to=${`/runs?user=${encodeURIComponent(run.caller)}`}><${Shown} text=${run.caller} /></${Link}>`],
+    ["Agent", run.agent && html`<${Shown} text=${run.agent} />`],
+    ["Came by", run.surface],
+    ["Session", run.session && html`<code>${run.session}</code>`],
+    ["Version", run.digest && html`<code>${run.digest.slice(0, 16)}</code>`],
+    ["Call", html`<code><${Shown} text=${run.id} /></code>`],
+  ];
+  return html`<dl class="record-facts">${facts.filter(([, value]) => value).map(([name, value]) => html`
+    <dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+}
+
+function Audited({ run }) {
+  if (run.record) {
+    const filter = (changes) => navigate(`/audit?${new URLSearchParams(changes)}`);
+    return html`<details><summary>Number ${run.record.seq.toLocaleString()}${run.detail && html`: <${Shown} text=${run.detail} />`}</summary>
+      <${RecordDetail} record=${run.record} onFilter=${filter} /></details>`;
+  }
+  if (isRunning(run)) return html`<p class="muted">Written when it ends, or after a moment.</p>`;
+  return html`<p>${run.detail ? html`<${Shown} text=${run.detail} />` : html`<span class="muted">Nothing but that it ran.</span>`}</p>`;
+}

@@ -1,0 +1,110 @@
+// The runs that fit some filters: read in parts, then kept up to date by what the server tells.
+import { api } from "../../api.js";
+import { useEffect, useRef, useState } from "../../lib.js";
+import { useLive } from "../../live.js";
+import { keyOf } from "./run.js";
+
+const PART = 200;
+const MOST = 5_000;
+const PORTION_MS = 150;
+/* Who has scrolled this far reads: what is new waits, so that nothing moves under their eyes. */
+const READING_PX = 400;
+
+export function useRuns(wanted) {
+  const [state, setState] = useState({ runs: null, fresh: [], busy: true });
+  const [turn, setTurn] = useState(0);
+  const control = useRef(null);
+  const told = useRef([]);
+  const key = JSON.stringify(wanted);
+
+  const read = async (cursor) => {
+    const { signal } = control.current;
+    setState((before) => ({ ...before, busy: true, error: null }));
+    try {
+      const found = await api.get(`/v1/runs?${queryOf(wanted, cursor)}`, null, { signal });
+      if (signal.aborted) return;
+      setState(({ runs }) => ({
+        runs: joined(cursor ? runs : new Map(), found.items), fresh: [], cursor: found.next_cursor, busy: false,
+      }));
+    } catch (error) {
+      if (!signal.aborted) setState((before) => ({ ...before, error, busy: false }));
+    }
+  };
+  useEffect(() => {
+    control.current = new AbortController();
+    told.current = [];
+    read();
+    return () => control.current.abort();
+  }, [key, turn]);
+
+  // Many may come at once: they are taken in together.
+  useLive("run", (run) => {
+    if (told.current.push(run) > 1) return;
+    setTimeout(() => {
+      const news = told.current;
+      told.current = [];
+      setState((before) => (before.runs ? taken(before, news, wanted) : before));
+    }, PORTION_MS);
+  });
+  const again = () => setTurn((now) => now + 1);
+  useLive("again", again);
+  useLive("lost", again);
+
+  const { runs, fresh, cursor, busy, error } = state;
+  const more = () => !busy && cursor && read(cursor);
+  const show = () => setState((before) => ({ ...before, fresh: [], runs: joined(before.runs, before.fresh) }));
+  return { runs, fresh, show, busy, error, isEnd: !cursor, more, again };
+}
+
+function queryOf({ status, tool, user }, cursor) {
+  const query = new URLSearchParams({ limit: PART });
+  for (const one of status) query.append("status", one);
+  if (tool) query.set("tool", globOf(tool));
+  if (user) query.set("user", user);
+  if (cursor) query.set("cursor", cursor);
+  return query;
+}
+
+/* What somebody types is a part of a name, unless it is a pattern. */
+function globOf(text) {
+  return /[*?[]/.test(text) ? text : `*${text}*`;
+}
+
+function joined(runs, items) {
+  const all = new Map([...runs, ...items.map((run) => [keyOf(run), run])]);
+  if (all.size <= MOST) return all;
+  const newest = [...all].sort(([, one], [, other]) => other.started - one.started);
+  return new Map(newest.slice(0, MOST));
+}
+
+function taken(before, news, wanted) {
+  const runs = new Map(before.runs);
+  const fresh = new Map(before.fresh.map((run) => [keyOf(run), run]));
+  for (const run of news) {
+    const key = keyOf(run);
+    if (!fits(run, wanted)) {
+      runs.delete(key);
+      fresh.delete(key);
+    } else if (runs.has(key) || scrollY < READING_PX) {
+      runs.set(key, run);
+    } else {
+      fresh.set(key, run);
+    }
+  }
+  return { ...before, runs: joined(runs, []), fresh: [...fresh.values()] };
+}
+
+function fits(run, { status, tool, user }) {
+  if (status.length && !status.includes(run.status)) return false;
+  if (user && run.caller !== user) return false;
+  return !tool || expressionOf(globOf(tool)).test(run.tool);
+}
+
+function expressionOf(glob) {
+  const escaped = glob.replace(/[.+^${}()|\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".");
+  try {
+    return new RegExp(`^${escaped.replace(/\[!/g, "[^")}$`, "s");
+  } catch {
+    return /^$/; // a bracket without an end: the server finds nothing either
+  }
+}

@@ -1,0 +1,154 @@
+// The list of runs: live, filtered, each with the calls that it made below it.
+import { useWho } from "../../app.js";
+import { html, useEffect, useMemo, useRef, useState } from "../../lib.js";
+import { Busy, Button, Empty, Field, Icon, Switch, Trouble, Virtual } from "../../parts.js";
+import { Shown } from "../../result/text.js";
+import { Link, navigate, useQuery } from "../../router.js";
+import { Charts } from "./charts.js";
+import { useRuns } from "./following.js";
+import { placeOf, rowsOf, StatusBadge, STATUSES, Took } from "./run.js";
+
+const NARROW = matchMedia("(max-width: 760px)");
+const ROW = 42;
+const NARROW_ROW = 64;
+const ACTIVE = ["running", "pending"];
+const WHEN = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "short" });
+
+export function RunList() {
+  const query = useQuery();
+  const given = { status: query.get("status") ?? "", tool: query.get("tool") ?? "", user: query.get("user") ?? "" };
+  const isActive = given.status === "active";
+  const status = isActive ? ACTIVE : [given.status].filter(Boolean);
+  const { runs, fresh, show, busy, error, isEnd, more, again } = useRuns({ ...given, status });
+  const [folded, setFolded] = useState(new Set());
+  const rows = useMemo(() => rowsOf([...(runs?.values() ?? [])], folded), [runs, folded]);
+  const change = (changes) => {
+    const left = Object.entries({ ...given, ...changes }).filter(([, value]) => value);
+    const text = new URLSearchParams(left).toString();
+    navigate(`/runs${text ? `?${text}` : ""}`, { replace: true });
+  };
+  const fold = (key) => setFolded((now) => {
+    const next = new Set(now);
+    if (!next.delete(key)) next.add(key);
+    return next;
+  });
+  const isFiltered = Object.values(given).some(Boolean);
+  const clear = () => change({ status: "", tool: "", user: "" });
+  return html`
+    <div class="page-head">
+      <h1>Runs</h1>
+      <span class="muted" role="status">${runs && standing([...runs.values()])}</span>
+    </div>
+    <div class="stack">
+      <${Charts} />
+      <${Filters} given=${given} runs=${runs} isActive=${isActive} onChange=${change} />
+      ${error && html`<${Trouble} error=${error} onRetry=${runs ? more : again} />`}
+      ${!runs && !error && html`<${Busy} label="Reading the runs" />`}
+      ${runs && !rows.length && !fresh.length && (isEnd ? html`<${Nothing} isFiltered=${isFiltered} onClear=${clear} />`
+        : html`<p class="muted">No call fits so far.</p>`)}
+      ${rows.length > 0 && html`
+        <section class="runs" aria-label="Calls">
+          ${fresh.length > 0 && html`<p class="runs-fresh"><${Button} icon="arrow-up" onClick=${() => { show(); scrollTo(0, 0); }}>
+            ${fresh.length.toLocaleString()} new ${fresh.length === 1 ? "call" : "calls"}</${Button}></p>`}
+          <p class="run head" aria-hidden="true"><span>Status</span><span>Tool</span><span>Caller</span>
+            <span>Came by</span><span>Began</span><span class="took">Took</span></p>
+          <${Rows} rows=${rows} onFold=${fold} />
+        </section>`}
+      ${runs && html`<${End} isEnd=${isEnd} busy=${busy} count=${runs.size} onMore=${more} />`}
+    </div>`;
+}
+
+function standing(runs) {
+  const count = (status) => runs.filter((run) => run.status === status).length;
+  const parts = [[count("running"), "running"], [count("pending"), "waiting for a person"]];
+  return parts.filter(([some]) => some).map(([some, words]) => `${some.toLocaleString()} ${words}`).join(", ") || "Nothing runs";
+}
+
+function Filters({ given, runs, isActive, onChange }) {
+  const who = useWho();
+  const callers = useMemo(() => [...new Set([...(runs?.values() ?? [])].map(({ caller }) => caller))].sort(), [runs]);
+  return html`
+    <form class="runs-filters" role="search" aria-label="Which calls" onSubmit=${(event) => event.preventDefault()}>
+      <label class="row runs-only"><${Switch} checked=${isActive} label="Only running"
+        onChange=${(on) => onChange({ status: on ? "active" : "" })} /><span aria-hidden="true">Only running</span></label>
+      <${Field} label="Status">${(attributes) => html`
+        <select ...${attributes} value=${isActive ? "" : given.status} disabled=${isActive}
+          onChange=${(event) => onChange({ status: event.target.value })}>
+          <option value="">Any</option>
+          ${Object.entries(STATUSES).map(([name, { words }]) => html`<option value=${name}>${words}</option>`)}
+        </select>`}</${Field}>
+      <${Field} label="Tool">${(attributes) => html`
+        <input ...${attributes} type="search" value=${given.tool} placeholder="Part of a name, or a pattern*"
+          spellcheck=${false} onInput=${(event) => onChange({ tool: event.target.value.trim() })} />`}</${Field}>
+      ${who.may("ADMIN") && html`<${Field} label="Caller">${(attributes) => html`
+        <input ...${attributes} type="search" value=${given.user} list="callers" spellcheck=${false}
+          onChange=${(event) => onChange({ user: event.target.value.trim() })} />`}</${Field}>
+        <datalist id="callers">${callers.filter(Boolean).map((caller) => html`<option value=${caller} />`)}</datalist>`}
+    </form>`;
+}
+
+function Rows({ rows, onFold }) {
+  const [isNarrow, setNarrow] = useState(NARROW.matches);
+  useEffect(() => {
+    const look = () => setNarrow(NARROW.matches);
+    NARROW.addEventListener("change", look);
+    return () => NARROW.removeEventListener("change", look);
+  }, []);
+  return html`<${Virtual} items=${rows} height=${isNarrow ? NARROW_ROW : ROW} label="Runs"
+    render=${(row) => html`<${Row} row=${row} onFold=${onFold} />`} />`;
+}
+
+function Row({ row: { key, run, depth, count, isFolded }, onFold }) {
+  const indent = { paddingLeft: `${Math.min(depth, 6) * 1.1}rem` };
+  return html`
+    <div class="run">
+      <${StatusBadge} run=${run} />
+      <span class="tool" style=${indent}>
+        ${count > 0 ? html`<button type="button" class="fold" aria-expanded=${!isFolded} onClick=${() => onFold(key)}
+            aria-label=${`${count} calls that it made`}><${Icon} name=${isFolded ? "chevron-right" : "chevron-down"} /></button>`
+          : html`<span class="fold">${depth > 0 && html`<${Icon} name="corner-down-right" />`}</span>`}
+        <${Link} to=${placeOf(run.id)}>${run.tool ? html`<${Shown} text=${run.tool} />` : "(no name)"}</${Link}>
+        ${run.parent && depth === 0 && html`<${Link} to=${placeOf(run.parent)} class="muted">in another call</${Link}>`}
+        <span class="muted progress">${run.status === "running" && run.progress && html`<${Shown} text=${run.progress} />`}</span>
+      </span>
+      <span class="caller"><${Shown} text=${run.caller || "–"} />${run.agent && html` <span class="muted">by <${Shown} text=${run.agent} /></span>`}</span>
+      <span class="surface">${run.surface}</span>
+      <span class="began"><${Began} at=${run.started} /></span>
+      <span class="took"><${Took} run=${run} /></span>
+    </div>`;
+}
+
+function Began({ at }) {
+  const date = new Date(at * 1000);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return html`<time datetime=${date.toISOString()}>${(isToday ? WHEN : DAY).format(date)}</time>`;
+}
+
+function Nothing({ isFiltered, onClear }) {
+  const who = useWho();
+  if (isFiltered) {
+    return html`<${Empty} icon="search-x" title="No call fits"
+      action=${html`<${Button} onClick=${onClear}>Clear the filters</${Button}>`}>
+      Calls that fit appear here as they begin.</${Empty}>`;
+  }
+  return html`<${Empty} icon="activity" title="No calls yet"
+    action=${html`<${Link} class="button" to="/">Look for a tool to try</${Link}>`}>
+    ${who.may("ADMIN") ? "Every call appears here as it begins, whoever makes it: a person on this page, a program, an agent."
+      : "Every call made on your behalf appears here as it begins: by yourself, a program or an agent."}</${Empty}>`;
+}
+
+/* Reads on when it comes into view. */
+function End({ isEnd, busy, count, onMore }) {
+  const place = useRef(null);
+  const current = useRef(onMore);
+  current.current = onMore;
+  useEffect(() => {
+    const observer = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && current.current(), { rootMargin: "400px" });
+    observer.observe(place.current);
+    return () => observer.disconnect();
+  }, [count, isEnd, busy]);
+  const calls = count === 1 ? "call" : "calls";
+  return html`<p class="runs-end muted" ref=${place} role="status">
+    ${!isEnd ? "Reading on…" : count > 20 && `That is all: ${count.toLocaleString()} ${calls}`}</p>`;
+}

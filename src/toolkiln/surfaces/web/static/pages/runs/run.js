@@ -1,0 +1,75 @@
+// One run in few words: how it stands, for how long, and where it is among others.
+import { html, useEffect, useState } from "../../lib.js";
+import { Badge, Duration } from "../../parts.js";
+
+export const STATUSES = {
+  running: { words: "Running", kind: "info", icon: "loader" },
+  pending: { words: "Waiting", kind: "warn", icon: "hand", title: "Waits for a person's approval" },
+  ok: { words: "Done", kind: "ok", icon: "circle-check" },
+  failed: { words: "Failed", kind: "bad", icon: "circle-x" },
+  invalid: { words: "Invalid", kind: "warn", icon: "circle-alert", title: "Nothing ran: the arguments or the name were wrong" },
+  denied: { words: "Denied", kind: "warn", icon: "shield-x" },
+  timeout: { words: "Timed out", kind: "bad", icon: "timer-off" },
+  killed: { words: "Killed", kind: "bad", icon: "octagon-x", title: "Stopped at a limit" },
+  cancelled: { words: "Cancelled", kind: "quiet", icon: "circle-slash" },
+  unavailable: { words: "Unavailable", kind: "bad", icon: "server-off", title: "The platform could not run it" },
+};
+export const ISOLATION = {
+  A: "Sandbox A: namespaces of its own, from a fork server",
+  B: "Sandbox B: bwrap of its own",
+  C: "Sandbox C, reduced: Landlock, seccomp and limits",
+  none: "No sandbox: a function of the server's own process",
+};
+
+export const isRunning = ({ status }) => status === "running" || status === "pending";
+
+/* Ids are chosen by callers and may come again; with the time they are one of a kind. */
+export const keyOf = ({ id, started }) => `${started} ${id}`;
+
+export const placeOf = (id) => `/runs/${encodeURIComponent(id)}`;
+
+export function StatusBadge({ run }) {
+  const { words, kind, icon, title } = STATUSES[run.status] ?? { words: run.status, kind: "quiet" };
+  return html`<${Badge} kind=${kind} icon=${icon} title=${run.code ?? title}>${words}</${Badge}>`;
+}
+
+/* How long it took, or takes. */
+export function Took({ run }) {
+  const now = useSeconds(isRunning(run));
+  if (!isRunning(run)) return html`<${Duration} seconds=${run.duration} />`;
+  return html`<${Duration} seconds=${Math.max(0, now - run.started)} />`;
+}
+
+/* The time, once a second as long as it matters. */
+function useSeconds(matters) {
+  const [now, setNow] = useState(Date.now() / 1000);
+  useEffect(() => {
+    if (!matters) return undefined;
+    setNow(Date.now() / 1000);
+    const timer = setInterval(() => setNow(Date.now() / 1000), 1000);
+    return () => clearInterval(timer);
+  }, [matters]);
+  return now;
+}
+
+/* Runs as rows, newest first, each followed by the calls that it made, in their order. */
+export function rowsOf(runs, folded) {
+  const byId = new Map(runs.map((run) => [run.id, run]));
+  const made = new Map();
+  const roots = [];
+  for (const run of [...runs].sort((one, other) => other.started - one.started)) {
+    if (!byId.has(run.parent)) roots.push(run);
+    else made.set(run.parent, [run, ...(made.get(run.parent) ?? [])]);
+  }
+  const rows = [];
+  const put = (run, depth) => {
+    const key = keyOf(run);
+    const isParent = byId.get(run.id) === run && made.has(run.id);
+    const isFolded = isParent && folded.has(key);
+    const count = isParent ? made.get(run.id).length : 0;
+    rows.push({ key, run, depth, count, isFolded });
+    if (isParent && !isFolded) for (const inner of made.get(run.id)) put(inner, depth + 1);
+  };
+  for (const run of roots) put(run, 0);
+  return rows;
+}

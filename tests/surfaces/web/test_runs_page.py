@@ -1,0 +1,149 @@
+"""The page Runs: calls watched as they happen, looked into, and stopped."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from .site import SOON, Look, Site, looking
+
+TOOLS = '''
+import time
+
+from toolkiln import Context, tool
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@tool(timeout=120)
+def bake(minutes: float, oven_password: str, ctx: Context) -> str:
+    """Bake something, in two steps.
+
+    Args:
+        minutes: How long.
+        oven_password: Opens the oven.
+    """
+    ctx.log(f"lit {HOSTILE}")
+    ctx.call("heat", minutes=0)
+    ctx.call("heat", minutes=minutes)
+    return HOSTILE
+
+
+@tool(timeout=120)
+def heat(minutes: float, ctx: Context) -> str:
+    """Heat the oven.
+
+    Args:
+        minutes: How long.
+    """
+    ctx.report_progress(1, 3, "warming up")
+    time.sleep(minutes * 60)
+    return "x" * 60_000
+'''
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("runs"), {"baking.py": TOOLS})
+    with site.running():
+        yield site
+
+
+class Baking:
+    """A call that somebody else makes meanwhile."""
+
+    def __init__(self, site: Site, minutes: float) -> None:
+        self._site, self._minutes = site, minutes
+        self._thread = threading.Thread(target=self._call)
+        self._thread.start()
+
+    def _call(self) -> None:
+        given = {"minutes": self._minutes, "oven_password": "sesame"}
+        with self._site.client() as client:
+            self._result = client.post("/v1/tools/bake/call", json={"arguments": given}).json()
+
+    def result(self) -> Any:
+        self._thread.join(SOON)
+        return self._result
+
+
+def row(page: Page, status: str, tool: str) -> Any:
+    runs = page.get_by_role("list", name="Runs").get_by_role("listitem")
+    return runs.filter(has_text=status).filter(has=page.get_by_role("link", name=tool, exact=True))
+
+
+def test_a_call_with_nested_ones_is_watched_live_and_cancelled(look: Look, site: Site) -> None:
+    view = look("/runs")
+    page = view.page
+    expect(page.get_by_role("heading", name="No calls yet")).to_be_visible()
+    view.check_access()
+
+    baking = Baking(site, minutes=2)
+    expect(row(page, "Running", "bake")).to_have_count(1)
+    expect(row(page, "Done", "heat")).to_have_count(1)
+    expect(row(page, "Running", "heat")).to_contain_text("warming up (1 of 3)")
+    expect(page.get_by_text("2 running")).to_be_visible()
+    view.check_access()
+    page.get_by_role("button", name="2 calls that it made").click()
+    expect(row(page, "Running", "heat")).to_have_count(0)
+
+    page.get_by_role("link", name="bake").click()
+    expect(page.get_by_role("log")).to_contain_text("lit <img src=x onerror=alert(1)>")
+    expect(page.get_by_text('"[redacted]"')).to_be_visible()
+    expect(page.get_by_role("link", name="heat")).to_have_count(2)
+    view.check_access()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Let it run").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel the call").click()
+
+    result = baking.result()
+    assert (result["status"], result["error"]["code"]) == ("cancelled", "cancelled")
+    expect(page.get_by_text("cancelled this call").first).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(page.locator(".run-children")).to_contain_text("Cancelled")
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    expect(row(page, "Cancelled", "bake")).to_have_count(1)
+    page.get_by_role("switch", name="Only running").check()
+    expect(page.get_by_role("heading", name="No call fits")).to_be_visible()
+    assert page.url.endswith("/runs?status=active")
+
+
+def test_the_output_of_a_call_is_read_page_by_page(look: Look, site: Site) -> None:
+    with site.client() as client:
+        client.post("/v1/tools/heat/call", json={"arguments": {"minutes": 0}})
+    view = look("/runs?tool=hea&status=ok")
+    page = view.page
+
+    row(page, "Done", "heat").first.click()
+    page.get_by_role("button", name="Read all of it").click()
+
+    expect(page.get_by_text("1 of 3 pages")).to_be_visible()
+    page.get_by_role("button", name="Next page").click()
+    expect(page.get_by_text("2 of 3 pages")).to_be_visible()
+    expect(page.get_by_role("region", name="Output")).to_contain_text("xxx")
+
+
+def test_the_list_and_the_figures_outlive_a_restart(browser: Browser, tmp_path: Path) -> None:
+    site = Site(tmp_path, {"baking.py": TOOLS})
+    with site.running():
+        Baking(site, minutes=0).result()
+
+    with site.running(), looking(browser, site.url) as view:
+        page = view.open("/runs")
+        expect(row(page, "Done", "bake")).to_have_count(1)
+        expect(page.get_by_text("3 in the last hour")).to_be_visible()
+        expect(page.locator(".chart-box canvas")).to_have_count(2)
+        page.get_by_text("The last hour in figures").click()
+        expect(page.get_by_role("region", name="Figures").locator("tbody tr").first).to_be_visible()
+        view.check_access()
+        page.get_by_role("link", name="bake").click()
+
+        expect(page.get_by_text("Not kept")).to_be_visible()
+        expect(page.get_by_role("link", name="heat")).to_have_count(2)
+        page.get_by_text("Number").click()
+        expect(page.get_by_text("Hash")).to_be_visible()
