@@ -111,6 +111,7 @@ async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
         chatter,
         echo,
         hand_on,
+        have_it_wait,
     ]
     async with Kiln(functions=functions, settings=settings) as kiln:
         with kiln.runs.watching(kiln.engine.gateway):
