@@ -3,7 +3,7 @@ import { api } from "../../api.js";
 import { html, useEffect, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
 import { Busy, Button, Dialog, Duration, Empty, Icon, JsonTree, Time, toast, Trouble, useAsked } from "../../parts.js";
-import { RecordDetail } from "../../record.js";
+import { RecordDetail } from "../audit/record.js";
 import { sizeOf } from "../../result/files.js";
 import { LongText, Shown, WholeOutput } from "../../result/text.js";
 import { Link, navigate } from "../../router.js";
