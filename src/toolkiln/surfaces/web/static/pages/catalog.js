@@ -46,7 +46,7 @@ export default function Catalog() {
   return html`
     <div class="page-head">
       <h1>Catalog</h1>
-      <span class="muted grow" role="status">${view?.tools.length > 0 && said(shown, search)}</span>
+      <span class="muted grow tally" role="status">${view?.tools.length > 0 && said(shown, search)}</span>
       ${mayWrite && html`<${Link} to="/write" class="button primary"><${Icon} name="plus" />Write a tool</${Link}>`}
     </div>
     <${Finder} field=${field} first=${first} options=${options} search=${search} view=${view} />
