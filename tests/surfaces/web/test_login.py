@@ -1,5 +1,6 @@
 """Logging in by key, and pages of other origins that would like to use that."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, Page, Response, expect
 
 from toolkiln.app import OWN, AuditFilter, Scope
 
-from .site import SOON, Look, Site
+from .site import SOON, Look, Site, looking
 
 OWN_PAGE = {"x-toolkiln-page": "1", "sec-fetch-site": "same-origin"}
 OTHER_PAGE = {"x-toolkiln-page": "1"}
@@ -85,6 +86,29 @@ class TestPerson:
         assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
         assert seen == ""
         assert page.context.cookies() == []
+
+    def test_logs_in_from_another_machine_over_plain_http(
+        self, browser: Browser, site: Site, key: str
+    ) -> None:
+        chromium = shutil.which("chromium")
+        named = ["--no-sandbox", "--host-resolver-rules=MAP kiln.test 127.0.0.1"]
+        url = site.url.replace("127.0.0.1", "kiln.test")
+        kind = browser.browser_type
+        with (
+            kind.launch(executable_path=chromium, args=named) as other,
+            looking(other, url) as view,
+        ):
+            view.forgiven = (UNAUTHORIZED, "Cross-Origin-Opener-Policy")
+            page = view.open("/settings")
+            page.get_by_label("API key").fill(key)
+            page.keyboard.press("Enter")
+            expect(page.locator(".facts").first).to_contain_text("ann")
+            assert page.evaluate("isSecureContext") is False
+            page.get_by_role("button", name="Log out").click()
+            expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+            page.get_by_role("button", name="Copy the command").click()
+
+            expect(page.get_by_text("select the text instead")).to_be_visible()
 
 
 class TestSession:

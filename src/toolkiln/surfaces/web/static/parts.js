@@ -139,6 +139,8 @@ export function Duration({ seconds }) {
 /* A button that copies a text, or what a function gives, for texts that are long to make. */
 export function Copy({ text, label = "Copy" }) {
   const copy = async () => {
+    // Browsers have no clipboard for pages that came over plain HTTP from another machine.
+    if (!isSecureContext) return toast("Copying needs HTTPS: select the text instead", "bad");
     await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
     toast("Copied");
   };
@@ -225,10 +227,11 @@ export function useAsked(ask, dependencies) {
 
 const TOAST_MS = 5000;
 const toasts = new EventTarget();
+let told = 0;
 
 /* Say something for a few seconds. */
 export function toast(text, kind = "info") {
-  toasts.dispatchEvent(new CustomEvent("toast", { detail: { text, kind, id: crypto.randomUUID() } }));
+  toasts.dispatchEvent(new CustomEvent("toast", { detail: { text, kind, id: ++told } }));
 }
 
 export function Toasts() {
