@@ -1,13 +1,13 @@
 // The catalog: toolkits and tools as cards, search as you type, filters and switches.
 import { api } from "../api.js";
 import { useWho } from "../app.js";
-import { ToolCard, ToolkitHead } from "../cards.js";
-import { FILTERS, chosen, foundAmong, grouped } from "../choosing.js";
+import { ToolCard, ToolkitHead } from "./catalog/cards.js";
+import { FILTERS, chosen, foundAmong, grouped } from "./catalog/choosing.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { useLive } from "../live.js";
 import { Badge, Button, Copy, Empty, Icon, Trouble, toast, useAsked } from "../parts.js";
 import { Link, navigate, useQuery } from "../router.js";
-import { Shelf } from "../shelf.js";
+import { Shelf } from "./catalog/shelf.js";
 
 const PAUSE = 180; // milliseconds after the last key before the search is asked
 const PATIENCE = 400; // milliseconds that the cards before stay while the search is awaited

@@ -1,7 +1,7 @@
 // Cards of tools and headings of toolkits, as the catalog shows them.
-import { html } from "./lib.js";
-import { Badge, Icon, Switch } from "./parts.js";
-import { Link } from "./router.js";
+import { html } from "../../lib.js";
+import { Badge, Icon, Switch } from "../../parts.js";
+import { Link } from "../../router.js";
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
 const PARTS = { lexical: "words", semantic: "meaning", clause: "part", name: "name" };

@@ -1,5 +1,5 @@
 // Cards in rows, under headings, of which only what is seen exists: ten thousand are no burden.
-import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../lib.js";
 
 const AHEAD = 2; // rows beyond what is seen, so that Tab always finds the next card
 const GAP = 12;
