@@ -31,6 +31,7 @@ def hostile() -> dict:
     return {
         "<b>bold</b>": "<script>document.title = 'hacked'</script>",
         "turned": "invoice\\u202efdp.exe",
+        "line": "one\\u2028two",
         "__proto__": {"polluted": True},
         "whole": 2**70,
         "long": "y" * 3_000_000,
@@ -140,6 +141,7 @@ def test_hostile_output_is_shown_as_text_and_does_nothing(look: Look) -> None:
     expect(tree).to_contain_text("<b>bold</b>")
     expect(tree).to_contain_text("<script>document.title = 'hacked'</script>")
     expect(tree).to_contain_text("invoice\\u202efdp.exe")
+    expect(tree).to_contain_text("one\\u2028two")
     expect(tree).to_contain_text(str(2**70))
     expect(tree).to_contain_text("2,999,000 more characters")
     expect(result.get_by_role("region", name="printed")).to_contain_text("<img src=x onerror=")

@@ -41,15 +41,20 @@ async function* stream(method, path, body, { headers, signal } = {}) {
     return;
   }
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let waiting = "";
+  let block = []; // the parts of one that has not ended; joined once, since it can be large
+  let held = ""; // a line break at the end of a part, perhaps the first of the two that end a block
   try {
     while (true) {
       const { done, value } = await reader.read();
       if (done) return;
-      const blocks = (waiting + value).split("\n\n");
-      waiting = blocks.pop();
-      for (const block of blocks) {
-        const found = read(block);
+      let text = held + value;
+      held = text.endsWith("\n") && !text.endsWith("\n\n") ? "\n" : "";
+      text = text.slice(0, text.length - held.length);
+      const [first, ...others] = text.split("\n\n");
+      block.push(first);
+      for (const next of others) {
+        const found = read(block.join(""));
+        block = [next];
         if (found) yield found;
       }
     }
@@ -61,7 +66,8 @@ async function* stream(method, path, body, { headers, signal } = {}) {
 function read(block) {
   const fields = { event: "message", data: "" };
   for (const line of block.split("\n")) {
-    const [, name, value] = line.match(/^(event|data): ?(.*)$/) ?? [];
+    // With s, since JSON may hold U+2028, where a dot would end.
+    const [, name, value] = line.match(/^(event|data): ?(.*)$/s) ?? [];
     if (name === "event") fields.event = value;
     if (name === "data") fields.data += value;
   }

@@ -49,8 +49,9 @@ export function isWhole(text) {
   return Number(power) >= 0;
 }
 
-// A number of 16 digits or more, perhaps; only then is it worth looking at each.
-const LONG = /[:,[\s]-?\d[\d.]{15}/;
+// Only such numbers are worth a look at each: whole ones of 16 digits, or more digits than a double
+// is written with.
+const LONG = /[:,[\s]-?(?:\d{16}|\d[\d.]{18})/;
 
 /* JSON.parse, but for long numbers. Browsers that do not tell how a number was written give the
    nearest double. */
