@@ -13,7 +13,7 @@ import pytest
 
 from toolkiln.app import live
 from toolkiln.app.live import LIVE, Live
-from toolkiln.config import Settings, load
+from toolkiln.config import Settings, described, load
 from toolkiln.errors import ConfigError
 from toolkiln.execution import Rules
 from toolkiln.execution.rules import decide
@@ -96,6 +96,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 # Files that can be used
+
+
+def test_a_changed_file_is_where_settings_come_from(following: Following) -> None:
+    following.start('policy = "ask"\nport = 1\n')
+    following.replace("approval_seconds = 7\nport = 2\n")
+
+    origins = {one.name: one.origin for one in described(following.live.current())}
+
+    file = str(following.file)
+    assert (origins["approval_seconds"], origins["policy"]) == (file, "default")
+    assert (origins["port"], following.live.current().port) == (file, 1)
 
 
 @pytest.mark.parametrize("write", [Following.replace, lambda f, text: f.file.write_text(text)])

@@ -1,14 +1,16 @@
 """What an operator asks of a server over HTTP: rules, sandbox, environments, settings, fleet."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 
 import httpx2
 import pytest
 
+from execution.environments.index import wheel
 from toolkiln.config import load
 
-from .serving import FILES, Serving
+from .serving import FILES, SOON, Serving
 
 SETTINGS = """
 policy = "deny"
@@ -34,17 +36,35 @@ effect = "deny"
 groups = ["staff"]
 """
 
+NEEDY = '''
+from toolkiln import tool
+
+
+@tool(requirements=["alpha"])
+def need() -> str:
+    """Need a package."""
+    return "had"
+'''
+
 
 @pytest.fixture(scope="module")
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A server with a file of settings, and an option that goes before it."""
     folder = tmp_path_factory.mktemp("ruled")
     (folder / "toolkiln.toml").write_text(SETTINGS)
-    environ = {**os.environ, "TOOLKILN_SESSION_SECONDS": "77"}
+    wheel(folder / "links", "alpha", "1.0")
+    environ = {
+        **os.environ,
+        "TOOLKILN_SESSION_SECONDS": "77",
+        "UV_CACHE_DIR": str(folder / "cache"),
+        "UV_FIND_LINKS": str(folder / "links"),
+        "UV_NO_INDEX": "1",
+    }
     read = load(folder, environ)
     given = {name: value for name, value in vars(read).items() if name != "state"}
     serving = Serving(folder, **{**given, "port": 1234})
-    serving.write({"risky.py": FILES["risky.py"], "failing.py": FILES["failing.py"]})
+    files = {"risky.py": FILES["risky.py"], "failing.py": FILES["failing.py"], "needy.py": NEEDY}
+    serving.write(files)
     with serving.running():
         yield serving
 
@@ -114,12 +134,20 @@ class TestUpkeep:
         assert told["mode"] in {trial["mode"] for trial in told["trials"] if trial["works"]}
         assert {"kernel", "bwrap"} <= told["facts"].keys()
 
-    def test_environments_are_listed_and_pruned(self, admin: httpx2.Client) -> None:
-        listed = admin.get("/v1/environments")
-        pruned = admin.post("/v1/environments/prune", json={"days": 30})
+    def test_environments_are_listed_and_pruned(self, ruled: Serving, admin: httpx2.Client) -> None:
+        building = ruled.kiln.engine.build_environment("need", lambda *_: None)
+        asyncio.run_coroutine_threadsafe(building, ruled.loop).result(SOON)
+
+        (listed,) = admin.get("/v1/environments").json()["items"]
+        kept = admin.post("/v1/environments/prune", json={"days": 30})
+        removed = admin.post("/v1/environments/prune", json={"days": 0})
         wrong = admin.post("/v1/environments/prune", json={"days": -1})
 
-        assert (listed.json(), pruned.json()) == ({"items": []}, {"items": []})
+        assert (listed["packages"], listed["requirements"]) == ({"alpha": "1.0"}, [["alpha"]])
+        assert listed["built"] > 1e9
+        assert kept.json() == {"items": []}
+        assert [one["key"] for one in removed.json()["items"]] == [listed["key"]]
+        assert admin.get("/v1/environments").json() == {"items": []}
         assert wrong.status_code == 422
 
     def test_without_redis_there_is_no_fleet(self, admin: httpx2.Client) -> None:

@@ -38,7 +38,7 @@ export default function Settings() {
   const list = useRef(null);
   useEffect(() => { // on a narrow screen it may be outside of what is seen
     list.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  }, [wanted]);
+  }, [wanted, fleet.value]);
   return html`
     <div class="page-head"><h1>Settings</h1></div>
     <div class="settings">

@@ -34,7 +34,7 @@ export function Environments() {
     <${Answered} asked=${asked} label="Asking for the environments">${({ items }) => (items.length ? html`
       <${Table} label="Environments" columns=${COLUMNS} rows=${items} id=${(one) => one.key} />
       <form class="panel row prune" onSubmit=${ask}>
-        <${Field} label="Unused for days">${(attributes) => html`
+        <${Field} label="Days without use">${(attributes) => html`
           <input ...${attributes} name="days" type="number" min="0" max="36500" value="30" required />`}</${Field}>
         <${Button} kind="danger" type="submit" icon="trash-2">Remove them</${Button}>
       </form>` : html`
