@@ -97,14 +97,15 @@ def entry(page: Page, text: str) -> Any:
     return page.get_by_role("list", name="What waits").get_by_role("button").filter(has_text=text)
 
 
-def test_a_call_that_waits_is_edited_and_approved_and_runs_with_that(
-    look: Look, bea: httpx2.Client
-) -> None:
+def test_a_call_of_one_window_is_edited_and_approved_in_another(look: Look, site: Site) -> None:
+    token = site.kiln.sessions.create("cid").token
+    caller = look("/tools/pay", extra_http_headers={"authorization": f"Bearer {token}"}).page
     view = look("/approvals")
     page = view.page
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()
-    paying = Paying(bea, amount=1000, note="two\nlines")
-    expect(entry(page, "pay")).to_be_visible()
+    caller.get_by_label("amount").fill("1000")
+    caller.get_by_role("button", name="Run", exact=True).click()
+    expect(entry(page, "pay")).to_contain_text("cid")
     expect(page).to_have_title("(1) Approvals · Toolkiln")
     view.check_access()
 
@@ -117,7 +118,7 @@ def test_a_call_that_waits_is_edited_and_approved_and_runs_with_that(
     amount.press("Control+Enter")
 
     expect(page.locator(".verdict")).to_contain_text("Approved with other arguments")
-    assert paying.result()["value"] == "10 for 'two\\nlines'"
+    expect(caller.get_by_text("10 for ''")).to_be_visible()
     expect(page).to_have_title("Approvals · Toolkiln")
 
 
@@ -159,6 +160,27 @@ def test_what_is_decided_elsewhere_ends_with_a_word(
     expect(page.locator(".verdict")).to_contain_text("Rejected by")
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     assert paying.result()["status"] == "denied"
+
+
+def test_what_is_remembered_is_not_asked_again_until_it_is_forgotten(
+    look: Look, bea: httpx2.Client
+) -> None:
+    first = Paying(bea, amount=6)
+    page = look("/approvals").page
+    page.get_by_label("Remember").select_option("arguments")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    assert first.result()["status"] == "ok"
+    assert Paying(bea, amount=6).result()["status"] == "ok"
+
+    page.get_by_role("tab", name="Decided").click()
+    page.get_by_role("list", name="What was decided").get_by_text("Approved").first.click()
+    page.get_by_role("button", name="Ask again from now on").click()
+    expect(page.get_by_text("People are asked again from now on")).to_be_visible()
+    again = Paying(bea, amount=6)
+    page.get_by_role("tab", name="Waiting").click()
+    page.get_by_role("button", name="Approve", exact=True).click()
+
+    assert again.result()["status"] == "ok"
 
 
 def test_who_looks_elsewhere_is_notified_if_they_allowed_it(

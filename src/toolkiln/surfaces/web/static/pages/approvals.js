@@ -64,6 +64,7 @@ function Waiting({ who, inbox, onHelp }) {
   useEffect(() => {
     if (items?.length && !current) select(items[0]);
   }, [items, current]);
+  useEffect(() => () => choose(null), []); // what is decided is not looked at any more
   useEvery(5_000, () => tick((now) => now + 1)); // how long calls wait still
   useKeys({
     move: (step) => {
