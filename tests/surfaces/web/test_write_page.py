@@ -31,11 +31,15 @@ HALF = '''def half(number) -> float:
     """
     return number / 2
 '''
+HELPED = {
+    "polite.py": "from .words import WORD\n\n\n" + GREET.replace("greet", "polite"),
+    "words.py": 'WORD = "Dear"\n\n\ndef _unused() -> None: ...\n',
+}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("write"), {"greet.py": GREET})
+    site = Site(tmp_path_factory.mktemp("write"), {"greet.py": GREET, **HELPED})
     with site.running():
         yield site
 
@@ -164,6 +168,19 @@ def test_whoever_was_slower_sees_what_differs_and_chooses(look: Look, site: Site
     with site.client() as client:
         client.put("/v1/tools/greet", json={"source": newer})
     expect(page.locator(".cm-content")).to_contain_text("Hi {name}")
+
+
+def test_a_tool_keeps_its_helper_modules(look: Look, site: Site) -> None:
+    page = look("/write?tool=polite").page
+    expect(page.get_by_text("This tool has helper modules")).to_contain_text("words.py")
+    expect(page.get_by_text("No findings")).to_be_visible()
+
+    editor(page).press("ControlOrMeta+End")
+    page.keyboard.insert_text("# mine\n")
+    page.get_by_role("button", name="Save polite").click()
+
+    expect(page.get_by_text("Saved as version")).to_be_visible()
+    assert "# mine" in (site.tools / "polite.py").read_text("utf-8")
 
 
 def test_a_name_that_is_taken_is_told_before_it_is_saved(look: Look) -> None:

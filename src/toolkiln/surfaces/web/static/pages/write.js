@@ -26,7 +26,7 @@ function Workshop({ tool }) {
   const work = useDocument(tool);
   const { document, source } = work;
   const [provider, setProvider] = useState("openai");
-  const check = useCheck(document ? source : "", provider);
+  const check = useCheck(document ? source : "", provider, document?.helpers);
   const saving = useSaving(work, check);
   const editor = useRef(null);
   const findings = useFindings(check, saving.outcome);

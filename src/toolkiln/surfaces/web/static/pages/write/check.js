@@ -6,7 +6,7 @@ import { useLive } from "../../live.js";
 const PAUSE = 300;
 
 /* {answer, error, isCurrent, tools}: `tools` are those of the last text that could be read. */
-export function useCheck(source, provider) {
+export function useCheck(source, provider, helpers) {
   const [state, setState] = useState({ source: null, answer: null, error: null });
   const [turn, again] = useReducer((count) => count + 1, 0);
   const tools = useRef([]);
@@ -21,7 +21,7 @@ export function useCheck(source, provider) {
     }
     const control = new AbortController();
     const ask = () => api.post("/v1/schema", { source, provider }, { signal: control.signal }).then(
-      (answer) => control.signal.aborted || setState({ source, answer, error: null }),
+      (answer) => control.signal.aborted || setState({ source, error: null, answer: amended(answer, source, helpers) }),
       (error) => control.signal.aborted || setState((before) => ({ ...before, source, error })),
     );
     const timer = setTimeout(ask, state.answer ? PAUSE : 0);
@@ -29,8 +29,19 @@ export function useCheck(source, provider) {
       clearTimeout(timer);
       control.abort();
     };
-  }, [source, provider, turn]);
+  }, [source, provider, helpers, turn]);
 
   if (state.answer?.tools.length) tools.current = state.answer.tools;
   return { ...state, isCurrent: state.source === source && !state.error, tools: tools.current };
+}
+
+/* The server reads a source alone: that modules beside it are missing is no finding. */
+function amended(answer, source, helpers) {
+  if (!helpers?.length) return answer;
+  const lines = source.split("\n");
+  const names = helpers.map((file) => file.split("/")[0].replace(/\.py$/, ""));
+  const isOfHelper = ({ rule, line }) => (
+    ["unlisted-import", "missing-helper"].includes(rule)
+    && names.some((name) => lines[line - 1]?.split(/\W+/).includes(name)));
+  return { ...answer, findings: answer.findings.filter((one) => !isOfHelper(one)) };
 }
