@@ -25,15 +25,18 @@ export function recount() {
 export function useWaiting(who) {
   const [calls, setCalls] = useState(0);
   const [tools, setTools] = useState(0);
+  // What cannot be counted at the moment stays as it was: nobody is told of it twice.
   const countTools = async () => {
     if (!who?.may("ADMIN")) return;
-    const counted = api.get("/v1/proposals", { state: "proposed", limit: 1 });
-    setTools(await counted.then(({ total }) => total, () => 0)); // none are here, as of a fleet
+    const query = { state: "proposed", limit: 1 };
+    const found = await api.get("/v1/proposals", query).catch(() => null);
+    if (found) setTools(found.total);
   };
-  // The stream tells how many calls wait when that changes, and begins with none.
   const countCalls = async () => {
-    const found = await api.get("/v1/approvals", { limit: 200 }).catch(() => ({ items: [] }));
-    setCalls(found.items.filter((call) => call.approve_own || call.user !== who.user).length);
+    if (!who) return;
+    const found = await api.get("/v1/approvals", { limit: 200 }).catch(() => null);
+    const isForUs = (call) => call.approve_own || call.user !== who.user;
+    if (found) setCalls(found.items.filter(isForUs).length);
   };
   useEffect(() => {
     countTools();
@@ -45,7 +48,7 @@ export function useWaiting(who) {
   useLive("catalog", countTools);
   useLive("again", () => {
     countTools();
-    if (who) countCalls();
+    countCalls(); // a stream begins with none, and tells when that changes
   });
   const number = calls + tools;
   const before = useRef(0);

@@ -84,7 +84,7 @@ function Waiting({ who, inbox, onHelp }) {
     toast(`${item.name}: ${sentence}`, "ok");
     look();
   };
-  const trouble = Object.values(troubles).find((error) => error && error.status !== 400);
+  const trouble = Object.values(troubles).find(Boolean);
   const Detail = current?.kind === "tool" ? ToolDetail : CallDetail;
   if (!items) return html`<${Busy} label="Looking what waits" />`;
   return html`
