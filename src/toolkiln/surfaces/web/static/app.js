@@ -13,7 +13,7 @@ const PAGES = [
   { at: /^\/runs(?:\/([^/]+))?$/, page: "runs", title: "Runs", also: ["result"] },
   { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "result", "diff"] },
   { at: /^\/audit$/, page: "audit", title: "Audit", also: ["result"] },
-  { at: /^\/settings$/, page: "settings", title: "Settings" },
+  { at: /^\/settings$/, page: "settings", title: "Settings", also: ["result"] },
   { at: /^\/login$/, page: "login", title: "Log in" },
 ];
 const NAVIGATION = [

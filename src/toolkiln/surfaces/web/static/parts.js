@@ -177,37 +177,6 @@ export function Virtual({ items, height, render, label, className = "" }) {
     </ul>`;
 }
 
-const MOST_SHOWN = 100;
-
-/* A JSON value that unfolds; long lists and objects a hundred entries at a time. */
-export function JsonTree({ value, name, open = true }) {
-  const [isOpen, setOpen] = useState(open);
-  const [shown, setShown] = useState(MOST_SHOWN);
-  const key = name !== undefined && html`<span class="key">${String(name)}</span>: `;
-  if (value === null || typeof value !== "object") {
-    return html`<div class="json">${key}<${Scalar} value=${value} /></div>`;
-  }
-  const isList = Array.isArray(value);
-  const keys = Object.keys(value);
-  const [begin, end] = isList ? ["[", "]"] : ["{", "}"];
-  if (!keys.length) return html`<div class="json">${key}${begin}${end}</div>`;
-  const unit = isList ? "item" : "field";
-  return html`
-    <details class="json" open=${isOpen} onToggle=${(event) => setOpen(event.target.open)}>
-      <summary>${key}${begin}<span class="muted">${keys.length.toLocaleString()} ${unit}${keys.length > 1 ? "s" : ""}</span>${end}</summary>
-      ${isOpen && keys.slice(0, shown).map((each) => html`
-        <${JsonTree} key=${each} name=${each} value=${value[each]} open=${keys.length < 30} />`)}
-      ${isOpen && shown < keys.length && html`
-        <${Button} kind="quiet" onClick=${() => setShown(shown + MOST_SHOWN)}>
-          ${(keys.length - shown).toLocaleString()} more</${Button}>`}
-    </details>`;
-}
-
-function Scalar({ value }) {
-  if (typeof value === "string") return html`<span class="string">${JSON.stringify(value)}</span>`;
-  return html`<span class="scalar">${String(value)}</span>`;
-}
-
 /* Ask for something, again when the dependencies change or `again` is called. */
 export function useAsked(ask, dependencies) {
   const [state, setState] = useState({ busy: true });

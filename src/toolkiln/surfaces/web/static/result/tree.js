@@ -10,8 +10,8 @@ const MOST_CHARACTERS = 1_000;
 // Entries that may be open from the beginning, in all.
 const OPEN_AT_FIRST = 200;
 
-export function Tree({ value, name }) {
-  const opened = useMemo(() => openAtFirst(value), [value]);
+export function Tree({ value, name, isOpen = true }) {
+  const opened = useMemo(() => (isOpen ? openAtFirst(value) : new Set()), [value, isOpen]);
   return html`<div class="tree"><${Node} value=${value} name=${name} opened=${opened} /></div>`;
 }
 

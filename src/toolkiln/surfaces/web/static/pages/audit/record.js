@@ -1,4 +1,5 @@
 // One record of the audit, with everything that it says.
+import { parsed } from "../../exact.js";
 import { html } from "../../lib.js";
 import { Badge, Button, Copy, Duration, Time } from "../../parts.js";
 import { LongText, Shown } from "../../result/text.js";
@@ -49,7 +50,7 @@ function Run({ id }) {
 /* Arguments as lines; they may be cut, and are no JSON then. */
 function pretty(text) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    return JSON.stringify(parsed(text), null, 2);
   } catch {
     return text;
   }

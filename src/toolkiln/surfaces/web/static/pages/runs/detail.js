@@ -1,8 +1,10 @@
 // One run: what it was given, what it told and gave, the calls that it made, and a way to stop it.
 import { api } from "../../api.js";
+import { parsed } from "../../exact.js";
 import { html, useEffect, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
-import { Busy, Button, Dialog, Duration, Empty, Icon, JsonTree, Time, toast, Trouble, useAsked } from "../../parts.js";
+import { Busy, Button, Dialog, Duration, Empty, Icon, Time, toast, Trouble, useAsked } from "../../parts.js";
+import { Tree } from "../../result/tree.js";
 import { RecordDetail } from "../audit/record.js";
 import { sizeOf } from "../../result/files.js";
 import { LongText, Shown, WholeOutput } from "../../result/text.js";
@@ -116,12 +118,12 @@ function Arguments({ text }) {
   if (!text) return html`<p class="muted">Not known any more: the audit keeps them of privileged calls only.</p>`;
   let value;
   try {
-    value = JSON.parse(text);
+    value = parsed(text);
   } catch {
     return html`<p class="hint">Cut, without what looks like a secret.</p><${LongText} text=${text} label="Arguments" />`;
   }
   if (value === null || !Object.keys(value).length) return html`<p class="muted">None.</p>`;
-  return html`<${JsonTree} value=${value} />`;
+  return html`<${Tree} value=${value} />`;
 }
 
 function Output({ run }) {

@@ -1,6 +1,7 @@
 // The settings in force, and where each comes from.
 import { html, useState } from "../../lib.js";
-import { Badge, Empty, Field, JsonTree } from "../../parts.js";
+import { Badge, Empty, Field } from "../../parts.js";
+import { Tree } from "../../result/tree.js";
 import { Shown } from "../../result/text.js";
 import { Answered, Table, useAnswer } from "./shared.js";
 
@@ -40,7 +41,7 @@ function Value({ one: { value, hidden } }) {
   if (value === "" || value === null) return html`<span class="muted">none</span>`;
   if (typeof value !== "object") return html`<code><${Shown} text=${value} /></code>`;
   if (!Object.keys(value).length) return html`<span class="muted">none</span>`;
-  return html`<${JsonTree} value=${value} open=${false} />`;
+  return html`<${Tree} value=${value} isOpen=${false} />`;
 }
 
 function Origin({ origin }) {

@@ -1,6 +1,7 @@
 // A tool as each provider is told of it, and what is lost on the way.
 import { html, useState } from "../../lib.js";
-import { Badge, Copy, Icon, JsonTree } from "../../parts.js";
+import { Badge, Copy, Icon } from "../../parts.js";
+import { Tree } from "../../result/tree.js";
 
 export function Models({ forms }) {
   const [chosen, choose] = useState(forms[0].provider);
@@ -42,6 +43,6 @@ function Form({ form: { provider, tool, losses, left_out } }) {
         <div class="page-head"><h2>What is sent</h2>
           ${!losses.length && html`<${Badge} kind="ok" icon="check">nothing is lost</${Badge}>`}
           <span class="grow"></span><${Copy} text=${JSON.stringify(tool, null, 2)} label="Copy the JSON" /></div>
-        <${JsonTree} value=${tool} />
+        <${Tree} value=${tool} />
       </section>`}`;
 }

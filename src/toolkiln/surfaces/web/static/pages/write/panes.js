@@ -2,7 +2,8 @@
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Markdown } from "../../markdown.js";
-import { Badge, Copy, Empty, Field, Icon, JsonTree, Tabs, Trouble } from "../../parts.js";
+import { Badge, Copy, Empty, Field, Icon, Tabs, Trouble } from "../../parts.js";
+import { Tree } from "../../result/tree.js";
 import { Trying } from "../../trying.js";
 
 const TABS = [
@@ -77,7 +78,7 @@ function Json({ title, value }) {
   return html`
     <section><div class="row"><h3>${title}</h3>
       <${Copy} text=${JSON.stringify(value, null, 2)} label=${`Copy: ${title}`} /></div>
-      <${JsonTree} value=${value} /></section>`;
+      <${Tree} value=${value} /></section>`;
 }
 
 function Model({ tool, provider, onProvider }) {
