@@ -107,6 +107,9 @@ def test_a_form_is_filled_in_and_sends_what_it_shows(look: Look) -> None:
     count.fill("9007199254740993")
     expect(entry(page, "count")).to_contain_text("sent as it is written")
     entry(page, "when").locator("input").fill("2026-01-31")
+    page.get_by_role("button", name="write it as text").click()
+    page.keyboard.press("End")
+    page.keyboard.type("T00:00")
     page.get_by_role("radio", name="slow").check()
     entry(page, "name").get_by_role("textbox").fill("Rex")
     page.get_by_label("Kind of pet").select_option("dog")
@@ -124,7 +127,7 @@ def test_a_form_is_filled_in_and_sends_what_it_shows(look: Look) -> None:
     expect(run).to_be_enabled()
     assert sent(page) == {
         "count": 9007199254740993,
-        "when": "2026-01-31",
+        "when": "2026-01-31T00:00",
         "mode": "slow",
         "pet": {"kind": "dog", "name": "Rex"},
         "stops": [{"street": "Second"}, {"street": "First"}],

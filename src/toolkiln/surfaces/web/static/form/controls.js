@@ -1,6 +1,6 @@
 // The control for each kind of schema. Groups (objects, lists, maps, unions) hold other controls
 // and are in modules of their own.
-import { html, useState } from "../lib.js";
+import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { tied, useForm } from "./context.js";
 import { Entries } from "./entries.js";
 import { Exact, Unfinished, isNumber, parse, typedNumber, write } from "./json.js";
@@ -49,6 +49,9 @@ export function Control({ schema, value, path, onChange, hint, placeholder, labe
   if (kind === "enum") return html`<${Choice} ...${given} options=${whole.enum} />`;
   if (kind === "boolean") return html`<${Choice} ...${given} options=${[true, false]} />`;
   if (kind === "number") return html`<${NumberText} ...${given} />`;
+  if (kind === "string" && NATIVE[whole.format]) {
+    return html`<${Moment} ...${given} native=${NATIVE[whole.format]} />`;
+  }
   if (kind === "string") return html`<${Text} ...${given} />`;
   if (kind === "list") return html`<${List} ...${given} />`;
   if (kind === "union") return html`<${Union} ...${given} />`;
@@ -163,23 +166,45 @@ const NATIVE = {
   time: { type: "time", step: "1", fits: /^\d{2}:\d{2}(:\d{2})?$/ },
 };
 
-/* Text; dates and times with the browser's own picker as long as that can hold the value. */
-function Text({ schema, value, onChange, attributes, placeholder }) {
-  const native = NATIVE[schema.format];
-  const text = textOf(value);
+/* A date or time: the browser's own picker as long as that can hold the value, or text. */
+function Moment({ native, ...given }) {
+  const { value, onChange, attributes } = given;
   const [asText, setAsText] = useState(false);
-  if (native && !asText && (!text || native.fits.test(text))) {
-    // Emptying the picker leaves the value out: an empty text is no date.
-    const pick = (event) => onChange(event.target.value || undefined);
-    return html`
-      <div class="picker">
-        <input type=${native.type} step=${native.step} ...${attributes} value=${text} onChange=${pick} />
-        <button type="button" class="link" onClick=${() => setAsText(true)}>write it as text</button>
-      </div>`;
-  }
+  const switched = useRef(false);
+  useLayoutEffect(() => {
+    if (switched.current) document.getElementById(attributes.id)?.focus();
+    switched.current = false;
+  }, [asText]);
+  const change = () => {
+    switched.current = true;
+    setAsText(!asText);
+  };
+  const text = textOf(value);
+  const canPick = !text || native.fits.test(text);
+  const isPicker = canPick && !asText;
+  // Emptying the picker leaves the value out: an empty text is no date.
+  const pick = (event) => onChange(event.target.value || undefined);
+  return html`
+    <div class="picker">
+      ${
+        isPicker
+          ? html`<input type=${native.type} step=${native.step} ...${attributes} value=${text}
+              onChange=${pick} />`
+          : html`<${Text} ...${given} />`
+      }
+      ${
+        canPick &&
+        html`<button type="button" class="link" onClick=${change}>
+          ${isPicker ? "write it as text" : "use the picker"}</button>`
+      }
+    </div>`;
+}
+
+function Text({ schema, value, onChange, attributes, placeholder }) {
+  const text = textOf(value);
   const type = (event) => onChange(event.target.value);
   const isSecret = schema.format === "password" || schema.writeOnly;
-  const isShort = isSecret || native || schema.format || schema.pattern || schema.maxLength <= 100;
+  const isShort = isSecret || schema.format || schema.pattern || schema.maxLength <= 100;
   const empty = value === "" && html`<p class="hint">An empty text is sent.</p>`;
   if (isShort && !text.includes("\n")) {
     return html`<div><input type=${isSecret ? "password" : "text"} autocomplete="off" spellcheck="false"
