@@ -108,9 +108,13 @@ def test_a_call_with_nested_ones_is_watched_live_and_cancelled(look: Look, site:
     expect(page.locator(".run-children")).to_contain_text("Cancelled")
     page.get_by_role("link", name="Runs", exact=True).first.click()
     expect(row(page, "Cancelled", "bake")).to_have_count(1)
+    page.get_by_label("Tool").fill("hea")
+    expect(row(page, "Cancelled", "bake")).to_have_count(0)
+    expect(row(page, "Cancelled", "heat")).to_contain_text("in another call")
     page.get_by_role("switch", name="Only running").check()
     expect(page.get_by_role("heading", name="No call fits")).to_be_visible()
-    assert page.url.endswith("/runs?status=active")
+    page.get_by_role("button", name="Clear the filters").click()
+    expect(row(page, "Cancelled", "bake")).to_have_count(1)
 
 
 def test_the_output_of_a_call_is_read_page_by_page(look: Look, site: Site) -> None:

@@ -16,6 +16,7 @@ const GROUPS = [
   { title: "cancelled", color: "--strong-line", of: ["cancelled"] },
   { title: "done", color: "--ok", of: ["ok"] },
 ];
+const FROM_FOOT = [...GROUPS].reverse();
 
 export function Charts() {
   const asked = useAsked((signal) => api.get("/v1/statistics", null, { signal }), []);
@@ -36,14 +37,11 @@ export function Charts() {
   const found = asked.value;
   const sums = useMemo(() => found && summed(found.minutes), [found]);
   return html`
-    <section class="charts" aria-label="The last hour">
+    <section class="charts" aria-label="The last hour" tabindex="0">
       <${Figure} title="Calls a minute" minutes=${found?.minutes} draw=${drawOutcomes}>
         ${sums && html`<${Counts} sums=${sums} />`}</${Figure}>
       <${Figure} title="How long they took" minutes=${found?.minutes} draw=${drawLatency}>
-        ${sums && (sums.total ? html`
-          <span class="key" data-of="median"></span>half at most <strong><${Duration} seconds=${sums.median} /></strong>,${" "}
-          <span class="key" data-of="slow"></span>95 of 100 at most <strong><${Duration} seconds=${sums.slow} /></strong> in the worst minute`
-          : "Nothing ended in the last hour")}</${Figure}>
+        ${sums && html`<${Times} sums=${sums} />`}</${Figure}>
     </section>
     <${InWords} minutes=${found?.minutes ?? []} since=${found?.complete_since ?? 0} />`;
 }
@@ -53,6 +51,15 @@ function Counts({ sums }) {
   return html`<strong>${sums.total.toLocaleString()}</strong> in the last hour:
     ${sums.groups.filter(({ count }) => count).map(({ title, count }, at) => html`
       ${at ? ", " : " "}<span class="key" data-of=${title}></span>${count.toLocaleString()} ${title}`)}`;
+}
+
+function Times({ sums }) {
+  if (!sums.total) return "Nothing ended in the last hour";
+  return html`
+    <span class="key" data-of="median"></span>half at most
+    ${" "}<strong><${Duration} seconds=${sums.median} /></strong>,${" "}
+    <span class="key" data-of="slow"></span>95 of 100 at most
+    ${" "}<strong><${Duration} seconds=${sums.slow} /></strong> in the worst minute`;
 }
 
 /* A chart with its words; the room for it is kept from the start. */
@@ -117,19 +124,24 @@ function colorOf(token, box) {
 }
 
 function frame(box) {
-  const line = { stroke: colorOf("--muted", box), grid: { stroke: colorOf("--line", box), width: 1 }, ticks: { show: false } };
-  const font = "12px system-ui, sans-serif";
+  const line = {
+    stroke: colorOf("--muted", box), grid: { stroke: colorOf("--line", box), width: 1 },
+    ticks: { show: false }, font: "12px system-ui, sans-serif",
+  };
   const at = (_, moments) => moments.map((moment) => AT.format(moment * 1000));
   return {
     width: box.clientWidth, height: HEIGHT, padding: [8, 8, 0, 0],
     legend: { show: false }, cursor: { show: false },
     scales: { x: { range: (_, first, last) => [first, last + 60] } },
-    axes: [{ ...line, font, grid: { show: false }, size: 28, space: 70, values: at }, { ...line, font, size: 58 }],
+    axes: [
+      { ...line, grid: { show: false }, size: 28, space: 70, values: at },
+      { ...line, size: 58 },
+    ],
   };
 }
 
 function drawOutcomes(uPlot, minutes, box) {
-  const counts = GROUPS.map(({ of }) => minutes.map(({ outcomes }) => of.reduce((sum, one) => sum + (outcomes[one] ?? 0), 0)));
+  const counts = GROUPS.map(({ of }) => minutes.map((minute) => countOf(minute, of)));
   // Stacked: each series holds what is below it, too, and the tallest is drawn first.
   const stacked = counts.map((_, at) => minutes.map((__, minute) =>
     counts.slice(at).reduce((sum, some) => sum + some[minute], 0)));
@@ -138,7 +150,8 @@ function drawOutcomes(uPlot, minutes, box) {
   options.axes[1].incrs = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000];
   options.series = [{}, ...GROUPS.map(({ color }) => {
     const fill = colorOf(color, box);
-    return { fill, stroke: fill, width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [.75, 14], align: 1 }) };
+    const paths = uPlot.paths.bars({ size: [.75, 14], align: 1 });
+    return { fill, stroke: fill, width: 0, points: { show: false }, paths };
   })];
   return new uPlot(options, [minutes.map(({ at }) => at), ...stacked], box);
 }
@@ -160,9 +173,8 @@ function drawLatency(uPlot, minutes, box) {
     return { stroke, width: 2, dash, points: { show: true, size: 5, fill: stroke }, spanGaps: false };
   };
   options.series = [{}, line("--accent", [5, 4]), line("--info")];
-  return new uPlot(options, [
-    minutes.map(({ at }) => at), minutes.map(({ slow }) => slow || null), minutes.map(({ median }) => median || null),
-  ], box);
+  const series = ["at", "slow", "median"].map((name) => minutes.map((minute) => minute[name] || null));
+  return new uPlot(options, series, box);
 }
 
 function powers(low, high) {
@@ -174,10 +186,14 @@ function short(seconds) {
   return seconds < 1 ? `${(seconds * 1000).toFixed(0)} ms` : `${seconds.toLocaleString()} s`;
 }
 
+function countOf({ outcomes }, of) {
+  return of.reduce((sum, one) => sum + (outcomes[one] ?? 0), 0);
+}
+
 function summed(minutes) {
-  const groups = GROUPS.map(({ title, of }) => ({
-    title, count: minutes.reduce((sum, { outcomes }) => sum + of.reduce((part, one) => part + (outcomes[one] ?? 0), 0), 0),
-  })).reverse();
+  const groups = FROM_FOOT.map(({ title, of }) => ({
+    title, count: minutes.reduce((sum, minute) => sum + countOf(minute, of), 0),
+  }));
   const busy = minutes.filter(({ median }) => median !== null);
   const medians = busy.map(({ median }) => median).sort((one, other) => one - other);
   return {
@@ -194,14 +210,16 @@ function InWords({ minutes, since }) {
     <details class="in-words">
       <summary>The last hour in figures</summary>
       ${!some.length && html`<p class="hint">Nothing ended in the last hour.</p>`}
-      ${isPartial && html`<p class="hint">Complete since ${AT.format(since * 1000)}; what began earlier is counted in part.</p>`}
+      ${isPartial && html`<p class="hint">Complete since ${AT.format(since * 1000)}; of what began earlier
+        only a part is counted.</p>`}
       <div class="scrolled" tabindex="0" role="region" aria-label="Figures"><table>
-        <thead><tr><th>Minute</th>${[...GROUPS].reverse().map(({ title }) => html`<th class="number">${title}</th>`)}
+        <thead><tr><th>Minute</th>${FROM_FOOT.map(({ title }) => html`<th class="number">${title}</th>`)}
           <th class="number">half at most</th><th class="number">95 of 100 at most</th></tr></thead>
-        <tbody>${some.map(({ at, outcomes, median, slow }) => html`
-          <tr key=${at}><td>${AT.format(at * 1000)}</td>
-            ${[...GROUPS].reverse().map(({ of }) => html`<td class="number">${of.reduce((sum, one) => sum + (outcomes[one] ?? 0), 0)}</td>`)}
-            <td class="number"><${Duration} seconds=${median} /></td><td class="number"><${Duration} seconds=${slow} /></td></tr>`)}</tbody>
+        <tbody>${some.map((minute) => html`
+          <tr key=${minute.at}><td>${AT.format(minute.at * 1000)}</td>
+            ${FROM_FOOT.map(({ of }) => html`<td class="number">${countOf(minute, of)}</td>`)}
+            <td class="number"><${Duration} seconds=${minute.median} /></td>
+            <td class="number"><${Duration} seconds=${minute.slow} /></td></tr>`)}</tbody>
       </table></div>
     </details>`;
 }

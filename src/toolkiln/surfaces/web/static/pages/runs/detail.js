@@ -3,28 +3,25 @@ import { api } from "../../api.js";
 import { parsed } from "../../exact.js";
 import { html, useEffect, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
-import { Busy, Button, Dialog, Duration, Empty, Icon, Time, toast, Trouble, useAsked } from "../../parts.js";
-import { Tree } from "../../result/tree.js";
-import { RecordDetail } from "../audit/record.js";
+import {
+  Busy, Button, Dialog, Duration, Empty, Icon, Time, toast, Trouble, useAsked,
+} from "../../parts.js";
 import { sizeOf } from "../../result/files.js";
 import { LongText, Shown, WholeOutput } from "../../result/text.js";
+import { Tree } from "../../result/tree.js";
 import { Link, navigate } from "../../router.js";
+import { RecordDetail } from "../audit/record.js";
 import { ISOLATION, isRunning, placeOf, StatusBadge, Took } from "./run.js";
 
 const PAUSE_MS = 250;
+const ASKED = "a person is asked to approve it";
 
 export function RunDetail({ id }) {
-  const asked = useAsked((signal) => api.get(`/v1/runs/${encodeURIComponent(id)}`, null, { signal }), [id]);
-  const timer = useRef(null);
-  useLive("run", (told) => {
-    if (told.id !== id && told.parent !== id) return;
-    timer.current ??= setTimeout(() => { timer.current = null; asked.again(); }, PAUSE_MS);
-  });
-  useLive("again", asked.again);
-  useEffect(() => () => clearTimeout(timer.current), []);
+  const asked = useRun(id);
   const { value: run, error } = asked;
   if (error?.status === 404) return html`<${Gone} id=${id} />`;
-  if (!run) return error ? html`<${Trouble} error=${error} onRetry=${asked.again} />` : html`<${Busy} label="Reading the run" />`;
+  if (!run && error) return html`<${Trouble} error=${error} onRetry=${asked.again} />`;
+  if (!run) return html`<${Busy} label="Reading the run" />`;
   return html`
     <p class="crumbs"><${Link} to="/runs"><${Icon} name="arrow-left" />Runs</${Link}>
       ${run.parent && html`<span>Made by <${Link} to=${placeOf(run.parent)}>another call</${Link}></span>`}</p>
@@ -53,11 +50,31 @@ export function RunDetail({ id }) {
     </div>`;
 }
 
+/* The run as it stands; it is read again when something of it changes, but never twice at once. */
+function useRun(id) {
+  const ask = (signal) => api.get(`/v1/runs/${encodeURIComponent(id)}`, null, { signal });
+  const asked = useAsked(ask, [id]);
+  const current = useRef(asked);
+  current.current = asked;
+  const timer = useRef(null);
+  const look = () => {
+    timer.current = current.current.busy ? setTimeout(look, PAUSE_MS) : null;
+    if (!timer.current) current.current.again();
+  };
+  useLive("run", (told) => {
+    if (told.id === id || told.parent === id) timer.current ??= setTimeout(look, PAUSE_MS);
+  });
+  useLive("again", asked.again);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return asked;
+}
+
 function Gone({ id }) {
   return html`<${Empty} icon="search-x" title="There is no such run"
     action=${html`<${Link} class="button" to="/runs">To the runs</${Link}>`}>
-    <p><code><${Shown} text=${id} /></code> is not among the calls that you may see, or its time is over: a server keeps
-      the last thousand, and the audit, for people with <code>ADMIN</code>, knows the others.</p></${Empty}>`;
+    <p><code><${Shown} text=${id} /></code> is not among the calls that you may see, or its time is over:
+      a server keeps the last thousand, and the audit, for people with <code>ADMIN</code>, knows the
+      others.</p></${Empty}>`;
 }
 
 function Part({ title, children }) {
@@ -87,12 +104,13 @@ function Cancel({ run, onDone }) {
     <${Button} kind="danger" icon="circle-stop" onClick=${() => setAsking(true)}>Cancel</${Button}>
     ${isAsking && html`<${Dialog} title="Cancel this call?" onClose=${close}>
       <div class="stack">
-        <p><strong><${Shown} text=${run.tool} /></strong> is stopped, with the calls that it made and that still run. What it
-          did so far stays done, and its caller is told who cancelled it.</p>
+        <p><strong><${Shown} text=${run.tool} /></strong> is stopped, with the calls that it made and that
+          still run. What it did so far stays done, and its caller is told who cancelled it.</p>
         ${state.error && html`<${Trouble} error=${state.error} />`}
         <div class="row run-answers">
           <${Button} onClick=${close} autofocus>Let it run</${Button}>
-          <${Button} kind="danger" icon="circle-stop" busy=${state.busy} onClick=${cancel}>Cancel the call</${Button}>
+          <${Button} kind="danger" icon="circle-stop" busy=${state.busy} onClick=${cancel}>
+            Cancel the call</${Button}>
         </div>
       </div></${Dialog}>`}`;
 }
@@ -120,7 +138,8 @@ function Arguments({ text }) {
   try {
     value = parsed(text);
   } catch {
-    return html`<p class="hint">Cut, without what looks like a secret.</p><${LongText} text=${text} label="Arguments" />`;
+    return html`<p class="hint">They are cut, as in the audit.</p>
+      <${LongText} text=${text} label="Arguments" />`;
   }
   if (value === null || !Object.keys(value).length) return html`<p class="muted">None.</p>`;
   return html`<${Tree} value=${value} />`;
@@ -130,15 +149,21 @@ function Output({ run }) {
   const [isWhole, setWhole] = useState(false);
   const { truncation, text, length, error } = run;
   if (isRunning(run)) return html`<p class="muted">It has not ended yet.</p>`;
-  if (text === null) return html`<p class="muted">Not kept: the server that ran it was another, or was restarted.</p>`;
+  if (text === null) {
+    return html`<p class="muted">Not kept: it was cancelled, or another server ran it, or this one was restarted.</p>`;
+  }
   if (!text || (error && text.startsWith("error: "))) return html`<p class="muted">None.</p>`;
   const read = (offset, limit, signal) =>
     api.get(`/v1/outputs/${encodeURIComponent(truncation.handle)}`, { offset, limit }, { signal });
+  const [shown, total] = truncation ? [truncation.shown, truncation.total] : [length, length];
   return html`
-    ${truncation && html`<p class="row"><span>Its caller got ${truncation.shown.toLocaleString()} of ${truncation.total.toLocaleString()} characters.</span>
-      ${truncation.handle && html`<${Button} onClick=${() => setWhole(!isWhole)}>${isWhole ? "Show what the caller got" : "Read all of it"}</${Button}>`}</p>`}
-    ${!truncation && length > text.length && html`<p class="hint">The first ${text.length.toLocaleString()} of ${length.toLocaleString()} characters.</p>`}
-    ${isWhole ? html`<${WholeOutput} read=${read} total=${truncation.total} label="Output" />`
+    ${truncation && html`<p class="row">
+      <span>Its caller got ${shown.toLocaleString()} of ${total.toLocaleString()} characters.</span>
+      ${truncation.handle && html`<${Button} onClick=${() => setWhole(!isWhole)}>
+        ${isWhole ? "Show what the caller got" : "Read all of it"}</${Button}>`}</p>`}
+    ${length > text.length && !isWhole && html`<p class="hint">
+      The first ${text.length.toLocaleString()} of ${length.toLocaleString()} characters.</p>`}
+    ${isWhole ? html`<${WholeOutput} read=${read} total=${total} label="Output" />`
       : html`<${LongText} text=${text} label="Output" />`}
     ${run.notes.map((note) => html`<p class="hint"><${Shown} text=${note} /></p>`)}`;
 }
@@ -150,16 +175,21 @@ function Log({ run }) {
   useEffect(() => {
     if (box.current && isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
   }, [run.events.length]);
-  if (!run.events.length) return html`<p class="muted">${isRunning(run) ? "It has told nothing yet." : "It told nothing."}</p>`;
-  const look = ({ target }) => { isAtEnd.current = target.scrollHeight - target.scrollTop - target.clientHeight < 20; };
+  if (!run.events.length) {
+    return html`<p class="muted">${isRunning(run) ? "It has told nothing yet." : "It told nothing."}</p>`;
+  }
+  const look = ({ target: { scrollHeight, scrollTop, clientHeight } }) => {
+    isAtEnd.current = scrollHeight - scrollTop - clientHeight < 20;
+  };
   return html`
-    ${run.events_left_out > 0 && html`<p class="hint">${run.events_left_out.toLocaleString()} earlier ones are not kept.</p>`}
+    ${run.events_left_out > 0 && html`<p class="hint">
+      ${run.events_left_out.toLocaleString()} earlier ones are not kept.</p>`}
     <div class="run-log" role="log" aria-label="Log" tabindex="0" ref=${box} onScroll=${look}>
       ${run.events.map(({ at, kind, level, text }, number) => html`
         <p key=${number} class=${level ?? kind}>
           <span class="log-at">+${Math.max(0, at - run.started).toFixed(2)} s</span>
           <span class="log-kind">${level ?? kind}</span>
-          <span class="log-text"><${Shown} text=${kind === "pending" ? "a person is asked to approve it" : text.replace(/\n$/, "")} /></span>
+          <span class="log-text"><${Shown} text=${kind === "pending" ? ASKED : text.replace(/\n$/, "")} /></span>
         </p>`)}
     </div>`;
 }
@@ -183,13 +213,14 @@ function Children({ run }) {
 }
 
 function Facts({ run }) {
+  const ofCaller = `/runs?user=${encodeURIComponent(run.caller)}`;
   const facts = [
     ["Began", html`<${Time} at=${run.started} />`],
     ["Took", html`<${Took} run=${run} />`],
     ["Processor", run.cpu !== null && html`<${Duration} seconds=${run.cpu} />`],
     ["Memory", run.memory && sizeOf(run.memory)],
     ["Isolation", run.isolation && (ISOLATION[run.isolation] ?? run.isolation)],
-    ["Caller", run.caller && html`<${Link} to=${`/runs?user=${encodeURIComponent(run.caller)}`}><${Shown} text=${run.caller} /></${Link}>`],
+    ["Caller", run.caller && html`<${Link} to=${ofCaller}><${Shown} text=${run.caller} /></${Link}>`],
     ["Agent", run.agent && html`<${Shown} text=${run.agent} />`],
     ["Came by", run.surface],
     ["Session", run.session && html`<code>${run.session}</code>`],
@@ -200,12 +231,14 @@ function Facts({ run }) {
     <dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
-function Audited({ run }) {
-  if (run.record) {
+function Audited({ run: { record, detail, ...run } }) {
+  const said = detail && html`<${Shown} text=${detail} />`;
+  if (record) {
     const filter = (changes) => navigate(`/audit?${new URLSearchParams(changes)}`);
-    return html`<details><summary>Number ${run.record.seq.toLocaleString()}${run.detail && html`: <${Shown} text=${run.detail} />`}</summary>
-      <${RecordDetail} record=${run.record} onFilter=${filter} /></details>`;
+    return html`
+      <details><summary>Number ${record.seq.toLocaleString()}${said && html`: ${said}`}</summary>
+        <${RecordDetail} record=${record} onFilter=${filter} /></details>`;
   }
   if (isRunning(run)) return html`<p class="muted">Written when it ends, or after a moment.</p>`;
-  return html`<p>${run.detail ? html`<${Shown} text=${run.detail} />` : html`<span class="muted">Nothing but that it ran.</span>`}</p>`;
+  return said ? html`<p>${said}</p>` : html`<p class="muted">Nothing but that it ran.</p>`;
 }

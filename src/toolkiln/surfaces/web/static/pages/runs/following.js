@@ -7,54 +7,80 @@ import { keyOf } from "./run.js";
 const PART = 200;
 const MOST = 5_000;
 const PORTION_MS = 150;
-/* Who has scrolled this far reads: what is new waits, so that nothing moves under their eyes. */
 const READING_PX = 400;
 
 export function useRuns(wanted) {
   const [state, setState] = useState({ runs: null, fresh: [], busy: true });
   const [turn, setTurn] = useState(0);
   const control = useRef(null);
-  const told = useRef([]);
   const key = JSON.stringify(wanted);
+  const news = useNews((told) =>
+    setState((before) => (before.runs ? taken(before, told, wanted) : before)));
 
   const read = async (cursor) => {
     const { signal } = control.current;
     setState((before) => ({ ...before, busy: true, error: null }));
+    news.hold();
     try {
       const found = await api.get(`/v1/runs?${queryOf(wanted, cursor)}`, null, { signal });
       if (signal.aborted) return;
-      setState(({ runs }) => ({
-        runs: joined(cursor ? runs : new Map(), found.items), fresh: [], cursor: found.next_cursor, busy: false,
+      setState(({ runs, fresh }) => ({
+        runs: joined(cursor ? runs : new Map(), found.items),
+        fresh: cursor ? fresh : [],
+        cursor: found.next_cursor,
+        busy: false,
       }));
     } catch (error) {
-      if (!signal.aborted) setState((before) => ({ ...before, error, busy: false }));
+      if (signal.aborted) return;
+      setState((before) => ({ ...before, error, busy: false }));
     }
+    news.release();
   };
   useEffect(() => {
     control.current = new AbortController();
-    told.current = [];
     read();
     return () => control.current.abort();
   }, [key, turn]);
 
-  // Many may come at once: they are taken in together.
-  useLive("run", (run) => {
-    if (told.current.push(run) > 1) return;
-    setTimeout(() => {
-      const news = told.current;
-      told.current = [];
-      setState((before) => (before.runs ? taken(before, news, wanted) : before));
-    }, PORTION_MS);
-  });
   const again = () => setTurn((now) => now + 1);
   useLive("again", again);
-  useLive("lost", again);
+  useLive("lost", () => isReading() || again());
 
   const { runs, fresh, cursor, busy, error } = state;
   const more = () => !busy && cursor && read(cursor);
-  const show = () => setState((before) => ({ ...before, fresh: [], runs: joined(before.runs, before.fresh) }));
-  return { runs, fresh, show, busy, error, isEnd: !cursor, more, again };
+  return { runs, fresh, busy, error, isEnd: !cursor, more, again };
 }
+
+/* What the server tells of runs, in portions. While a list is read it is held back: the answer
+   may be older than what is told meanwhile. */
+function useNews(take) {
+  const current = useRef(take);
+  current.current = take;
+  const [news] = useState(() => {
+    let told = [];
+    let timer = null;
+    let isHeld = false;
+    const pass = () => {
+      timer = null;
+      if (isHeld || !told.length) return;
+      current.current(told);
+      told = [];
+    };
+    return {
+      add: (run) => {
+        told = [...told.slice(-MOST), run];
+        timer ??= setTimeout(pass, PORTION_MS);
+      },
+      hold: () => { isHeld = true; },
+      release: () => { isHeld = false; pass(); },
+    };
+  });
+  useLive("run", news.add);
+  return news;
+}
+
+/* Whoever has scrolled this far reads: what is new waits, so that nothing moves under their eyes. */
+const isReading = () => scrollY > READING_PX;
 
 function queryOf({ status, tool, user }, cursor) {
   const query = new URLSearchParams({ limit: PART });
@@ -85,7 +111,7 @@ function taken(before, news, wanted) {
     if (!fits(run, wanted)) {
       runs.delete(key);
       fresh.delete(key);
-    } else if (runs.has(key) || scrollY < READING_PX) {
+    } else if (runs.has(key) || !isReading()) {
       runs.set(key, run);
     } else {
       fresh.set(key, run);

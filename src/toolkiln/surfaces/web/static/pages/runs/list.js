@@ -11,16 +11,18 @@ import { placeOf, rowsOf, StatusBadge, STATUSES, Took } from "./run.js";
 const NARROW = matchMedia("(max-width: 760px)");
 const ROW = 42;
 const NARROW_ROW = 64;
+const TYPING_MS = 250;
+const FILTERS = ["status", "tool", "user"];
 const ACTIVE = ["running", "pending"];
 const WHEN = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "short" });
 
 export function RunList() {
   const query = useQuery();
-  const given = { status: query.get("status") ?? "", tool: query.get("tool") ?? "", user: query.get("user") ?? "" };
+  const given = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const isActive = given.status === "active";
   const status = isActive ? ACTIVE : [given.status].filter(Boolean);
-  const { runs, fresh, show, busy, error, isEnd, more, again } = useRuns({ ...given, status });
+  const { runs, fresh, busy, error, isEnd, more, again } = useRuns({ ...given, status });
   const [folded, setFolded] = useState(new Set());
   const rows = useMemo(() => rowsOf([...(runs?.values() ?? [])], folded), [runs, folded]);
   const change = (changes) => {
@@ -45,12 +47,10 @@ export function RunList() {
       <${Filters} given=${given} runs=${runs} isActive=${isActive} onChange=${change} />
       ${error && html`<${Trouble} error=${error} onRetry=${runs ? more : again} />`}
       ${!runs && !error && html`<${Busy} label="Reading the runs" />`}
-      ${runs && !rows.length && !fresh.length && (isEnd ? html`<${Nothing} isFiltered=${isFiltered} onClear=${clear} />`
-        : html`<p class="muted">No call fits so far.</p>`)}
+      ${runs && !rows.length && isEnd && html`<${Nothing} isFiltered=${isFiltered} onClear=${clear} />`}
       ${rows.length > 0 && html`
         <section class="runs" aria-label="Calls">
-          ${fresh.length > 0 && html`<p class="runs-fresh"><${Button} icon="arrow-up" onClick=${() => { show(); scrollTo(0, 0); }}>
-            ${fresh.length.toLocaleString()} new ${fresh.length === 1 ? "call" : "calls"}</${Button}></p>`}
+          ${fresh.length > 0 && html`<${Fresh} count=${fresh.length} onShow=${again} />`}
           <p class="run head" aria-hidden="true"><span>Status</span><span>Tool</span><span>Caller</span>
             <span>Came by</span><span>Began</span><span class="took">Took</span></p>
           <${Rows} rows=${rows} onFold=${fold} />
@@ -62,30 +62,57 @@ export function RunList() {
 function standing(runs) {
   const count = (status) => runs.filter((run) => run.status === status).length;
   const parts = [[count("running"), "running"], [count("pending"), "waiting for a person"]];
-  return parts.filter(([some]) => some).map(([some, words]) => `${some.toLocaleString()} ${words}`).join(", ") || "Nothing runs";
+  const told = parts.filter(([some]) => some).map(([some, words]) => `${some.toLocaleString()} ${words}`);
+  return told.join(", ") || "Nothing runs";
+}
+
+/* What began while somebody reads further down. */
+function Fresh({ count, onShow }) {
+  const show = () => {
+    scrollTo(0, 0);
+    onShow();
+  };
+  return html`<p class="runs-fresh" role="status"><${Button} icon="arrow-up" onClick=${show}>
+    ${count.toLocaleString()} new ${count === 1 ? "call" : "calls"}</${Button}></p>`;
 }
 
 function Filters({ given, runs, isActive, onChange }) {
   const who = useWho();
-  const callers = useMemo(() => [...new Set([...(runs?.values() ?? [])].map(({ caller }) => caller))].sort(), [runs]);
+  const callers = useMemo(() => {
+    const found = [...(runs?.values() ?? [])].map(({ caller }) => caller);
+    return [...new Set(found)].filter(Boolean).sort();
+  }, [runs]);
   return html`
     <form class="runs-filters" role="search" aria-label="Which calls" onSubmit=${(event) => event.preventDefault()}>
-      <label class="row runs-only"><${Switch} checked=${isActive} label="Only running"
-        onChange=${(on) => onChange({ status: on ? "active" : "" })} /><span aria-hidden="true">Only running</span></label>
+      <label class="row runs-only">
+        <${Switch} checked=${isActive} label="Only running"
+          onChange=${(on) => onChange({ status: on ? "active" : "" })} />
+        <span aria-hidden="true">Only running</span></label>
       <${Field} label="Status">${(attributes) => html`
         <select ...${attributes} value=${isActive ? "" : given.status} disabled=${isActive}
           onChange=${(event) => onChange({ status: event.target.value })}>
           <option value="">Any</option>
           ${Object.entries(STATUSES).map(([name, { words }]) => html`<option value=${name}>${words}</option>`)}
         </select>`}</${Field}>
-      <${Field} label="Tool">${(attributes) => html`
-        <input ...${attributes} type="search" value=${given.tool} placeholder="Part of a name, or a pattern*"
-          spellcheck=${false} onInput=${(event) => onChange({ tool: event.target.value.trim() })} />`}</${Field}>
+      <${ToolFilter} tool=${given.tool} onChange=${(tool) => onChange({ tool })} />
       ${who.may("ADMIN") && html`<${Field} label="Caller">${(attributes) => html`
         <input ...${attributes} type="search" value=${given.user} list="callers" spellcheck=${false}
           onChange=${(event) => onChange({ user: event.target.value.trim() })} />`}</${Field}>
-        <datalist id="callers">${callers.filter(Boolean).map((caller) => html`<option value=${caller} />`)}</datalist>`}
+        <datalist id="callers">${callers.map((caller) => html`<option value=${caller} />`)}</datalist>`}
     </form>`;
+}
+
+/* Asks once somebody stops typing. */
+function ToolFilter({ tool, onChange }) {
+  const [text, setText] = useState(tool);
+  useEffect(() => {
+    const timer = setTimeout(() => text.trim() !== tool && onChange(text.trim()), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  useEffect(() => { if (!tool) setText(""); }, [tool]);
+  return html`<${Field} label="Tool">${(attributes) => html`
+    <input ...${attributes} type="search" value=${text} placeholder="Part of a name"
+      spellcheck=${false} onInput=${(event) => setText(event.target.value)} />`}</${Field}>`;
 }
 
 function Rows({ rows, onFold }) {
@@ -101,22 +128,32 @@ function Rows({ rows, onFold }) {
 
 function Row({ row: { key, run, depth, count, isFolded }, onFold }) {
   const indent = { paddingLeft: `${Math.min(depth, 6) * 1.1}rem` };
+  const isAlone = run.parent && depth === 0;
+  const progress = run.status === "running" ? run.progress : "";
   return html`
     <div class="run">
       <${StatusBadge} run=${run} />
       <span class="tool" style=${indent}>
-        ${count > 0 ? html`<button type="button" class="fold" aria-expanded=${!isFolded} onClick=${() => onFold(key)}
-            aria-label=${`${count} calls that it made`}><${Icon} name=${isFolded ? "chevron-right" : "chevron-down"} /></button>`
+        ${count > 0 ? html`<${Fold} count=${count} isFolded=${isFolded} onFold=${() => onFold(key)} />`
           : html`<span class="fold">${depth > 0 && html`<${Icon} name="corner-down-right" />`}</span>`}
-        <${Link} to=${placeOf(run.id)}>${run.tool ? html`<${Shown} text=${run.tool} />` : "(no name)"}</${Link}>
-        ${run.parent && depth === 0 && html`<${Link} to=${placeOf(run.parent)} class="muted">in another call</${Link}>`}
-        <span class="muted progress">${run.status === "running" && run.progress && html`<${Shown} text=${run.progress} />`}</span>
+        <${Link} to=${placeOf(run.id)}>
+          ${run.tool ? html`<${Shown} text=${run.tool} />` : "(no name)"}</${Link}>
+        ${isAlone && html`<${Link} to=${placeOf(run.parent)} class="muted">in another call</${Link}>`}
+        <span class="muted progress">${progress && html`<${Shown} text=${progress} />`}</span>
       </span>
-      <span class="caller"><${Shown} text=${run.caller || "–"} />${run.agent && html` <span class="muted">by <${Shown} text=${run.agent} /></span>`}</span>
+      <span class="caller"><${Shown} text=${run.caller || "–"} />
+        ${run.agent && html` <span class="muted">by <${Shown} text=${run.agent} /></span>`}</span>
       <span class="surface">${run.surface}</span>
       <span class="began"><${Began} at=${run.started} /></span>
       <span class="took"><${Took} run=${run} /></span>
     </div>`;
+}
+
+function Fold({ count, isFolded, onFold }) {
+  return html`
+    <button type="button" class="fold" aria-expanded=${!isFolded} onClick=${onFold}
+      aria-label=${`${count} calls that it made`}>
+      <${Icon} name=${isFolded ? "chevron-right" : "chevron-down"} /></button>`;
 }
 
 function Began({ at }) {
@@ -134,8 +171,8 @@ function Nothing({ isFiltered, onClear }) {
   }
   return html`<${Empty} icon="activity" title="No calls yet"
     action=${html`<${Link} class="button" to="/">Look for a tool to try</${Link}>`}>
-    ${who.may("ADMIN") ? "Every call appears here as it begins, whoever makes it: a person on this page, a program, an agent."
-      : "Every call made on your behalf appears here as it begins: by yourself, a program or an agent."}</${Empty}>`;
+    Every call ${who.may("ADMIN") ? "" : "made on your behalf "}appears here as it begins, whoever makes it:
+    a person on this page, a program, an agent.</${Empty}>`;
 }
 
 /* Reads on when it comes into view. */
@@ -144,7 +181,8 @@ function End({ isEnd, busy, count, onMore }) {
   const current = useRef(onMore);
   current.current = onMore;
   useEffect(() => {
-    const observer = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && current.current(), { rootMargin: "400px" });
+    const look = ([{ isIntersecting }]) => isIntersecting && current.current();
+    const observer = new IntersectionObserver(look, { rootMargin: "400px" });
     observer.observe(place.current);
     return () => observer.disconnect();
   }, [count, isEnd, busy]);
