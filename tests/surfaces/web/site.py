@@ -19,6 +19,7 @@ from toolkiln.surfaces.http.server import Server, listening, url_of
 
 SOON = 30.0
 _AXE = Path(__file__).parents[3] / ".venv/web/node_modules/axe-core/axe.min.js"
+expect.set_options(timeout=SOON * 1_000)
 _SERIOUS = ("serious", "critical")
 
 

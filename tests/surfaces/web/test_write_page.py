@@ -111,23 +111,7 @@ def test_what_is_beside_the_editor_follows_it(look: Look) -> None:
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
 
 
-def test_the_keyboard_gets_into_the_editor_and_out_again(look: Look) -> None:
-    page = look("/write").page
-    write(page, "x = 1\n\n\n    def broken(:\n")
-    expect(findings(page)).to_contain_text("Line 4")
-
-    findings(page).get_by_role("button", name="Line 4").press("Enter")
-    expect(editor(page)).to_be_focused()
-    expect(page.locator(".cm-activeLine")).to_contain_text("def broken")
-    page.keyboard.press("Tab")
-    expect(editor(page)).to_be_focused()
-    page.keyboard.press("Escape")
-    page.keyboard.press("Tab")
-
-    expect(editor(page)).not_to_be_focused()
-
-
-def test_what_trying_it_out_brings_to_light_is_shown_at_its_line(look: Look) -> None:
+def test_what_trying_it_out_brings_to_light_is_mended_by_keyboard(look: Look) -> None:
     view = look("/write")
     view.forgiven = ("422",)
     page = view.page
@@ -139,10 +123,15 @@ def test_what_trying_it_out_brings_to_light_is_shown_at_its_line(look: Look) -> 
     expect(page.get_by_role("alert")).to_contain_text("Not saved")
     expect(findings(page)).to_contain_text("example-fails")
     expect(page.locator(".cm-lint-marker-error")).to_have_count(1)
-    findings(page).get_by_role("button", name="Line 8").click()
+    findings(page).get_by_role("button", name="Line 8").press("Enter")
+    expect(editor(page)).to_be_focused()
     page.keyboard.press("End")
-    page.keyboard.type("  # doctest: +SKIP")
+    page.keyboard.press("Tab")
+    page.keyboard.type("# doctest: +SKIP")
     expect(page.get_by_text("No findings")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(editor(page)).not_to_be_focused()
 
 
 def test_whoever_was_slower_sees_what_differs_and_chooses(look: Look, site: Site) -> None:
@@ -170,7 +159,9 @@ def test_whoever_was_slower_sees_what_differs_and_chooses(look: Look, site: Site
     expect(page.locator(".cm-content")).to_contain_text("Hi {name}")
 
 
-def test_a_tool_keeps_its_helper_modules(look: Look, site: Site) -> None:
+def test_a_tool_keeps_its_helpers_and_its_author_what_is_typed_meanwhile(
+    look: Look, site: Site
+) -> None:
     page = look("/write?tool=polite").page
     expect(page.get_by_text("This tool has helper modules")).to_contain_text("words.py")
     expect(page.get_by_text("No findings")).to_be_visible()
@@ -178,9 +169,13 @@ def test_a_tool_keeps_its_helper_modules(look: Look, site: Site) -> None:
     editor(page).press("ControlOrMeta+End")
     page.keyboard.insert_text("# mine\n")
     page.get_by_role("button", name="Save polite").click()
+    editor(page).press("ControlOrMeta+End")
+    page.keyboard.type("# typed meanwhile")
 
-    expect(page.get_by_text("Saved as version")).to_be_visible()
-    assert "# mine" in (site.tools / "polite.py").read_text("utf-8")
+    expect(page.get_by_text("version 2", exact=True)).to_be_visible()
+    expect(page.locator(".cm-content")).to_contain_text("# typed meanwhile")
+    expect(page.get_by_text("not saved")).to_be_visible()
+    assert (site.tools / "polite.py").read_text("utf-8").endswith("# mine\n")
 
 
 def test_a_name_that_is_taken_is_told_before_it_is_saved(look: Look) -> None:
@@ -222,21 +217,24 @@ def test_unsaved_work_survives_reloads_and_other_pages(look: Look) -> None:
     expect(page.get_by_text("Unsaved work of")).to_have_count(0)
 
 
-def test_a_server_that_restarts_takes_nothing_away(browser: Browser, tmp_path: Path) -> None:
-    site = Site(tmp_path, {"greet.py": GREET})
+def test_work_survives_a_restart_of_the_server_and_becomes_a_proposal(
+    browser: Browser, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, {"greet.py": GREET}, authoring="propose")
     with ExitStack() as window:
         with site.running():
             view = window.enter_context(looking(browser, site.url))
             view.forgiven = ("ERR_",)
             page = view.open("/write")
             write(page, GREET.replace("greet", "early"))
-            expect(page.get_by_role("button", name="Save early")).to_be_enabled()
+            expect(page.get_by_role("button", name="Propose early")).to_be_enabled()
         write(page, GREET.replace("greet", "late"))
         expect(page.get_by_text("Not checked")).to_be_visible()
         with site.running():
-            page.get_by_role("button", name="Save late").click()
+            page.get_by_role("button", name="Propose late").click()
 
-            expect(page.get_by_text("Saved as version 1")).to_be_visible()
+            expect(page.get_by_text("late is proposed")).to_contain_text("ADMIN")
+            assert (site.tools / "late.py").exists()
 
 
 def test_who_may_not_save_is_told_at_once(browser: Browser, tmp_path: Path) -> None:
@@ -248,18 +246,6 @@ def test_who_may_not_save_is_told_at_once(browser: Browser, tmp_path: Path) -> N
 
         expect(page.get_by_text("but not save")).to_contain_text("switched off")
         expect(page.get_by_role("button", name="Save")).to_be_disabled()
-
-
-def test_what_has_to_be_admitted_is_proposed(browser: Browser, tmp_path: Path) -> None:
-    with (
-        Site(tmp_path, {}, authoring="propose").running() as proposing,
-        looking(browser, proposing.url) as view,
-    ):
-        page = view.open("/write")
-        page.get_by_role("button", name="Propose add_tax").click()
-
-        expect(page.get_by_text("add_tax is proposed")).to_contain_text("ADMIN")
-        assert (proposing.tools / "add_tax.py").exists()
 
 
 def test_examples_to_start_from_have_no_findings_and_do_what_they_say() -> None:

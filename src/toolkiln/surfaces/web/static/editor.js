@@ -75,7 +75,7 @@ function made(mirror, host, { value, label, readOnly, change }) {
     state: EditorState.create({
       doc: value,
       extensions: [
-        ...basics(mirror), colors(mirror), typingOver(mirror), listener, shade.of(EditorView.darkTheme.of(dark.matches)),
+        ...basics(mirror), colors(mirror), typingOver(mirror), leaving(mirror), listener, shade.of(EditorView.darkTheme.of(dark.matches)),
         EditorView.contentAttributes.of(attributes), EditorState.readOnly.of(readOnly),
       ],
     }),
@@ -101,6 +101,17 @@ function basics(mirror) {
       ...mirror.historyKeymap, ...mirror.lintKeymap, mirror.indentWithTab,
     ]),
   ];
+}
+
+/* Tab indents, but leaves after Escape: until another key, not only for CodeMirror's two seconds. */
+function leaving({ EditorView }) {
+  return EditorView.domEventHandlers({
+    focus: (_, view) => view.setTabFocusMode(false),
+    keydown(event, view) {
+      if (event.key === "Escape") view.setTabFocusMode(true);
+      else if (!["Tab", "Shift"].includes(event.key)) view.setTabFocusMode(false);
+    },
+  });
 }
 
 /* Left to itself, a browser carries the look of a selection over to what is typed in its place, as a

@@ -89,12 +89,11 @@ function useSaving(work, check) {
     const became = await save(name, source, isRenamed ? null : document.digest);
     setBusy(false);
     setOutcome({ ...became, source });
-    if (became.kind === "proposed") work.load({ ...document, saved: source });
+    if (became.kind === "proposed") work.settle({ ...document, saved: source });
     if (became.kind !== "saved") return;
     const { digest, version } = became.written;
     const helpers = isRenamed ? [] : document.helpers;
-    if (document.tool !== name) work.forgetDraft();
-    work.load({ tool: name, saved: source, digest, version, helpers });
+    work.settle({ tool: name, saved: source, digest, version, helpers });
     if (document.tool !== name) navigate(`/write?tool=${encodeURIComponent(name)}`, { replace: true });
   };
   const load = useCallback((newer) => {
@@ -103,7 +102,7 @@ function useSaving(work, check) {
   }, [work.load]);
   const replace = (newer) => {
     setOutcome(null);
-    work.rebase(newer);
+    work.settle(newer);
   };
   useNewer(document, isDirty, isBusy, { load, tell: () => setOutcome({ kind: "outdated", name: document.tool, source }) });
   return { outcome, isBusy, name, isRenamed, start, load, replace, hindrance: hindrance(check, work) };

@@ -1,6 +1,6 @@
 // What is being written: a new tool, or another version of one, and what of it is not saved.
 import { api } from "../../api.js";
-import { useCallback, useEffect, useState } from "../../lib.js";
+import { useCallback, useEffect, useRef, useState } from "../../lib.js";
 import { forget, keep, kept } from "./drafts.js";
 import { STARTERS } from "./starters.js";
 
@@ -18,17 +18,22 @@ function fresh() {
   return { tool: "", saved: STARTERS[0].source, digest: null, version: null, helpers: [] };
 }
 
-/* {document, source, isDirty, restored, error, opened: how many documents so far}, and what changes them: `write` for each keystroke,
-   `load` another document, `rebase` on a newer version, `discard` what is not saved. */
+/* {document, source, isDirty, restored, error, opened: how many documents so far}, and what changes
+   them: `write` for each keystroke, `load` another document, `settle` on one without a change of
+   the text, `discard` what is not saved. */
 export function useDocument(tool) {
   const [document, setDocument] = useState(null);
   const [source, setSource] = useState("");
   const [restored, setRestored] = useState(null);
   const [error, setError] = useState(null);
   const [opened, setOpened] = useState(0);
+  const written = useRef(""); // what is typed while something is being saved stays
+  written.current = source;
+  const origin = useRef(null); // what is left if a draft is discarded
 
   const load = useCallback((found) => {
     forget(found.tool);
+    origin.current = found;
     setDocument(found);
     setSource(found.saved);
     setRestored(null);
@@ -38,6 +43,7 @@ export function useDocument(tool) {
     setOpened((count) => count + 1);
     const draft = kept(found.tool);
     if (!draft || draft.source === found.saved) return load(found);
+    origin.current = found;
     // A draft belongs to the version that it was begun with, whatever came since.
     setDocument({ ...found, digest: draft.digest });
     setSource(draft.source);
@@ -69,14 +75,13 @@ export function useDocument(tool) {
     if (text === document.saved) forget(document.tool);
     else keep(document.tool, text, document.digest);
   };
-  const discard = async () => {
+  const discard = () => load(origin.current);
+  const settle = (found) => {
     forget(document.tool);
-    load(document.tool ? await current(document.tool) : fresh());
+    if (written.current !== found.saved) keep(found.tool, written.current, found.digest);
+    origin.current = found;
+    setDocument(found);
+    setRestored(null);
   };
-  const rebase = ({ digest, version }) => {
-    setDocument({ ...document, digest, version });
-    keep(document.tool, source, digest);
-  };
-  const forgetDraft = () => forget(document.tool);
-  return { document, source, isDirty, restored, error, opened, write, load, rebase, discard, forgetDraft };
+  return { document, source, isDirty, restored, error, opened, write, load, settle, discard };
 }
