@@ -10,7 +10,7 @@ NPM := $(VENV)/npm
 WEB := $(VENV)/web
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
-.PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium web clean
+.PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium web screenshots clean
 
 run: $(STAMP) web  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -74,6 +74,10 @@ types: $(STAMP)
 
 bench: $(STAMP) chromium web  ## the figures of docs/benchmarks.md
 	$(BIN)/python -m bench
+
+# `make screenshots NAMES="tool runs"` takes some of them.
+screenshots: $(STAMP) chromium web  ## the pictures of docs/images
+	$(BIN)/python scripts/screenshots.py $(NAMES)
 
 corpus: $(STAMP)  ## read the standard library and every installed package
 	$(BIN)/python -m pytest -n auto -m corpus
