@@ -12,7 +12,9 @@ from toolkiln.app import AuditFilter, Kiln, Run
 from toolkiln.app.runs import MOST_ENDED
 from toolkiln.config import Settings
 from toolkiln.define import Context, tool
-from toolkiln.model import Status
+from toolkiln.execution import Trail
+from toolkiln.execution.masking import Mask
+from toolkiln.model import Call, Event, Status, unobserved
 
 SOON = 30.0
 SECRET = "correct horse battery staple"
@@ -180,6 +182,18 @@ async def test_a_secret_that_a_tool_hands_on_is_nowhere_in_the_book(kiln: Kiln) 
     assert result.status is Status.OK, result
     assert SECRET not in everything
     assert everything.count("[secret:KEY]") == 3
+
+
+async def test_a_secret_that_is_printed_in_pieces_is_not_in_the_book_either(kiln: Kiln) -> None:
+    trail = Trail(Call(tool="show"), Mask({"KEY": SECRET}))
+    run = Run(kiln.runs, trail)
+    hear = run.observing(unobserved)
+
+    for piece in ("it is ", SECRET[:9], SECRET[9:], ", or ", SECRET[:9]):
+        hear(Event(kind="stdout", text=piece))
+    run.end(trail.ended(None), None)
+
+    assert "".join(told.text for told in run.told) == "it is [secret:KEY], or [secret:KEY]"
 
 
 async def test_a_stopped_call_ends_in_a_result_that_says_who_stopped_it(kiln: Kiln) -> None:

@@ -179,6 +179,20 @@ def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None
     assert over_mcp["result"]["structuredContent"] == {"result": 3}
 
 
+def test_a_call_at_a_worker_is_watched_and_stopped_from_the_front(client: httpx.Client) -> None:
+    lasting = {"arguments": {"seconds": 100}, "background": True}
+    task = client.post("/v1/tools/last/call", json=lasting).json()
+    place = f"/v1/runs/{task['id']}"
+
+    before = client.get(place).json()
+    after = client.post(f"{place}/cancel").json()
+    ended = client.get(f"/v1/calls/{task['id']}", params={"wait": 60}).json()
+
+    assert (before["tool"], before["status"], before["surface"]) == ("last", "running", "http")
+    assert before["caller"] == after["caller"] != ""
+    assert after["status"] == ended["result"]["status"] == "cancelled"
+
+
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
 async def test_clients_of_both_eras_are_asked_by_tools_of_a_fleet(
     client: httpx.Client, era: str

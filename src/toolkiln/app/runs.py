@@ -11,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Literal, NamedTuple
 
-from toolkiln.execution import Gateway, Trail, clean, described_arguments
+from toolkiln.execution import ConcealedEvents, Gateway, Trail, clean, described_arguments
 from toolkiln.model import (
     AuditRecord,
     Caller,
@@ -69,8 +70,8 @@ class Run:
     """One call in the book."""
 
     __slots__ = (
-        "_book", "_by", "_cancels", "_over", "_record", "_size", "_task", "_trail", "approval",
-        "arguments", "given", "left_out", "progress", "started", "told",
+        "_book", "_by", "_cancels", "_concealed", "_over", "_record", "_size", "_task", "_trail",
+        "approval", "arguments", "given", "left_out", "progress", "started", "told",
     )  # fmt: skip
 
     def __init__(self, book: "Runs", trail: Trail) -> None:
@@ -80,6 +81,8 @@ class Run:
         self._record: AuditRecord | None = None
         self._by = ""
         self._cancels = 0
+        # Of the secrets of calls that this one was made from its own events know nothing.
+        self._concealed = ConcealedEvents(trail.mask, self._hear) if trail.mask else None
         self._over: asyncio.Event | None = None
         self._size = 0
         self.started = trail.at
@@ -118,11 +121,12 @@ class Run:
 
     def observing(self, observe: Observe) -> Observe:
         """An observer that passes on to the call's own."""
+        hear = self._hear if self._concealed is None else self._concealed.observe
         if observe is unobserved:
-            return self._hear
+            return hear
 
         def pass_on(event: Event) -> None:
-            self._hear(event)
+            hear(event)
             observe(event)
 
         return pass_on
@@ -155,12 +159,15 @@ class Run:
 
     def end(self, record: AuditRecord, result: Result | None) -> None:
         """It ended; None: with everything around it."""
+        if self._concealed is not None:
+            self._concealed.end(cut=True)
         trail, self._trail, self._record = self._trail, None, record
         assert trail is not None
         if self._cancels:  # the tool took it for something else
             self._taken_back()
+        self._task = None  # which may hold far more of the result than is kept here
         if result is not None:
-            masked, error = trail.mask.text, result.error
+            masked, error = partial(trail.mask.text, cut=True), result.error
             if error is not None and trail.mask:
                 said = {"message": masked(error.message), "hint": masked(error.hint or "") or None}
                 error = error.model_copy(update=said)
@@ -174,10 +181,9 @@ class Run:
         self._book.ended(self)
 
     def _hear(self, event: Event) -> None:
-        trail = self._trail
-        if trail is None:
+        if self._trail is None:
             return
-        text = trail.mask.text(event.described if event.kind == "progress" else event.text)
+        text = event.described if event.kind == "progress" else event.text
         told = Told(time.time(), event.kind, text[:_LONGEST_EVENT], event.level)
         if not isinstance(self.told, deque):
             self.told = deque()

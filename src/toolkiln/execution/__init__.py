@@ -10,6 +10,7 @@ from toolkiln.execution.asking import Ask, Asking
 from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
 from toolkiln.execution.call_book import CallBook
+from toolkiln.execution.concealing import ConcealedEvents
 from toolkiln.execution.elsewhere import Elsewhere
 from toolkiln.execution.environments import (
     Candidate,
@@ -58,6 +59,7 @@ __all__ = [
     "BucketBook",
     "CallBook",
     "Candidate",
+    "ConcealedEvents",
     "Diagnosis",
     "Elsewhere",
     "Entry",

@@ -281,8 +281,8 @@ OPERATIONS = (
         path="/v1/runs/{id}/cancel",
         name="cancel_run",
         summary="Stop a call that runs in this process",
-        description="Whoever made it gets a result with the status `cancelled`. With ADMIN those "
-        "of others, too.",
+        description="Whoever made it gets a result with the status `cancelled`. The calls that it "
+        "made are stopped with it. A call that does not end within seconds is told as it stands.",
         handle=cancel_run,
         group="runs",
         answers={200: RunItem},
