@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 _ROOT = Path(__file__).parent.parent
 _COMMAND = Path(sys.executable).with_name("toolkiln")
 _PATIENCE = 60.0
 _MOST_BYTES = 150_000
-_WIDE = {"width": 1280, "height": 800}
-_NARROW = {"width": 360, "height": 740}
+_WIDE: ViewportSize = {"width": 1280, "height": 800}
+_NARROW: ViewportSize = {"width": 360, "height": 740}
 _SETTINGS = """
 tools = "tools"
 authoring = "propose"
@@ -115,6 +115,10 @@ _CALLS: list[tuple[str, dict[str, Any]]] = [
     ("explain_cron", {"expression": "30 9 * * mon-fri", "after": "2026-11-13T10:00:00"}),
     ("query_json", {"document": {"users": [{"name": "Ada"}]}, "path": "users[*].name"}),
 ]
+_INVOICES: list[dict[str, Any]] = [
+    {"number": "2026-118", "amount": 480.0, "to": "Paper & Co"},
+    {"number": "2026-121", "amount": 96.5, "to": "Fjord Net"},
+]
 
 
 class Shot(NamedTuple):
@@ -140,9 +144,7 @@ def _compare(page: Page) -> None:
 
 
 def _write(page: Page) -> None:
-    editor = page.get_by_role("textbox").first
-    editor.click()
-    page.keyboard.press("Control+a")
+    page.get_by_role("textbox", name="Source").press("Control+a")
     page.keyboard.insert_text(_DRAFT)
     expect(page.get_by_text("undescribed-parameter").first).to_be_visible()
 
@@ -215,11 +217,7 @@ def _happen(url: str) -> None:
                     who = (ann, assistant)[(number + turn) % 2]
                     _call(who, tool, arguments)
             _propose(assistant, operator)
-            for number, amount, to in (
-                ("2026-118", 480.0, "Paper & Co"),
-                ("2026-121", 96.5, "Fjord Net"),
-            ):
-                invoice = {"number": number, "amount": amount, "to": to}
+            for invoice in _INVOICES:
                 _call(assistant, "pay_invoice", invoice, background=True)
             _call(ann, "index_archive", {"folders": 400}, background=True)
 
