@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
-from toolkiln.app import read_source
+from toolkiln.app import PROVIDERS, read_source
 from toolkiln.surfaces import web
 
 from .site import Look, Site, looking
@@ -259,3 +259,10 @@ def test_examples_to_start_from_have_no_findings_and_do_what_they_say() -> None:
         for test in doctest.DocTestFinder().find(names, "starter", extraglobs=names):
             assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
         assert read_source(source).reading.findings == ()
+
+
+def test_every_provider_can_be_chosen() -> None:
+    script = (STATIC / "pages/write/panes.js").read_text("utf-8")
+    listed = script.partition("PROVIDERS = [")[2].partition("]")[0]
+
+    assert tuple(re.findall(r'"([a-z-]+)"', listed)) == PROVIDERS

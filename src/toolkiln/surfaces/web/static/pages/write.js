@@ -3,11 +3,12 @@ import { useWho } from "../app.js";
 import { Editor } from "../editor.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { useLive } from "../live.js";
-import { Button, Busy, Icon, Time, Trouble, toast } from "../parts.js";
+import { Busy, Button, Time, Trouble, toast } from "../parts.js";
 import { navigate, useQuery } from "../router.js";
 import { useCheck } from "./write/check.js";
 import { current, useDocument } from "./write/document.js";
 import { Findings, counted } from "./write/findings.js";
+import { Note, reason } from "./write/note.js";
 import { Panes } from "./write/panes.js";
 import { Outcome, save } from "./write/saving.js";
 import { STARTERS } from "./write/starters.js";
@@ -17,7 +18,7 @@ export default function Write() {
   const who = useWho();
   if (tool && !who.may("WRITE_TOOLS")) {
     const error = { message: "sources are shown to people with the privilege WRITE_TOOLS", hint: "an operator can grant it" };
-    return html`<h1>${tool}</h1><${Trouble} error=${error} />`;
+    return html`<div class="stack"><h1>Edit ${tool}</h1><${Trouble} error=${error} /></div>`;
   }
   return html`<${Workshop} tool=${tool} />`;
 }
@@ -32,7 +33,7 @@ function Workshop({ tool }) {
   const findings = useFindings(check, saving.outcome);
   const title = tool ? `Edit ${tool}` : "Write a tool";
 
-  if (work.error) return html`<h1>${title}</h1><${Trouble} error=${work.error} />`;
+  if (work.error) return html`<div class="stack"><h1>${title}</h1><${Trouble} error=${work.error} /></div>`;
   if (!document) return html`<h1>${title}</h1><${Busy} label="Looking for its source" />`;
   const isBroken = check.answer !== null && !check.answer.tools.length;
   const press = (event) => {
@@ -160,8 +161,8 @@ function Notices({ work, check, saving }) {
   const prospects = check.answer?.prospects;
   const taken = !document.digest && check.answer?.tools.find(({ name, is_taken }) => name === saving.name && is_taken);
   return html`
-    ${prospects && !prospects.saving.allowed && html`<${Note} kind="warn" icon="lock">
-      You can write and check here, but not save: ${prospects.saving.reason}. ${prospects.saving.hint}</${Note}>`}
+    ${prospects && !prospects.saving.allowed && html`<${Note} kind="warn" icon="lock" hint=${prospects.saving.hint}>
+      You can write and check here, but not save: ${reason(prospects.saving)}.</${Note}>`}
     ${prospects?.saving.allowed && prospects.is_proposal && html`<${Note} kind="info" icon="hourglass">
       What is saved here is proposed: somebody with ADMIN has to admit it before it can be called.</${Note}>`}
     ${document.helpers.length > 0 && html`<${Note} kind="info" icon="info">This tool has helper modules
@@ -175,10 +176,6 @@ function Notices({ work, check, saving }) {
       more: saving adds ${saving.name}, and ${document.tool} stays as it is.</${Note}>`}
     ${saving.outcome && html`<${Outcome} outcome=${saving.outcome} source=${work.source}
       onLoad=${saving.load} onReplace=${saving.replace} />`}`;
-}
-
-function Note({ kind, icon, children }) {
-  return html`<div class=${`notice ${kind}`} role="status"><p><${Icon} name=${icon} /> <span>${children}</span></p></div>`;
 }
 
 function State({ check, findings, work, saving }) {

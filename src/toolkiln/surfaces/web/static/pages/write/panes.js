@@ -5,6 +5,7 @@ import { Markdown } from "../../markdown.js";
 import { Badge, Copy, Empty, Field, Icon, Tabs, Trouble } from "../../parts.js";
 import { Tree } from "../../result/tree.js";
 import { Trying } from "../../trying.js";
+import { Note, reason } from "./note.js";
 
 const TABS = [
   { id: "try", title: "Try it" },
@@ -23,7 +24,7 @@ const HEALTH = {
 };
 
 export function Panes({ source, tools, prospects, isBroken, provider, onProvider }) {
-  const [tab, setTab] = useState("try");
+  const [tab, setTab] = useState(prospects.running.allowed ? "try" : "schema");
   const [chosen, setChosen] = useState("");
   const tool = tools.find(({ name }) => name === chosen) ?? tools[0];
   if (!tool) {
@@ -51,7 +52,7 @@ export function Panes({ source, tools, prospects, isBroken, provider, onProvider
 function Try({ source, tool, prospects, isBroken }) {
   const { running } = prospects;
   if (!running.allowed) {
-    return html`<${Trouble} error=${{ message: `it cannot be run here: ${running.reason}`, hint: running.hint }} />`;
+    return html`<${Note} kind="warn" icon="lock" hint=${running.hint}>It cannot be run: ${reason(running)}.</${Note}>`;
   }
   const run = (args, signal) => {
     const body = { source, tool: tool.name, arguments: args };

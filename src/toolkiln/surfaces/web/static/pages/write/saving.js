@@ -6,6 +6,7 @@ import { html } from "../../lib.js";
 import { Busy, Button, Icon, Trouble, useAsked } from "../../parts.js";
 import { Link } from "../../router.js";
 import { current } from "./document.js";
+import { Note } from "./note.js";
 
 /* {kind, name, …}; `digest` is the version that it takes the place of, null for a tool that is new. */
 export async function save(name, source, digest) {
@@ -50,9 +51,9 @@ function Saved({ name, written }) {
 function Proposed({ name }) {
   const who = useWho();
   return html`
-    <div class="notice info" role="status"><p><${Icon} name="hourglass" /> <span>
+    <${Note} kind="info" icon="hourglass">
       <strong>${name}</strong> is proposed. It can be called when somebody with ADMIN has admitted it${
-        who?.may("ADMIN") ? html`: <${Link} to="/approvals">that can be you</${Link}.` : "."}</span></p></div>`;
+        who?.may("ADMIN") ? html`: <${Link} to="/approvals">that can be you</${Link}.` : "."}</${Note}>`;
 }
 
 function Taken({ name }) {

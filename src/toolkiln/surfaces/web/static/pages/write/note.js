@@ -1,0 +1,16 @@
+// Something to know about what is written, above it.
+import { html } from "../../lib.js";
+import { Icon } from "../../parts.js";
+
+export function Note({ kind, icon, hint, children }) {
+  return html`
+    <div class=${`notice ${kind}`} role="status">
+      <p><${Icon} name=${icon} /> <span>${children}</span></p>
+      ${hint && html`<p class="hint">${hint.charAt(0).toUpperCase() + hint.slice(1)}</p>`}
+    </div>`;
+}
+
+/* Why somebody may not do something, in one sentence. */
+export function reason(permission) {
+  return permission.reason.replace(/^permission denied: /, "");
+}
