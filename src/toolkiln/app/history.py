@@ -18,7 +18,10 @@ from toolkiln.store import AuditFilter
 
 _MOST_READ = 5_000
 """Records that one look into the audit reads at most."""
+_SKEW = 60.0
+"""Seconds by which the clocks of processes may differ."""
 _REFUSED = ("denied", "invalid")
+_UNENDED = frozenset(("running", "pending"))
 _ACT, _STARTED = "call", "started"
 
 
@@ -112,9 +115,10 @@ class History:
             StoreError: the audit cannot be read.
         """
         book = self._book(caller)
-        if Privilege.ADMIN not in caller.privileges:
+        is_past_wanted = not wanted.statuses or not wanted.statuses <= _UNENDED
+        if Privilege.ADMIN not in caller.privileges or not is_past_wanted:
             return _merged(_Book(book, wanted, place), None, limit)
-        known = {mark_of(seen.record) for seen in book}
+        known = {_whose(seen.record) for seen in book}
 
         def merged() -> Part:
             asked = AuditFilter(act=_ACT, user=wanted.user, tool=wanted.tool, before=place.before)
@@ -163,10 +167,9 @@ class History:
         record = seen.record
         book = [one for one in self._book(caller) if one.record.parent == record.call_id]
         if Privilege.ADMIN in caller.privileges and record.duration is not None:
-            known = {mark_of(one.record) for one in book}
-            asked = AuditFilter(
-                act=_ACT, parent=record.call_id, since=record.at, until=_end(record) + 1
-            )
+            known = {_whose(one.record) for one in book}
+            since, until = record.at - _SKEW, record.at + record.duration + _SKEW
+            asked = AuditFilter(act=_ACT, parent=record.call_id, since=since, until=until)
             entries = await asyncio.to_thread(lambda: [*self._audit.entries(asked, _MOST_READ)])
             book += [*_Past(iter(entries), known, Wanted(), 0)]
         return sorted(book, key=lambda one: mark_of(one.record))
@@ -177,7 +180,7 @@ class History:
         ended = [seen.record for seen in book if seen.record.outcome != _STARTED]
         if Privilege.ADMIN not in caller.privileges:
             return ended, max(moment, self._runs.kept_since)
-        known = {mark_of(record) for record in ended}
+        known = {_whose(record) for record in ended}
         asked = AuditFilter(act=_ACT, since=moment)
         entries = await asyncio.to_thread(lambda: [*self._audit.entries(asked, _MOST_READ)])
         ended += [seen.record for seen in _Past(iter(entries), known, Wanted(), 0)]
@@ -194,9 +197,10 @@ class History:
     def _with_entry(self, seen: Seen) -> Seen:
         """A run together with its place in the audit, if it has one."""
         at, call_id = mark_of(seen.record)
-        asked = AuditFilter(act=_ACT, call_id=call_id, since=at)
-        entries = [one for one in self._audit.entries(asked, 10) if one.record.at == at]
-        return seen._replace(entry=entries[0]) if entries else seen
+        asked = AuditFilter(act=_ACT, call_id=call_id, user=seen.record.user, since=at - _SKEW)
+        entries = [*self._audit.entries(asked, _MOST_READ)]
+        exact = [entry for entry in entries if entry.record.at == at]
+        return seen._replace(entry=next(iter(exact or entries), None))
 
 
 class _Book:
@@ -222,7 +226,7 @@ class _Past:
     def __init__(
         self,
         entries: Iterator[AuditEntry],
-        known: set[tuple[float, str]],
+        known: set[tuple[str, str]],
         wanted: Wanted,
         before: int,
     ) -> None:
@@ -250,7 +254,7 @@ class _Past:
             self.read += 1
             seen = Seen(entry.record, entry=entry)
             is_ended = entry.record.outcome != _STARTED
-            if is_ended and mark_of(entry.record) not in self._known and self._wanted.fits(seen):
+            if is_ended and _whose(entry.record) not in self._known and self._wanted.fits(seen):
                 return seen
             self.before = entry.seq
         return None
@@ -274,5 +278,6 @@ def _merged(book: _Book, past: _Past | None, limit: int) -> Part:
     return Part(items, place if is_more else None)
 
 
-def _end(record: AuditRecord) -> float:
-    return record.at + (record.duration or 0.0)
+def _whose(record: AuditRecord) -> tuple[str, str]:
+    """What the same call has in the records of all processes: a worker's clock is another."""
+    return record.call_id, record.user

@@ -175,18 +175,24 @@ function Nothing({ isFiltered, onClear }) {
     a person on this page, a program, an agent.</${Empty}>`;
 }
 
-/* Reads on when it comes into view. */
+/* Reads on when it comes into view, as long as that finds something. */
 function End({ isEnd, busy, count, onMore }) {
   const place = useRef(null);
-  const current = useRef(onMore);
-  current.current = onMore;
+  const tried = useRef(-1);
   useEffect(() => {
-    const look = ([{ isIntersecting }]) => isIntersecting && current.current();
+    if (isEnd || busy || tried.current === count) return undefined;
+    const look = ([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      tried.current = count;
+      onMore();
+    };
     const observer = new IntersectionObserver(look, { rootMargin: "400px" });
     observer.observe(place.current);
     return () => observer.disconnect();
   }, [count, isEnd, busy]);
-  const calls = count === 1 ? "call" : "calls";
+  const isStuck = !isEnd && !busy && tried.current === count;
   return html`<p class="runs-end muted" ref=${place} role="status">
-    ${!isEnd ? "Reading on…" : count > 20 && `That is all: ${count.toLocaleString()} ${calls}`}</p>`;
+    ${isStuck && html`<${Button} onClick=${onMore}>Look further back</${Button}>`}
+    ${!isEnd && !isStuck && "Reading on…"}
+    ${isEnd && count > 20 && `That is all: ${count.toLocaleString()} calls`}</p>`;
 }
