@@ -5,7 +5,9 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -231,20 +233,21 @@ def test_copied_texts_call_the_tool_as_they_are(look: Look, site: Site) -> None:
         ["sh", "-c", f"{copied['curl']} --silent --noproxy '*'"], capture_output=True, timeout=BOUND
     )
     command = copied["Command line"].replace("toolkiln", shlex.quote(str(COMMAND)), 1)
-    environ = {**os.environ, "TOOLKILN_STATE": str(site.tools.parent / "own"), "TOOLKILN_DEV": "1"}
-    by_command = subprocess.run(
-        ["sh", "-c", command],
-        cwd=site.tools.parent,
-        env=environ,
-        capture_output=True,
-        timeout=BOUND,
-    )
+    environ = {**os.environ, "XDG_STATE_HOME": str(site.tools.parent), "TOOLKILN_DEV": "1"}
+    here: dict[str, Any] = {
+        "cwd": site.tools.parent,
+        "env": environ,
+        "capture_output": True,
+        "timeout": BOUND,
+    }
+    by_command = subprocess.run(["sh", "-c", command], **here)
+    by_python = subprocess.run([sys.executable, "-c", copied["Python"]], **here)
 
     given = "<script>alert(10)</script><svg onload=alert(7)>'; rm -rf / #"
     assert json.loads(by_curl.stdout)["value"] == given
     assert by_command.stdout.decode().strip().endswith(given)
     assert json.loads(copied["MCP"])["mcpServers"]["toolkiln"]["url"] == f"{site.url}/mcp"
-    compile(copied["Python"].replace("async with", "with").replace("await ", ""), "", "exec")
+    assert by_python.stdout.decode().strip().endswith(given)
 
 
 def test_a_tool_that_is_switched_off_cannot_be_tried_and_comes_back(look: Look) -> None:

@@ -11,7 +11,7 @@ import { Calls } from "./tool/calls.js";
 import { Health } from "./tool/health.js";
 import { Models } from "./tool/models.js";
 import { Rights, asked } from "./tool/rights.js";
-import { Settings } from "./tool/settings.js";
+import { Settings, settable } from "./tool/settings.js";
 import { Snippets } from "./tool/snippets.js";
 import { Versions } from "./tool/versions.js";
 
@@ -108,15 +108,16 @@ function badges(tool) {
 }
 
 function Parts({ tool, path, presentation, onChange }) {
+  const who = useWho();
   const query = useQuery();
   const findings = presentation.value?.findings ?? [];
   const missing = asked(tool).filter(({ isGranted }) => !isGranted).length;
   const tabs = [
     { id: "try", title: "Try it" },
     { id: "docs", title: "Documentation" },
-    { id: "models", title: "As models see it" },
+    tool.role === "tool" && { id: "models", title: "As models see it" },
     { id: "health", title: "Health", count: findings.length || undefined },
-    { id: "rights", title: tool.settings.length ? "Rights and settings" : "Rights", count: missing || undefined },
+    { id: "rights", title: settable(tool, who).length ? "Rights and settings" : "Rights", count: missing || undefined },
     tool.version !== null && { id: "versions", title: "Versions" },
     { id: "calls", title: "Calls" },
     { id: "use", title: "Use it" },

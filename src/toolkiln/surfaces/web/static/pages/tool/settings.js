@@ -5,13 +5,16 @@ import { SchemaForm } from "../../form.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Busy, Button, Field, Trouble, toast, useAsked } from "../../parts.js";
 
-export function Settings({ tool, path }) {
-  const who = useWho();
-  const whose = [
-    tool.settings.includes("operator") && who.may("ADMIN") && { title: "Settings for everybody", own: undefined },
+/* Which settings of a tool somebody may see. */
+export function settable(tool, who) {
+  return [
+    tool.settings.includes("operator") && who.may("ADMIN") && { title: "Settings for everybody", own: false },
     tool.settings.includes("user") && { title: "Your own settings", own: true },
   ].filter(Boolean);
-  return whose.map(({ title, own }) => html`
+}
+
+export function Settings({ tool, path }) {
+  return settable(tool, useWho()).map(({ title, own }) => html`
     <${Values} key=${title} title=${title} path=${`${path}/settings${own ? "?own=true" : ""}`}
       digest=${tool.digest} />`);
 }

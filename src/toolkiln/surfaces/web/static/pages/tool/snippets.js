@@ -1,4 +1,6 @@
 // How to call a tool from elsewhere: texts to copy.
+import { useWho } from "../../app.js";
+import { Exact } from "../../exact.js";
 import { html } from "../../lib.js";
 import { Copy } from "../../parts.js";
 import { sample } from "./sample.js";
@@ -6,7 +8,8 @@ import { sample } from "./sample.js";
 /* `used` are arguments that are known to fit: of the last call here, or of an example. */
 export function Snippets({ tool, used }) {
   const values = used ?? sample(tool.parameters);
-  return html`<div class="stack narrow">${snippets(tool.name, values).map(({ title, text, note }) => html`
+  const needsKey = useWho().key_id !== null;
+  return html`<div class="stack narrow">${snippets(tool.name, values, needsKey).map(({ title, text, note }) => html`
     <section class="panel snippet" aria-label=${title}>
       <div class="row"><h2>${title}</h2><span class="grow"></span>
         <${Copy} text=${text} label=${`Copy: ${title}`} /></div>
@@ -15,32 +18,39 @@ export function Snippets({ tool, used }) {
     </section>`)}</div>`;
 }
 
-function snippets(name, values) {
-  const json = JSON.stringify(values);
+function snippets(name, values, needsKey) {
   const origin = location.origin;
+  const server = { type: "http", url: `${origin}/mcp` };
   return [
-    { title: "Command line", text: `toolkiln call ${name} ${quoted(json)}` },
+    {
+      title: "Command line",
+      text: `toolkiln call ${name} ${quoted(JSON.stringify(values))}`,
+      note: "Where the tools are: it opens their folder itself, and needs no server.",
+    },
     {
       title: "Python",
       text: [
         "from toolkiln import Kiln", "",
-        'async with Kiln("tools") as kiln:',
-        `    result = await kiln.call("${name}", ${python(values)})`,
+        'with Kiln("tools") as kiln:',
+        `    result = kiln.call_sync("${name}", ${python(values)})`,
         "    print(result.value)",
       ].join("\n"),
+      note: "In a coroutine: async with, and await kiln.call(…).",
     },
     {
       title: "curl",
       text: [
         `curl -X POST ${origin}/v1/tools/${encodeURIComponent(name)}/call \\`,
         "  -H 'Content-Type: application/json' \\",
+        ...(needsKey ? ['  -H "Authorization: Bearer $TOOLKILN_API_KEY" \\'] : []),
         `  -d ${quoted(JSON.stringify({ arguments: values }))}`,
       ].join("\n"),
     },
     {
       title: "MCP",
-      text: JSON.stringify({ mcpServers: { toolkiln: { type: "http", url: `${origin}/mcp` } } }, null, 2),
-      note: "toolkiln install claude-code | cursor | vscode | … writes this for a client.",
+      text: JSON.stringify({ mcpServers: { toolkiln: needsKey
+        ? { ...server, headers: { Authorization: "Bearer ${TOOLKILN_API_KEY}" } } : server } }, null, 2),
+      note: "toolkiln install CLIENT enters it into a client's settings, for a server of its own.",
     },
   ];
 }
@@ -53,8 +63,9 @@ function quoted(text) {
 /* JSON is Python but for three words. */
 function python(value) {
   if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
-  if (value !== null && typeof value === "object") {
+  if (value !== null && typeof value === "object" && !(value instanceof Exact)) {
     return `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${python(each)}`).join(", ")}}`;
   }
-  return { true: "True", false: "False", null: "None" }[String(value)] ?? JSON.stringify(value);
+  if (typeof value === "string") return JSON.stringify(value);
+  return { true: "True", false: "False", null: "None" }[String(value)] ?? String(value);
 }
