@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
 import { Duration, useAsked } from "../../parts.js";
 
-const REFRESH_MS = 5_000;
+const REFRESH_MS = 2_500;
 const MINUTE_MS = 60_000;
 const HEIGHT = 150;
 const AT = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
