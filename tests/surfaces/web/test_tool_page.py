@@ -150,7 +150,8 @@ def test_a_tool_is_set_up_and_tried_out_with_live_progress(look: Look) -> None:
     expect(result).to_contain_text('"hand"')
     expect(result).to_contain_text("tries: 3")
     expect(page.get_by_role("log")).to_contain_text("packed book")
-    show(page, "Documentation")
+    show(page, "Calls")
+    expect(page.locator(".calls").get_by_role("link")).to_contain_text("Done")
     show(page, "Try it")
     expect(result).to_contain_text('"hand"')
 

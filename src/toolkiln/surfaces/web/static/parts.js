@@ -112,7 +112,8 @@ export function Trouble({ error, onRetry }) {
     </div>`;
 }
 
-function sentence(text) {
+/* Text with a capital at its beginning. */
+export function sentence(text) {
   const said = String(text ?? "");
   return said.charAt(0).toUpperCase() + said.slice(1);
 }

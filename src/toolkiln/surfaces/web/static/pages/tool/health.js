@@ -1,6 +1,6 @@
 // Whether models can be held to a tool, and what could be better in its source.
 import { html } from "../../lib.js";
-import { Badge, Icon } from "../../parts.js";
+import { Badge, Icon, sentence } from "../../parts.js";
 import { Link } from "../../router.js";
 
 const KINDS = { error: "bad", warning: "warn", info: "info" };
@@ -36,8 +36,8 @@ function Finding({ finding: { rule, severity, message, line, fix }, tool }) {
     <div class="panel finding">
       <div class="row"><${Badge} kind=${KINDS[severity] ?? "quiet"}>${severity}</${Badge}>
         <code>${rule}</code><span class="muted">line ${line}</span></div>
-      <p>${message}</p>
-      ${fix && html`<p class="hint"><${Icon} name="lightbulb" /> ${fix}</p>`}
+      <p>${sentence(message)}</p>
+      ${fix && html`<p class="hint"><${Icon} name="lightbulb" /> ${sentence(fix)}</p>`}
       ${tool.version !== null && html`
         <${Link} to=${`/write?tool=${encodeURIComponent(tool.name)}`}>Mend it</${Link}>`}
     </div>`;

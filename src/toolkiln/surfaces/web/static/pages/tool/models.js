@@ -40,7 +40,7 @@ function Form({ form: { provider, tool, losses, left_out } }) {
       </section>`}
     ${tool && html`
       <section class="panel">
-        <div class="page-head"><h2>What is sent</h2>
+        <div class="row sent"><h2>What is sent</h2>
           ${!losses.length && html`<${Badge} kind="ok" icon="check">nothing is lost</${Badge}>`}
           <span class="grow"></span><${Copy} text=${JSON.stringify(tool, null, 2)} label="Copy the JSON" /></div>
         <${Tree} value=${tool} />
