@@ -3,9 +3,9 @@ import { html, useEffect, useState } from "./lib.js";
 
 const ROOT = "/ui";
 
-/* Where we are, as "/tools/convert" or "/". */
+/* Where we are, as "/tools/convert" or "/"; what stands in it for other characters still does. */
 export function usePath() {
-  return useLocation(() => decodeURI(location.pathname.slice(ROOT.length)) || "/");
+  return useLocation(() => location.pathname.slice(ROOT.length) || "/");
 }
 
 /* What stands behind the question mark. */
