@@ -475,6 +475,15 @@ def test_links_lead_somewhere(file: Path) -> None:
             assert anchor in anchors(other.read_text("utf-8")), anchor
 
 
+def test_every_picture_is_shown_taken_by_the_script_and_small() -> None:
+    pictures = {file.stem: file.stat().st_size for file in (DOCS / "images").iterdir()}
+    shown = set(re.findall(r"\]\(images/([\w-]+)\.png\)", page("page")))
+    script = (ROOT / "scripts/screenshots.py").read_text("utf-8")
+
+    assert pictures.keys() == shown == set(re.findall(r'Shot\("([\w-]+)"', script))
+    assert max(pictures.values()) <= 150_000
+
+
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", text, re.M)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

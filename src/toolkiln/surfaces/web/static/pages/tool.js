@@ -74,10 +74,10 @@ function Head({ tool, color, onChange }) {
         <p class="muted"><code>${tool.name}</code>${facts.map((fact) => html` · <span>${fact}</span>`)}</p>
       </div>
       <div class="row">
-        ${tool.version !== null && who.may("WRITE_TOOLS") && html`
+        ${tool.file !== null && who.may("WRITE_TOOLS") && html`
           <${Link} class="button plain" to=${`/write?tool=${encodeURIComponent(tool.name)}`}>
             <${Icon} name="pencil" />Edit</${Link}>`}
-        ${tool.version !== null && who.may("ADMIN") && html`
+        ${tool.file !== null && who.may("ADMIN") && html`
           <label class="row tool-switch">${tool.enabled ? "On" : "Off"}
             <${Switch} checked=${tool.enabled} disabled=${tool.is_core} title=${locked}
               label=${`Serve ${tool.title}`} onChange=${change} /></label>`}
@@ -118,7 +118,7 @@ function Parts({ tool, path, presentation, onChange }) {
     tool.role === "tool" && { id: "models", title: "As models see it" },
     { id: "health", title: "Health", count: findings.length || undefined },
     { id: "rights", title: settable(tool, who).length ? "Rights and settings" : "Rights", count: missing || undefined },
-    tool.version !== null && { id: "versions", title: "Versions" },
+    tool.file !== null && { id: "versions", title: "Versions" },
     { id: "calls", title: "Calls" },
     { id: "use", title: "Use it" },
   ].filter(Boolean);

@@ -38,7 +38,7 @@ function Finding({ finding: { rule, severity, message, line, fix }, tool }) {
         <code>${rule}</code><span class="muted">line ${line}</span></div>
       <p>${sentence(message)}</p>
       ${fix && html`<p class="hint"><${Icon} name="lightbulb" /> ${sentence(fix)}</p>`}
-      ${tool.version !== null && html`
+      ${tool.file !== null && html`
         <${Link} to=${`/write?tool=${encodeURIComponent(tool.name)}`}>Mend it</${Link}>`}
     </div>`;
 }

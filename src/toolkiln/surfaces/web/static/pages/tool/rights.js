@@ -37,7 +37,7 @@ export function Rights({ tool, path, onChange }) {
   return html`
     <section class="panel stack" aria-labelledby="rights">
       <div class="row"><h2 id="rights">Rights</h2><span class="grow"></span>
-        ${missing.length > 0 && tool.version !== null && who.may("ADMIN") && html`
+        ${missing.length > 0 && tool.file !== null && who.may("ADMIN") && html`
           <${Button} icon="shield-check" onClick=${() => ask(true)}>Grant what it asks for</${Button}>`}</div>
       ${all.length === 0
         ? html`<p class="muted">It asks for nothing: no network, no files, no secrets.</p>`

@@ -96,7 +96,7 @@ function Rollback({ path, version, tool, onClose, onDone }) {
     <${Dialog} title=${`Serve version ${version.version} again?`} onClose=${onClose}>
       <div class="stack">
         <p>Calls from now on run version ${version.version} of ${tool.title}. Those under way go on as
-          they began, and version ${tool.version} stays in the history.</p>
+          they began, and what is served now stays in the history.</p>
         ${version.tools.length > 1 && html`<p>The file has these tools, which all go back:
           ${" "}${version.tools.join(", ")}.</p>`}
         ${trouble && html`<${Trouble} error=${trouble} />`}
