@@ -126,7 +126,7 @@ def test_the_output_of_a_call_is_read_page_by_page(look: Look, site: Site) -> No
     page = view.page
 
     row(page, "Done", "heat").first.click()
-    expect(page.get_by_text("100%/of?it")).to_be_visible()
+    expect(page.get_by_text("100%/of?it").first).to_be_visible()
     page.get_by_role("button", name="Read all of it").click()
 
     expect(page.get_by_text("1 of 3 pages")).to_be_visible()
