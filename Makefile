@@ -52,7 +52,7 @@ chromium: | postgres
 # What the page takes from npm; where there is no npm, root can install it.
 web: $(BUNDLE)
 
-$(BUNDLE): web/package-lock.json web/hashes.json web/build.mjs $(wildcard web/entries/*) | $(STAMP)
+$(BUNDLE): web/package-lock.json web/hashes.json web/build.mjs $(wildcard web/entries/*) $(STAMP)
 	@command -v npm >/dev/null || test "$$(id -u)" != 0 \
 	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends npm; }
 	@if command -v npm >/dev/null; then \
