@@ -77,7 +77,8 @@ async def _changes(visit: Visit, seconds: float | None) -> Events:
                     if after != before:
                         yield "catalog", _difference(before, after)
                     before = after
-                caller = await visit.kiln.guarding.guard.caller(visit.session)
+                if (caller := await _caller(visit)) is None:
+                    continue
                 changed, lost = runs.take()
                 for run in followed.moved(caller, changed):
                     yield "run", run
@@ -163,6 +164,16 @@ class _Followed:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+async def _caller(visit: Visit) -> Caller | None:
+    """Who listens, with the privileges of this moment; None: that cannot be found out now."""
+    try:
+        return await visit.kiln.guarding.guard.caller(visit.session)
+    except NoSession:
+        raise
+    except ToolkilnError:  # the store is away; what there is to tell waits
+        return None
 
 
 async def _visible(visit: Visit) -> dict[str, str]:

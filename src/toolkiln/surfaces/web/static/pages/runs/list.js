@@ -45,7 +45,7 @@ export function RunList() {
     <div class="stack">
       <${Charts} />
       <${Filters} given=${given} runs=${runs} isActive=${isActive} onChange=${change} />
-      ${error && html`<${Trouble} error=${error} onRetry=${runs ? more : again} />`}
+      ${error && html`<${Trouble} error=${error} onRetry=${isEnd ? again : more} />`}
       ${!runs && !error && html`<${Busy} label="Reading the runs" />`}
       ${runs && !rows.length && isEnd && html`<${Nothing} isFiltered=${isFiltered} onClear=${clear} />`}
       ${rows.length > 0 && html`
@@ -105,8 +105,10 @@ function Filters({ given, runs, isActive, onChange }) {
 /* Asks once somebody stops typing. */
 function ToolFilter({ tool, onChange }) {
   const [text, setText] = useState(tool);
+  const current = useRef(onChange);
+  current.current = onChange; // another filter may change meanwhile
   useEffect(() => {
-    const timer = setTimeout(() => text.trim() !== tool && onChange(text.trim()), TYPING_MS);
+    const timer = setTimeout(() => text.trim() !== tool && current.current(text.trim()), TYPING_MS);
     return () => clearTimeout(timer);
   }, [text]);
   useEffect(() => { if (!tool) setText(""); }, [tool]);
