@@ -77,6 +77,22 @@ def test_every_page_opens_from_the_bar_without_a_complaint(look: Look) -> None:
         expect(page.locator("main h1").first).to_be_visible()
 
 
+def test_the_bar_shows_where_one_is_on_a_narrow_screen_too(look: Look) -> None:
+    bar = look("/settings", viewport={"width": 360, "height": 740}).page.locator("header.bar")
+
+    expect(bar.get_by_role("link", name="Settings")).to_be_in_viewport(ratio=1)
+
+
+def test_an_address_without_a_page_leads_back_to_the_catalog(look: Look) -> None:
+    view = look("/no/such/page", viewport={"width": 360, "height": 740})
+    expect(view.page.get_by_text("There is no page /no/such/page")).to_be_visible()
+    view.check_access()
+
+    view.page.get_by_role("link", name="All tools").click()
+
+    expect(view.page.get_by_role("heading", level=1, name="Catalog")).to_be_visible()
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_are_accessible_by_day_and_night_and_fit_a_narrow_screen(
     look: Look, path: str

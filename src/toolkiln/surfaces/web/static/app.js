@@ -1,9 +1,9 @@
 // The frame of the page: who is there, where we are, and which page that is.
 import { api } from "./api.js";
 import { entitle, useWaiting } from "./badge.js";
-import { createContext, html, render, useContext, useEffect, useState } from "./lib.js";
+import { createContext, html, render, useContext, useEffect, useRef, useState } from "./lib.js";
 import { useConnection } from "./live.js";
-import { Busy, Icon, Toasts, Trouble } from "./parts.js";
+import { Busy, Empty, Icon, Toasts, Trouble, reveal } from "./parts.js";
 import { Link, navigate, usePath } from "./router.js";
 
 const PAGES = [
@@ -71,6 +71,8 @@ function App() {
 }
 
 function Bar({ path }) {
+  const pages = useRef(null);
+  useEffect(() => reveal(pages.current, "[aria-current]"), [path]);
   const who = useWho();
   const connection = useConnection();
   const waiting = useWaiting(who);
@@ -85,7 +87,7 @@ function Bar({ path }) {
       <${Link} to="/" class="brand">
         <img src=${new URL("icon.svg", import.meta.url)} alt="" width="22" height="22" />Toolkiln
       </${Link}>
-      <nav aria-label="Pages"><ul>${NAVIGATION.map(item)}</ul></nav>
+      <nav aria-label="Pages" ref=${pages}><ul>${NAVIGATION.map(item)}</ul></nav>
       <span class="connection" role="status">
         ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
       </span>
@@ -116,9 +118,17 @@ function Current({ path }) {
   return html`<${shown.Page} key=${shown.key} ...${shown.given} />`;
 }
 
+function Nowhere({ path }) {
+  const back = html`<${Link} to="/" class="button plain">All tools</${Link}>`;
+  return html`
+    <h1 class="hidden-text">Nothing is here</h1>
+    <${Empty} icon="search-x" title=${`There is no page ${path}`} action=${back}>
+      The address may have been mistyped.</${Empty}>`;
+}
+
 async function load(path) {
   const known = PAGES.find(({ at }) => at.test(path));
-  if (!known) throw new Error(`there is no page ${path}`);
+  if (!known) return { Page: Nowhere, key: path, given: { path } };
   const [, name] = path.match(known.at);
   const sheets = [...(known.also ?? []), `pages/${known.page}`];
   const [module] = await Promise.all([import(`./pages/${known.page}.js`), ...sheets.map(sheet)]);

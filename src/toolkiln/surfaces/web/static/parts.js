@@ -24,15 +24,18 @@ export function Switch({ checked, disabled, label, title, onChange }) {
     aria-label=${label} title=${title} onChange=${(event) => onChange(event.target.checked)} />`;
 }
 
+/* Scroll a row sideways, so that one of its parts can be seen. */
+export function reveal(row, which) {
+  const outer = row.getBoundingClientRect();
+  const inner = row.querySelector(which)?.getBoundingClientRect() ?? outer;
+  row.scrollLeft += Math.max(0, inner.right - outer.right) - Math.max(0, outer.left - inner.left);
+}
+
 /* A row of tabs. What belongs to the current one is for whoever uses it: with `panel`, the id of
    the element that holds it, `tabpanel` gives its attributes. */
 export function Tabs({ tabs, current, onChange, label, panel }) {
   const row = useRef(null);
-  useLayoutEffect(() => {
-    const chosen = row.current.querySelector("[aria-selected=true]");
-    const hidden = chosen ? chosen.offsetLeft + chosen.offsetWidth - row.current.clientWidth - row.current.scrollLeft : 0;
-    if (hidden > 0) row.current.scrollLeft += hidden;
-  }, [current]);
+  useLayoutEffect(() => reveal(row.current, "[aria-selected=true]"), [current]);
   const move = (event) => {
     const place = tabs.findIndex(({ id }) => id === current);
     const last = tabs.length - 1;
