@@ -6,6 +6,8 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
+from toolkiln.surfaces.web.assets import assets_of
+
 from .site import Look, Site
 
 GREET = '''
@@ -66,6 +68,13 @@ def test_an_icon_that_is_none_is_not_found(client: httpx2.Client) -> None:
     assert client.get("/ui/icons/wrench.svg").headers["content-type"] == "image/svg+xml"
     assert client.get("/ui/icons/no-such-thing.svg").status_code == 404
     assert client.get("/ui/icons/..%2f..%2fapp.py.svg").status_code == 404
+
+
+def test_a_page_without_its_bundle_says_what_to_do() -> None:
+    files = {"index.html": b"whole", "incomplete.html": b"run make web", "app.js": b""}
+
+    assert assets_of(files).shell.content == b"run make web"
+    assert assets_of({**files, "vendor/preact.js": b""}).shell.content == b"whole"
 
 
 def test_every_page_opens_from_the_bar_without_a_complaint(look: Look) -> None:

@@ -18,6 +18,8 @@ _TYPES = {
 _SMALL = 500
 """Bytes below which compressing is not worth it."""
 _STATIC = "{static}"
+_BUNDLED = "vendor/preact.js"
+"""Without it nothing of the page can run: nobody has run `make web`."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,19 @@ class Assets:
 @cache
 def assets() -> Assets:
     """The files that are installed, read once."""
-    found = dict(_found(files(__package__) / "static"))
+    return assets_of(dict(_found(files(__package__) / "static")))
+
+
+def assets_of(files_by_path: Mapping[str, bytes]) -> Assets:
+    """Such files as a page; one that says what is missing, if that is so."""
+    found = dict(files_by_path)
     version = sha256()
     for path, content in sorted(found.items()):
         version.update(b"%s %d\n" % (path.encode(), len(content)) + content)
     name = version.hexdigest()[:12]
-    shell = found.pop("index.html").decode().replace(_STATIC, f"static/{name}")
+    shells = {path: found.pop(path) for path in ("index.html", "incomplete.html")}
+    whole = "index.html" if _BUNDLED in found else "incomplete.html"
+    shell = shells[whole].decode().replace(_STATIC, f"static/{name}")
     kept = {path: Asset(content, _kind(path)) for path, content in found.items()}
     return Assets(name, kept, Asset(shell.encode(), _TYPES[".html"]))
 
