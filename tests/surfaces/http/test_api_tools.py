@@ -435,6 +435,7 @@ class TestPresentation:
         assert forms["anthropic"]["tool"]["input_schema"]["type"] == "object"
         assert all(form["left_out"] == [] for form in forms.values())
         assert isinstance(told["findings"], list)
+        assert (told["color"], told["examples"]) == (None, [])
 
     def test_of_a_tool_that_nobody_may_know_of_there_is_none(self, api: Serving) -> None:
         with api.client(api.session("ann")) as ann:

@@ -1,11 +1,13 @@
 // Calling a tool by hand, from nothing or from an example of its documentation.
 import { api } from "../../api.js";
-import { html, useState } from "../../lib.js";
+import { html, useMemo, useState } from "../../lib.js";
 import { Button, Empty, Icon } from "../../parts.js";
 import { Trying } from "../../trying.js";
 
 export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
   const [chosen, choose] = useState(null);
+  // A version that takes the same arguments leaves what is typed as it is.
+  const shape = useMemo(() => JSON.stringify(tool.parameters), [tool.digest]);
   if (!tool.enabled) {
     return html`<${Empty} icon="power-off" title="It is switched off">Switch it on above to call it.</${Empty}>`;
   }
@@ -23,7 +25,7 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
           ${examples.map((_, at) => html`
             <${Button} icon="wand-sparkles" onClick=${() => choose({ at, turn: (chosen?.turn ?? 0) + 1 })}>
               Fill in ${examples.length > 1 ? `example ${at + 1}` : "the example"}</${Button}>`)}</div>`}
-      <${Trying} key=${`${tool.digest} ${chosen?.turn}`} schema=${tool.parameters} run=${run}
+      <${Trying} key=${`${shape} ${chosen?.turn}`} schema=${tool.parameters} run=${run}
         initial=${chosen ? examples[chosen.at] : undefined} submitLabel="Run" />
     </div>`;
 }

@@ -32,7 +32,7 @@ function Values({ title, path, digest }) {
         ${found.value?.missing && html`<${Badge} kind="warn" icon="triangle-alert">not set up</${Badge}>`}</div>
       ${found.error && html`<${Trouble} error=${found.error} onRetry=${found.again} />`}
       ${!found.value && !found.error && html`<${Busy} />`}
-      ${found.value?.missing && html`<p class="hint">Calls fail until then: ${found.value.missing}.</p>`}
+      ${found.value?.missing && html`<p class="hint">Its calls fail: ${found.value.missing}.</p>`}
       ${found.value && html`<${Editing} key=${`${saves} ${found.busy}`} found=${found.value} path=${path} onSave=${saved} />`}
     </section>`;
 }
