@@ -133,7 +133,7 @@ class TestTerminal:
     def test_on_a_terminal_progress_comes_and_goes_and_tricks_are_shown(
         self, cases: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(terminal, "_is_terminal", lambda *, err: True)
+        monkeypatch.setattr(terminal, "is_terminal", lambda *, err: True)
 
         evaluate_search(cases, weather, TOOLS, Options())
 

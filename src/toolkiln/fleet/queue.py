@@ -6,7 +6,6 @@ with a call is decided in `steps`. Keys are in `keys`, the scripts in `lua/`, th
 read with `replies`, and workers are looked after with `crew`.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -382,9 +381,9 @@ class Queue:
             StoreError: Redis failed.
         """
         where, data = keys.replies(reply_to), wire.replies_to_wire(replies)
-        add = ("XADD", where, "MAXLEN", "~", MOST_REPLIES, "*", "replies", data)
-        expire = ("PEXPIRE", where, REPLIES_KEPT_MS)
-        await asyncio.gather(self._pipe.command(*add), self._pipe.command(*expire))
+        # Not from a task of its own: what is sent after this must not come before it.
+        await self._pipe.command("XADD", where, "MAXLEN", "~", MOST_REPLIES, "*", "replies", data)
+        await self._pipe.command("PEXPIRE", where, REPLIES_KEPT_MS)
 
     async def now_ms(self) -> int:
         """Redis's clock, asked for now and then and else reckoned.

@@ -67,7 +67,7 @@ def test_every_operation_is_shown_without_a_complaint_or_a_request_elsewhere(
 
 
 def test_words_leave_the_operations_that_have_them(opened: Opened) -> None:
-    opened.page.get_by_label("Show operations with these words").fill("post cancel")
+    opened.page.get_by_label("Show operations with these words").fill("post calls cancel")
 
     shown = opened.page.locator("details.operation:visible")
     expect(opened.page.get_by_role("status")).to_have_text(f"{shown.count()} operations")

@@ -1,0 +1,26 @@
+"""What running calls tell, and in which order it comes."""
+
+import asyncio
+
+from toolkiln.fleet.telling import Telling
+from toolkiln.model import Event
+
+from .queues import call, desk, result
+from .servers import Server
+
+
+async def test_what_a_call_told_comes_before_its_end(server: Server) -> None:
+    async with desk(server.url) as own:
+        made, before = call(events=True), call(reply_to="c2")
+        await asyncio.gather(own.queue.enqueue(before), own.queue.enqueue(made))
+        first, taken = await own.take()
+        await own.queue.finish(result(first))  # so that the server knows the script
+        telling, ended = Telling(own.queue), asyncio.Event()
+        telling.about(made)(Event(kind="log", text="it begins"))
+        await asyncio.sleep(0)  # on its way, and no longer waiting to be sent
+
+        await telling.told(made)
+        own.queue.finish_soon(result(taken), lambda _: ended.set(), last=True)
+        await ended.wait()
+
+        assert [reply.kind for reply in await own.told("c1")] == ["event", "result"]
