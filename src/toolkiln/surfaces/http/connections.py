@@ -32,7 +32,7 @@ class Connection(HttpToolsProtocol):
     _cut: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
     _head = 0
-    _has_head = False
+    _has_begun = _has_head = False
     _is_whole = True
     _answering: tuple[RequestResponseCycle, ...] = ()
     """The requests that have no whole answer yet: clients may send several ahead."""
@@ -53,10 +53,12 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        was_whole, self._has_begun = self._is_whole, False
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if not self._has_head:
+        # The end of a body that the next request follows is no part of its headers.
+        if not self._has_head and (was_whole or not self._has_begun):
             self._head += len(data)
             if self._head > _MOST_HEAD:
                 self._refuse("headers_too_large", "the headers of a request are too large")
@@ -70,7 +72,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_whole = self._has_head = False
+        self._has_begun, self._is_whole, self._has_head = True, False, False
         self._head = 0
 
     def on_headers_complete(self) -> None:
