@@ -198,13 +198,14 @@ class Gateway:
             result = refused(call, trail.at, Status.CANCELLED, why)
             return result
         finally:
-            record = trail.ended(result)
-            if is_recorded:
-                recorder.end(trail, record)
+            if is_recorded or watched is not None:
+                record = trail.ended(result)
+                if is_recorded:
+                    recorder.end(trail, record)
+                if watched is not None:
+                    watched.end(record, result)
             for ending in endings:
                 ending(None if trail.spec is self._unnamed else trail.spec, result)
-            if watched is not None:
-                watched.end(record, result)
 
     async def _passed(
         self, call: Call, observe: Observe, trail: Trail, outer_mask: Mask, asking: Asking | None
