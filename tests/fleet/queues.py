@@ -1,19 +1,25 @@
 """Queues on a real server, and the shortest envelopes for them."""
 
+import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Raw
 
+from toolkiln.app.supervising import opened
 from toolkiln.fleet import wire
-from toolkiln.fleet.address import read_address
+from toolkiln.fleet.address import Address, read_address
+from toolkiln.fleet.leases import Leases, new_table
 from toolkiln.fleet.queue import Delivery, Ending, Queue
 from toolkiln.fleet.replies import Replies
 from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.telling import Telling
 from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.fleet.worker import Parts, Perform, Worker
 
 POOL = "default"
 
@@ -49,6 +55,27 @@ async def desk(url: str, **options: Any) -> AsyncIterator[Desk]:
     finally:
         await pipe.close()
         await waiting.close()
+
+
+@asynccontextmanager
+async def working(
+    queue: Queue, address: Address, name: str, perform: Perform
+) -> AsyncIterator[None]:
+    """A worker of two slots in this process, which is told to leave at the end."""
+    table = new_table(2)
+    ours, theirs = socket.socketpair()
+    async with opened(Pipe(address)) as control:
+        with closing(Leases(table)) as leases, ours, theirs:
+            os.close(table)
+            ours.setblocking(False)
+            parts = Parts(
+                queue, name, leases, ours, perform, lambda _: 1.0, Telling(queue), block_ms=1
+            )
+            worker = Worker(parts)
+            running = asyncio.create_task(worker.run(control))
+            yield
+            await worker.leave(1.0)
+            await running
 
 
 def call(record: str = "", arguments: Any = None, **fields: Any) -> Envelope:

@@ -40,7 +40,7 @@ def confirm(ctx: Context) -> str:
 
 def test_a_form_is_filled_in_field_by_field(shell: Shell) -> None:
     replies = [
-        (b": ", b"\n"),
+        (b"name: ", b"\n"),
         (b"Ctrl-D", b"Ada\n"),
         (b"age", b"old\n"),
         (b"no integer", b"\n"),

@@ -162,7 +162,8 @@ class Worker:
                 continue
             try:
                 if is_new:  # what was on its way to us when the connection broke
-                    missed = [d for d in await queue.own(consumer) if d.entry not in self._held]
+                    known = set(self._held)  # before asking: what ends meanwhile is told as ours
+                    missed = [d for d in await queue.own(consumer) if d.entry not in known]
                     deliveries = missed[: self._leases.free]
                     is_new = len(deliveries) < len(missed)
                 else:

@@ -1,22 +1,16 @@
 """What workers leave behind when there are very many calls, or very many of them."""
 
 import asyncio
-import os
-import socket
 from contextlib import closing
 
-from toolkiln.app.supervising import opened
 from toolkiln.fleet import keys
 from toolkiln.fleet.crew import Crew
-from toolkiln.fleet.leases import Leases, new_table
-from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.sweeper import Sweeper, settle
-from toolkiln.fleet.telling import Telling
 from toolkiln.fleet.wire import Envelope
-from toolkiln.fleet.worker import Observe, Parts, Worker
+from toolkiln.fleet.worker import Observe
 from toolkiln.model import Result, Status
 
-from ..queues import POOL, Desk, call, desk, result
+from ..queues import POOL, Desk, call, desk, result, working
 from ..servers import Server
 from .reckoning import settled
 
@@ -62,23 +56,10 @@ async def test_1000_workers_that_came_and_went_leave_nothing(server: Server) -> 
 
 async def work_and_leave(own: Desk, name: str) -> None:
     """A worker that performs a call and is told to leave."""
-    table = new_table(2)
-    ours, theirs = socket.socketpair()
-    async with opened(Pipe(own.pipe.address)) as control:
-        with closing(Leases(table)) as leases, ours, theirs:
-            os.close(table)
-            ours.setblocking(False)
-            await own.queue.enqueue(call(name))
-            parts = Parts(
-                own.queue, name, leases, ours, perform, lambda _: 1.0, Telling(own.queue),
-                block_ms=1,
-            )  # fmt: skip
-            worker = Worker(parts)
-            running = asyncio.create_task(worker.run(control))
-            while (await own.queue.standing([name]))[0].state != "done":
-                pass
-            await worker.leave(1.0)
-            await running
+    await own.queue.enqueue(call(name))
+    async with working(own.queue, own.pipe.address, name, perform):
+        while (await own.queue.standing([name]))[0].state != "done":
+            pass
     await settle(own.queue, name, set())
 
 
