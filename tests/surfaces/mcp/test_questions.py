@@ -1,6 +1,7 @@
 """Tools ask the clients of both eras: forms, their model, their folders."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +39,14 @@ def travel(ctx: Context) -> str:
 
 
 @tool
+def wander(ctx: Context) -> str:
+    """Ask where to go, and take a while."""
+    city = ctx.ask(FORM)["city"]
+    time.sleep(0.5)
+    return str(city)
+
+
+@tool
 def everything(ctx: Context) -> str:
     """Ask everything at once, then once more."""
     form, said, roots = ctx.ask(FORM, Sample("a word", system="be brief"), Roots())
@@ -68,7 +77,7 @@ def consult_later(ctx: Context) -> str:
     return ctx.ask(Sample("a word")).text
 
 
-FUNCTIONS = (travel, everything, consult, make_do, consult_later)
+FUNCTIONS = (travel, wander, everything, consult, make_do, consult_later)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -293,9 +302,11 @@ async def test_an_answer_of_another_kind_is_refused_and_the_question_stays(
 async def test_a_named_question_can_be_answered_ahead(
     client: httpx.AsyncClient, served: Served
 ) -> None:
-    given = await Raw(client, served.url, "travel").send(trip=OSLO, unknown=OSLO)
+    quick = await Raw(client, served.url, "travel").send(trip=OSLO, unknown=OSLO)
+    slow = await Raw(client, served.url, "wander").send(trip=OSLO)
 
-    assert given["result"]["structuredContent"] == {"result": "Oslo, 2"}
+    assert quick["result"]["structuredContent"] == {"result": "Oslo, 2"}
+    assert slow["result"]["structuredContent"] == {"result": "Oslo"}
 
 
 async def test_a_question_of_a_task_is_answered_as_tasks_are(

@@ -99,7 +99,8 @@ class Exchange:
         self._needed: dict[str, Any] = {}
         self.asked: Asked | None = None
         """What the call waits to be answered."""
-        self._is_new = False
+        self._new: Asked | None = None
+        """What it asked since somebody last looked; it may be answered by now."""
 
     def observe(self, event: Event) -> None:
         """Hear of something that the call tells."""
@@ -129,7 +130,7 @@ class Exchange:
         ahead, self._ahead = self._ahead, {}
         with suppress(MCPError):  # then it is asked
             asked.take(ahead)
-        self.asked, self._is_new = asked, True
+        self.asked = self._new = asked
         self._came.set()
         try:
             return await asked.done
@@ -138,23 +139,23 @@ class Exchange:
             raise
         finally:
             self.asked = None
+            if asked.wire:  # nobody waits for the rest
+                self._new = None
 
     def take(self) -> "Asked | str | None":
         """What the client is to be asked next: by the call, or whether it may run (by id)."""
         self._came.clear()
         if self._approvals:
             return self._approvals.popleft()
-        if self._is_new:
-            self._is_new = False
-            return self.asked
-        return None
+        new, self._new = self._new, None
+        return new
 
     def again(self, waiting: "Asked | str") -> None:
         """Have something asked once more."""
         if isinstance(waiting, str):
             self._approvals.appendleft(waiting)
         elif waiting is self.asked:
-            self._is_new = True
+            self._new = waiting
 
     async def came(self) -> None:
         """Wait until there is something to ask."""
