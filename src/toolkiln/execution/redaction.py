@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any
 
 REDACTED = "[redacted]"
@@ -27,7 +28,11 @@ _SECRET_STEMS = re.compile(
     r"passw|passphrase|passcode|secret|token|credential|authori[sz]ation|cookie|bearer|"
     r"(?:api|private|access|signing|encryption|master|shared|ssh|gpg|pgp)key|sessionid"
 )
-_NAMING = ("name", "key", "field", "header", "param", "parameter", "variable", "label", "id")
+_NAMING = tuple(
+    form
+    for name in ("name", "key", "field", "header", "param", "parameter", "variable", "label", "id")
+    for form in (name, name.title(), name.upper())
+)
 _REFERENCE = re.compile(r"secret:[A-Za-z0-9_.@-]{1,100}")
 # In prose, headers, query strings and command lines: what follows the name of a secret.
 _QUOTED = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\\?$)|'[^']*(?:'|$)"""
@@ -111,14 +116,14 @@ class _Writer:
 
     def _text(self, text: str, depth: int) -> None:
         shown = _inner_json(text, self._limit, depth) or _inner_text(text[: self._limit + 1000])
-        self._put(json.dumps(shown[: self._room + 1], ensure_ascii=False))
+        self._put(encode_basestring(shown[: self._room + 1]))
 
     def _mapping(self, mapping: Mapping[Any, Any], depth: int) -> None:
         naming = _naming_key(mapping)
         self._put("{")
         for number, (key, value) in enumerate(mapping.items()):
             name = key[: self._limit + 1] if isinstance(key, str) else type(key).__name__
-            self._put((", " if number else "") + json.dumps(name, ensure_ascii=False) + ": ")
+            self._put((", " if number else "") + encode_basestring(name) + ": ")
             if (naming is not None and key != naming) or looks_secret(name):
                 self._secret(value)
             else:
@@ -144,10 +149,9 @@ class _Writer:
 
 def _naming_key(mapping: Mapping[Any, Any]) -> str | None:
     """The key that makes this a named value, as in {"name": "password", "value": …}."""
-    for name in _NAMING:
-        for key in (name, name.title(), name.upper()):
-            if key in mapping and _names_a_secret(mapping[key]):
-                return key
+    for key in _NAMING:
+        if key in mapping and _names_a_secret(mapping[key]):
+            return key
     return None
 
 

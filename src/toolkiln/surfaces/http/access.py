@@ -11,6 +11,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from toolkiln.surfaces.http.cookies import PAGE_HEADER, page_token
@@ -32,6 +33,7 @@ _LOOKED_AT = frozenset(
 )
 
 
+@lru_cache
 def is_loopback(name: str) -> bool:
     """Whether a name or address, as in a Host or a setting, is this machine's own."""
     if name == "localhost":

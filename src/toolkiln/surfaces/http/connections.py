@@ -7,7 +7,7 @@ requests may cost is the gate's business.
 
 import asyncio
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -78,6 +78,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._has_head = True
         super().on_headers_complete()
+        self.cycle.transport = cast("asyncio.Transport", Gathered(self.transport, self.loop))
         unanswered = (cycle for cycle in self._answering if not cycle.response_complete)
         self._answering = (*unanswered, self.cycle)
 
@@ -142,3 +143,31 @@ class Connection(HttpToolsProtocol):
             )
         self.transport.close()
         self._expect_reading()
+
+
+class Gathered:
+    """What an answer is written to: its head leaves with what follows at once, by one write."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._waiting = b""
+
+    def write(self, data: bytes) -> None:
+        if self._waiting or not data:
+            self._flush(data)
+        else:
+            self._waiting = data
+            self._loop.call_soon(self._flush)
+
+    def _flush(self, data: bytes = b"") -> None:
+        gathered, self._waiting = self._waiting + data, b""
+        if gathered:
+            self._transport.write(gathered)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -91,9 +92,7 @@ class Endpoint:
         scope[SCOPE_KEY] = visitor
         VISITOR.set(visitor)
         # The SDK lets nobody use a session that somebody else opened, by this.
-        scope["user"] = AuthenticatedUser(
-            AccessToken(token="", client_id=visitor.principal, scopes=[])
-        )
+        scope["user"] = _user(visitor.principal)
         streaming, plain = self._managers
         if scope["method"] == "POST" and not _is_json(scope):
             await _refuse(send, 415, "unsupported_media_type", "the body is not declared as JSON")
@@ -135,6 +134,11 @@ class Endpoint:
         guard = self._kiln.guarding.guard
         caller = guard.known_caller(session) or await guard.caller(session)
         return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")
+
+
+@lru_cache
+def _user(principal: str) -> AuthenticatedUser:
+    return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
 
 def _is_json(scope: Scope) -> bool:

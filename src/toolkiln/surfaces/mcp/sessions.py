@@ -66,11 +66,18 @@ class _Session(StreamableHTTPServerTransport):
         self, scope: Scope, request: Request, receive: Receive, send: Send
     ) -> None:
         body = await request.body()
-        is_proper = all(check_accept_headers(request)) and self._check_content_type(request)
-        if is_proper and _is_no_message(body):
-            response = self._create_error_response(*_NO_MESSAGE)
-            await response(request.scope, request.receive, send)
-        elif not is_proper or (asked := _call(body)) is None:
+        if not (all(check_accept_headers(request)) and self._check_content_type(request)):
+            await super()._handle_post_request(scope, request, receive, send)
+            return
+        asked = None
+        try:
+            asked = jsonrpc_message_adapter.validate_json(body, by_name=False)
+        except ValidationError as error:
+            if _is_json(error):  # a batch, or an object of another form
+                response = self._create_error_response(*_NO_MESSAGE)
+                await response(request.scope, request.receive, send)
+                return
+        if not isinstance(asked, JSONRPCRequest) or asked.method != _CALL:
             await super()._handle_post_request(scope, request, receive, send)
         elif await self._validate_request_headers(request, send):
             await self._answer(asked, request, send)
@@ -122,24 +129,8 @@ async def _stream(event: EventMessage | None, receive: _Events, send: Send) -> N
             event = await receive()
 
 
-def _is_no_message(body: bytes) -> bool:
-    """Whether a body is JSON and nothing else: a batch, or an object of another form."""
-    try:
-        jsonrpc_message_adapter.validate_json(body, by_name=False)
-    except ValidationError as error:
-        return error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid"
-    return False
-
-
-def _call(body: bytes) -> JSONRPCRequest | None:
-    """The call that a body asks for; None if it is anything else, or nothing."""
-    if _CALL.encode() not in body:
-        return None
-    try:
-        asked = jsonrpc_message_adapter.validate_json(body, by_name=False)
-    except ValidationError:
-        return None
-    return asked if isinstance(asked, JSONRPCRequest) and asked.method == _CALL else None
+def _is_json(error: ValidationError) -> bool:
+    return error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid"
 
 
 def _is_last(event: EventMessage) -> bool:
