@@ -10,11 +10,12 @@ from itertools import pairwise
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.renderings import read
+from trying import examples
 
 LABEL = "[secret:⟦NAME⟧]"
 GONE = "\ue000"
@@ -140,7 +141,7 @@ def survives(secret: str, masked: str, base: str, layers: Sequence[str]) -> bool
     return any(secret in text for text in [left, *undone(left, base, layers)])
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@examples(400, deadline=None, derandomize=True)
 @given(VALUES, AROUND, AROUND, CHAINS)
 @example('nice"one', "C:\\", "", ("itself", ["json"]))
 @example('1ab"c', "%4", "", ("itself", ["quote"]))
@@ -161,7 +162,7 @@ def test_a_secret_does_not_survive_where_text_around_it_was_rendered_with_it(
     assert not survives(secret, masked, *chain)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200, deadline=None, derandomize=True)
 @given(VALUES, AROUND, AROUND, CHAINS)
 @example("C\\u\\u00\\", "%2", "", ("html", ["quote"]))
 @example("0\\u%0\\", "%2", "", ("html", ["quote"]))
@@ -186,7 +187,7 @@ def test_a_value_whose_beginning_comes_again_in_its_own_escape_is_found_behind_h
     assert "[secret:KEY]" in Mask({"KEY": "0\\u00\0"}).text(text)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300, deadline=None, derandomize=True)
 @given(VALUES, AROUND, AROUND, CHAINS, st.lists(st.integers(0, 400), max_size=12))
 def test_a_secret_does_not_survive_in_pieces(
     secret: str, before: str, after: str, chain: tuple[str, list[str]], cuts: list[int]
@@ -202,7 +203,7 @@ def test_a_secret_does_not_survive_in_pieces(
     assert not survives(secret, masked, *chain)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200, deadline=None, derandomize=True)
 @given(VALUES, AROUND, st.sampled_from([every_character, utf16_escapes]))
 def test_a_secret_does_not_survive_if_each_of_its_characters_is_escaped(
     secret: str, around: str, escape: Render
@@ -214,7 +215,7 @@ def test_a_secret_does_not_survive_if_each_of_its_characters_is_escaped(
     assert escape(secret) not in masked
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200, deadline=None, derandomize=True)
 @given(VALUES, VALUES, AROUND, st.lists(st.integers(0, 200), max_size=8))
 def test_two_secrets_do_not_survive_where_they_overlap(
     first: str, second: str, around: str, cuts: list[int]

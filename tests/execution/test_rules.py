@@ -6,12 +6,13 @@ from typing import Any, get_args
 from unicodedata import normalize
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.execution import rules as module
 from toolkiln.execution.rules import Rules, decide
 from toolkiln.model import Caller, Dialect, Effect, Hints, Rule, Toolkit, ToolSpec
+from trying import examples
 
 ANN = Caller(user_id="ann", groups=frozenset({"staff"}))
 
@@ -501,7 +502,7 @@ def fits(rule: dict[str, Any], field: str, value: Any, caller: Caller, tool: Too
 
 
 @given(CALLERS, SPECS, RULES, DEFAULTS)
-@settings(max_examples=300)
+@examples(300)
 def test_deciding_by_index_is_deciding_one_by_one(
     caller: Caller, tool: ToolSpec, rules: list[dict[str, Any]], default: Effect
 ) -> None:

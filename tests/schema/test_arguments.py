@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from toolkiln.schema import (
@@ -23,6 +23,7 @@ from toolkiln.schema import (
     check,
     unknown_tool,
 )
+from trying import examples
 
 from .shapes import JSON, Shape, parameters
 from .specs import params, spec
@@ -302,7 +303,7 @@ def test_many_specs_can_be_checked() -> None:
         assert isinstance(check(spec(params(x={"const": number})), {"x": number}), Checked)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_accepted_arguments_come_back_equal(shape: Shape, data: st.DataObject) -> None:
     value = data.draw(shape.values)
@@ -311,7 +312,7 @@ def test_accepted_arguments_come_back_equal(shape: Shape, data: st.DataObject) -
     assert check(spec(shape.schema), value) == Checked(value)
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@examples(250, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_made_up_arguments_never_raise_and_are_checked_truly(
     shape: Shape, data: st.DataObject
@@ -507,7 +508,7 @@ def spoiled(draw: st.DrawFn, value: Any) -> Any:
     return draw(st.sampled_from(VALUES) | JSON)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_made_up_schemas_are_checked_alike_on_both_paths(shape: Shape, data: st.DataObject) -> None:
     fast, slow = ArgumentChecker(shape.schema), ArgumentChecker(shape.schema, SLOW)

@@ -1,11 +1,12 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from toolkiln.model import Health, HealthLevel
 from toolkiln.schema import health
+from trying import examples
 
 from .shapes import JSON, Shape, parameters
 from .specs import params
@@ -201,7 +202,7 @@ FRAGMENTS = st.recursive(
 )
 
 
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
+@examples(600, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(KEYWORDS, FRAGMENTS, max_size=6))
 def test_health_never_raises(schema: dict[str, Any]) -> None:
     found = health(schema)
@@ -209,7 +210,7 @@ def test_health_never_raises(schema: dict[str, Any]) -> None:
     assert (found.level is STRICT) == (not found.points)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(parameters())
 def test_schemas_of_real_tools_are_never_invalid(shape: Shape) -> None:
     assert health(shape.schema).level is not INVALID

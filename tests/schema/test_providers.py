@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
@@ -10,6 +10,7 @@ from toolkiln.errors import InputError
 from toolkiln.model import Hints
 from toolkiln.schema import PROVIDERS, Compiled, Loss, compile_tool
 from toolkiln.schema.providers.mcp import wraps_result
+from trying import examples
 
 from .rules import schema_of
 from .shapes import JSON, Shape, parameters
@@ -415,7 +416,7 @@ def test_an_unknown_provider_is_answered_with_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'openai' or 'openai-strict'?"
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), sent=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
 def test_decoding_what_a_model_made_up_never_raises(
     shape: Shape, sent: dict[str, Any], data: st.DataObject

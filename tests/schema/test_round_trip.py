@@ -2,11 +2,12 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.codec import equal
+from trying import examples
 
 from .fragments import VALUES, fragments
 from .rules import as_json_schema, schema_of, violations
@@ -15,7 +16,7 @@ from .specs import params, spec
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@examples(300, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
     provider: str, shape: Shape, data: st.DataObject
@@ -37,7 +38,7 @@ def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(
     nodes=st.tuples(fragments(), fragments(), fragments()), required=st.booleans(), data=st.data()
 )

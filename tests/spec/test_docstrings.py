@@ -4,11 +4,12 @@ import inspect
 import textwrap
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolkiln.model import Documentation, Section
 from toolkiln.spec.docstrings.parser import parse
+from trying import examples
 
 
 def read(docstring: str) -> Documentation:
@@ -552,7 +553,7 @@ _JUMBLE = st.lists(
 
 
 @given(st.one_of(st.text(), _JUMBLE, _JUMBLE.map(lambda text: text.replace(" \n ", "\n"))))
-@settings(max_examples=400)
+@examples(400)
 @example("\n**:**\n****\n** **\n:param:\n:param :\nArgs:\n:")
 @example("**a:**:\n\n.. note::\n")
 def test_any_text_is_a_docstring(docstring: str) -> None:
@@ -560,7 +561,7 @@ def test_any_text_is_a_docstring(docstring: str) -> None:
 
 
 @given(st.text(alphabet="ab Z\n\tö.,()'\"", max_size=200))
-@settings(max_examples=400)
+@examples(400)
 def test_text_without_headers_comes_back_unchanged(docstring: str) -> None:
     documentation = parse(docstring)
 
@@ -580,7 +581,7 @@ _PROSE = st.from_regex(r"[A-Z][a-z]{1,8}( [a-z]{1,8}){1,5}\.", fullmatch=True)
 
 
 @given(st.dictionaries(_NAMES, _PROSE, min_size=1, max_size=6))
-@settings(max_examples=100)
+@examples(100)
 def test_every_style_describes_the_same_parameters(texts: dict[str, str]) -> None:
     google = "Do.\n\nArgs:\n" + "".join(f"    {n} (int): {t}\n" for n, t in texts.items())
     numpy = "Do.\n\nParameters\n----------\n"

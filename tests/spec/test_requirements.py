@@ -6,10 +6,11 @@ import sys
 import textwrap
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolkiln.spec.requirements import Requirements, _blocks, gather, split
+from trying import examples
 
 # The pattern of the specification, which `_blocks` must agree with.
 PEP_723 = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
@@ -246,7 +247,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=12).map("\n".join))
-@settings(max_examples=500)
+@examples(500)
 @example("# /// script\n#\n# ///")
 def test_blocks_are_those_of_the_specification(source: str) -> None:
     theirs = [

@@ -1,15 +1,15 @@
-"""Generated modules, read statically and derived by pydantic: thousands in one run.
+"""Generated modules, read statically and derived by pydantic: a thousand in one run.
 
 The counts scale with the hypothesis profile; `conftest` registers a thorough one.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, note, reject, settings
+from hypothesis import HealthCheck, assume, given, note, reject
 
 from toolkiln.spec import read
+from trying import examples
 
 from . import normal, oracle
 from .generate import modules, signatures
@@ -18,25 +18,19 @@ from .generate import modules, signatures
 _UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
-def _many(times: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """So many times the examples of the current profile."""
-    count = settings().max_examples * times
-    return settings(max_examples=count, suppress_health_check=_UNHURRIED)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing beside the tool."""
     return tmp_path_factory.mktemp("tools")
 
 
-@_many(20)
+@examples(2000, suppress_health_check=_UNHURRIED)
 @given(source=modules())
 def test_schemas_of_a_generated_module_equal_pydantics(source: str, folder: Path) -> None:
     _compare(source, folder)
 
 
-@_many(10)
+@examples(1000, suppress_health_check=_UNHURRIED)
 @given(source=signatures())
 def test_schemas_of_a_generated_signature_equal_pydantics(source: str, folder: Path) -> None:
     _compare(source, folder)
