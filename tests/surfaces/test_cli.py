@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import chdir
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -643,3 +644,9 @@ def test_help_is_there_for_every_command(tmp_path: Path) -> None:
         done = run(tmp_path, *command, "--help")
         assert done.code == 0
         assert "Usage" in done.out
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    done = invoke(tmp_path, "--version")
+
+    assert (done.code, done.out, done.err) == (0, f"toolkiln {version('toolkiln')}\n", "")

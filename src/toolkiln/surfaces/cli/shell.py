@@ -22,6 +22,14 @@ app = typer.Typer(
 )
 
 
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"toolkiln {version('toolkiln')}")
+        raise typer.Exit
+
+
 @app.callback()
 def in_folder(
     folder: Annotated[
@@ -30,6 +38,12 @@ def in_folder(
             "-C", metavar="FOLDER", help="Work there instead of here.", show_default=False
         ),
     ] = None,
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool,
+        typer.Option(
+            "--version", help="Say which version this is.", callback=_tell_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """Turn Python functions into tools that language models can be trusted with."""
     if folder is not None:
