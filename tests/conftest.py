@@ -11,7 +11,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-from trying import THOROUGH, USUAL
+from properties import THOROUGH, USUAL
 
 # Shells start what runs in the background with Ctrl-C ignored, and children inherit that:
 # without this, commands that tests interrupt would go on.

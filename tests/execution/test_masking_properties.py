@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.renderings import read
-from trying import examples
 
 LABEL = "[secret:⟦NAME⟧]"
 GONE = "\ue000"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.execution import rules as module
 from toolkiln.execution.rules import Rules, decide
 from toolkiln.model import Caller, Dialect, Effect, Hints, Rule, Toolkit, ToolSpec
-from trying import examples
 
 ANN = Caller(user_id="ann", groups=frozenset({"staff"}))
 

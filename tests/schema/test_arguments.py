@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.schema import (
     ArgumentChecker,
     Checked,
@@ -23,7 +24,6 @@ from toolkiln.schema import (
     check,
     unknown_tool,
 )
-from trying import examples
 
 from .shapes import JSON, Shape, parameters
 from .specs import params, spec

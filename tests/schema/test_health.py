@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.model import Health, HealthLevel
 from toolkiln.schema import health
-from trying import examples
 
 from .shapes import JSON, Shape, parameters
 from .specs import params

@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from properties import examples
 from toolkiln.errors import InputError
 from toolkiln.model import Hints
 from toolkiln.schema import PROVIDERS, Compiled, Loss, compile_tool
 from toolkiln.schema.providers.mcp import wraps_result
-from trying import examples
 
 from .rules import schema_of
 from .shapes import JSON, Shape, parameters

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.codec import equal
-from trying import examples
 
 from .fragments import VALUES, fragments
 from .rules import as_json_schema, schema_of, violations

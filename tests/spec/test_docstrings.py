@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.model import Documentation, Section
 from toolkiln.spec.docstrings.parser import parse
-from trying import examples
 
 
 def read(docstring: str) -> Documentation:

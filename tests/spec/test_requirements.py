@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from properties import examples
 from toolkiln.spec.requirements import Requirements, _blocks, gather, split
-from trying import examples
 
 # The pattern of the specification, which `_blocks` must agree with.
 PEP_723 = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")

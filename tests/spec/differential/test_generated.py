@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, note, reject
 
+from properties import examples
 from toolkiln.spec import read
-from trying import examples
 
 from . import normal, oracle
 from .generate import modules, signatures
