@@ -161,10 +161,12 @@ class Proposals:
         )
 
     def _proposed(self) -> list[str]:
-        entries = self._kiln.catalog.manifest.proposed
-        reads = {file: self._kiln.catalog.disk.read(file) for file in sorted(entries)}
+        catalog, manifest = self._kiln.catalog, self._kiln.catalog.manifest
+        reads = {file: catalog.disk.read(file) for file in sorted(manifest.proposed)}
         return [
-            file for file, read in reads.items() if read and read.digest == entries[file].sha256
+            file
+            for file, read in reads.items()
+            if read and manifest.state_of(file, read.digest) is FileState.PROPOSED
         ]
 
     def _state(self, candidate: Candidate) -> FileState:

@@ -115,6 +115,16 @@ def test_a_changed_file_is_shown_against_what_is_served(
     assert operator.get("/v1/tools/fail").json()["digest"] == item["base"]
 
 
+def test_what_is_served_already_waits_for_nobody(api: Serving, operator: httpx2.Client) -> None:
+    with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
+        made = bob.put("/v1/tools/fail", json={"source": FAILING})
+
+    assert made.is_success
+    for state in ("all", "proposed"):
+        found = operator.get("/v1/proposals", params={"state": state}).json()
+        assert (found["total"], found["items"]) == (0, [])
+
+
 @pytest.mark.parametrize("how", ["admit", "reject"])
 def test_what_was_not_looked_at_is_not_decided(
     api: Serving, operator: httpx2.Client, how: str
