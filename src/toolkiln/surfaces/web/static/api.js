@@ -21,13 +21,15 @@ export const api = {
 };
 
 function withQuery(path, query = {}) {
-  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
+  const isGiven = ([, value]) => value !== undefined && value !== null;
+  const given = Object.entries(query ?? {}).filter(isGiven);
   const text = new URLSearchParams(given.map(([key, value]) => [key, String(value)])).toString();
   return text ? `${path}?${text}` : path;
 }
 
 async function json(method, path, body, { headers, signal } = {}) {
-  const response = await send(method, path, body, { ...headers, Accept: "application/json" }, signal);
+  const wanted = { ...headers, Accept: "application/json" };
+  const response = await send(method, path, body, wanted, signal);
   const text = await response.text();
   return text ? parsed(text) : null;
 }

@@ -92,7 +92,8 @@ function Bar({ path }) {
         ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
       </span>
       ${who?.key_id && path !== "/login" && html`
-        <${Link} to="/settings" class="who" title="You are logged in"><${Icon} name="user" />${who.user}</${Link}>`}
+        <${Link} to="/settings" class="who" title="You are logged in">
+          <${Icon} name="user" />${who.user}</${Link}>`}
     </header>`;
 }
 
@@ -112,7 +113,9 @@ function Current({ path }) {
     );
     return () => { isWanted = false; };
   }, [path]);
-  if (shown.error) return html`<${Trouble} error=${shown.error} onRetry=${() => location.reload()} />`;
+  if (shown.error) {
+    return html`<${Trouble} error=${shown.error} onRetry=${() => location.reload()} />`;
+  }
   // The page before stays until the next one is there, so that nothing jumps.
   if (!shown.Page) return html`<${Busy} label="Loading" />`;
   return html`<${shown.Page} key=${shown.key} ...${shown.given} />`;
@@ -144,7 +147,8 @@ function sheet(name) {
   if (!sheets.has(name)) {
     sheets.set(name, new Promise((resolve) => {
       const link = Object.assign(document.createElement("link"), {
-        rel: "stylesheet", href: new URL(`${name}.css`, import.meta.url), onload: resolve, onerror: resolve,
+        rel: "stylesheet", href: new URL(`${name}.css`, import.meta.url),
+        onload: resolve, onerror: resolve,
       });
       document.head.append(link);
     }));

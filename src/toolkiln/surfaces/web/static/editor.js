@@ -7,7 +7,8 @@ const LEAVING = "Escape, then Tab, leaves the editor.";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let loading;
 
-/* `control.current` gets {focus(), goTo(line, column), insert(repair)} as soon as there is an editor. */
+/* `control.current` gets {focus(), goTo(line, column), insert(repair)} as soon as there is an
+   editor. */
 export function Editor({ value, onChange, findings = [], readOnly = false, label, control }) {
   const host = useRef(null);
   const editor = useRef(null);
@@ -47,7 +48,9 @@ export function Editor({ value, onChange, findings = [], readOnly = false, label
 
   useEffect(() => {
     const now = editor.current;
-    if (now) now.view.dispatch(now.mirror.setDiagnostics(now.view.state, marks(now.view.state.doc, findings)));
+    if (!now) return;
+    const found = marks(now.view.state.doc, findings);
+    now.view.dispatch(now.mirror.setDiagnostics(now.view.state, found));
   }, [findings, state]);
 
   if (state === "plain") {
@@ -58,7 +61,8 @@ export function Editor({ value, onChange, findings = [], readOnly = false, label
     <div class="editor" ref=${host}></div>
     ${state === "loading" && html`<${Busy} label="Loading the editor" />`}
     ${state === "ready" && !readOnly && html`<p class="hint editor-hint">
-      <kbd>Esc</kbd> then <kbd>Tab</kbd> leaves the editor. <kbd>F8</kbd> goes to the next finding.</p>`}`;
+      <kbd>Esc</kbd> then <kbd>Tab</kbd> leaves the editor. <kbd>F8</kbd> goes to the next
+      finding.</p>`}`;
 }
 
 function made(mirror, host, { value, label, readOnly, change }) {
@@ -68,19 +72,24 @@ function made(mirror, host, { value, label, readOnly, change }) {
   const listener = EditorView.updateListener.of((update) => {
     if (update.docChanged) change.current(update.state.doc.toString());
   });
-  const attributes = { "aria-label": readOnly ? label : `${label}. ${LEAVING}`, spellcheck: "false" };
+  const attributes = {
+    "aria-label": readOnly ? label : `${label}. ${LEAVING}`, spellcheck: "false",
+  };
   const view = new EditorView({
     root,
     parent: root,
     state: EditorState.create({
       doc: value,
       extensions: [
-        ...basics(mirror), colors(mirror), typingOver(mirror), leaving(mirror), listener, shade.of(EditorView.darkTheme.of(dark.matches)),
+        ...basics(mirror), colors(mirror), typingOver(mirror), leaving(mirror), listener,
+        shade.of(EditorView.darkTheme.of(dark.matches)),
         EditorView.contentAttributes.of(attributes), EditorState.readOnly.of(readOnly),
       ],
     }),
   });
-  const follow = () => view.dispatch({ effects: shade.reconfigure(EditorView.darkTheme.of(dark.matches)) });
+  const follow = () => view.dispatch({
+    effects: shade.reconfigure(EditorView.darkTheme.of(dark.matches)),
+  });
   dark.addEventListener("change", follow);
   const end = () => {
     dark.removeEventListener("change", follow);
@@ -103,7 +112,8 @@ function basics(mirror) {
   ];
 }
 
-/* Tab indents, but leaves after Escape: until another key, not only for CodeMirror's two seconds. */
+/* Tab indents, but leaves after Escape: until another key, not only for CodeMirror's two
+   seconds. */
 function leaving({ EditorView }) {
   return EditorView.domEventHandlers({
     focus: (_, view) => view.setTabFocusMode(false),
@@ -114,15 +124,18 @@ function leaving({ EditorView }) {
   });
 }
 
-/* Left to itself, a browser carries the look of a selection over to what is typed in its place, as a
-   style that the page's policy forbids. */
+/* Left to itself, a browser carries the look of a selection over to what is typed in its place,
+   as a style that the page's policy forbids. */
 function typingOver({ EditorView }) {
   return EditorView.domEventHandlers({
     beforeinput(event, view) {
       const { from, to, empty } = view.state.selection.main;
-      if (event.inputType !== "insertText" || !event.data || event.isComposing || empty) return false;
+      const isTyped = event.inputType === "insertText" && event.data && !event.isComposing;
+      if (!isTyped || empty) return false;
       event.preventDefault();
-      const typed = () => view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type" });
+      const typed = () => view.state.update(
+        view.state.replaceSelection(event.data), { userEvent: "input.type" },
+      );
       const isHandled = (handle) => handle(view, from, to, event.data, typed);
       if (!view.state.facet(EditorView.inputHandler).some(isHandled)) view.dispatch(typed());
       return true;
@@ -167,26 +180,34 @@ function marks(doc, findings) {
     const { from, to, text } = doc.line(Math.min(Math.max(line, 1), doc.lines));
     const start = column ? place(doc, line, column) : from + text.length - text.trimStart().length;
     return {
-      from: Math.min(start, to), to, severity, source: rule, message: fix ? `${message}: ${fix}` : message,
+      from: Math.min(start, to), to, severity, source: rule,
+      message: fix ? `${message}: ${fix}` : message,
     };
   });
 }
 
 function colors({ EditorView, HighlightStyle, syntaxHighlighting, tags }) {
-  const selected = { backgroundColor: "color-mix(in srgb, var(--accent) 25%, transparent) !important" };
+  const selected = {
+    backgroundColor: "color-mix(in srgb, var(--accent) 25%, transparent) !important",
+  };
   const theme = EditorView.theme({
-    "&": { backgroundColor: "var(--panel)", color: "var(--text)", fontSize: "13.5px", height: "100%" },
+    "&": {
+      backgroundColor: "var(--panel)", color: "var(--text)", fontSize: "13.5px", height: "100%",
+    },
     "&.cm-focused": { outline: "none" }, // the page draws it around the whole
     ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55" },
     ".cm-content": { caretColor: "var(--text)", padding: ".5rem 0" },
     ".cm-cursor": { borderLeftColor: "var(--text)", borderLeftWidth: "2px" },
     ".cm-gutters": { backgroundColor: "var(--panel)", border: "0", color: "var(--muted)" },
-    ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in srgb, var(--soft) 60%, transparent)" },
+    ".cm-activeLine, .cm-activeLineGutter": {
+      backgroundColor: "color-mix(in srgb, var(--soft) 60%, transparent)",
+    },
     ".cm-selectionBackground": selected,
     "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": selected,
     "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--ok-soft)" },
     ".cm-tooltip": {
-      backgroundColor: "var(--raised)", border: "1px solid var(--line)", borderRadius: "var(--small-radius)",
+      backgroundColor: "var(--raised)", border: "1px solid var(--line)",
+      borderRadius: "var(--small-radius)",
       boxShadow: "var(--deep-shadow)", color: "var(--text)", maxWidth: "min(34rem, 90vw)",
     },
     ".cm-diagnosticSource": { color: "var(--muted)", opacity: "1" },
@@ -197,7 +218,10 @@ function colors({ EditorView, HighlightStyle, syntaxHighlighting, tags }) {
     { tag: [tags.string, tags.special(tags.string)], color: "var(--ok)" },
     { tag: [tags.comment, tags.meta], color: "var(--muted)", fontStyle: "italic" },
     { tag: [tags.number, tags.bool, tags.null], color: "var(--info)" },
-    { tag: [tags.definition(tags.function(tags.variableName)), tags.definition(tags.className)], fontWeight: "600" },
+    {
+      tag: [tags.definition(tags.function(tags.variableName)), tags.definition(tags.className)],
+      fontWeight: "600",
+    },
     { tag: [tags.className, tags.typeName], color: "var(--info)" },
     { tag: tags.invalid, color: "var(--bad)" },
   ]);

@@ -59,7 +59,7 @@ export function parsed(text) {
   if (!LONG.test(text)) {
     return JSON.parse(text);
   }
-  return JSON.parse(text, (key, value, context) =>
+  return JSON.parse(text, (_key, value, context) =>
     typeof value === "number" && context?.source ? numberOf(context.source) : value,
   );
 }

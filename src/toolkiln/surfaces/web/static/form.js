@@ -71,7 +71,10 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
             }}
             onBroken=${spoil} onDiscard=${() => setBroken(null)} />`
       }
-      ${mode === "form" && html`<${Summary} own=${own} form=${form} onAsk=${() => setAsked(true)} />`}
+      ${
+        mode === "form" &&
+        html`<${Summary} own=${own} form=${form} onAsk=${() => setAsked(true)} />`
+      }
     </div>`;
 }
 

@@ -65,7 +65,8 @@ async function follow() {
   }
 }
 
-/* A signal that ends the stream when somebody logs in: it would go on for whoever was there before. */
+/* A signal that ends the stream when somebody logs in: it would go on for whoever was there
+   before. */
 function stopping() {
   const control = new AbortController();
   addEventListener("toolkiln:login", () => control.abort(), { once: true });

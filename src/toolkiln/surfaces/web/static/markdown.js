@@ -1,8 +1,10 @@
-// Markdown as the pages of tools have it, turned into elements: no markup in it becomes markup here.
+// Markdown as the pages of tools have it, turned into elements: no markup in it becomes markup
+// here.
 import { html } from "./lib.js";
 
 export function Markdown({ text }) {
-  return html`<div class="markdown">${blocks(String(text ?? "").replaceAll("\r\n", "\n").split("\n"))}</div>`;
+  const lines = String(text ?? "").replaceAll("\r\n", "\n").split("\n");
+  return html`<div class="markdown">${blocks(lines)}</div>`;
 }
 
 const FENCE = /^\s*(```+|~~~+)\s*(\S*)/;
@@ -43,7 +45,8 @@ function code(lines, at) {
   const [, fence] = lines[at].match(FENCE);
   let end = at + 1;
   while (end < lines.length && !lines[end].trim().startsWith(fence)) end += 1;
-  return [html`<pre tabindex="0"><code>${lines.slice(at + 1, end).join("\n")}</code></pre>`, end + 1];
+  const source = lines.slice(at + 1, end).join("\n");
+  return [html`<pre tabindex="0"><code>${source}</code></pre>`, end + 1];
 }
 
 function quote(lines, at) {
@@ -70,7 +73,8 @@ function list(lines, at) {
     end += 1;
   }
   const name = /\d/.test(mark) ? "ol" : "ul";
-  const shown = items.map((each) => html`<li>${each.length > 1 ? loose(each) : inline(each[0])}</li>`);
+  const shown = items.map((each) => html`
+    <li>${each.length > 1 ? loose(each) : inline(each[0])}</li>`);
   return [html`<${name}>${shown}</${name}>`, end];
 }
 
@@ -80,25 +84,35 @@ function loose([first, ...rest]) {
 }
 
 function table(lines, at) {
-  const cells = (line) => line.match(ROW)[1].split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+  const cells = (line) => line.match(ROW)[1].split(/(?<!\\)\|/)
+    .map((cell) => cell.trim().replaceAll("\\|", "|"));
   let end = at + 2;
   while (end < lines.length && ROW.test(lines[end])) end += 1;
   const rows = lines.slice(at + 2, end).map(cells);
   return [html`
     <div class="scrolled" tabindex="0" role="region" aria-label="Table"><table>
-      <thead><tr>${cells(lines[at]).map((cell) => html`<th scope="col">${inline(cell)}</th>`)}</tr></thead>
-      <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${inline(cell)}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${cells(lines[at]).map((cell) => html`
+        <th scope="col">${inline(cell)}</th>`)}</tr></thead>
+      <tbody>${rows.map((row) => html`
+        <tr>${row.map((cell) => html`<td>${inline(cell)}</td>`)}</tr>`)}</tbody>
     </table></div>`, end];
 }
 
 function paragraph(lines, at) {
   let end = at + 1;
-  const goesOn = (line) => line?.trim() && ![FENCE, HEADING, ITEM, ROW, RULE].some((kind) => kind.test(line));
+  const isOther = (line) => [FENCE, HEADING, ITEM, ROW, RULE].some((kind) => kind.test(line));
+  const goesOn = (line) => line?.trim() && !isOther(line);
   while (end < lines.length && goesOn(lines[end])) end += 1;
   return [html`<p>${inline(lines.slice(at, end).join("\n"))}</p>`, end];
 }
 
-const INLINE = /(`+)([\s\S]*?[^`])\1(?!`)|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*|(?<!\w)_([^_]+)_(?!\w)|\[([^\]]+)\]\(([^()\s]+)\)|\\([\\`*_{}[\]()#+.!|-])/;
+const INLINE = new RegExp([
+  /(`+)([\s\S]*?[^`])\1(?!`)/, // code
+  /\*\*([^*]+)\*\*/, // strong
+  /(?<![\w*])\*([^*\s][^*]*)\*/, /(?<!\w)_([^_]+)_(?!\w)/, // stressed
+  /\[([^\]]+)\]\(([^()\s]+)\)/, // a link
+  /\\([\\`*_{}[\]()#+.!|-])/, // a character that stands for itself
+].map(({ source }) => source).join("|"));
 
 function inline(text) {
   const parts = [];

@@ -7,9 +7,12 @@ export function Icon({ name, label }) {
     <use href=${`/ui/icons/${encodeURIComponent(name)}.svg#icon`} /></svg>`;
 }
 
-export function Button({ kind = "plain", icon, busy = false, disabled, type = "button", children, ...rest }) {
+export function Button({
+  kind = "plain", icon, busy = false, disabled, type = "button", children, ...rest
+}) {
   return html`
-    <button type=${type} class=${`button ${kind}`} disabled=${disabled || busy} aria-busy=${busy} ...${rest}>
+    <button type=${type} class=${`button ${kind}`} disabled=${disabled || busy} aria-busy=${busy}
+      ...${rest}>
       ${icon && html`<${Icon} name=${busy ? "loader" : icon} />`}${children}
     </button>`;
 }
@@ -20,8 +23,9 @@ export function Badge({ kind = "quiet", icon, title, children }) {
 }
 
 export function Switch({ checked, disabled, label, title, onChange }) {
-  return html`<input type="checkbox" role="switch" class="switch" checked=${checked} disabled=${disabled}
-    aria-label=${label} title=${title} onChange=${(event) => onChange(event.target.checked)} />`;
+  return html`<input type="checkbox" role="switch" class="switch" checked=${checked}
+    disabled=${disabled} aria-label=${label} title=${title}
+    onChange=${(event) => onChange(event.target.checked)} />`;
 }
 
 /* Scroll a row sideways, so that one of its parts can be seen. */
@@ -39,7 +43,12 @@ export function Tabs({ tabs, current, onChange, label, panel }) {
   const move = (event) => {
     const place = tabs.findIndex(({ id }) => id === current);
     const last = tabs.length - 1;
-    const next = { ArrowRight: place < last ? place + 1 : 0, ArrowLeft: place > 0 ? place - 1 : last, Home: 0, End: last }[event.key];
+    const next = {
+      ArrowRight: place < last ? place + 1 : 0,
+      ArrowLeft: place > 0 ? place - 1 : last,
+      Home: 0,
+      End: last,
+    }[event.key];
     if (next === undefined) return;
     event.preventDefault();
     onChange(tabs[next].id);
@@ -48,8 +57,8 @@ export function Tabs({ tabs, current, onChange, label, panel }) {
   return html`
     <div class="tabs" role="tablist" aria-label=${label} ref=${row} onKeyDown=${move}>
       ${tabs.map(({ id, title, count }) => html`
-        <button type="button" role="tab" aria-selected=${id === current} id=${panel && `${panel}-${id}`}
-          aria-controls=${panel}
+        <button type="button" role="tab" aria-selected=${id === current}
+          id=${panel && `${panel}-${id}`} aria-controls=${panel}
           tabindex=${id === current ? 0 : -1} onClick=${() => onChange(id)}>
           ${title}${count !== undefined && html` <span class="count quiet">${count}</span>`}
         </button>`)}
@@ -148,7 +157,8 @@ export function Copy({ text, label = "Copy" }) {
     await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
     toast("Copied");
   };
-  return html`<${Button} kind="quiet" icon="copy" onClick=${copy} aria-label=${label} title=${label} />`;
+  return html`
+    <${Button} kind="quiet" icon="copy" onClick=${copy} aria-label=${label} title=${label} />`;
 }
 
 /* A list of which only what is seen exists: all its rows have the same height. */
@@ -175,8 +185,11 @@ export function Virtual({ items, height, render, label, className = "" }) {
     <ul ref=${box} class=${`virtual ${className}`} aria-label=${label}
       style=${{ height: `${items.length * height}px` }}>
       ${items.slice(first, last).map((item, index) => html`
-        <li key=${item.key ?? first + index} aria-setsize=${items.length} aria-posinset=${first + index + 1}
-          style=${{ height: `${height}px`, transform: `translateY(${(first + index) * height}px)` }}>
+        <li key=${item.key ?? first + index} aria-setsize=${items.length}
+          aria-posinset=${first + index + 1}
+          style=${{
+            height: `${height}px`, transform: `translateY(${(first + index) * height}px)`,
+          }}>
           ${render(item, first + index)}</li>`)}
     </ul>`;
 }
@@ -190,7 +203,8 @@ export function useAsked(ask, dependencies) {
     setState((before) => ({ ...before, busy: true }));
     ask(control.signal).then(
       (value) => control.signal.aborted || setState({ value, busy: false }),
-      (error) => control.signal.aborted || setState((before) => ({ value: before.value, error, busy: false })),
+      (error) => control.signal.aborted
+        || setState((before) => ({ value: before.value, error, busy: false })),
     );
     return () => control.abort();
   }, [...dependencies, turn]);

@@ -40,7 +40,8 @@ export function ResultView({ result: given }) {
       <${Head} result=${result} />
       ${result.error && html`<${Failure} error=${result.error} />`}
       <${Value} result=${result} />
-      ${result.files?.length > 0 && html`<${Part} title="Files"><${Files} files=${result.files} /><//>`}
+      ${result.files?.length > 0 && html`
+        <${Part} title="Files"><${Files} files=${result.files} /><//>`}
       <${Printed} title="Printed" text=${result.stdout} />
       <${Printed} title="Printed as errors" text=${result.stderr} />
       ${
@@ -59,7 +60,8 @@ export function ResultView({ result: given }) {
       ${
         result.notes?.length > 0 &&
         html`<${Part} title="Notes">
-        <ul class="notes">${result.notes.map((note) => html`<li><${Shown} text=${note} /></li>`)}</ul><//>`
+        <ul class="notes">
+          ${result.notes.map((note) => html`<li><${Shown} text=${note} /></li>`)}</ul><//>`
       }
     </div>`;
 }
@@ -74,7 +76,8 @@ function Waiting({ task }) {
     <div class="result">
       <p class="result-head"><${Badge} kind=${kind} icon=${icon}>${words}</${Badge}>
         ${task.progress && html`<${Shown} text=${task.progress} />`}</p>
-      <p>${task.state === "pending" && html`<${Link} to="/approvals">Go to the approvals</${Link} or `}
+      <p>${task.state === "pending" && html`
+          <${Link} to="/approvals">Go to the approvals</${Link} or `}
         <${Link} to=${`/runs/${encodeURIComponent(task.id)}`}>watch this call</${Link}>.</p>
     </div>`;
 }
@@ -176,7 +179,8 @@ function ModelText({ result }) {
 
 function Printed({ title, text }) {
   if (!text) return null;
-  return html`<${Part} title=${title}><${LongText} text=${text} label=${title.toLowerCase()} /><//>`;
+  return html`<${Part} title=${title}>
+    <${LongText} text=${text} label=${title.toLowerCase()} /><//>`;
 }
 
 function Messages({ messages }) {

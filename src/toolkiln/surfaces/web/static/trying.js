@@ -38,15 +38,16 @@ export function Trying({ schema, run, submitLabel = "Run", initial }) {
           <${SchemaForm} schema=${schema} value=${state.value} problems=${told}
             onChange=${(value, isValid) => setState({ value, isValid })} />
           <div class="row trying-buttons">
-            <${Button} kind="primary" icon="play" disabled=${!state.isValid} busy=${isRunning} onClick=${submit}
-              aria-describedby=${`${id}-keys`}>${submitLabel}</${Button}>
+            <${Button} kind="primary" icon="play" disabled=${!state.isValid} busy=${isRunning}
+              onClick=${submit} aria-describedby=${`${id}-keys`}>${submitLabel}</${Button}>
             <${Button} icon="square" disabled=${!isRunning} onClick=${stop}>Stop</${Button}>
             <span class="hint" id=${`${id}-keys`}><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
             ${isRunning && html`<${Elapsed} since=${call.since} />`}
           </div>
         </div>
         <div class="trying-outcome">
-          ${!isRunning && !call.end && html`<p class="muted trying-waits">The result shows up here.</p>`}
+          ${!isRunning && !call.end && html`
+            <p class="muted trying-waits">The result shows up here.</p>`}
           <${Live} call=${call} isRunning=${isRunning} />
           <${End} end=${call.end} />
         </div>
@@ -126,7 +127,8 @@ function Elapsed({ since }) {
     const timer = setInterval(() => setNow(Date.now()), 1_000);
     return () => clearInterval(timer);
   }, []);
-  return html`<span class="muted elapsed">${Math.max(0, Math.floor((now - since) / 1_000))} s</span>`;
+  const seconds = Math.max(0, Math.floor((now - since) / 1_000));
+  return html`<span class="muted elapsed">${seconds} s</span>`;
 }
 
 function Live({ call, isRunning }) {
@@ -146,7 +148,8 @@ function Live({ call, isRunning }) {
           isRunning &&
           call.pending &&
           html`<p class="live-pending"><${Icon} name="hand" />
-          A person has to approve this call: <${Link} to="/approvals">go to the approvals</${Link}.</p>`
+          A person has to approve this
+          call: <${Link} to="/approvals">go to the approvals</${Link}.</p>`
         }
         ${isRunning && !call.pending && html`<${Progress} progress=${call.progress} />`}
       </div>
@@ -154,11 +157,13 @@ function Live({ call, isRunning }) {
         lines.length > 0 &&
         html`
         <div class="live-log" ref=${box} tabindex="0" role="log" aria-label="What it tells">
-          ${call.left > 0 && html`<p class="muted">${call.left.toLocaleString()} earlier lines are left out</p>`}
+          ${call.left > 0 && html`
+            <p class="muted">${call.left.toLocaleString()} earlier lines are left out</p>`}
           ${lines.map(
             ({ kind, level, text }, at) => html`
             <p key=${call.left + at} class=${`line ${kind} ${level ?? ""}`}>
-              <span class="line-kind">${level ?? kind}</span><${Shown} text=${text.slice(0, 5_000)} />
+              <span class="line-kind">${level ?? kind}</span>
+              <${Shown} text=${text.slice(0, 5_000)} />
             </p>`,
           )}
         </div>`

@@ -46,7 +46,8 @@ function found(root, node, value, path, steps) {
   ];
 }
 
-/* Free-form parts are not described by a schema, and may still hold what is not typed to its end. */
+/* Free-form parts are not described by a schema, and may still hold what is not typed to its
+   end. */
 function unfinished(value, path) {
   if (value instanceof Unfinished)
     return [{ path, message: value.problem, isMissing: !value.text }];
@@ -86,6 +87,7 @@ function ofNumber(node, value) {
   const { minimum: least, maximum: most, exclusiveMinimum: low, exclusiveMaximum: high } = node;
   // A long decimal is compared as the nearest double, which may lie on the bound itself.
   const isNear = typeof value !== "number" && !isInteger(value);
+  // biome-ignore lint/suspicious/noDoubleEquals: a BigInt and a double may be the same number
   const isOn = (bound) => size == comparable(bound) && !isNear;
   if (least !== undefined && size < comparable(least)) return `is less than ${least}`;
   if (most !== undefined && size > comparable(most)) return `is greater than ${most}`;

@@ -67,7 +67,8 @@ export function Control({ schema, value, path, onChange, hint, placeholder, labe
 export function NullableControl({ schema, value, onChange, label, ...rest }) {
   const form = useForm();
   if (!isNullable(form.root, schema)) {
-    return html`<${Control} schema=${schema} value=${value} onChange=${onChange} label=${label} ...${rest} />`;
+    return html`<${Control} schema=${schema} value=${value} onChange=${onChange} label=${label}
+      ...${rest} />`;
   }
   const toggle = (event) => onChange(event.target.checked ? null : undefined);
   return html`
@@ -79,7 +80,8 @@ export function NullableControl({ schema, value, onChange, label, ...rest }) {
         <${Control} schema=${withoutNull(form.root, schema)} value=${value} onChange=${onChange}
           label=${label} ...${rest} />`
       }
-      <label class="state"><input type="checkbox" checked=${value === null} onChange=${toggle} /> null</label>
+      <label class="state">
+        <input type="checkbox" checked=${value === null} onChange=${toggle} /> null</label>
     </div>`;
 }
 
@@ -118,14 +120,16 @@ function Choice({ options, value, onChange, attributes, path }) {
       </div>`;
   }
   return html`
-    <select ...${attributes} value=${current} onChange=${(event) => onChange(options[event.target.value])}
-      key=${path.join()}>
-      ${current < 0 && html`<option value="-1">${value === undefined ? "Choose…" : write(value, 0)}</option>`}
+    <select ...${attributes} value=${current}
+      onChange=${(event) => onChange(options[event.target.value])} key=${path.join()}>
+      ${current < 0 && html`
+        <option value="-1">${value === undefined ? "Choose…" : write(value, 0)}</option>`}
       ${labels.map((label, at) => html`<option value=${at}>${label}</option>`)}
     </select>`;
 }
 
-/* A number as it is typed: an <input type=number> would round long ones and drop half-typed ones. */
+/* A number as it is typed: an <input type=number> would round long ones and drop half-typed
+   ones. */
 function NumberText({ schema, value, onChange, attributes, placeholder }) {
   const [typed, setTyped] = useState("");
   const isTyped = isNumber(value) && typed && equal(typedNumber(typed), value);
@@ -139,8 +143,9 @@ function NumberText({ schema, value, onChange, attributes, placeholder }) {
   };
   return html`
     <div>
-      <input type="text" inputmode=${schema.type === "integer" ? "numeric" : "decimal"} autocomplete="off"
-        class="number" ...${attributes} value=${text} placeholder=${placeholder} onInput=${type} />
+      <input type="text" inputmode=${schema.type === "integer" ? "numeric" : "decimal"}
+        autocomplete="off" class="number" ...${attributes} value=${text}
+        placeholder=${placeholder} onInput=${type} />
       ${
         value instanceof Exact &&
         html`
@@ -207,8 +212,9 @@ function Text({ schema, value, onChange, attributes, placeholder }) {
   const isShort = isSecret || schema.format || schema.pattern || schema.maxLength <= 100;
   const empty = value === "" && html`<p class="hint">An empty text is sent.</p>`;
   if (isShort && !text.includes("\n")) {
-    return html`<div><input type=${isSecret ? "password" : "text"} autocomplete="off" spellcheck="false"
-      ...${attributes} value=${text} placeholder=${placeholder} onInput=${type} />${empty}</div>`;
+    return html`<div><input type=${isSecret ? "password" : "text"} autocomplete="off"
+      spellcheck="false" ...${attributes} value=${text} placeholder=${placeholder}
+      onInput=${type} />${empty}</div>`;
   }
   return html`<div><textarea rows="1" class="grows prose" ...${attributes} value=${text}
     placeholder=${placeholder} onInput=${type}></textarea>${empty}</div>`;
@@ -227,7 +233,7 @@ function Json({ schema, value, onChange, attributes, placeholder }) {
         : write(value);
   const type = (event) => {
     const written = event.target.value;
-    const read = written.trim() ? valueOf(written) : undefined;
+    const read = written.trim() ? valueFrom(written) : undefined;
     setTyped({ text: written, value: read });
     onChange(read);
   };
@@ -237,7 +243,7 @@ function Json({ schema, value, onChange, attributes, placeholder }) {
     placeholder=${placeholder ?? `JSON, such as ${example}`} onInput=${type}></textarea>`;
 }
 
-function valueOf(text) {
+function valueFrom(text) {
   try {
     return parse(text);
   } catch (error) {

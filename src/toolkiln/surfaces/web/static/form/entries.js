@@ -25,14 +25,15 @@ export function Entries({ schema, value, path, onChange }) {
         const own = Object.hasOwn(held, name) ? held[name] : undefined;
         const isRequired = required.has(name);
         if (isRequired && isSettled(form.root, part, own)) return null;
-        return html`<${Entry} key=${name} name=${name} schema=${part} value=${own} path=${[...path, name]}
-          isRequired=${isRequired} onChange=${(next) => onChange(withEntry(held, name, next))} />`;
+        return html`<${Entry} key=${name} name=${name} schema=${part} value=${own}
+          path=${[...path, name]} isRequired=${isRequired}
+          onChange=${(next) => onChange(withEntry(held, name, next))} />`;
       })}
       ${
         (takesMore || extra.length > 0) &&
         html`
-        <${MapEntries} schema=${isObject(others) ? others : {}} value=${held} names=${extra} path=${path}
-          canAdd=${takesMore} onChange=${onChange} />`
+        <${MapEntries} schema=${isObject(others) ? others : {}} value=${held} names=${extra}
+          path=${path} canAdd=${takesMore} onChange=${onChange} />`
       }
     </div>`;
 }
@@ -74,9 +75,10 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
     "aria-describedby": hint ? `${id}-hint` : undefined,
   };
   return html`
-    <div class=${`entry ${state} ${isRequired ? "required" : "optional"}`} ...${attributes} data-form=${form.id}
-      data-wrong=${wrongAt(form, path).length ? "" : undefined}
-      onFocusOut=${(event) => event.currentTarget.contains(event.relatedTarget) || form.touch(path)}>
+    <div class=${`entry ${state} ${isRequired ? "required" : "optional"}`} ...${attributes}
+      data-form=${form.id} data-wrong=${wrongAt(form, path).length ? "" : undefined}
+      onFocusOut=${(event) =>
+        event.currentTarget.contains(event.relatedTarget) || form.touch(path)}>
       <div class="entry-head">
         ${group ? html`<span>${head}</span>` : html`<label for=${id}>${head}</label>`}
         <${States} name=${name} id=${id} state=${state} whole=${whole} isOptional=${!isRequired}
@@ -85,7 +87,8 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
       ${hint && html`<p class="hint" id=${`${id}-hint`}><${Shown} text=${hint} /></p>`}
       ${
         isOpen &&
-        html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint} onChange=${onChange}
+        html`<${Control} schema=${inner} value=${value} path=${path} hint=${hint}
+        onChange=${onChange}
         placeholder=${!isRequired && "default" in whole ? usualText(whole.default) : undefined} />`
       }
       ${isNull && html`<p class="entry-closed"><code>null</code> is sent.</p>`}
@@ -144,5 +147,6 @@ function cut(text) {
 
 /* The button that takes something away, named for what it takes. */
 export function Remove({ label, onClick }) {
-  return html`<${Button} kind="quiet" icon="x" aria-label=${label} title=${label} onClick=${onClick} />`;
+  return html`<${Button} kind="quiet" icon="x" aria-label=${label} title=${label}
+    onClick=${onClick} />`;
 }

@@ -139,7 +139,8 @@ class Reader {
       this.fail(
         said
           ? `JSON spells ${found} ${said}`
-          : `“${(found || this.text[this.at]).slice(0, 20)}” is no JSON value; text goes in quotes`,
+          : `“${(found || this.text[this.at]).slice(0, 20)}” is no JSON value; ` +
+            "text goes in quotes",
       );
     }
     this.at += found.length;
@@ -159,6 +160,7 @@ class Reader {
 
   string() {
     const start = this.at;
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has none of them in a string
     const end = /["\\\u0000-\u001f]/g;
     end.lastIndex = start + 1;
     for (let found = end.exec(this.text); found; found = end.exec(this.text)) {

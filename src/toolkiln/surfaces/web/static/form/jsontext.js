@@ -31,9 +31,9 @@ export function JsonText({ value, broken, problems, onChange, onBroken, onDiscar
   return html`
     <div class="json-text">
       <label class="hidden-text" for=${id}>Arguments as JSON</label>
-      <textarea id=${id} rows=${Math.min(24, Math.max(8, text.split("\n").length + 1))} spellcheck="false"
-        aria-invalid=${isWrong ? "true" : undefined} aria-describedby=${`${id}-problem`}
-        value=${text} onInput=${type}></textarea>
+      <textarea id=${id} rows=${Math.min(24, Math.max(8, text.split("\n").length + 1))}
+        spellcheck="false" aria-invalid=${isWrong ? "true" : undefined}
+        aria-describedby=${`${id}-problem`} value=${text} onInput=${type}></textarea>
       <div id=${`${id}-problem`} class="problem" role="status">
         ${
           broken
@@ -55,7 +55,8 @@ function Broken({ error, target, onDiscard }) {
     area.setSelectionRange(error.offset, error.offset + 1);
   };
   return html`
-    <p>${error.line !== undefined && `Line ${error.line}, column ${error.column}: `}${error.message}</p>
+    <p>${error.line !== undefined && `Line ${error.line}, column ${error.column}: `}
+      ${error.message}</p>
     <div class="row">
       ${
         error.offset !== undefined &&

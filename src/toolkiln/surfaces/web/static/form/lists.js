@@ -47,8 +47,8 @@ export function List({ schema, value, path, onChange }) {
       data-wrong=${wrongAt(form, [...path, at]).length ? "" : undefined}
       onFocusOut=${() => form.touch([...path, at])}>
       <div class="item">
-        <${NullableControl} schema=${fixed[at] ?? schema.items ?? {}} value=${item} path=${[...path, at]}
-          label=${`${name}, item ${at + 1}`}
+        <${NullableControl} schema=${fixed[at] ?? schema.items ?? {}} value=${item}
+          path=${[...path, at]} label=${`${name}, item ${at + 1}`}
           onChange=${(next) => onChange(withItem(items, at, next ?? absent(next)))} />
         <${Problems} path=${[...path, at]} />
       </div>
@@ -56,9 +56,11 @@ export function List({ schema, value, path, onChange }) {
         ${
           at >= fixed.length &&
           html`
-          <${Button} kind="quiet" icon="chevron-up" data-move="up" aria-label=${`Move item ${at + 1} up`}
+          <${Button} kind="quiet" icon="chevron-up" data-move="up"
+            aria-label=${`Move item ${at + 1} up`}
             disabled=${at <= fixed.length} onClick=${() => move(at, at - 1)} />
-          <${Button} kind="quiet" icon="chevron-down" data-move="down" aria-label=${`Move item ${at + 1} down`}
+          <${Button} kind="quiet" icon="chevron-down" data-move="down"
+            aria-label=${`Move item ${at + 1} down`}
             disabled=${at === items.length - 1} onClick=${() => move(at, at + 1)} />`
         }
         ${

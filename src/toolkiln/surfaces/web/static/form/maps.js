@@ -34,14 +34,17 @@ export function MapEntries({ schema, value, names, path, canAdd, onChange }) {
         (name, at) => html`
         <li key=${at} onFocusOut=${() => form.touch([...path, name])}>
           <div class="item">
-            <${Name} name=${name} at=${at} taken=${held} onRename=${(next) => onChange(renamed(held, name, next))} />
+            <${Name} name=${name} at=${at} taken=${held}
+              onRename=${(next) => onChange(renamed(held, name, next))} />
             <${NullableControl} schema=${schema} value=${held[name]} path=${[...path, name]}
               label=${`Value of ${name || "the entry without a name"}`}
-              onChange=${(next) => onChange(withEntry(held, name, next === undefined ? unfinished() : next))} />
+              onChange=${(next) =>
+                onChange(withEntry(held, name, next === undefined ? unfinished() : next))} />
             <${Problems} path=${[...path, name]} />
           </div>
           <span class="item-tools">
-            <${Remove} label=${`Remove ${name || "the entry"}`} onClick=${() => remove(name)} /></span>
+            <${Remove} label=${`Remove ${name || "the entry"}`}
+              onClick=${() => remove(name)} /></span>
         </li>`,
       )}</ul>
       <div class="row">
@@ -50,7 +53,8 @@ export function MapEntries({ schema, value, names, path, canAdd, onChange }) {
           html`<${Button} kind="quiet" onClick=${() => setShown(shown + MOST_SHOWN)}>
           ${(names.length - shown).toLocaleString()} more entries</${Button}>`
         }
-        ${canAdd && html`<${Button} class="button list-add" icon="plus" onClick=${add}>Add an entry</${Button}>`}
+        ${canAdd && html`
+          <${Button} class="button list-add" icon="plus" onClick=${add}>Add an entry</${Button}>`}
       </div>
     </div>`;
 }
@@ -77,8 +81,9 @@ function Name({ name, at, taken, onRename }) {
   };
   return html`
     <div>
-      <input type="text" class="map-name" aria-label=${`Name of entry ${at + 1}`} autocomplete="off" spellcheck="false"
-        aria-invalid=${isTaken ? "true" : undefined} value=${typed ?? name} onInput=${type} />
+      <input type="text" class="map-name" aria-label=${`Name of entry ${at + 1}`}
+        autocomplete="off" spellcheck="false" aria-invalid=${isTaken ? "true" : undefined}
+        value=${typed ?? name} onInput=${type} />
       ${isTaken && html`<p class="problem" role="alert">There is an entry of this name.</p>`}
     </div>`;
 }

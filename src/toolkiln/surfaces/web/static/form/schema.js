@@ -201,7 +201,8 @@ export function hasType(value, type) {
   return own === type || (own === "integer" && type === "number");
 }
 
-/* Whether a value could belong to a schema, judged by its outside; what is unfinished always can. */
+/* Whether a value could belong to a schema, judged by its outside; what is unfinished always
+   can. */
 export function mayBe(root, node, value, steps = MOST_STEPS) {
   if (node === false) return false;
   const schema = flat(root, node);

@@ -2,10 +2,16 @@
 // `schema/formats.py` has the last word, and takes what Python takes.
 
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
-const CLOCK =
-  /^(?:[01]\d|2[0-3])(:?[0-5]\d(:?[0-5]\d([.,]\d+)?)?)?(Z|[-+]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?)?$/i;
-const DURATION =
-  /^[-+]?P(?=.)(\d+([.,]\d+)?Y)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?W)?(\d+([.,]\d+)?D)?(T(?=.)(\d+([.,]\d+)?H)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?S)?)?$/i;
+const CLOCK = new RegExp(
+  /^(?:[01]\d|2[0-3])(:?[0-5]\d(:?[0-5]\d([.,]\d+)?)?)?/.source +
+    /(Z|[-+]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?)?$/.source,
+  "i",
+);
+const DURATION = new RegExp(
+  /^[-+]?P(?=.)(\d+([.,]\d+)?Y)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?W)?(\d+([.,]\d+)?D)?/.source +
+    /(T(?=.)(\d+([.,]\d+)?H)?(\d+([.,]\d+)?M)?(\d+([.,]\d+)?S)?)?$/.source,
+  "i",
+);
 const CLOCK_DURATION = /^[-+]?(\d+\s*(d|days?)?,?\s*)?\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?$/i;
 
 function isDate(text) {
@@ -83,5 +89,6 @@ export function patternProblem(pattern, text) {
   if (!expression || /[\r\u2028\u2029]/.test(text) || expression.test(text)) {
     return undefined;
   }
-  return `does not match the pattern ${pattern.length > 80 ? `${pattern.slice(0, 79)}…` : pattern}`;
+  const shown = pattern.length > 80 ? `${pattern.slice(0, 79)}…` : pattern;
+  return `does not match the pattern ${shown}`;
 }

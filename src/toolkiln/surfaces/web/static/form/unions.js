@@ -29,7 +29,9 @@ export function Union({ schema, value, path, onChange, attributes }) {
         <select id=${id} value=${at} aria-invalid=${attributes["aria-invalid"]}
           onChange=${(event) => pick(Number(event.target.value))}>
           ${at < 0 && html`<option value="-1">Choose a kind…</option>`}
-          ${choices.map((one, index) => html`<option value=${index}>${nameOf(root, one, tag)}</option>`)}
+          ${choices.map(
+            (one, index) => html`<option value=${index}>${nameOf(root, one, tag)}</option>`,
+          )}
         </select>
       </div>
       ${

@@ -7,6 +7,7 @@ export function equal(first, second) {
   if (first === second) return true;
   if (isNumber(first) && isNumber(second)) {
     const isLong = first instanceof Exact && second instanceof Exact;
+    // biome-ignore lint/suspicious/noDoubleEquals: a BigInt and a double may be the same number
     return (isLong && first.text === second.text) || comparable(first) == comparable(second);
   }
   if (Array.isArray(first) && Array.isArray(second)) {

@@ -18,7 +18,9 @@ const HEIGHTS = { card: 8.6 * REM, why: 1.5 * REM, head: 3.4 * REM };
 
 export default function Catalog() {
   const who = useWho();
-  const { value: view, error, again } = useAsked((signal) => api.get("/v1/catalog", {}, { signal }), []);
+  const { value: view, error, again } = useAsked(
+    (signal) => api.get("/v1/catalog", {}, { signal }), [],
+  );
   const options = useOptions();
   const search = useSearch(options.q, view);
   const fresh = useFresh(again);
@@ -28,7 +30,9 @@ export default function Catalog() {
   useSlash(field);
   useKeptScroll(view);
 
-  const shown = useMemo(() => (view ? arranged(view, options, search) : null), [view, options, search]);
+  const shown = useMemo(
+    () => (view ? arranged(view, options, search) : null), [view, options, search],
+  );
   const mayWrite = who.may("WRITE_TOOLS");
   const patch = async (name, path, enabled) => {
     setBusy((now) => new Set(now).add(name));
@@ -41,13 +45,16 @@ export default function Catalog() {
     again();
   };
   const switches = (kind, name) => (who.may("ADMIN")
-    ? (enabled) => patch(`${kind} ${name}`, `/v1/${kind}/${encodeURIComponent(name)}`, enabled) : null);
+    ? (enabled) => patch(`${kind} ${name}`, `/v1/${kind}/${encodeURIComponent(name)}`, enabled)
+    : null);
 
   return html`
     <div class="page-head">
       <h1>Catalog</h1>
-      <span class="muted grow tally" role="status">${view?.tools.length > 0 && said(shown, search)}</span>
-      ${mayWrite && html`<${Link} to="/write" class="button primary"><${Icon} name="plus" />Write a tool</${Link}>`}
+      <span class="muted grow tally" role="status">
+        ${view?.tools.length > 0 && said(shown, search)}</span>
+      ${mayWrite && html`<${Link} to="/write" class="button primary">
+        <${Icon} name="plus" />Write a tool</${Link}>`}
     </div>
     <${Finder} field=${field} first=${first} options=${options} search=${search} view=${view} />
     ${error && html`<${Trouble} error=${error} onRetry=${again} />`}
@@ -57,11 +64,14 @@ export default function Catalog() {
       <${Nothing} view=${view} options=${options} mayWrite=${mayWrite} />`}
     ${view && shown.count > 0 && html`
       <${Shelf} groups=${shown.groups} label="Tools" first=${first}
-        cardHeight=${HEIGHTS.card + (shown.reasons.size ? HEIGHTS.why : 0)} headHeight=${HEIGHTS.head}
+        cardHeight=${HEIGHTS.card + (shown.reasons.size ? HEIGHTS.why : 0)}
+        headHeight=${HEIGHTS.head}
         card=${(tool) => html`<${ToolCard} tool=${tool} why=${shown.reasons.get(tool.name)}
-          isFresh=${fresh.has(tool.name)} isBusy=${busy.has(`tools ${tool.name}`)} onSwitch=${switches("tools", tool.name)} />`}
-        head=${(group) => html`<${ToolkitHead} kit=${group.kit} items=${group.items} core=${group.core}
-          isBusy=${busy.has(`toolkits ${group.key}`)} onSwitch=${switches("toolkits", group.key)} />`} />`}`;
+          isFresh=${fresh.has(tool.name)} isBusy=${busy.has(`tools ${tool.name}`)}
+          onSwitch=${switches("tools", tool.name)} />`}
+        head=${(group) => html`<${ToolkitHead} kit=${group.kit} items=${group.items}
+          core=${group.core} isBusy=${busy.has(`toolkits ${group.key}`)}
+          onSwitch=${switches("toolkits", group.key)} />`} />`}`;
 }
 
 /* What is looked at: kept in the address, so that going back leads to the same cards. */
@@ -136,7 +146,8 @@ function useFresh(again) {
 function useSlash(field) {
   useEffect(() => {
     const press = (event) => {
-      if (event.key !== "/" || event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
+      if (event.key !== "/") return;
+      if (event.target.closest("input, textarea, select, dialog, [contenteditable]")) return;
       event.preventDefault();
       field.current?.focus();
     };
@@ -210,8 +221,9 @@ function Finder({ field, first, options, search, view }) {
     <div class="finder" role="search">
       <label class="find"><span class="hidden-text">Find tools</span>
         <${Icon} name=${search.busy ? "loader" : "search"} />
-        <input ref=${field} type="search" value=${text} maxlength="500" autocomplete="off" spellcheck=${false}
-          placeholder="What should it do? Or a name…" aria-keyshortcuts="/" aria-busy=${search.busy}
+        <input ref=${field} type="search" value=${text} maxlength="500" autocomplete="off"
+          spellcheck=${false} placeholder="What should it do? Or a name…"
+          aria-keyshortcuts="/" aria-busy=${search.busy}
           onInput=${(event) => type(event.target.value)} onKeyDown=${press} />
         <kbd aria-hidden="true">/</kbd></label>
       <div class="chips">${view && html`<${Chips} view=${view} options=${options} />`}</div>
@@ -233,14 +245,18 @@ function Chips({ view, options }) {
       <select class="chip" aria-label="Toolkit" value=${options.toolkit}
         onChange=${(event) => change({ toolkit: event.target.value })}>
         <option value="">All toolkits</option>
-        ${view.toolkits.map(({ name, title }) => html`<option key=${name} value=${name}>${title}</option>`)}
+        ${view.toolkits.map(({ name, title }) => html`
+          <option key=${name} value=${name}>${title}</option>`)}
       </select>`}
     ${offered.map(({ id, title, count }) => html`
-      <button key=${id} type="button" class="chip" aria-pressed=${options.only.has(id)} onClick=${() => flip(id)}>
+      <button key=${id} type="button" class="chip" aria-pressed=${options.only.has(id)}
+        onClick=${() => flip(id)}>
         ${title} <span class="muted">${count.toLocaleString()}</span></button>`)}
     ${view.hidden > 0 && html`
-      <button type="button" class="chip" aria-pressed=${options.hidden} onClick=${() => change({ hidden: !options.hidden })}>
-        <${Icon} name=${options.hidden ? "eye" : "eye-off"} />Show hidden <span class="muted">${view.hidden.toLocaleString()}</span>
+      <button type="button" class="chip" aria-pressed=${options.hidden}
+        onClick=${() => change({ hidden: !options.hidden })}>
+        <${Icon} name=${options.hidden ? "eye" : "eye-off"} />
+        Show hidden <span class="muted">${view.hidden.toLocaleString()}</span>
       </button>`}`;
 }
 
@@ -248,7 +264,8 @@ function Unanswered({ search }) {
   return html`
     <div class="unanswered" role="status">
       <${Badge} kind="warn" icon="triangle-alert">Search by words only</${Badge}>
-      <span>The search did not answer (${search.error.message}). These have the words in their name or description.</span>
+      <span>The search did not answer (${search.error.message}). These have the words in their name
+        or description.</span>
       <${Button} kind="quiet" icon="rotate-cw" onClick=${search.again}>Search again</${Button}>
     </div>`;
 }
@@ -266,14 +283,17 @@ function Nothing({ view, options, mayWrite }) {
   if (view.tools.length && isNarrowed) {
     const clear = () => change({ q: "", toolkit: "", only: new Set() });
     return html`
-      <${Empty} icon="search-x" title="No tool fits" action=${html`<${Button} onClick=${clear}>Show all</${Button}>`}>
-        Take fewer words or filters away${mayWrite && html`, or <${Link} to="/write">write one</${Link}>`}.
+      <${Empty} icon="search-x" title="No tool fits"
+        action=${html`<${Button} onClick=${clear}>Show all</${Button}>`}>
+        Take fewer words or filters away${
+          mayWrite && html`, or <${Link} to="/write">write one</${Link}>`}.
       </${Empty}>`;
   }
   if (view.tools.length) {
     return html`
       <${Empty} icon="eye-off" title=${`All ${view.hidden.toLocaleString()} tools are hidden`}
-        action=${html`<${Button} onClick=${() => change({ hidden: true })}>Show hidden</${Button}>`}>
+        action=${html`
+          <${Button} onClick=${() => change({ hidden: true })}>Show hidden</${Button}>`}>
         They work, but people are not shown them unless they ask.
       </${Empty}>`;
   }
@@ -286,9 +306,13 @@ function Nothing({ view, options, mayWrite }) {
   const command = "toolkiln new greet";
   return html`
     <${Empty} icon="wrench" title="No tools yet"
-      action=${html`<${Link} to="/write" class="button primary"><${Icon} name="pencil" />Write the first one</${Link}>`}>
-      <p>A tool is a Python function in a file of the tools’ folder. Write it here, or begin one in a terminal:</p>
-      <p class="command"><code>${command}</code><${Copy} text=${command} label="Copy the command" /></p>
-      <p>It shows up here as soon as it is served. If it does not, <code>toolkiln status</code> says why.</p>
+      action=${html`<${Link} to="/write" class="button primary">
+        <${Icon} name="pencil" />Write the first one</${Link}>`}>
+      <p>A tool is a Python function in a file of the tools’ folder. Write it here, or begin one
+        in a terminal:</p>
+      <p class="command"><code>${command}</code>
+        <${Copy} text=${command} label="Copy the command" /></p>
+      <p>It shows up here as soon as it is served. If it does not, <code>toolkiln status</code> says
+        why.</p>
     </${Empty}>`;
 }

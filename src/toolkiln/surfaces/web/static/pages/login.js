@@ -41,7 +41,8 @@ export default function Login() {
       <div class="hint stack">
         <p>Whoever runs the server makes one; with <code>--privilege ADMIN</code> it
           may administer, too:</p>
-        <p class="row command"><code>${COMMAND}</code><${Copy} text=${COMMAND} label="Copy the command" /></p>
+        <p class="row command"><code>${COMMAND}</code>
+          <${Copy} text=${COMMAND} label="Copy the command" /></p>
         <p>You stay logged in for eight hours, or until the key ends.</p>
       </div>
     </form>`;

@@ -37,14 +37,18 @@ export default function Settings() {
   const current = SECTIONS.find(({ id }) => id === wanted);
   const list = useRef(null);
   useEffect(() => { // on a narrow screen it may be outside of what is seen
-    list.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    const item = list.current.querySelector("[aria-current]");
+    item?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [wanted, fleet.value]);
   return html`
     <div class="page-head"><h1>Settings</h1></div>
     <div class="settings">
-      <nav aria-label="Settings"><ul ref=${list}>${SECTIONS.filter(isSeen).map(({ id, title, icon }) => html`
-        <li key=${id}><${Link} to=${`/settings?section=${id}`} aria-current=${id === wanted ? "true" : undefined}>
-          <${Icon} name=${icon} />${title}</${Link}></li>`)}</ul></nav>
+      <nav aria-label="Settings"><ul ref=${list}>
+        ${SECTIONS.filter(isSeen).map(({ id, title, icon }) => html`
+          <li key=${id}>
+            <${Link} to=${`/settings?section=${id}`}
+              aria-current=${id === wanted ? "true" : undefined}>
+              <${Icon} name=${icon} />${title}</${Link}></li>`)}</ul></nav>
       <section aria-labelledby="section-title" class="stack" key=${wanted}>
         ${content(current, isOperator)}
       </section>
@@ -54,15 +58,16 @@ export default function Settings() {
 function content(current, isOperator) {
   if (!current) {
     return html`<h2 id="section-title">Nothing here</h2>
-      <${Empty} icon="circle-help" title="There is no such section">Choose one of the others.</${Empty}>`;
+      <${Empty} icon="circle-help" title="There is no such section">
+        Choose one of the others.</${Empty}>`;
   }
   const { title, Section, isForAll } = current;
   return html`
     <h2 id="section-title">${title}</h2>
     ${isForAll || isOperator ? html`<${Section} />` : html`
       <${Empty} icon="lock" title="This is for people with ADMIN">An operator can give you the
-        privilege <code>ADMIN</code>, under <code>[privileges]</code> in <code>toolkiln.toml</code>, or a key
-        that has it.</${Empty}>`}`;
+        privilege <code>ADMIN</code>, under <code>[privileges]</code> in <code>toolkiln.toml</code>,
+        or a key that has it.</${Empty}>`}`;
 }
 
 /* A fleet that is away is one, too: its section says so. */

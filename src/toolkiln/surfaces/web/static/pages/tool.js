@@ -4,7 +4,9 @@ import { api } from "../api.js";
 import { html, useEffect, useState } from "../lib.js";
 import { useLive } from "../live.js";
 import { Markdown } from "../markdown.js";
-import { Badge, Busy, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useAsked } from "../parts.js";
+import {
+  Badge, Busy, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useAsked,
+} from "../parts.js";
 import { Link, navigate, useQuery } from "../router.js";
 import { Attempt } from "./tool/attempt.js";
 import { Calls } from "./tool/calls.js";
@@ -32,7 +34,9 @@ export default function Tool({ name }) {
 
   if (tool.error?.status === 404) return html`<${Missing} name=${name} error=${tool.error} />`;
   if (tool.error && !tool.value) return html`<${Trouble} error=${tool.error} onRetry=${again} />`;
-  if (!tool.value) return html`<h1 class="hidden-text">${name}</h1><${Busy} label="Reading the tool" />`;
+  if (!tool.value) {
+    return html`<h1 class="hidden-text">${name}</h1><${Busy} label="Reading the tool" />`;
+  }
   return html`
     <article class="tool">
       <${Head} tool=${tool.value} color=${shown.value?.color} onChange=${again} />
@@ -68,10 +72,12 @@ function Head({ tool, color, onChange }) {
   ].filter(Boolean);
   return html`
     <header class="tool-head">
-      <span class="tool-icon" style=${color ? { "--tint": color } : {}}><${Icon} name=${tool.icon ?? "wrench"} /></span>
+      <span class="tool-icon" style=${color ? { "--tint": color } : {}}>
+        <${Icon} name=${tool.icon ?? "wrench"} /></span>
       <div class="tool-names">
         <h1>${tool.title}</h1>
-        <p class="muted"><code>${tool.name}</code>${facts.map((fact) => html` · <span>${fact}</span>`)}</p>
+        <p class="muted"><code>${tool.name}</code>
+          ${facts.map((fact) => html` · <span>${fact}</span>`)}</p>
       </div>
       <div class="row">
         ${tool.file !== null && who.may("WRITE_TOOLS") && html`
@@ -84,23 +90,30 @@ function Head({ tool, color, onChange }) {
       </div>
     </header>
     <p class="tool-summary">${tool.description.split("\n\n")[0]}</p>
-    <div class="row tool-badges">${badges(tool).map((badge) => html`<${Badge} ...${badge} />`)}</div>`;
+    <div class="row tool-badges">
+      ${badges(tool).map((badge) => html`<${Badge} ...${badge} />`)}</div>`;
 }
 
 /* What is worth knowing before it is called. */
 function badges(tool) {
   const { enabled, is_core, is_shown, hints, rights, role } = tool;
   const all = [
-    role !== "tool" && { icon: "file-text", children: role, title: `A ${role} of MCP; models call tools only` },
+    role !== "tool"
+      && { icon: "file-text", children: role, title: `A ${role} of MCP; models call tools only` },
     !enabled && { kind: "warn", icon: "power-off", children: "switched off" },
-    is_core && { kind: "info", icon: "lock", children: "core", title: "Always offered, and never switched off" },
-    !is_shown && { icon: "eye-off", children: "hidden", title: "Works, and is not listed for people" },
+    is_core && {
+      kind: "info", icon: "lock", children: "core",
+      title: "Always offered, and never switched off",
+    },
+    !is_shown
+      && { icon: "eye-off", children: "hidden", title: "Works, and is not listed for people" },
     hints.read_only && { kind: "ok", icon: "eye", children: "read only" },
     hints.destructive && { kind: "bad", icon: "flame", children: "destructive" },
     hints.idempotent && { icon: "repeat", children: "may be repeated" },
     rights.needs_approval && { kind: "warn", icon: "user-check", children: "asks a person" },
     ...asked(tool).map(({ icon, kind, name, isGranted }) => ({
-      icon, kind: isGranted ? "quiet" : "warn", children: kind === "Workspace" ? `workspace: ${name}` : name,
+      icon, kind: isGranted ? "quiet" : "warn",
+      children: kind === "Workspace" ? `workspace: ${name}` : name,
       title: `${kind}: ${isGranted ? "asked for, and granted" : "asked for, and not granted"}`,
     })),
   ];
@@ -117,34 +130,45 @@ function Parts({ tool, path, presentation, onChange }) {
     { id: "docs", title: "Documentation" },
     tool.role === "tool" && { id: "models", title: "As models see it" },
     { id: "health", title: "Health", count: findings.length || undefined },
-    { id: "rights", title: settable(tool, who).length ? "Rights and settings" : "Rights", count: missing || undefined },
+    {
+      id: "rights", title: settable(tool, who).length ? "Rights and settings" : "Rights",
+      count: missing || undefined,
+    },
     tool.file !== null && { id: "versions", title: "Versions" },
     { id: "calls", title: "Calls" },
     { id: "use", title: "Use it" },
   ].filter(Boolean);
   const current = tabs.find(({ id }) => id === query.get("show"))?.id ?? "try";
   const show = (id) => navigate(
-    `/tools/${encodeURIComponent(tool.name)}${id === "try" ? "" : `?show=${id}`}`, { replace: true },
+    `/tools/${encodeURIComponent(tool.name)}${id === "try" ? "" : `?show=${id}`}`,
+    { replace: true },
   );
   const [used, use] = useState(null);
   // Another version may take other arguments.
   useEffect(() => use(null), [tool.digest]);
   const when = (id, part) => current === id && part();
   return html`
-    <${Tabs} tabs=${tabs} current=${current} onChange=${show} label="About this tool" panel=${PANEL} />
+    <${Tabs} tabs=${tabs} current=${current} onChange=${show} label="About this tool"
+      panel=${PANEL} />
     <div class="tool-part" ...${tabpanel(PANEL, current)}>
       <div hidden=${current !== "try"}>
         <${Attempt} tool=${tool} path=${path} examples=${presentation.value?.examples ?? []}
           missing=${missing} onRights=${() => show("rights")} onRun=${use} />
       </div>
-      ${when("docs", () => html`<${Shown} of=${presentation}>${({ page }) => html`<${Documentation} page=${page} />`}</${Shown}>`)}
-      ${when("models", () => html`<${Shown} of=${presentation}>${({ forms }) => html`<${Models} forms=${forms} />`}</${Shown}>`)}
-      ${when("health", () => html`<${Shown} of=${presentation}>${() => html`<${Health} tool=${tool} findings=${findings} />`}</${Shown}>`)}
+      ${when("docs", () => html`<${Shown} of=${presentation}>${({ page }) => html`
+        <${Documentation} page=${page} />`}</${Shown}>`)}
+      ${when("models", () => html`<${Shown} of=${presentation}>${({ forms }) => html`
+        <${Models} forms=${forms} />`}</${Shown}>`)}
+      ${when("health", () => html`<${Shown} of=${presentation}>${() => html`
+        <${Health} tool=${tool} findings=${findings} />`}</${Shown}>`)}
       ${when("rights", () => html`<div class="stack narrow">
-        <${Rights} tool=${tool} path=${path} onChange=${onChange} /><${Settings} tool=${tool} path=${path} /></div>`)}
-      ${when("versions", () => html`<${Versions} tool=${tool} path=${path} onChange=${onChange} />`)}
+        <${Rights} tool=${tool} path=${path} onChange=${onChange} />
+        <${Settings} tool=${tool} path=${path} /></div>`)}
+      ${when("versions", () => html`
+        <${Versions} tool=${tool} path=${path} onChange=${onChange} />`)}
       ${when("calls", () => html`<${Calls} tool=${tool.name} />`)}
-      ${when("use", () => html`<${Snippets} tool=${tool} used=${used ?? presentation.value?.examples[0]} />`)}
+      ${when("use", () => html`
+        <${Snippets} tool=${tool} used=${used ?? presentation.value?.examples[0]} />`)}
     </div>`;
 }
 

@@ -17,7 +17,10 @@ export default function Write() {
   const tool = useQuery().get("tool") ?? "";
   const who = useWho();
   if (tool && !who.may("WRITE_TOOLS")) {
-    const error = { message: "sources are shown to people with the privilege WRITE_TOOLS", hint: "an operator can grant it" };
+    const error = {
+      message: "sources are shown to people with the privilege WRITE_TOOLS",
+      hint: "an operator can grant it",
+    };
     return html`<div class="stack"><h1>Edit ${tool}</h1><${Trouble} error=${error} /></div>`;
   }
   return html`<${Workshop} tool=${tool} />`;
@@ -33,7 +36,9 @@ function Workshop({ tool }) {
   const findings = useFindings(check, saving.outcome);
   const title = tool ? `Edit ${tool}` : "Write a tool";
 
-  if (work.error) return html`<div class="stack"><h1>${title}</h1><${Trouble} error=${work.error} /></div>`;
+  if (work.error) {
+    return html`<div class="stack"><h1>${title}</h1><${Trouble} error=${work.error} /></div>`;
+  }
   if (!document) return html`<h1>${title}</h1><${Busy} label="Looking for its source" />`;
   const isBroken = check.answer !== null && !check.answer.tools.length;
   const press = (event) => {
@@ -50,12 +55,15 @@ function Workshop({ tool }) {
           <${Editor} key=${work.opened} label="Source" value=${source} findings=${findings}
             control=${editor} onChange=${work.write} />
           <${State} ...${{ check, findings, work, saving }} />
-          <${Findings} findings=${findings} onGo=${(one) => editor.current?.goTo(one.line, one.column)}
+          <${Findings} findings=${findings}
+            onGo=${(one) => editor.current?.goTo(one.line, one.column)}
             onRepair=${(one) => editor.current?.insert(one.repair)} />
         </section>
         <section class="write-side panel" aria-label="Preview">
-          ${check.answer ? html`<${Panes} ...${{ source, tools: check.tools, isBroken, provider }}
-            prospects=${check.answer.prospects} onProvider=${setProvider} />` : html`<${Busy} label="Reading the source" />`}
+          ${check.answer
+            ? html`<${Panes} ...${{ source, tools: check.tools, isBroken, provider }}
+                prospects=${check.answer.prospects} onProvider=${setProvider} />`
+            : html`<${Busy} label="Reading the source" />`}
         </section>
       </div>
     </div>`;
@@ -95,7 +103,9 @@ function useSaving(work, check) {
     const { digest, version } = became.written;
     const helpers = isRenamed ? [] : document.helpers;
     work.settle({ tool: name, saved: source, digest, version, helpers });
-    if (document.tool !== name) navigate(`/write?tool=${encodeURIComponent(name)}`, { replace: true });
+    if (document.tool !== name) {
+      navigate(`/write?tool=${encodeURIComponent(name)}`, { replace: true });
+    }
   };
   const load = useCallback((newer) => {
     setOutcome(null);
@@ -105,8 +115,11 @@ function useSaving(work, check) {
     setOutcome(null);
     work.settle(newer);
   };
-  useNewer(document, isDirty, isBusy, { load, tell: () => setOutcome({ kind: "outdated", name: document.tool, source }) });
-  return { outcome, isBusy, name, isRenamed, start, load, replace, hindrance: hindrance(check, work) };
+  const tell = () => setOutcome({ kind: "outdated", name: document.tool, source });
+  useNewer(document, isDirty, isBusy, { load, tell });
+  return {
+    outcome, isBusy, name, isRenamed, start, load, replace, hindrance: hindrance(check, work),
+  };
 }
 
 /* Why it cannot be saved as it is. */
@@ -114,7 +127,9 @@ function hindrance(check, { document, isDirty }) {
   if (!check.answer) return "it is being checked";
   const { findings, prospects, tools } = check.answer;
   if (!prospects.saving.allowed) return "you may not save it";
-  if (findings.some(({ severity, rule }) => severity === "error" || prospects.refused_rules.includes(rule))) {
+  const hinders = ({ severity, rule }) =>
+    severity === "error" || prospects.refused_rules.includes(rule);
+  if (findings.some(hinders)) {
     return "its errors have to be corrected first";
   }
   if (!tools.length) return "it declares no tool";
@@ -150,8 +165,10 @@ function Head({ title, work, saving, prospects }) {
         <select aria-label="Start from an example" onChange=${start}>
           <option value="">Start from…</option>
           ${STARTERS.map((one, at) => html`<option value=${at}>${one.title}</option>`)}</select>`}
-      <${Button} kind="primary" icon="save" busy=${saving.isBusy} disabled=${Boolean(saving.hindrance)}
-        title=${saving.hindrance ? `Not now: ${saving.hindrance}` : "Ctrl+S"} onClick=${saving.start}>
+      <${Button} kind="primary" icon="save" busy=${saving.isBusy}
+        disabled=${Boolean(saving.hindrance)}
+        title=${saving.hindrance ? `Not now: ${saving.hindrance}` : "Ctrl+S"}
+        onClick=${saving.start}>
         ${doing}${saving.name ? ` ${saving.name}` : ""}</${Button}>
     </div>`;
 }
@@ -159,21 +176,26 @@ function Head({ title, work, saving, prospects }) {
 function Notices({ work, check, saving }) {
   const { document, restored } = work;
   const prospects = check.answer?.prospects;
-  const taken = !document.digest && check.answer?.tools.find(({ name, is_taken }) => name === saving.name && is_taken);
+  const taken = !document.digest
+    && check.answer?.tools.find(({ name, is_taken }) => name === saving.name && is_taken);
   return html`
-    ${prospects && !prospects.saving.allowed && html`<${Note} kind="warn" icon="lock" hint=${prospects.saving.hint}>
-      You can write and check here, but not save: ${reason(prospects.saving)}.</${Note}>`}
-    ${prospects?.saving.allowed && prospects.is_proposal && html`<${Note} kind="info" icon="hourglass">
-      What is saved here is proposed: somebody with ADMIN has to admit it before it can be called.</${Note}>`}
-    ${document.helpers.length > 0 && html`<${Note} kind="info" icon="info">This tool has helper modules
-      (${document.helpers.join(", ")}) that are neither shown nor known to the check and the run here;
-      they stay as they are.</${Note}>`}
-    ${restored && html`<${Note} kind="info" icon="history">Unsaved work of <${Time} at=${restored} /> is back.${" "}
-      <button type="button" class="link" onClick=${work.discard}>Discard it</button></${Note}>`}
+    ${prospects && !prospects.saving.allowed && html`
+      <${Note} kind="warn" icon="lock" hint=${prospects.saving.hint}>
+        You can write and check here, but not save: ${reason(prospects.saving)}.</${Note}>`}
+    ${prospects?.saving.allowed && prospects.is_proposal && html`
+      <${Note} kind="info" icon="hourglass">What is saved here is proposed: somebody with ADMIN has
+        to admit it before it can be called.</${Note}>`}
+    ${document.helpers.length > 0 && html`<${Note} kind="info" icon="info">This tool has helper
+      modules (${document.helpers.join(", ")}) that are neither shown nor known to the check and
+      the run here; they stay as they are.</${Note}>`}
+    ${restored && html`
+      <${Note} kind="info" icon="history">Unsaved work of <${Time} at=${restored} /> is back.${" "}
+        <button type="button" class="link" onClick=${work.discard}>Discard it</button></${Note}>`}
     ${taken && !saving.outcome && html`<${Note} kind="warn" icon="triangle-alert">There is a tool
       named <strong>${taken.name}</strong> already: give the function another name.</${Note}>`}
-    ${saving.isRenamed && html`<${Note} kind="info" icon="info">The source declares no ${document.tool} any
-      more: saving adds ${saving.name}, and ${document.tool} stays as it is.</${Note}>`}
+    ${saving.isRenamed && html`
+      <${Note} kind="info" icon="info">The source declares no ${document.tool} any more: saving
+        adds ${saving.name}, and ${document.tool} stays as it is.</${Note}>`}
     ${saving.outcome && html`<${Outcome} outcome=${saving.outcome} source=${work.source}
       onLoad=${saving.load} onReplace=${saving.replace} />`}`;
 }
@@ -186,5 +208,6 @@ function State({ check, findings, work, saving }) {
     <p class="write-state"><span role="status">${told}</span>
       <span class="muted">${check.isCurrent ? "" : "checking…"}</span>
       <span class="grow"></span>
-      <span class="muted">${work.isDirty && ["not saved", saving.hindrance].filter(Boolean).join(": ")}</span></p>`;
+      <span class="muted">
+        ${work.isDirty && ["not saved", saving.hindrance].filter(Boolean).join(": ")}</span></p>`;
 }

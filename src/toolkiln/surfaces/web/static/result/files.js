@@ -16,7 +16,8 @@ const PICTURES = {
 const UNITS = ["bytes", "kB", "MB", "GB"];
 
 export function Files({ files }) {
-  return html`<ul class="files">${files.map((file, at) => html`<li key=${at}><${File} file=${file} /></li>`)}</ul>`;
+  return html`<ul class="files">
+    ${files.map((file, at) => html`<li key=${at}><${File} file=${file} /></li>`)}</ul>`;
 }
 
 function File({ file }) {
@@ -31,7 +32,8 @@ function File({ file }) {
     <figure>
       ${seen && !isBroken && html`<img src=${seen} alt=${name} onError=${() => setBroken(true)} />`}
       <figcaption>
-        <a class="button" href=${saved} download=${name}><${Icon} name="download" /><${Shown} text=${name} /></a>
+        <a class="button" href=${saved} download=${name}>
+          <${Icon} name="download" /><${Shown} text=${name} /></a>
         <span class="muted">${sizeOf(bytes.length)}</span>
         ${isBroken && html`<span class="muted">no picture that can be shown</span>`}
       </figcaption>
@@ -52,6 +54,7 @@ function bytesOf(text) {
 function safeName(name) {
   const last = String(name).split(/[\\/]/).pop();
   const plain = last.replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a name may not have
     /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff<>:"|?*]/g,
     "_",
   );
@@ -73,5 +76,6 @@ function useBlob(bytes, type) {
 export function sizeOf(count) {
   const power = count < 1_000 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(count) / 3));
   const shown = count / 1_000 ** power;
-  return `${shown.toLocaleString(undefined, { maximumFractionDigits: shown < 10 && power ? 1 : 0 })} ${UNITS[power]}`;
+  const digits = { maximumFractionDigits: shown < 10 && power ? 1 : 0 };
+  return `${shown.toLocaleString(undefined, digits)} ${UNITS[power]}`;
 }

@@ -46,13 +46,17 @@ export function Table({ rows, columns }) {
   return html`
     <div class="table-box" ref=${box} tabindex="0" role="region" aria-label="Table"
       onScroll=${(event) => setTop(event.currentTarget.scrollTop)}>
-      <table aria-rowcount=${sorted.length + 1} style=${{ width: `${widths.reduce((a, b) => a + b, 0)}ch` }}>
-        <colgroup>${widths.map((width) => html`<col style=${{ width: `${width}ch` }} />`)}</colgroup>
+      <table aria-rowcount=${sorted.length + 1}
+        style=${{ width: `${widths.reduce((a, b) => a + b, 0)}ch` }}>
+        <colgroup>
+          ${widths.map((width) => html`<col style=${{ width: `${width}ch` }} />`)}</colgroup>
         <thead><tr>${columns.map(
           (name, at) => html`
-          <th scope="col" class=${areNumbers[at] ? "number" : undefined} aria-sort=${direction(name)}>
+          <th scope="col" class=${areNumbers[at] ? "number" : undefined}
+            aria-sort=${direction(name)}>
             <button type="button" onClick=${() => sort(name)}><${Shown} text=${name} />
-              <span aria-hidden="true">${{ ascending: " ↑", descending: " ↓" }[direction(name)] ?? ""}</span></button>
+              <span aria-hidden="true">
+                ${{ ascending: " ↑", descending: " ↓" }[direction(name)] ?? ""}</span></button>
           </th>`,
         )}</tr></thead>
         <tbody>

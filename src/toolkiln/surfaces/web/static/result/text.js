@@ -44,7 +44,8 @@ export function LongText({ text, label }) {
   const end = edge(text, (page + 1) * PAGE);
   return html`
     <div class="long-text copied">
-      <pre tabindex="0" role="region" aria-label=${label}><${Shown} text=${text.slice(start, end)} /></pre>
+      <pre tabindex="0" role="region"
+        aria-label=${label}><${Shown} text=${text.slice(start, end)} /></pre>
       <${Copy} text=${text} label=${`Copy ${label}`} />
       <${Pager} page=${page} total=${text.length} onChange=${setPage} />
     </div>`;
@@ -63,7 +64,8 @@ function Pager({ page, total, onChange }) {
     <span class="row pager">
       <${Button} kind="quiet" icon="chevron-left" aria-label="Previous page" disabled=${page === 0}
         onClick=${() => onChange(page - 1)} />
-      <span role="status">${page + 1} of ${pages.toLocaleString()} pages, ${total.toLocaleString()} characters</span>
+      <span role="status">
+        ${page + 1} of ${pages.toLocaleString()} pages, ${total.toLocaleString()} characters</span>
       <${Button} kind="quiet" icon="chevron-right" aria-label="Next page"
         disabled=${page >= pages - 1} onClick=${() => onChange(page + 1)} />
     </span>`;

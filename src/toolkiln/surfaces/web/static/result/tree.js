@@ -49,7 +49,8 @@ function Branch({ value, label, opened }) {
   const [begin, end] = isList ? "[]" : "{}";
   if (!size) return html`<div class="json">${label}${begin}${end}</div>`;
   const noun = isList ? (size > 1 ? "items" : "item") : size > 1 ? "entries" : "entry";
-  const words = html`${label}${begin}<span class="muted"> ${size.toLocaleString()} ${noun} </span>${end}`;
+  const count = html`<span class="muted"> ${size.toLocaleString()} ${noun} </span>`;
+  const words = html`${label}${begin}${count}${end}`;
   const entry = (at) => (isList ? [at, value[at]] : [keys[at], value[keys[at]]]);
   return html`<${Folding} words=${words} isOpen=${opened.has(value)}
     inside=${() => html`<${Range} from=${0} to=${size} entry=${entry} opened=${opened} />`} />`;
@@ -77,9 +78,11 @@ function Range({ from, to, entry, opened }) {
   }
   return starts.map((start, at) => {
     const end = Math.min(start + step, to);
-    const words = html`<span class="muted">${start.toLocaleString()} … ${(end - 1).toLocaleString()}</span>`;
+    const words = html`
+      <span class="muted">${start.toLocaleString()} … ${(end - 1).toLocaleString()}</span>`;
     return html`<${Folding} key=${start} words=${words} isOpen=${at === 0}
-      inside=${() => html`<${Range} from=${start} to=${end} entry=${entry} opened=${opened} />`} />`;
+      inside=${() => html`
+        <${Range} from=${start} to=${end} entry=${entry} opened=${opened} />`} />`;
   });
 }
 
@@ -87,7 +90,8 @@ function Leaf({ value }) {
   const [isWhole, setWhole] = useState(false);
   if (typeof value !== "string") {
     const kind = value === null ? "null" : typeof value === "boolean" ? "boolean" : "number";
-    return html`<span class=${`scalar ${kind}`}>${value instanceof Exact ? value.text : String(value)}</span>`;
+    const shown = value instanceof Exact ? value.text : String(value);
+    return html`<span class=${`scalar ${kind}`}>${shown}</span>`;
   }
   const isLong = value.length > MOST_CHARACTERS && !isWhole;
   const text = isLong ? value.slice(0, MOST_CHARACTERS) : value.slice(0, 100 * MOST_CHARACTERS);
@@ -98,5 +102,6 @@ function Leaf({ value }) {
       html`<${Button} kind="quiet" onClick=${() => setWhole(true)}>
       ${left.toLocaleString()} more characters</${Button}>`
     }
-    ${!isLong && left > 0 && html`<span class="muted"> ${left.toLocaleString()} more characters: see the text</span>`}`;
+    ${!isLong && left > 0 && html`
+      <span class="muted"> ${left.toLocaleString()} more characters: see the text</span>`}`;
 }

@@ -44,7 +44,8 @@ export function useInbox(who) {
   }, []);
 
   const take = useCallback(async (kind, ask) => {
-    const turn = turns.current[kind] = (turns.current[kind] ?? 0) + 1;
+    const turn = (turns.current[kind] ?? 0) + 1;
+    turns.current[kind] = turn;
     let fresh;
     try {
       fresh = await ask();

@@ -21,7 +21,8 @@ export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
         ${onSwitch && tool.state !== "proposed" && html`
           <${Switch} checked=${!isOff} disabled=${tool.is_core || isBusy}
             label=${`Offer ${tool.name}${tool.is_core ? ": core, always on" : ""}`}
-            title=${tool.is_core ? CORE : isOff ? "Switch it on" : "Switch it off"} onChange=${onSwitch} />`}
+            title=${tool.is_core ? CORE : isOff ? "Switch it on" : "Switch it off"}
+            onChange=${onSwitch} />`}
       </header>
       <p class="summary" title=${tool.summary}>${tool.summary}</p>
       ${why && html`<${Why} why=${why} />`}
@@ -30,10 +31,12 @@ export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
 }
 
 function Tile({ icon, color }) {
-  return html`<span class="tile" style=${color ? { "--tint": color } : {}}><${Icon} name=${icon} /></span>`;
+  const tint = color ? { "--tint": color } : {};
+  return html`<span class="tile" style=${tint}><${Icon} name=${icon} /></span>`;
 }
 
-/* What is to be known of a tool, most important first: each with its kind, icon, word and meaning. */
+/* What is to be known of a tool, most important first: each with its kind, icon, word and
+   meaning. */
 function traits({ rights, state, ...tool }) {
   const isStrict = tool.health === "STRICT_COMPLIANT";
   const isInvalid = tool.health === "INVALID";
@@ -44,16 +47,25 @@ function traits({ rights, state, ...tool }) {
       && ["info", "hourglass", "New version", "Another version waits for a person to admit it"],
     !rights.sandbox && ["bad", "shield-off", "No sandbox", "It asks to run without the sandbox"],
     rights.needs_approval && ["warn", "hand", "Asks first", "A person is asked before it runs"],
-    isInvalid && ["bad", "shield-x", "Invalid", "Its parameters are no schema that models can be given"],
-    !isStrict && !isInvalid
-      && ["warn", "shield-question-mark", "Not strict", "Strict modes carry a part of its parameters as text"],
+    isInvalid
+      && ["bad", "shield-x", "Invalid", "Its parameters are no schema that models can be given"],
+    !isStrict && !isInvalid && [
+      "warn", "shield-question-mark", "Not strict",
+      "Strict modes carry a part of its parameters as text",
+    ],
     tool.is_core && ["quiet", "lock", "Core", CORE],
-    !tool.is_shown && ["quiet", "eye-off", "Hidden", "It works, but people are not shown it unless they ask"],
-    tool.role === "prompt"
-      && ["quiet", "message-square-quote", "Prompt", "People choose it, and a model reads what it gives"],
-    tool.role === "resource" && ["quiet", "file-symlink", "Resource", "Clients read it by its address"],
-    rights.network.length > 0 && ["quiet", "globe", "", `Asks for network: ${rights.network.join(", ")}`],
-    rights.secrets.length > 0 && ["quiet", "key-round", "", `Asks for secrets: ${rights.secrets.join(", ")}`],
+    !tool.is_shown
+      && ["quiet", "eye-off", "Hidden", "It works, but people are not shown it unless they ask"],
+    tool.role === "prompt" && [
+      "quiet", "message-square-quote", "Prompt",
+      "People choose it, and a model reads what it gives",
+    ],
+    tool.role === "resource"
+      && ["quiet", "file-symlink", "Resource", "Clients read it by its address"],
+    rights.network.length > 0
+      && ["quiet", "globe", "", `Asks for network: ${rights.network.join(", ")}`],
+    rights.secrets.length > 0
+      && ["quiet", "key-round", "", `Asks for secrets: ${rights.secrets.join(", ")}`],
     rights.workspace && ["quiet", "folder", "", `Asks to ${rights.workspace} the workspace`],
     tool.read_only && ["quiet", "eye", "", "Says that it changes nothing"],
     isStrict && ["ok", "shield-check", "", "Models can be held to its parameters"],
@@ -69,19 +81,23 @@ function Badges({ tool }) {
     ${worded.map(([kind, icon, word, meaning]) => html`
       <${Badge} key=${icon} kind=${kind} icon=${icon} title=${meaning}>${word}</${Badge}>`)}
     <span class="marks">${all.slice(worded.length).map(([kind, icon, word, meaning]) => html`
-      <${Mark} key=${icon} kind=${kind} icon=${icon} text=${word ? `${word}: ${meaning}` : meaning} />`)}</span>`;
+      <${Mark} key=${icon} kind=${kind} icon=${icon}
+        text=${word ? `${word}: ${meaning}` : meaning} />`)}</span>`;
 }
 
 function Mark({ icon, kind, text }) {
-  return html`<span class=${`mark ${kind}`} title=${text}><${Icon} name=${icon} label=${text} /></span>`;
+  return html`
+    <span class=${`mark ${kind}`} title=${text}><${Icon} name=${icon} label=${text} /></span>`;
 }
 
-/* Why a tool was found: the words that it has, what each way of looking adds, the part it answers. */
+/* Why a tool was found: the words that it has, what each way of looking adds, the part it
+   answers. */
 function Why({ why }) {
   const total = Object.values(why.parts).reduce((sum, part) => sum + part, 0);
   const shares = Object.entries(why.parts).sort(([, one], [, other]) => other - one)
     .map(([part, value]) => `${PARTS[part] ?? part} ${PERCENT.format(value / (total || 1))}`);
-  const rest = [why.text, why.clause && `for “${why.clause}”`, ...shares].filter(Boolean).join(" · ");
+  const rest = [why.text, why.clause && `for “${why.clause}”`, ...shares]
+    .filter(Boolean).join(" · ");
   return html`
     <p class="why" title=${`Found by ${[...why.words, rest].join(" · ")}`}>
       <span class="hidden-text">Found by </span>
@@ -97,9 +113,12 @@ export function ToolkitHead({ kit, items, core, isBusy, onSwitch }) {
     ${kit && html`<${Tile} icon=${kit.icon ?? "toolbox"} color=${kit.color} />`}
     <h2>${kit ? kit.title : "Single tools"}</h2>
     ${kit && html`<p title=${kit.description}>${kit.description}</p>`}
-    <span class="muted number">${on === items.length ? `${on.toLocaleString()}` : `${on} of ${items.length} on`}</span>
+    <span class="muted number">
+      ${on === items.length ? `${on.toLocaleString()}` : `${on} of ${items.length} on`}</span>
     ${kit?.is_core && html`<${Badge} icon="lock" title=${CORE}>Core</${Badge}>`}
     ${kit && onSwitch && html`
-      <${Switch} checked=${kit.enabled} disabled=${Boolean(locked) || isBusy} label=${`Offer all of ${kit.title}`}
-        title=${locked || (kit.enabled ? "Switch all of it off" : "Switch all of it on")} onChange=${onSwitch} />`}`;
+      <${Switch} checked=${kit.enabled} disabled=${Boolean(locked) || isBusy}
+        label=${`Offer all of ${kit.title}`}
+        title=${locked || (kit.enabled ? "Switch all of it off" : "Switch all of it on")}
+        onChange=${onSwitch} />`}`;
 }

@@ -5,7 +5,11 @@ const LEAST = 0.2; // of the best score, or of confidence, below which what was 
 export const FILTERS = [
   { id: "read_only", title: "Read-only", fits: (tool) => tool.read_only },
   { id: "core", title: "Core", fits: (tool) => tool.is_core },
-  { id: "rights", title: "Asks for rights", fits: ({ rights }) => !rights.sandbox || rights.workspace || rights.network.length || rights.secrets.length },
+  {
+    id: "rights", title: "Asks for rights",
+    fits: ({ rights }) =>
+      !rights.sandbox || rights.workspace || rights.network.length || rights.secrets.length,
+  },
   { id: "not_strict", title: "Not strict", fits: (tool) => tool.health !== "STRICT_COMPLIANT" },
   { id: "other", title: "Prompts and resources", fits: (tool) => tool.role !== "tool" },
   { id: "off", title: "Off", fits: (tool) => tool.state === "disabled" },
@@ -19,7 +23,8 @@ export function chosen(tools, { toolkit, only, hidden }) {
     && filters.every(({ fits }) => fits(tool)));
 }
 
-/* Groups by toolkit, in the order of the toolkits, then tools of none; `all` tells which are core. */
+/* Groups by toolkit, in the order of the toolkits, then tools of none; `all` tells which are
+   core. */
 export function grouped(toolkits, tools, all) {
   const members = new Map();
   for (const tool of tools) {
@@ -27,10 +32,16 @@ export function grouped(toolkits, tools, all) {
     if (known) known.push(tool);
     else members.set(tool.toolkit, [tool]);
   }
-  const core = new Map(all.filter((tool) => tool.toolkit && tool.is_core).map((tool) => [tool.toolkit, tool.name]));
+  const core = new Map(
+    all.filter((tool) => tool.toolkit && tool.is_core).map((tool) => [tool.toolkit, tool.name]),
+  );
   const groups = toolkits.filter(({ name }) => members.has(name))
-    .map((kit) => ({ key: kit.name, head: true, kit, core: core.get(kit.name), items: members.get(kit.name) }));
-  if (members.has(null)) groups.push({ key: "", head: groups.length > 0, items: members.get(null) });
+    .map((kit) => ({
+      key: kit.name, head: true, kit, core: core.get(kit.name), items: members.get(kit.name),
+    }));
+  if (members.has(null)) {
+    groups.push({ key: "", head: groups.length > 0, items: members.get(null) });
+  }
   return { groups, count: tools.length };
 }
 
@@ -55,7 +66,9 @@ export function foundAmong(tools, { text, answer }) {
     if (!hasName && !hasWords && !isHit) continue;
     const rank = hasName ? 2 + (hit?.score ?? 0) / (best || 1) : isHit ? hit.score / best : 0;
     const reason = hasName ? "in its name" : hasWords ? "in its description" : "";
-    reasons.set(tool.name, { text: reason, words: hit?.words ?? [], parts: hit?.parts ?? {}, clause: hit?.clause });
+    reasons.set(tool.name, {
+      text: reason, words: hit?.words ?? [], parts: hit?.parts ?? {}, clause: hit?.clause,
+    });
     ranked.push({ tool, rank, isChance: !hasName && !hasWords });
   }
   const isChance = (answer?.confidence ?? 1) < LEAST && ranked.some((one) => !one.isChance);

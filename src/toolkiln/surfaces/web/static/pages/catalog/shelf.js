@@ -1,5 +1,7 @@
 // Cards in rows, under headings, of which only what is seen exists: ten thousand are no burden.
-import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../lib.js";
+import {
+  html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState,
+} from "../../lib.js";
 
 const AHEAD = 2; // rows beyond what is seen, so that Tab always finds the next card
 const GAP = 12;
@@ -15,7 +17,8 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
   const [range, setRange] = useState([0, 0]);
   const [focused, setFocused] = useState(-1);
   const { rows, height, count } = useMemo(
-    () => laidOut(groups, columns, cardHeight, headHeight), [groups, columns, cardHeight, headHeight],
+    () => laidOut(groups, columns, cardHeight, headHeight),
+    [groups, columns, cardHeight, headHeight],
   );
 
   const look = useCallback(() => {
@@ -41,7 +44,8 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
   }, [look]);
 
   const go = useCallback((place) => {
-    const row = rows.findIndex((one) => one.items && place >= one.first && place < one.first + one.items.length);
+    const row = rows.findIndex((one) =>
+      one.items && place >= one.first && place < one.first + one.items.length);
     if (row < 0) return;
     wanted.current = place;
     setFocused(row);
@@ -50,7 +54,8 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
 
   /* Focus the card that is wanted, as soon as it exists. */
   const arrive = () => {
-    const item = wanted.current !== null && box.current.querySelector(`[data-place="${wanted.current}"]`);
+    const item = wanted.current !== null
+      && box.current.querySelector(`[data-place="${wanted.current}"]`);
     if (!item) return;
     wanted.current = null;
     item.querySelector("a").focus({ preventScroll: true });
@@ -89,12 +94,15 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
 function drawn(row, place, { columns, count, card, head }) {
   const at = { height: `${row.height}px`, transform: `translateY(${row.top}px)` };
   if (row.group) {
-    return html`<div key=${row.key} class="shelf-head" role="listitem" data-row=${place} style=${at}>
-      ${head(row.group)}</div>`;
+    return html`
+      <div key=${row.key} class="shelf-head" role="listitem" data-row=${place} style=${at}>
+        ${head(row.group)}</div>`;
   }
   return html`
     <div key=${row.key} class="shelf-row" role="presentation" data-row=${place}
-      style=${{ ...at, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`, gap: `${GAP}px` }}>
+      style=${{
+        ...at, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`, gap: `${GAP}px`,
+      }}>
       ${row.items.map((item, index) => html`
         <div key=${item.name} role="listitem" data-place=${row.first + index}
           aria-setsize=${count} aria-posinset=${row.first + index + 1}>${card(item)}</div>`)}
@@ -113,7 +121,9 @@ function laidOut(groups, columns, cardHeight, headHeight) {
     }
     for (let index = 0; index < group.items.length; index += columns) {
       const items = group.items.slice(index, index + columns);
-      rows.push({ key: `${group.key} ${items[0].name}`, top, height: cardHeight, items, first: count });
+      rows.push({
+        key: `${group.key} ${items[0].name}`, top, height: cardHeight, items, first: count,
+      });
       top += cardHeight + GAP;
       count += items.length;
     }

@@ -50,7 +50,8 @@ function Counts({ sums }) {
   if (!sums.total) return "No calls in the last hour";
   return html`<strong>${sums.total.toLocaleString()}</strong> in the last hour:
     ${sums.groups.filter(({ count }) => count).map(({ title, count }, at) => html`
-      ${at ? ", " : " "}<span class="key" data-of=${title}></span>${count.toLocaleString()} ${title}`)}`;
+      ${at ? ", " : " "}
+      <span class="key" data-of=${title}></span>${count.toLocaleString()} ${title}`)}`;
 }
 
 function Times({ sums }) {
@@ -70,7 +71,8 @@ function Figure({ title, minutes, draw, children }) {
     if (!minutes) return undefined;
     let chart = null;
     let isWanted = true;
-    const fit = new ResizeObserver(() => chart?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+    const fit = new ResizeObserver(() =>
+      chart?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
     plotter().then((uPlot) => {
       if (!isWanted) return;
       chart = draw(uPlot, minutes, box.current);
@@ -146,7 +148,7 @@ function drawOutcomes(uPlot, minutes, box) {
   const stacked = counts.map((_, at) => minutes.map((__, minute) =>
     counts.slice(at).reduce((sum, some) => sum + some[minute], 0)));
   const options = frame(box);
-  options.scales.y = { range: (_, low, high) => [0, Math.max(4, high)] };
+  options.scales.y = { range: (_, _low, high) => [0, Math.max(4, high)] };
   options.axes[1].incrs = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000];
   options.series = [{}, ...GROUPS.map(({ color }) => {
     const fill = colorOf(color, box);
@@ -170,10 +172,12 @@ function drawLatency(uPlot, minutes, box) {
   options.axes[1].values = (_, ticks) => ticks.map(short);
   const line = (token, dash) => {
     const stroke = colorOf(token, box);
-    return { stroke, width: 2, dash, points: { show: true, size: 5, fill: stroke }, spanGaps: false };
+    const points = { show: true, size: 5, fill: stroke };
+    return { stroke, width: 2, dash, points, spanGaps: false };
   };
   options.series = [{}, line("--accent", [5, 4]), line("--info")];
-  const series = ["at", "slow", "median"].map((name) => minutes.map((minute) => minute[name] || null));
+  const series = ["at", "slow", "median"]
+    .map((name) => minutes.map((minute) => minute[name] || null));
   return new uPlot(options, series, box);
 }
 
@@ -198,7 +202,8 @@ function summed(minutes) {
   const medians = busy.map(({ median }) => median).sort((one, other) => one - other);
   return {
     groups, total: groups.reduce((sum, { count }) => sum + count, 0),
-    median: medians[Math.floor(medians.length / 2)], slow: Math.max(...busy.map(({ slow }) => slow)),
+    median: medians[Math.floor(medians.length / 2)],
+    slow: Math.max(...busy.map(({ slow }) => slow)),
   };
 }
 
@@ -210,10 +215,11 @@ function InWords({ minutes, since }) {
     <details class="in-words">
       <summary>The last hour in figures</summary>
       ${!some.length && html`<p class="hint">Nothing ended in the last hour.</p>`}
-      ${isPartial && html`<p class="hint">Complete since ${AT.format(since * 1000)}; of what began earlier
-        only a part is counted.</p>`}
+      ${isPartial && html`<p class="hint">Complete since ${AT.format(since * 1000)}; of what began
+        earlier only a part is counted.</p>`}
       <div class="scrolled" tabindex="0" role="region" aria-label="Figures"><table>
-        <thead><tr><th>Minute</th>${FROM_FOOT.map(({ title }) => html`<th class="number">${title}</th>`)}
+        <thead><tr><th>Minute</th>
+          ${FROM_FOOT.map(({ title }) => html`<th class="number">${title}</th>`)}
           <th class="number">half at most</th><th class="number">95 of 100 at most</th></tr></thead>
         <tbody>${some.map((minute) => html`
           <tr key=${minute.at}><td>${AT.format(minute.at * 1000)}</td>

@@ -24,7 +24,8 @@ export function RunDetail({ id }) {
   if (!run) return html`<${Busy} label="Reading the run" />`;
   return html`
     <p class="crumbs"><${Link} to="/runs"><${Icon} name="arrow-left" />Runs</${Link}>
-      ${run.parent && html`<span>Made by <${Link} to=${placeOf(run.parent)}>another call</${Link}></span>`}</p>
+      ${run.parent && html`
+        <span>Made by <${Link} to=${placeOf(run.parent)}>another call</${Link}></span>`}</p>
     <div class="page-head">
       <h1><${Shown} text=${run.tool || "(no name)"} /></h1>
       <span role="status"><${StatusBadge} run=${run} /></span>
@@ -41,7 +42,8 @@ export function RunDetail({ id }) {
         <${Part} title="Arguments"><${Arguments} text=${run.arguments} /></${Part}>
         <${Part} title="Output"><${Output} run=${run} /></${Part}>
         <${Part} title="Log"><${Log} run=${run} /></${Part}>
-        ${run.children.length > 0 && html`<${Part} title="Calls that it made"><${Children} run=${run} /></${Part}>`}
+        ${run.children.length > 0 && html`
+          <${Part} title="Calls that it made"><${Children} run=${run} /></${Part}>`}
       </div>
       <div class="stack">
         <${Part} title="Facts"><${Facts} run=${run} /></${Part}>
@@ -72,9 +74,9 @@ function useRun(id) {
 function Gone({ id }) {
   return html`<${Empty} icon="search-x" title="There is no such run"
     action=${html`<${Link} class="button" to="/runs">To the runs</${Link}>`}>
-    <p><code><${Shown} text=${id} /></code> is not among the calls that you may see, or its time is over:
-      a server keeps the last thousand, and the audit, for people with <code>ADMIN</code>, knows the
-      others.</p></${Empty}>`;
+    <p><code><${Shown} text=${id} /></code> is not among the calls that you may see, or its time is
+      over: a server keeps the last thousand, and the audit, for people with <code>ADMIN</code>,
+      knows the others.</p></${Empty}>`;
 }
 
 function Part({ title, children }) {
@@ -104,8 +106,9 @@ function Cancel({ run, onDone }) {
     <${Button} kind="danger" icon="circle-stop" onClick=${() => setAsking(true)}>Cancel</${Button}>
     ${isAsking && html`<${Dialog} title="Cancel this call?" onClose=${close}>
       <div class="stack">
-        <p><strong><${Shown} text=${run.tool} /></strong> is stopped, with the calls that it made and that
-          still run. What it did so far stays done, and its caller is told who cancelled it.</p>
+        <p><strong><${Shown} text=${run.tool} /></strong> is stopped, with the calls that it made
+          and that still run. What it did so far stays done, and its caller is told who cancelled
+          it.</p>
         ${state.error && html`<${Trouble} error=${state.error} />`}
         <div class="row run-answers">
           <${Button} onClick=${close} autofocus>Let it run</${Button}>
@@ -123,7 +126,8 @@ function Waiting({ run }) {
 
 function Failure({ error }) {
   if (!error) return null;
-  const where = [error.type, error.line && `line ${error.line}`, error.code].filter(Boolean).join(", ");
+  const where = [error.type, error.line && `line ${error.line}`, error.code]
+    .filter(Boolean).join(", ");
   return html`
     <div class="failure">
       <p class="failure-message"><${Shown} text=${error.message} /></p>
@@ -133,7 +137,10 @@ function Failure({ error }) {
 }
 
 function Arguments({ text }) {
-  if (!text) return html`<p class="muted">Not known any more: the audit keeps them of privileged calls only.</p>`;
+  if (!text) {
+    return html`<p class="muted">Not known any more: the audit keeps them of privileged calls
+      only.</p>`;
+  }
   let value;
   try {
     value = parsed(text);
@@ -150,7 +157,8 @@ function Output({ run }) {
   const { truncation, text, length, error } = run;
   if (isRunning(run)) return html`<p class="muted">It has not ended yet.</p>`;
   if (text === null) {
-    return html`<p class="muted">Not kept: it was cancelled, or another server ran it, or this one was restarted.</p>`;
+    return html`<p class="muted">Not kept: it was cancelled, or another server ran it, or this one
+      was restarted.</p>`;
   }
   if (!text || (error && text.startsWith("error: "))) return html`<p class="muted">None.</p>`;
   const read = (offset, limit, signal) =>
@@ -176,7 +184,8 @@ function Log({ run }) {
     if (box.current && isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
   }, [run.events.length]);
   if (!run.events.length) {
-    return html`<p class="muted">${isRunning(run) ? "It has told nothing yet." : "It told nothing."}</p>`;
+    return html`<p class="muted">
+      ${isRunning(run) ? "It has told nothing yet." : "It told nothing."}</p>`;
   }
   const look = ({ target: { scrollHeight, scrollTop, clientHeight } }) => {
     isAtEnd.current = scrollHeight - scrollTop - clientHeight < 20;
@@ -189,7 +198,8 @@ function Log({ run }) {
         <p key=${number} class=${level ?? kind}>
           <span class="log-at">+${Math.max(0, at - run.started).toFixed(2)} s</span>
           <span class="log-kind">${level ?? kind}</span>
-          <span class="log-text"><${Shown} text=${kind === "pending" ? ASKED : text.replace(/\n$/, "")} /></span>
+          <span class="log-text">
+            <${Shown} text=${kind === "pending" ? ASKED : text.replace(/\n$/, "")} /></span>
         </p>`)}
     </div>`;
 }
@@ -206,7 +216,8 @@ function Children({ run }) {
         <${Link} to=${placeOf(child.id)}><${Shown} text=${child.tool} /></${Link}>
         <span class="took"><${Took} run=${child} /></span>
         <span class="span-box" aria-hidden="true"><span class=${`span ${child.status}`} style=${{
-          left: share(child.started - run.started), width: share(child.duration ?? end - child.started),
+          left: share(child.started - run.started),
+          width: share(child.duration ?? end - child.started),
         }}></span></span>
       </li>`)}
     </ul>`;
@@ -220,15 +231,17 @@ function Facts({ run }) {
     ["Processor", run.cpu !== null && html`<${Duration} seconds=${run.cpu} />`],
     ["Memory", run.memory && sizeOf(run.memory)],
     ["Isolation", run.isolation && (ISOLATION[run.isolation] ?? run.isolation)],
-    ["Caller", run.caller && html`<${Link} to=${ofCaller}><${Shown} text=${run.caller} /></${Link}>`],
+    ["Caller", run.caller && html`
+      <${Link} to=${ofCaller}><${Shown} text=${run.caller} /></${Link}>`],
     ["Agent", run.agent && html`<${Shown} text=${run.agent} />`],
     ["Came by", run.surface],
     ["Session", run.session && html`<code>${run.session}</code>`],
     ["Version", run.digest && html`<code>${run.digest.slice(0, 16)}</code>`],
     ["Call", html`<code><${Shown} text=${run.id} /></code>`],
   ];
-  return html`<dl class="record-facts">${facts.filter(([, value]) => value).map(([name, value]) => html`
-    <dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+  return html`
+    <dl class="record-facts">${facts.filter(([, value]) => value).map(([name, value]) => html`
+      <dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
 function Audited({ run: { record, detail, ...run } }) {

@@ -69,7 +69,7 @@ function useNews(take) {
     return {
       add: (run) => {
         told = [...told.slice(-MOST), run];
-        timer ??= setTimeout(pass, PORTION_MS);
+        if (timer === null) timer = setTimeout(pass, PORTION_MS);
       },
       hold: () => { isHeld = true; },
       release: () => { isHeld = false; pass(); },
@@ -79,7 +79,8 @@ function useNews(take) {
   return news;
 }
 
-/* Whoever has scrolled this far reads: what is new waits, so that nothing moves under their eyes. */
+/* Whoever has scrolled this far reads: what is new waits, so that nothing moves under their
+   eyes. */
 const isReading = () => scrollY > READING_PX;
 
 function queryOf({ status, tool, user }, cursor) {

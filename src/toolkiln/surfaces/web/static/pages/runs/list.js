@@ -14,7 +14,9 @@ const NARROW_ROW = 64;
 const TYPING_MS = 250;
 const FILTERS = ["status", "tool", "user"];
 const ACTIVE = ["running", "pending"];
-const WHEN = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const WHEN = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "short" });
 
 export function RunList() {
@@ -47,11 +49,13 @@ export function RunList() {
       <${Filters} given=${given} runs=${runs} isActive=${isActive} onChange=${change} />
       ${error && html`<${Trouble} error=${error} onRetry=${isEnd ? again : more} />`}
       ${!runs && !error && html`<${Busy} label="Reading the runs" />`}
-      ${runs && !rows.length && isEnd && html`<${Nothing} isFiltered=${isFiltered} onClear=${clear} />`}
+      ${runs && !rows.length && isEnd && html`
+        <${Nothing} isFiltered=${isFiltered} onClear=${clear} />`}
       ${rows.length > 0 && html`
         <section class="runs" aria-label="Calls">
           ${fresh.length > 0 && html`<${Fresh} count=${fresh.length} onShow=${again} />`}
-          <p class="run head" aria-hidden="true"><span>Status</span><span>Tool</span><span>Caller</span>
+          <p class="run head" aria-hidden="true">
+            <span>Status</span><span>Tool</span><span>Caller</span>
             <span>Came by</span><span>Began</span><span class="took">Took</span></p>
           <${Rows} rows=${rows} onFold=${fold} />
         </section>`}
@@ -62,7 +66,8 @@ export function RunList() {
 function standing(runs) {
   const count = (status) => runs.filter((run) => run.status === status).length;
   const parts = [[count("running"), "running"], [count("pending"), "waiting for a person"]];
-  const told = parts.filter(([some]) => some).map(([some, words]) => `${some.toLocaleString()} ${words}`);
+  const told = parts.filter(([some]) => some)
+    .map(([some, words]) => `${some.toLocaleString()} ${words}`);
   return told.join(", ") || "Nothing runs";
 }
 
@@ -83,7 +88,8 @@ function Filters({ given, runs, isActive, onChange }) {
     return [...new Set(found)].filter(Boolean).sort();
   }, [runs]);
   return html`
-    <form class="runs-filters" role="search" aria-label="Which calls" onSubmit=${(event) => event.preventDefault()}>
+    <form class="runs-filters" role="search" aria-label="Which calls"
+      onSubmit=${(event) => event.preventDefault()}>
       <label class="row runs-only">
         <${Switch} checked=${isActive} label="Only running"
           onChange=${(on) => onChange({ status: on ? "active" : "" })} />
@@ -92,13 +98,15 @@ function Filters({ given, runs, isActive, onChange }) {
         <select ...${attributes} value=${isActive ? "" : given.status} disabled=${isActive}
           onChange=${(event) => onChange({ status: event.target.value })}>
           <option value="">Any</option>
-          ${Object.entries(STATUSES).map(([name, { words }]) => html`<option value=${name}>${words}</option>`)}
+          ${Object.entries(STATUSES).map(([name, { words }]) => html`
+            <option value=${name}>${words}</option>`)}
         </select>`}</${Field}>
       <${ToolFilter} tool=${given.tool} onChange=${(tool) => onChange({ tool })} />
       ${who.may("ADMIN") && html`<${Field} label="Caller">${(attributes) => html`
         <input ...${attributes} type="search" value=${given.user} list="callers" spellcheck=${false}
           onChange=${(event) => onChange({ user: event.target.value.trim() })} />`}</${Field}>
-        <datalist id="callers">${callers.map((caller) => html`<option value=${caller} />`)}</datalist>`}
+        <datalist id="callers">
+          ${callers.map((caller) => html`<option value=${caller} />`)}</datalist>`}
     </form>`;
 }
 
@@ -136,11 +144,14 @@ function Row({ row: { key, run, depth, count, isFolded }, onFold }) {
     <div class="run">
       <${StatusBadge} run=${run} />
       <span class="tool" style=${indent}>
-        ${count > 0 ? html`<${Fold} count=${count} isFolded=${isFolded} onFold=${() => onFold(key)} />`
-          : html`<span class="fold">${depth > 0 && html`<${Icon} name="corner-down-right" />`}</span>`}
+        ${count > 0
+          ? html`<${Fold} count=${count} isFolded=${isFolded} onFold=${() => onFold(key)} />`
+          : html`<span class="fold">
+              ${depth > 0 && html`<${Icon} name="corner-down-right" />`}</span>`}
         <${Link} to=${placeOf(run.id)}>
           ${run.tool ? html`<${Shown} text=${run.tool} />` : "(no name)"}</${Link}>
-        ${isAlone && html`<${Link} to=${placeOf(run.parent)} class="muted">in another call</${Link}>`}
+        ${isAlone && html`
+          <${Link} to=${placeOf(run.parent)} class="muted">in another call</${Link}>`}
         <span class="muted progress">${progress && html`<${Shown} text=${progress} />`}</span>
       </span>
       <span class="caller"><${Shown} text=${run.caller || "–"} />
@@ -173,8 +184,8 @@ function Nothing({ isFiltered, onClear }) {
   }
   return html`<${Empty} icon="activity" title="No calls yet"
     action=${html`<${Link} class="button" to="/">Look for a tool to try</${Link}>`}>
-    Every call ${who.may("ADMIN") ? "" : "made on your behalf "}appears here as it begins, whoever makes it:
-    a person on this page, a program, an agent.</${Empty}>`;
+    Every call ${who.may("ADMIN") ? "" : "made on your behalf "}appears here as it begins, whoever
+    makes it: a person on this page, a program, an agent.</${Empty}>`;
 }
 
 /* Reads on when it comes into view, as long as that finds something. */

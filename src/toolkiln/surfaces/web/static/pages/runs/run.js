@@ -7,12 +7,17 @@ export const STATUSES = {
   pending: { words: "Waiting", kind: "warn", icon: "hand", title: "Waits for a person's approval" },
   ok: { words: "Done", kind: "ok", icon: "circle-check" },
   failed: { words: "Failed", kind: "bad", icon: "circle-x" },
-  invalid: { words: "Invalid", kind: "warn", icon: "circle-alert", title: "The arguments or the name were wrong" },
+  invalid: {
+    words: "Invalid", kind: "warn", icon: "circle-alert",
+    title: "The arguments or the name were wrong",
+  },
   denied: { words: "Denied", kind: "warn", icon: "shield-x" },
   timeout: { words: "Timed out", kind: "bad", icon: "timer-off" },
   killed: { words: "Killed", kind: "bad", icon: "octagon-x", title: "Stopped at a limit" },
   cancelled: { words: "Cancelled", kind: "quiet", icon: "circle-slash" },
-  unavailable: { words: "Unavailable", kind: "bad", icon: "server-off", title: "The platform could not run it" },
+  unavailable: {
+    words: "Unavailable", kind: "bad", icon: "server-off", title: "The platform could not run it",
+  },
 };
 export const ISOLATION = {
   A: "Sandbox A: namespaces of its own, from a fork server",

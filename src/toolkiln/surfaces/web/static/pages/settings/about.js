@@ -5,7 +5,10 @@ import { Answered, useAnswer } from "./shared.js";
 
 const LICENCES = new URL("../../vendor/LICENSES.txt", import.meta.url);
 const LINKS = [
-  { to: "/docs", icon: "book-open", title: "The HTTP API", words: "every operation, to read and to try" },
+  {
+    to: "/docs", icon: "book-open", title: "The HTTP API",
+    words: "every operation, to read and to try",
+  },
   { to: "/openapi.json", icon: "braces", title: "openapi.json", words: "the same for programs" },
   { to: "/healthz", icon: "heart-pulse", title: "Health", words: "whether the server is there" },
   { to: "/readyz", icon: "activity", title: "Readiness", words: "whether calls would run" },
@@ -18,11 +21,13 @@ export function About() {
       <${Answered} asked=${asked} label="Asking for the version">${({ info }) => html`
         <p>Toolkiln <strong>${info.version}</strong></p>`}</${Answered}>
       <ul class="plain-list">${LINKS.map(({ to, icon, title, words }) => html`
-        <li key=${to}><${Icon} name=${icon} /> <a href=${to}>${title}</a>: <span class="muted">${words}</span></li>`)}
+        <li key=${to}><${Icon} name=${icon} /> <a href=${to}>${title}</a>: <span class="muted">
+          ${words}</span></li>`)}
       </ul>
       <p class="hint">The manual lies in <code>docs/</code> beside the source: rules and keys
-        in <code>guarding.md</code>, serving in <code>serving.md</code>, the sandbox in <code>sandbox.md</code>. The
-        command <code>toolkiln --help</code> lists the others.</p>
-      <p class="hint">What the page takes from others has <a href=${LICENCES}>licences of its own</a>.</p>
+        in <code>guarding.md</code>, serving in <code>serving.md</code>, the sandbox
+        in <code>sandbox.md</code>. The command <code>toolkiln --help</code> lists the others.</p>
+      <p class="hint">What the page takes from
+        others has <a href=${LICENCES}>licences of its own</a>.</p>
     </div>`;
 }

@@ -20,7 +20,8 @@ export function Environments() {
   const prune = async () => {
     const { items } = await api.post("/v1/environments/prune", { days });
     const bytes = items.reduce((sum, one) => sum + one.size, 0);
-    toast(items.length ? `Removed ${items.length}, ${size(bytes)}` : "Nothing was unused for so long");
+    toast(items.length
+      ? `Removed ${items.length}, ${size(bytes)}` : "Nothing was unused for so long");
     setDays(null);
     asked.again();
   };
@@ -29,20 +30,25 @@ export function Environments() {
     setDays(Number(new FormData(event.target).get("days")));
   };
   return html`
-    <p class="muted">Packages that tools require, locked and built once for each set of requirements. What is removed
-      is built again when a tool needs it.</p>
-    <${Answered} asked=${asked} label="Asking for the environments">${({ items }) => (items.length ? html`
-      <${Table} label="Environments" columns=${COLUMNS} rows=${items} id=${(one) => one.key} />
-      <form class="panel row prune" onSubmit=${ask}>
-        <${Field} label="Days without use">${(attributes) => html`
-          <input ...${attributes} name="days" type="number" min="0" max="36500" value="30" required />`}</${Field}>
-        <${Button} kind="danger" type="submit" icon="trash-2">Remove them</${Button}>
-      </form>` : html`
-      <${Empty} icon="package" title="Nothing is installed">An environment is built with the first call of a
-        tool that requires packages, or ahead by <code>toolkiln env build</code>.</${Empty}>`)}</${Answered}>
+    <p class="muted">Packages that tools require, locked and built once for each set of
+      requirements. What is removed is built again when a tool needs it.</p>
+    <${Answered} asked=${asked} label="Asking for the environments">
+      ${({ items }) => (items.length ? html`
+        <${Table} label="Environments" columns=${COLUMNS} rows=${items} id=${(one) => one.key} />
+        <form class="panel row prune" onSubmit=${ask}>
+          <${Field} label="Days without use">${(attributes) => html`
+            <input ...${attributes} name="days" type="number" min="0" max="36500" value="30"
+              required />`}</${Field}>
+          <${Button} kind="danger" type="submit" icon="trash-2">Remove them</${Button}>
+        </form>` : html`
+        <${Empty} icon="package" title="Nothing is installed">An environment is built with the
+          first call of a tool that requires packages, or ahead
+          by <code>toolkiln env build</code>.</${Empty}>`)}</${Answered}>
     ${days !== null && html`
-      <${Confirm} title="Remove environments?" action="Remove them" onConfirm=${prune} onClose=${() => setDays(null)}>
-        <p>All that nobody has used for ${days} ${days === 1 ? "day" : "days"} are removed from the disk.</p>
+      <${Confirm} title="Remove environments?" action="Remove them" onConfirm=${prune}
+        onClose=${() => setDays(null)}>
+        <p>All that nobody has used for ${days} ${days === 1 ? "day" : "days"} are removed from
+          the disk.</p>
       </${Confirm}>`}`;
 }
 

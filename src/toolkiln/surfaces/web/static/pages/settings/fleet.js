@@ -9,16 +9,19 @@ const POOLS = [
   { title: "Running", cell: ({ running }) => running.toLocaleString() },
   { title: "Waiting", cell: ({ waiting, oldest }) => html`${waiting.toLocaleString()}
     ${waiting > 0 && html` <span class="hint">the first for ${span(oldest)}</span>`}` },
-  { title: "Given up", cell: ({ dead }) => (dead ? html`<${Badge} kind="bad">${dead.toLocaleString()}</${Badge}>` : "0") },
+  { title: "Given up", cell: ({ dead }) => (dead
+    ? html`<${Badge} kind="bad">${dead.toLocaleString()}</${Badge}>` : "0") },
 ];
 const WORKERS = [
   { title: "Worker", cell: ({ name }) => html`<strong><${Shown} text=${name} /></strong>` },
   { title: "Pool", cell: ({ pool }) => html`<${Shown} text=${pool} />` },
-  { title: "State", cell: ({ state }) => html`<${Badge} kind=${state === "running" ? "ok" : "warn"}>${state}</${Badge}>` },
+  { title: "State", cell: ({ state }) => html`
+    <${Badge} kind=${state === "running" ? "ok" : "warn"}>${state}</${Badge}>` },
   { title: "Calls", cell: ({ running, slots }) => `${running} of ${slots}` },
   { title: "Up for", cell: ({ seconds }) => span(seconds) },
   { title: "Version", cell: ({ version }) => html`<${Shown} text=${version} />` },
-  { title: "Machine", cell: ({ host, pid }) => html`<${Shown} text=${host} /> <span class="hint">pid ${pid}</span>` },
+  { title: "Machine", cell: ({ host, pid }) => html`
+    <${Shown} text=${host} /> <span class="hint">pid ${pid}</span>` },
 ];
 
 export function Fleet() {
@@ -29,15 +32,24 @@ export function Fleet() {
       <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Look again</${Button}>
     </div>
     ${asked.value && asked.error && html`<${Trouble} error=${asked.error} />`}
-    <${Answered} asked=${asked} label="Asking the fleet">${({ state }) => (state ? html`<${State} state=${state} />` : html`
-      <${Empty} icon="network" title="There is no fleet">The settings <code>redis</code> and <code>fleet</code> name none.</${Empty}>`)}</${Answered}>`;
+    <${Answered} asked=${asked} label="Asking the fleet">${({ state }) => (state
+      ? html`<${State} state=${state} />`
+      : html`<${Empty} icon="network" title="There is no fleet">
+          The settings <code>redis</code> and <code>fleet</code> name none.
+        </${Empty}>`)}</${Answered}>`;
 }
 
 function State({ state: { server, version, memory, tools, warnings, pools, workers } }) {
   return html`
-    <p class="panel">${server}: Redis ${version}, ${size(memory)}, ${tools.toLocaleString()} tools</p>
-    ${warnings.map((words) => html`<p key=${words} class="never"><${Icon} name="triangle-alert" /> ${words}</p>`)}
-    ${pools.length > 0 && html`<${Table} label="Pools" columns=${POOLS} rows=${pools} id=${(one) => one.name} />`}
-    ${workers.length > 0 ? html`<${Table} label="Workers" columns=${WORKERS} rows=${workers} id=${(one) => one.name} />`
-      : html`<${Empty} icon="server" title="There are no workers">Start one with <code>toolkiln worker</code>.</${Empty}>`}`;
+    <p class="panel">
+      ${server}: Redis ${version}, ${size(memory)}, ${tools.toLocaleString()} tools</p>
+    ${warnings.map((words) => html`
+      <p key=${words} class="never"><${Icon} name="triangle-alert" /> ${words}</p>`)}
+    ${pools.length > 0 && html`
+      <${Table} label="Pools" columns=${POOLS} rows=${pools} id=${(one) => one.name} />`}
+    ${workers.length > 0
+      ? html`<${Table} label="Workers" columns=${WORKERS} rows=${workers}
+          id=${(one) => one.name} />`
+      : html`<${Empty} icon="server" title="There are no workers">
+          Start one with <code>toolkiln worker</code>.</${Empty}>`}`;
 }

@@ -22,25 +22,30 @@ export function Keys() {
     setRevoking(null);
     keys.again();
   };
-  const make = html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>Make a key</${Button}>`;
+  const make = html`
+    <${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>Make a key</${Button}>`;
   return html`
     <div class="row">
-      <p class="muted grow">A program shows a key with each request, a person to log in. It acts for one user, with
-        the rights that it was made with.</p>
+      <p class="muted grow">A program shows a key with each request, a person to log in. It acts
+        for one user, with the rights that it was made with.</p>
       ${keys.items?.length > 0 && make}
     </div>
-    <${Answered} asked=${{ ...keys, value: keys.items }} label="Asking for the keys">${(items) => (items.length
-      ? html`<${Table} label="Keys" columns=${columns(setRevoking)} rows=${items} />`
-      : html`<${Empty} icon="key-round" title="There are no keys" action=${make}>Make one for each program or
-          person that should reach this server.</${Empty}>`)}</${Answered}>
+    <${Answered} asked=${{ ...keys, value: keys.items }} label="Asking for the keys">
+      ${(items) => (items.length
+        ? html`<${Table} label="Keys" columns=${columns(setRevoking)} rows=${items} />`
+        : html`<${Empty} icon="key-round" title="There are no keys" action=${make}>Make one for
+            each program or person that should reach this server.</${Empty}>`)}</${Answered}>
     ${keys.error && keys.items && html`<${Trouble} error=${keys.error} onRetry=${keys.again} />`}
-    ${keys.hasMore && html`<div><${Button} busy=${keys.busy} onClick=${keys.more}>Show more</${Button}></div>`}
+    ${keys.hasMore && html`
+      <div><${Button} busy=${keys.busy} onClick=${keys.more}>Show more</${Button}></div>`}
     ${isMaking && html`<${NewKey} onMade=${onMade} onClose=${() => setMaking(false)} />`}
     ${made && html`<${Made} made=${made} onClose=${() => setMade(null)} />`}
     ${revoking && html`
-      <${Confirm} title="Revoke this key?" action="Revoke it" onConfirm=${revoke} onClose=${() => setRevoking(null)}>
-        <p><strong><${Shown} text=${revoking.name} /></strong> of <${Shown} text=${revoking.user} /> holds no
-          longer, and all sessions that it made end at once. This cannot be taken back.</p>
+      <${Confirm} title="Revoke this key?" action="Revoke it" onConfirm=${revoke}
+        onClose=${() => setRevoking(null)}>
+        <p><strong><${Shown} text=${revoking.name} /></strong> of <${Shown}
+          text=${revoking.user} /> holds no longer, and all sessions that it made end at once. This
+          cannot be taken back.</p>
       </${Confirm}>`}`;
 }
 
@@ -49,13 +54,16 @@ function columns(onRevoke) {
     { title: "Name", cell: ({ name, id }) => html`
       <strong><${Shown} text=${name} /></strong><br /><code class="muted">${id}</code>` },
     { title: "User", cell: ({ user }) => html`<${Shown} text=${user} />` },
-    { title: "Rights", cell: ({ groups, privileges, tools }) => html`<${Rights} ...${{ groups, privileges, tools }} />` },
+    { title: "Rights", cell: ({ groups, privileges, tools }) => html`
+      <${Rights} ...${{ groups, privileges, tools }} />` },
     { title: "Made", cell: ({ created, created_by }) => html`
       <${Day} at=${created} /><br /><span class="hint">by <${Shown} text=${created_by} /></span>` },
-    { title: "Last used", cell: ({ last_used }) => (last_used ? html`<${Day} at=${last_used} />` : "never") },
+    { title: "Last used", cell: ({ last_used }) => (last_used
+      ? html`<${Day} at=${last_used} />` : "never") },
     { title: "State", cell: (key) => html`<${State} ...${{ state: key }} />` },
-    { title: "", cell: (key) => key.holds && html`<${Button} kind="danger" onClick=${() => onRevoke(key)}
-      aria-label=${`Revoke ${key.name}`}>Revoke</${Button}>` },
+    { title: "", cell: (key) => key.holds && html`
+      <${Button} kind="danger" onClick=${() => onRevoke(key)}
+        aria-label=${`Revoke ${key.name}`}>Revoke</${Button}>` },
   ];
 }
 
@@ -63,15 +71,18 @@ function Rights({ groups, privileges, tools }) {
   const isAll = tools.length === 1 && tools[0] === "*";
   return html`
     ${privileges.length > 0 && html`<${Names} names=${privileges} />`}
-    ${groups.length > 0 && html`<div class="hint">groups <${Shown} text=${groups.join(", ")} /></div>`}
-    <div class="hint">${isAll ? "all tools" : html`tools <${Shown} text=${tools.join(", ")} />`}</div>`;
+    ${groups.length > 0 && html`
+      <div class="hint">groups <${Shown} text=${groups.join(", ")} /></div>`}
+    <div class="hint">
+      ${isAll ? "all tools" : html`tools <${Shown} text=${tools.join(", ")} />`}</div>`;
 }
 
 function State({ state: { holds, revoked, expires } }) {
   if (revoked) return html`<${Badge}>revoked</${Badge}>`;
   if (!holds) return html`<${Badge}>expired</${Badge}>`;
   return html`<${Badge} kind="ok">holds</${Badge}>
-    <div class="hint">${expires ? html`until <${Day} at=${expires} />` : "until it is revoked"}</div>`;
+    <div class="hint">
+      ${expires ? html`until <${Day} at=${expires} />` : "until it is revoked"}</div>`;
 }
 
 /* The only time that a key can be seen. */
@@ -79,11 +90,14 @@ function Made({ made, onClose }) {
   return html`
     <${Dialog} title="Copy the key now" onClose=${onClose}>
       <div class="stack">
-        <p>This is the only time that <strong><${Shown} text=${made.name} /></strong> can be seen. The server keeps
-          no more than its hash.</p>
-        <p class="row secret"><code>${made.key}</code><${Copy} text=${made.key} label="Copy the key" /></p>
-        <p class="hint">Programs send it as <code>Authorization: Bearer …</code>; people log in with it.</p>
-        <div class="row end"><${Button} kind="primary" onClick=${onClose}>I have copied it</${Button}></div>
+        <p>This is the only time that <strong><${Shown} text=${made.name} /></strong> can be seen.
+          The server keeps no more than its hash.</p>
+        <p class="row secret"><code>${made.key}</code>
+          <${Copy} text=${made.key} label="Copy the key" /></p>
+        <p class="hint">Programs send it as <code>Authorization: Bearer …</code>; people log in
+          with it.</p>
+        <div class="row end">
+          <${Button} kind="primary" onClick=${onClose}>I have copied it</${Button}></div>
       </div>
     </${Dialog}>`;
 }

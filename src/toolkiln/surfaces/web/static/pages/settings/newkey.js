@@ -23,7 +23,8 @@ export function NewKey({ onMade, onClose }) {
       setBusy(false);
     }
   };
-  const problem = (name) => error?.errors.find(({ place }) => place.startsWith(`body.${name}`))?.message;
+  const problem = (name) =>
+    error?.errors.find(({ place }) => place.startsWith(`body.${name}`))?.message;
   const field = (name, label, hint, control) => html`
     <${Field} label=${label} hint=${hint} problem=${problem(name)}>${(attributes) => html`
       <input ...${attributes} name=${name} ...${control} />`}</${Field}>`;
@@ -31,27 +32,36 @@ export function NewKey({ onMade, onClose }) {
     <${Dialog} title="Make a key" onClose=${onClose}>
       <form class="stack" onSubmit=${make}>
         <div class="two">
-          ${field("name", "Name", "What people call it.", { required: true, maxlength: 100, autofocus: true })}
+          ${field("name", "Name", "What people call it.", {
+            required: true, maxlength: 100, autofocus: true,
+          })}
           ${field("user_id", "User", "Whom it acts for.", { required: true, maxlength: 200 })}
           ${field("groups", "Groups", "With commas between them.", {})}
-          ${field("tools", "Tools", "Patterns such as look_*, with commas between them.", { value: "*", required: true })}
+          ${field("tools", "Tools", "Patterns such as look_*, with commas between them.", {
+            value: "*", required: true,
+          })}
         </div>
         <fieldset><legend>Privileges</legend>
-          ${Object.entries(PRIVILEGES).filter(([name]) => who.may(name)).map(([name, words]) => html`
-            <label key=${name} class="choice"><input type="checkbox" name="privileges" value=${name} />
-              <span><code>${name}</code> <span class="hint">${words}</span></span></label>`)}
+          ${Object.entries(PRIVILEGES).filter(([name]) => who.may(name))
+            .map(([name, words]) => html`
+              <label key=${name} class="choice">
+                <input type="checkbox" name="privileges" value=${name} />
+                <span><code>${name}</code> <span class="hint">${words}</span></span></label>`)}
         </fieldset>
         <div class="two">
           ${field("days", "Holds for days", "", {
-            type: "number", min: 1, max: 3650, value: USUAL_DAYS, required: !isEndless, disabled: isEndless,
+            type: "number", min: 1, max: 3650, value: USUAL_DAYS, required: !isEndless,
+            disabled: isEndless,
           })}
           <label class="choice"><input type="checkbox" checked=${isEndless}
-            onChange=${(event) => setEndless(event.target.checked)} /><span>Until it is revoked</span></label>
+            onChange=${(event) => setEndless(event.target.checked)} />
+            <span>Until it is revoked</span></label>
         </div>
         ${error && html`<${Trouble} error=${error} />`}
         <div class="row end">
           <${Button} onClick=${onClose}>Cancel</${Button}>
-          <${Button} kind="primary" type="submit" icon="key-round" busy=${isBusy}>Make the key</${Button}>
+          <${Button} kind="primary" type="submit" icon="key-round"
+            busy=${isBusy}>Make the key</${Button}>
         </div>
       </form>
     </${Dialog}>`;

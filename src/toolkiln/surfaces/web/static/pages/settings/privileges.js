@@ -19,15 +19,19 @@ const COLUMNS = [
 export function Privileges() {
   const rules = useAnswer("/v1/rules");
   const keys = useList("/v1/keys");
-  const asked = { ...rules, value: rules.value && keys.items && rows(rules.value, keys.items), error: rules.error ?? keys.error };
+  const asked = {
+    ...rules, value: rules.value && keys.items && rows(rules.value, keys.items),
+    error: rules.error ?? keys.error,
+  };
   return html`
-    <p class="muted">Whoever runs the server has all of them on its machine. Others have what stands here, or
-      what their session was made with.</p>
+    <p class="muted">Whoever runs the server has all of them on its machine. Others have what
+      stands here, or what their session was made with.</p>
     <${Answered} asked=${asked} label="Asking who has privileges">${(found) => (found.length
       ? html`<${Table} label="Who has privileges" columns=${COLUMNS} rows=${found} />`
       : html`<${Empty} icon="badge-check" title="Nobody else has privileges">
-Give some in <code>toolkiln.toml</code>, as
-          in <code>[privileges] "ann" = ["APPROVE"]</code>, or make a key that has them.</${Empty}>`)}</${Answered}>
+          Give some in <code>toolkiln.toml</code>, as
+          in <code>[privileges] "ann" = ["APPROVE"]</code>, or make a key that has them.
+        </${Empty}>`)}</${Answered}>
     <h3>What they let people do</h3>
     <dl class="facts panel">${Object.entries(PRIVILEGES).map(([name, words]) => html`
       <dt key=${name}><code>${name}</code></dt><dd>${words}</dd>`)}</dl>`;

@@ -7,7 +7,10 @@ import { Answered, useAnswer } from "./shared.js";
 
 const EFFECTS = {
   allow: { kind: "ok", icon: "circle-check", words: "may run", more: "" },
-  ask: { kind: "warn", icon: "circle-help", words: "may run", more: ", once a person has approved the call" },
+  ask: {
+    kind: "warn", icon: "circle-help", words: "may run",
+    more: ", once a person has approved the call",
+  },
   deny: { kind: "bad", icon: "ban", words: "may not run", more: "" },
 };
 const OFFERED = 200;
@@ -15,28 +18,30 @@ const OFFERED = 200;
 export function Rules() {
   const rules = useAnswer("/v1/rules");
   return html`
-    <p class="muted">The first rule that fits decides. They stand in <code>toolkiln.toml</code>, and count as soon as
-      the file is saved.</p>
+    <p class="muted">The first rule that fits decides. They stand in <code>toolkiln.toml</code>, and
+      count as soon as the file is saved.</p>
     <${Explain} />
     <h3>In their order</h3>
     <${Answered} asked=${rules} label="Asking for the rules">${({ items, policy }) => html`
       ${items.length === 0 && html`<${Empty} icon="scale" title="There are no rules">
-Whatever is asked is decided
-        by <code>policy = "${policy}"</code>. Write rules as <code>[[rules]]</code> in <code>toolkiln.toml</code>.</${Empty}>`}
+        Whatever is asked is decided by <code>policy = "${policy}"</code>. Write rules
+        as <code>[[rules]]</code> in <code>toolkiln.toml</code>.</${Empty}>`}
       ${items.length > 0 && html`<ol class="rules panel">
         ${items.map((rule) => html`<${Rule} key=${rule.place} rule=${rule} />`)}
-        <li><span class="place">–</span><${Effect} effect=${policy} /><span>whatever no rule fits</span></li>
+        <li><span class="place">–</span><${Effect} effect=${policy} />
+          <span>whatever no rule fits</span></li>
       </ol>`}`}</${Answered}>`;
 }
 
 function Rule({ rule: { place, effect, conditions, reason, approve_own, shadowed_by } }) {
   return html`
     <li><span class="place">${place}</span><${Effect} effect=${effect} />
-      <div>${conditions ? html`<code><${Shown} text=${conditions} /></code>` : "everybody, every tool"}
+      <div>
+        ${conditions ? html`<code><${Shown} text=${conditions} /></code>` : "everybody, every tool"}
         ${reason && html`<p class="hint"><${Shown} text=${reason} /></p>`}
         ${approve_own && html`<p class="hint">Callers may approve their own calls.</p>`}
-        ${shadowed_by && html`<p class="never"><${Icon} name="triangle-alert" /> It never decides: rule ${shadowed_by} fits
-          everything that it fits.</p>`}</div></li>`;
+        ${shadowed_by && html`<p class="never"><${Icon} name="triangle-alert" /> It never decides:
+          rule ${shadowed_by} fits everything that it fits.</p>`}</div></li>`;
 }
 
 function Effect({ effect }) {
@@ -45,12 +50,16 @@ function Effect({ effect }) {
 }
 
 function Explain() {
-  const tools = useAsked((signal) => api.get("/v1/tools", { limit: OFFERED, all: true }, { signal }), []);
+  const tools = useAsked(
+    (signal) => api.get("/v1/tools", { limit: OFFERED, all: true }, { signal }), [],
+  );
   const [told, setTold] = useState({});
   const ask = async (event) => {
     event.preventDefault();
     const given = new FormData(event.target);
-    const query = new URLSearchParams({ tool: given.get("tool").trim(), user: given.get("user").trim() });
+    const query = new URLSearchParams({
+      tool: given.get("tool").trim(), user: given.get("user").trim(),
+    });
     for (const group of given.get("groups").split(",")) {
       if (group.trim()) query.append("group", group.trim());
     }
@@ -62,7 +71,8 @@ function Explain() {
   };
   const field = (name, label, control) => html`
     <${Field} label=${label}>${(attributes) => html`
-      <input ...${attributes} name=${name} maxlength="200" autocomplete="off" ...${control} />`}</${Field}>`;
+      <input ...${attributes} name=${name} maxlength="200" autocomplete="off"
+        ...${control} />`}</${Field}>`;
   return html`
     <div class="panel stack">
       <h3>Who may run what?</h3>
@@ -70,7 +80,8 @@ function Explain() {
         ${field("user", "User", { required: true })}
         ${field("groups", "Groups", { placeholder: "staff, night" })}
         ${field("tool", "Tool", { required: true, list: "known-tools" })}
-        <datalist id="known-tools">${tools.value?.items.map(({ name }) => html`<option value=${name} />`)}</datalist>
+        <datalist id="known-tools">${tools.value?.items.map(({ name }) => html`
+          <option value=${name} />`)}</datalist>
         <${Button} kind="primary" type="submit" icon="scale">Explain</${Button}>
       </form>
       <div role="status">
@@ -81,17 +92,23 @@ function Explain() {
 }
 
 function Explanation({ told: { effect, why, rule, text, user, tool, approvals, needs } }) {
-  const { kind, icon, words, more } = EFFECTS[effect === "allow" && approvals.length ? "ask" : effect];
+  const isAsked = effect === "allow" && approvals.length > 0;
+  const { kind, icon, words, more } = EFFECTS[isAsked ? "ask" : effect];
   return html`
     <div class=${`explanation ${kind}`}>
-      <p class="verdict"><${Icon} name=${icon} /><span><strong><${Shown} text=${user} /></strong> ${words} <strong>
-        <${Shown} text=${tool} /></strong>${more}.</span></p>
-      <p>${rule ? html`Rule ${rule} decides: <code><${Shown} text=${text} /></code>` : html`<${Shown} text=${sentence(why)} />`}</p>
+      <p class="verdict"><${Icon} name=${icon} />
+        <span><strong><${Shown} text=${user} /></strong> ${words} <strong>
+          <${Shown} text=${tool} /></strong>${more}.</span></p>
+      <p>${rule
+        ? html`Rule ${rule} decides: <code><${Shown} text=${text} /></code>`
+        : html`<${Shown} text=${sentence(why)} />`}</p>
       ${(approvals.length > 0 || needs.length > 0) && html`<ul class="plain-list marked">
         ${approvals.map((who) => html`<li key=${who}><${Icon} name="user" /><span>A person is asked
           for by <${Shown} text=${who} />.</span></li>`)}
         ${needs.map(({ what, there }) => html`<li key=${what} class=${there ? "" : "lacking"}>
-          <${Icon} name=${there ? "check" : "x"} /><span>${there ? "The call has" : "The call lacks"} <${Shown} text=${what} />.</span></li>`)}
+          <${Icon} name=${there ? "check" : "x"} />
+          <span>${there ? "The call has" : "The call lacks"} <${Shown} text=${what} />.</span>
+        </li>`)}
       </ul>`}
     </div>`;
 }

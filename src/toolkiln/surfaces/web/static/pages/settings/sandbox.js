@@ -7,15 +7,16 @@ export function Sandbox() {
   const asked = useAnswer("/v1/doctor");
   return html`
     <div class="row">
-      <p class="muted grow">Every mode is tried out with a call of its own. Calls run in the first that works and is
-        allowed.</p>
+      <p class="muted grow">Every mode is tried out with a call of its own. Calls run in the first
+        that works and is allowed.</p>
       <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Try again</${Button}>
     </div>
     ${asked.value && asked.error && html`<${Trouble} error=${asked.error} />`}
     <${Answered} asked=${asked} label="Trying the sandbox">${({ facts, trials, mode }) => html`
-      ${!mode && html`<div class="trouble" role="alert"><p><${Icon} name="triangle-alert" /> No sandbox works: calls are
-        refused.</p></div>`}
-      ${trials.map((trial) => html`<${Trial} key=${trial.mode} trial=${trial} isUsed=${trial.mode === mode} />`)}
+      ${!mode && html`<div class="trouble" role="alert"><p><${Icon} name="triangle-alert" /> No
+        sandbox works: calls are refused.</p></div>`}
+      ${trials.map((trial) => html`
+        <${Trial} key=${trial.mode} trial=${trial} isUsed=${trial.mode === mode} />`)}
       <h3>The machine</h3>
       <dl class="facts panel">${Object.entries(facts).map(([name, value]) => html`
         <dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`}</${Answered}>`;
@@ -25,11 +26,14 @@ function Trial({ trial: { mode, works, reason, layers }, isUsed }) {
   const badge = isUsed ? ["ok", "in use"] : works ? ["info", "works"] : ["quiet", "does not work"];
   return html`
     <details class="panel trial" open=${isUsed}>
-      <summary><${Icon} name="chevron-right" /><strong>Mode ${mode}</strong><span class="muted">${reason}</span>
+      <summary><${Icon} name="chevron-right" /><strong>Mode ${mode}</strong>
+        <span class="muted">${reason}</span>
         <${Badge} kind=${badge[0]}>${badge[1]}</${Badge}></summary>
-      ${layers.length > 0 && html`<ul class="layers">${layers.map(({ name, stands, detail }) => html`
-        <li key=${name} class=${stands ? "" : "lacking"}>
-          <${Icon} name=${stands ? "circle-check" : "circle-x"} label=${stands ? "stands" : "missing"} />
-          <span>${name}</span><span class="muted">${detail}</span></li>`)}</ul>`}
+      ${layers.length > 0 && html`<ul class="layers">
+        ${layers.map(({ name, stands, detail }) => html`
+          <li key=${name} class=${stands ? "" : "lacking"}>
+            <${Icon} name=${stands ? "circle-check" : "circle-x"}
+              label=${stands ? "stands" : "missing"} />
+            <span>${name}</span><span class="muted">${detail}</span></li>`)}</ul>`}
     </details>`;
 }

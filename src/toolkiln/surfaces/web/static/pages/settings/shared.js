@@ -14,7 +14,10 @@ export function useList(path) {
   const [parts, setParts] = useState([]);
   const last = cursors.length - 1;
   const { value, error, busy, again } = useAsked(
-    async (signal) => ({ at: last, ...(await api.get(path, { limit: PART, cursor: cursors[last] }, { signal })) }),
+    async (signal) => {
+      const part = await api.get(path, { limit: PART, cursor: cursors[last] }, { signal });
+      return { at: last, ...part };
+    },
     [path, last],
   );
   useEffect(() => {
@@ -52,7 +55,8 @@ export function Table({ label, columns, rows, id = (row) => row.id }) {
   return html`
     <table class="rows" role="table" aria-label=${label}>
       <thead role="rowgroup"><tr role="row">${columns.map(({ title }) => html`
-        <th role="columnheader" scope="col">${title || html`<span class="hidden-text">What to do</span>`}</th>`)}</tr></thead>
+        <th role="columnheader" scope="col">
+          ${title || html`<span class="hidden-text">What to do</span>`}</th>`)}</tr></thead>
       <tbody role="rowgroup">${rows.map((row) => html`
         <tr role="row" key=${id(row)}>${columns.map(({ title, cell }) => html`
           <td role="cell" data-title=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody>
@@ -88,13 +92,15 @@ export function Confirm({ title, action, children, onConfirm, onClose }) {
 
 export function Names({ names, none = "none" }) {
   if (!names.length) return html`<span class="muted">${none}</span>`;
-  return html`<span class="row names">${names.map((name) => html`<${Badge} key=${name}>${name}</${Badge}>`)}</span>`;
+  return html`<span class="row names">${names.map((name) => html`
+    <${Badge} key=${name}>${name}</${Badge}>`)}</span>`;
 }
 
 /* A day; the time of it shows when somebody points there. */
 export function Day({ at }) {
   const date = new Date(at * 1000);
-  return html`<time datetime=${date.toISOString()} title=${date.toLocaleString()}>${DAY.format(date)}</time>`;
+  return html`
+    <time datetime=${date.toISOString()} title=${date.toLocaleString()}>${DAY.format(date)}</time>`;
 }
 
 /* A span of time in its largest unit. */

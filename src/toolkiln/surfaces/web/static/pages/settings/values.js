@@ -7,7 +7,8 @@ import { Answered, Table, useAnswer } from "./shared.js";
 
 const COLUMNS = [
   { title: "Setting", cell: ({ name, live }) => html`<code>${name}</code>
-    ${live && html` <${Badge} title="A change of the file counts without a restart">live</${Badge}>`}` },
+    ${live && html` <${Badge}
+      title="A change of the file counts without a restart">live</${Badge}>`}` },
   { title: "Value", cell: (one) => html`<${Value} one=${one} />` },
   { title: "From", cell: ({ origin }) => html`<${Origin} origin=${origin} />` },
 ];
@@ -21,18 +22,26 @@ export function Values() {
       const shown = items.filter(({ name, origin }) => name.includes(text.trim().toLowerCase())
         && (isAll || text || origin !== "default"));
       return html`
-        <p class="muted">Read from <code><${Shown} text=${file ?? "no file"} /></code> and <code>TOOLKILN_*</code> variables,
-          which go first. What a program or an option said goes before both. Passwords are not shown.</p>
+        <p class="muted">Read from <code><${Shown}
+          text=${file ?? "no file"} /></code> and <code>TOOLKILN_*</code> variables, which go first.
+          What a program or an option said goes before both. Passwords are not shown.</p>
         <div class="row filter">
           <${Field} label="Find a setting">${(attributes) => html`
-            <input ...${attributes} type="search" value=${text} onInput=${(event) => setText(event.target.value)} />`}</${Field}>
+            <input ...${attributes} type="search" value=${text}
+              onInput=${(event) => setText(event.target.value)} />`}</${Field}>
           <label class="choice"><input type="checkbox" checked=${isAll}
             onChange=${(event) => setAll(event.target.checked)} /><span>Defaults too</span></label>
           <span class="muted" role="status">${shown.length} of ${items.length}</span>
         </div>
-        ${shown.length ? html`<${Table} label="Settings in force" columns=${COLUMNS} rows=${shown} id=${(one) => one.name} />`
-          : html`<${Empty} icon="sliders-horizontal" title=${text ? "No setting has that in its name" : "Nothing is set"}>
-              ${text ? "Look for another." : "Everything is as usual. Show the defaults to see what can be set."}</${Empty}>`}`;
+        ${shown.length
+          ? html`<${Table} label="Settings in force" columns=${COLUMNS} rows=${shown}
+              id=${(one) => one.name} />`
+          : html`<${Empty} icon="sliders-horizontal"
+              title=${text ? "No setting has that in its name" : "Nothing is set"}>
+              ${text
+                ? "Look for another."
+                : "Everything is as usual. Show the defaults to see what can be set."}
+            </${Empty}>`}`;
     }}</${Answered}>`;
 }
 

@@ -14,17 +14,21 @@ export function You() {
       <dl class="facts">
         <dt>User</dt><dd><strong><${Shown} text=${who.user} /></strong></dd>
         <dt>Groups</dt><dd><${Names} names=${who.groups} /></dd>
-        <dt>Tools</dt><dd>${isAll(who.tools) ? "all that the rules allow" : html`<${Names} names=${who.tools} />`}</dd>
+        <dt>Tools</dt><dd>${isAll(who.tools)
+          ? "all that the rules allow" : html`<${Names} names=${who.tools} />`}</dd>
         <dt>Session</dt><dd><code>${who.trace_id}</code></dd>
-        <dt>Known by</dt><dd>${who.key_id ? html`the key <code>${who.key_id}</code>` : "being on the server’s machine"}</dd>
+        <dt>Known by</dt><dd>${who.key_id
+          ? html`the key <code>${who.key_id}</code>` : "being on the server’s machine"}</dd>
       </dl>
       ${who.key_id ? html`<${LogOut} />` : html`
-        <p class="hint">Nobody had to log in: whoever reaches this server from its own machine acts for the
-          account that runs it. With <code>require_key = true</code> everybody needs a key.</p>`}
+        <p class="hint">Nobody had to log in: whoever reaches this server from its own machine acts
+          for the account that runs it. With <code>require_key = true</code> everybody needs a
+          key.</p>`}
     </div>
     <h3>What you may</h3>
     <dl class="facts panel">
-      <dt>everybody</dt><dd>Run the tools that the rules allow, and see what becomes of your own calls.</dd>
+      <dt>everybody</dt>
+      <dd>Run the tools that the rules allow, and see what becomes of your own calls.</dd>
       ${Object.entries(PRIVILEGES).filter(([name]) => who.may(name)).map(([name, words]) => html`
         <dt key=${name}><code>${name}</code></dt><dd>${words}</dd>`)}
     </dl>`;
@@ -42,7 +46,8 @@ function LogOut() {
       setBusy(false);
     }
   };
-  return html`<div><${Button} icon="log-out" busy=${isBusy} onClick=${leave}>Log out</${Button}></div>`;
+  return html`
+    <div><${Button} icon="log-out" busy=${isBusy} onClick=${leave}>Log out</${Button}></div>`;
 }
 
 function isAll(tools) {

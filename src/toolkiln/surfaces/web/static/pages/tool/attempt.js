@@ -9,7 +9,8 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
   // A version that takes the same arguments leaves what is typed as it is.
   const shape = useMemo(() => JSON.stringify(tool.parameters), [tool.digest]);
   if (!tool.enabled) {
-    return html`<${Empty} icon="power-off" title="It is switched off">Switch it on above to call it.</${Empty}>`;
+    return html`<${Empty} icon="power-off" title="It is switched off">
+      Switch it on above to call it.</${Empty}>`;
   }
   const run = (values, signal) => {
     onRun(values);
@@ -18,13 +19,16 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
   return html`
     <div class="attempt">
       ${missing > 0 && html`
-        <p class="tool-note warn"><${Icon} name="shield-alert" /><span>It is not granted all that it asks for, so calls
-          that need it fail.</span> <button type="button" class="link" onClick=${onRights}>Look at its rights</button></p>`}
+        <p class="tool-note warn"><${Icon} name="shield-alert" />
+          <span>It is not granted all that it asks for, so calls that need it fail.</span> <button
+            type="button" class="link" onClick=${onRights}>Look at its rights</button></p>`}
       ${examples.length > 0 && html`
         <div class="row examples"><span class="muted">From the documentation:</span>
           ${examples.map((_, at) => html`
-            <${Button} icon="wand-sparkles" onClick=${() => choose({ at, turn: (chosen?.turn ?? 0) + 1 })}>
-              Fill in ${examples.length > 1 ? `example ${at + 1}` : "the example"}</${Button}>`)}</div>`}
+            <${Button} icon="wand-sparkles"
+              onClick=${() => choose({ at, turn: (chosen?.turn ?? 0) + 1 })}>
+              Fill in ${examples.length > 1 ? `example ${at + 1}` : "the example"}
+            </${Button}>`)}</div>`}
       <${Trying} key=${`${shape} ${chosen?.turn}`} schema=${tool.parameters} run=${run}
         initial=${chosen ? examples[chosen.at] : undefined} submitLabel="Run" />
     </div>`;

@@ -16,7 +16,8 @@ export function Health({ tool, findings }) {
   return html`
     <div class="stack narrow">
       <section class="panel stack">
-        <div class="row"><h2>Parameters</h2><${Badge} kind=${kind}>${tool.health.level}</${Badge}></div>
+        <div class="row"><h2>Parameters</h2>
+          <${Badge} kind=${kind}>${tool.health.level}</${Badge}></div>
         <p>${words}.</p>
         ${tool.health.points.length > 0 && html`
           <ul>${tool.health.points.map(({ path, reason }) => html`
@@ -25,7 +26,8 @@ export function Health({ tool, findings }) {
       <section class="stack">
         <h2>Findings</h2>
         ${findings.length === 0 && html`
-          <p class="muted"><${Icon} name="circle-check" /> The check has nothing to say about this tool.</p>`}
+          <p class="muted"><${Icon} name="circle-check" /> The check has nothing to say about this
+            tool.</p>`}
         ${findings.map((finding) => html`<${Finding} finding=${finding} tool=${tool} />`)}
       </section>
     </div>`;

@@ -19,14 +19,16 @@ export function asked({ rights, granted }) {
       isGranted: [rights.workspace, "write"].includes(grant.workspace),
     }] : []),
     ...(rights.sandbox ? [] : [{
-      icon: "shield-off", kind: "Sandbox", name: "to run without it", isGranted: grant.sandbox === false,
+      icon: "shield-off", kind: "Sandbox", name: "to run without it",
+      isGranted: grant.sandbox === false,
     }]),
   ];
 }
 
 /* `*.example.org` covers the names below it. */
 function covers(granted, host) {
-  return granted.some((each) => each === host || (each.startsWith("*.") && host.endsWith(each.slice(1))));
+  return granted.some((each) =>
+    each === host || (each.startsWith("*.") && host.endsWith(each.slice(1))));
 }
 
 export function Rights({ tool, path, onChange }) {
@@ -38,7 +40,8 @@ export function Rights({ tool, path, onChange }) {
     <section class="panel stack" aria-labelledby="rights">
       <div class="row"><h2 id="rights">Rights</h2><span class="grow"></span>
         ${missing.length > 0 && tool.file !== null && who.may("ADMIN") && html`
-          <${Button} icon="shield-check" onClick=${() => ask(true)}>Grant what it asks for</${Button}>`}</div>
+          <${Button} icon="shield-check"
+            onClick=${() => ask(true)}>Grant what it asks for</${Button}>`}</div>
       ${all.length === 0
         ? html`<p class="muted">It asks for nothing: no network, no files, no secrets.</p>`
         : html`<ul class="rights">${all.map((right) => html`<${Right} right=${right} />`)}</ul>`}
@@ -85,7 +88,9 @@ function Granting({ tool, path, missing, onClose, onDone }) {
         <p>It holds for this version and later ones, and for the other tools of ${
           html`<code>${tool.file}</code>`} with what they ask for.</p>
         ${trouble && html`<${Trouble} error=${trouble} />`}
-        <div class="row"><${Button} kind="primary" icon="shield-check" busy=${busy} onClick=${act}>Grant</${Button}>
+        <div class="row">
+          <${Button} kind="primary" icon="shield-check" busy=${busy}
+            onClick=${act}>Grant</${Button}>
           <${Button} onClick=${onClose}>Leave it</${Button}></div>
       </div>
     </${Dialog}>`;

@@ -4,7 +4,8 @@ import { flat } from "../../form/schema.js";
 const DEEPEST = 6;
 const TEXTS = {
   date: "2026-01-31", "date-time": "2026-01-31T12:00:00Z", time: "12:00:00Z", duration: "PT1H",
-  email: "ann@example.org", uri: "https://example.org/", uuid: "00000000-0000-4000-8000-000000000000",
+  email: "ann@example.org", uri: "https://example.org/",
+  uuid: "00000000-0000-4000-8000-000000000000",
 };
 
 /* The required ones only; what is optional is left to its default. */
@@ -19,7 +20,8 @@ export function sample(schema, root = schema, depth = 0) {
   const type = Array.isArray(node.type) ? node.type[0] : node.type;
   if (type === "object") {
     const names = depth < DEEPEST ? node.required ?? [] : [];
-    return Object.fromEntries(names.map((name) => [name, sample(node.properties?.[name] ?? {}, root, depth + 1)]));
+    const part = (name) => sample(node.properties?.[name] ?? {}, root, depth + 1);
+    return Object.fromEntries(names.map((name) => [name, part(name)]));
   }
   if (type === "array") {
     return Array.from({ length: Math.min(node.minItems ?? 0, 5) }, (_, at) =>
@@ -28,10 +30,13 @@ export function sample(schema, root = schema, depth = 0) {
   if (type === "integer" || type === "number") return number(node);
   if (type === "boolean") return false;
   if (type === "null") return null;
-  return (TEXTS[node.format] ?? "text").padEnd(node.minLength ?? 0, "…").slice(0, node.maxLength ?? 200);
+  return (TEXTS[node.format] ?? "text").padEnd(node.minLength ?? 0, "…")
+    .slice(0, node.maxLength ?? 200);
 }
 
-function number({ type, minimum, exclusiveMinimum, maximum, exclusiveMaximum, multipleOf: step = 1 }) {
+function number({
+  type, minimum, exclusiveMinimum, maximum, exclusiveMaximum, multipleOf: step = 1,
+}) {
   const least = minimum ?? (exclusiveMinimum === undefined ? undefined : exclusiveMinimum + step);
   const most = maximum ?? (exclusiveMaximum === undefined ? undefined : exclusiveMaximum - step);
   const wanted = Math.min(Math.max(step, least ?? step), most ?? Infinity);

@@ -8,7 +8,8 @@ import { Badge, Busy, Button, Field, Trouble, toast, useAsked } from "../../part
 /* Which settings of a tool somebody may see. */
 export function settable(tool, who) {
   return [
-    tool.settings.includes("operator") && who.may("ADMIN") && { title: "Settings for everybody", own: false },
+    tool.settings.includes("operator") && who.may("ADMIN")
+      && { title: "Settings for everybody", own: false },
     tool.settings.includes("user") && { title: "Your own settings", own: true },
   ].filter(Boolean);
 }
@@ -29,22 +30,29 @@ function Values({ title, path, digest }) {
   return html`
     <section class="panel stack" aria-label=${title}>
       <div class="row"><h2>${title}</h2>
-        ${found.value?.missing && html`<${Badge} kind="warn" icon="triangle-alert">not set up</${Badge}>`}</div>
+        ${found.value?.missing && html`
+          <${Badge} kind="warn" icon="triangle-alert">not set up</${Badge}>`}</div>
       ${found.error && html`<${Trouble} error=${found.error} onRetry=${found.again} />`}
       ${!found.value && !found.error && html`<${Busy} />`}
       ${found.value?.missing && html`<p class="hint">Its calls fail: ${found.value.missing}.</p>`}
-      ${found.value && html`<${Editing} key=${`${saves} ${found.busy}`} found=${found.value} path=${path} onSave=${saved} />`}
+      ${found.value && html`
+        <${Editing} key=${`${saves} ${found.busy}`} found=${found.value} path=${path}
+          onSave=${saved} />`}
     </section>`;
 }
 
 function Editing({ found: { parameters, values }, path, onSave }) {
   const [open, secrets] = parted(parameters);
-  const before = Object.fromEntries(Object.entries(values).filter(([name]) => !secrets.includes(name)));
+  const before = Object.fromEntries(
+    Object.entries(values).filter(([name]) => !secrets.includes(name)),
+  );
   const [now, setNow] = useState(before);
   const [typed, setTyped] = useState({});
   const [forgotten, setForgotten] = useState([]);
   const [state, setState] = useState({ busy: false });
-  const changed = Object.fromEntries(Object.entries(now).filter(([name, value]) => !same(value, before[name])));
+  const changed = Object.fromEntries(
+    Object.entries(now).filter(([name, value]) => !same(value, before[name])),
+  );
   const unset = [...Object.keys(before).filter((name) => !(name in now)), ...forgotten];
   const patch = { values: { ...changed, ...typed }, unset };
   const isChanged = unset.length > 0 || Object.keys(patch.values).length > 0;
@@ -71,8 +79,8 @@ function Editing({ found: { parameters, values }, path, onSave }) {
       ${Object.keys(open.properties).length > 0 && html`
         <${SchemaForm} schema=${open} value=${now} onChange=${(value) => setNow(value)} />`}
       ${secrets.map((name) => html`
-        <${Secret} key=${name} name=${name} schema=${parameters.properties[name]} isSet=${name in values}
-          isForgotten=${forgotten.includes(name)} text=${typed[name] ?? ""}
+        <${Secret} key=${name} name=${name} schema=${parameters.properties[name]}
+          isSet=${name in values} isForgotten=${forgotten.includes(name)} text=${typed[name] ?? ""}
           onType=${(text) => type(name, text)} onForget=${() => forget(name)} />`)}
       ${state.error && html`<${Trouble} error=${state.error} />`}
       <div class="row"><${Button} type="submit" kind="primary" icon="save" busy=${state.busy}
@@ -82,14 +90,20 @@ function Editing({ found: { parameters, values }, path, onSave }) {
 
 /* A secret goes one way: it can be set, replaced and forgotten, and is never shown. */
 function Secret({ name, schema, isSet, isForgotten, text, onType, onForget }) {
-  const state = isForgotten ? "It is forgotten when you save." : isSet ? "It is set. It is never shown." : "It is not set.";
+  const state = isForgotten ? "It is forgotten when you save."
+    : isSet ? "It is set. It is never shown." : "It is not set.";
+  const label = html`
+    <span class="entry-name">${name}</span> <span class="entry-type">secret</span>`;
+  const hint = [schema.description, state].filter(Boolean).join(" ");
+  const action = isForgotten ? "Keep" : "Forget";
   return html`
-    <${Field} label=${html`<span class="entry-name">${name}</span> <span class="entry-type">secret</span>`} hint=${[schema.description, state].filter(Boolean).join(" ")}>${(attributes) => html`
+    <${Field} label=${label} hint=${hint}>${(attributes) => html`
       <div class="row secret">
-        <input ...${attributes} type="password" autocomplete="new-password" value=${text} disabled=${isForgotten}
-          placeholder=${isSet ? "another value" : ""} onInput=${(event) => onType(event.target.value)} />
-        ${isSet && html`<${Button} kind="quiet" icon=${isForgotten ? "undo-2" : "trash-2"} onClick=${onForget}
-          aria-label=${`${isForgotten ? "Keep" : "Forget"} ${name}`}>${isForgotten ? "Keep" : "Forget"}</${Button}>`}
+        <input ...${attributes} type="password" autocomplete="new-password" value=${text}
+          disabled=${isForgotten} placeholder=${isSet ? "another value" : ""}
+          onInput=${(event) => onType(event.target.value)} />
+        ${isSet && html`<${Button} kind="quiet" icon=${isForgotten ? "undo-2" : "trash-2"}
+          onClick=${onForget} aria-label=${`${action} ${name}`}>${action}</${Button}>`}
       </div>`}</${Field}>`;
 }
 

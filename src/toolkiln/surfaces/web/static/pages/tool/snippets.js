@@ -9,7 +9,8 @@ import { sample } from "./sample.js";
 export function Snippets({ tool, used }) {
   const values = used ?? sample(tool.parameters);
   const needsKey = useWho().key_id !== null;
-  return html`<div class="stack narrow">${snippets(tool.name, values, needsKey).map(({ title, text, note }) => html`
+  const shown = snippets(tool.name, values, needsKey);
+  return html`<div class="stack narrow">${shown.map(({ title, text, note }) => html`
     <section class="panel snippet" aria-label=${title}>
       <div class="row"><h2>${title}</h2><span class="grow"></span>
         <${Copy} text=${text} label=${`Copy: ${title}`} /></div>
@@ -20,7 +21,9 @@ export function Snippets({ tool, used }) {
 
 function snippets(name, values, needsKey) {
   const origin = location.origin;
-  const server = { type: "http", url: `${origin}/mcp` };
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: the client puts the key in its place
+  const headers = { Authorization: "Bearer ${TOOLKILN_API_KEY}" };
+  const server = { type: "http", url: `${origin}/mcp`, ...(needsKey && { headers }) };
   return [
     {
       title: "Command line",
@@ -48,8 +51,7 @@ function snippets(name, values, needsKey) {
     },
     {
       title: "MCP",
-      text: JSON.stringify({ mcpServers: { toolkiln: needsKey
-        ? { ...server, headers: { Authorization: "Bearer ${TOOLKILN_API_KEY}" } } : server } }, null, 2),
+      text: JSON.stringify({ mcpServers: { toolkiln: server } }, null, 2),
       note: "toolkiln install CLIENT enters it into a client's settings, for a server of its own.",
     },
   ];
@@ -64,7 +66,9 @@ function quoted(text) {
 function python(value) {
   if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
   if (value !== null && typeof value === "object" && !(value instanceof Exact)) {
-    return `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${python(each)}`).join(", ")}}`;
+    const entries = Object.entries(value)
+      .map(([key, each]) => `${JSON.stringify(key)}: ${python(each)}`);
+    return `{${entries.join(", ")}}`;
   }
   if (typeof value === "string") return JSON.stringify(value);
   return { true: "True", false: "False", null: "None" }[String(value)] ?? String(value);

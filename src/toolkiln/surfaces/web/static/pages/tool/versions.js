@@ -21,17 +21,20 @@ export function Versions({ tool, path, onChange }) {
   }
   return html`
     <ol class="versions">${versions.map((each, place) => html`
-      <${Version} key=${each.version} version=${each} since=${versions[place + 1]?.version} path=${path}
-        onRollback=${() => want(each)} />`)}</ol>
+      <${Version} key=${each.version} version=${each} since=${versions[place + 1]?.version}
+        path=${path} onRollback=${() => want(each)} />`)}</ol>
     ${wanted && html`<${Rollback} path=${path} version=${wanted} tool=${tool}
       onClose=${() => want(null)} onDone=${onChange} />`}`;
 }
 
 /* A file that is edited is served at once, and in the history a moment later. */
 function useVersions(path, digest) {
-  const list = useAsked((signal) => api.get(`${path}/versions`, { limit: 200 }, { signal }), [path, digest]);
+  const list = useAsked(
+    (signal) => api.get(`${path}/versions`, { limit: 200 }, { signal }), [path, digest],
+  );
   const [turns, setTurns] = useState(0);
-  const isBehind = list.value && !list.busy && !list.value.items.some((each) => each.digest === digest);
+  const isBehind = list.value && !list.busy
+    && !list.value.items.some((each) => each.digest === digest);
   useEffect(() => setTurns(0), [digest]);
   useEffect(() => {
     if (!isBehind || turns >= MOST_TURNS) return undefined;
@@ -47,18 +50,21 @@ function useVersions(path, digest) {
 function Version({ version: { version, served, action, at, by, note }, since, path, onRollback }) {
   const who = useWho();
   const [isOpen, open] = useState(false);
+  const more = since === undefined ? "Source" : "Changes";
   return html`
     <li class=${served ? "version served" : "version"}>
       <div class="row">
-        <h2>Version ${version}</h2>${served && html`<${Badge} kind="ok" icon="check">served</${Badge}>`}
-        <p class="muted grow"><${Time} at=${Date.parse(at) / 1000} /> · ${ACTIONS[action] ?? action} ${by}</p>
+        <h2>Version ${version}</h2>
+        ${served && html`<${Badge} kind="ok" icon="check">served</${Badge}>`}
+        <p class="muted grow">
+          <${Time} at=${Date.parse(at) / 1000} /> · ${ACTIONS[action] ?? action} ${by}</p>
         ${who.may("WRITE_TOOLS") && html`
           <${Button} kind="quiet" icon="diff" aria-expanded=${isOpen}
-            aria-label=${since === undefined ? `Source of version ${version}` : `Changes of version ${version}`}
-            onClick=${() => open(!isOpen)}>${since === undefined ? "Source" : "Changes"}</${Button}>`}
+            aria-label=${`${more} of version ${version}`}
+            onClick=${() => open(!isOpen)}>${more}</${Button}>`}
         ${who.may("ADMIN") && !served && html`
-          <${Button} icon="undo-2" aria-label=${`Roll back to version ${version}`} onClick=${onRollback}>
-            Roll back</${Button}>`}
+          <${Button} icon="undo-2" aria-label=${`Roll back to version ${version}`}
+            onClick=${onRollback}>Roll back</${Button}>`}
       </div>
       ${note && html`<p class="muted">${note}</p>`}
       ${isOpen && html`<${Changes} path=${path} version=${version} since=${since} />`}
@@ -67,11 +73,15 @@ function Version({ version: { version, served, action, at, by, note }, since, pa
 
 /* A version against the one before it; the first one as it is. */
 function Changes({ path, version, since }) {
-  const found = useAsked((signal) => api.get(`${path}/versions/${version}`, { since }, { signal }), [path, version]);
+  const found = useAsked(
+    (signal) => api.get(`${path}/versions/${version}`, { since }, { signal }), [path, version],
+  );
   if (found.error) return html`<${Trouble} error=${found.error} onRetry=${found.again} />`;
   if (!found.value) return html`<${Busy} />`;
   const { diff, sources } = found.value;
-  if (typeof diff === "string") return html`<${Diff} unified=${diff} label=${`Changes of version ${version}`} />`;
+  if (typeof diff === "string") {
+    return html`<${Diff} unified=${diff} label=${`Changes of version ${version}`} />`;
+  }
   return Object.entries(sources).map(([name, source]) => html`
     <figure class="source"><figcaption class="muted"><code>${name}</code></figcaption>
       <pre tabindex="0"><code>${source}</code></pre></figure>`);
@@ -95,12 +105,14 @@ function Rollback({ path, version, tool, onClose, onDone }) {
   return html`
     <${Dialog} title=${`Serve version ${version.version} again?`} onClose=${onClose}>
       <div class="stack">
-        <p>Calls from now on run version ${version.version} of ${tool.title}. Those under way go on as
-          they began, and what is served now stays in the history.</p>
+        <p>Calls from now on run version ${version.version} of ${tool.title}. Those under way go on
+          as they began, and what is served now stays in the history.</p>
         ${version.tools.length > 1 && html`<p>The file has these tools, which all go back:
           ${" "}${version.tools.join(", ")}.</p>`}
         ${trouble && html`<${Trouble} error=${trouble} />`}
-        <div class="row"><${Button} kind="primary" icon="undo-2" busy=${busy} onClick=${act}>Roll back</${Button}>
+        <div class="row">
+          <${Button} kind="primary" icon="undo-2" busy=${busy}
+            onClick=${act}>Roll back</${Button}>
           <${Button} onClick=${onClose}>Leave it</${Button}></div>
       </div>
     </${Dialog}>`;

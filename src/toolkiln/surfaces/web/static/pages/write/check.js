@@ -21,7 +21,8 @@ export function useCheck(source, provider, helpers) {
     }
     const control = new AbortController();
     const ask = () => api.post("/v1/schema", { source, provider }, { signal: control.signal }).then(
-      (answer) => control.signal.aborted || setState({ source, error: null, answer: amended(answer, source, helpers) }),
+      (answer) => control.signal.aborted
+        || setState({ source, error: null, answer: amended(answer, source, helpers) }),
       (error) => control.signal.aborted || setState((before) => ({ ...before, source, error })),
     );
     const timer = setTimeout(ask, state.answer ? PAUSE : 0);

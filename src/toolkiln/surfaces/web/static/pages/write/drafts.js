@@ -12,7 +12,8 @@ export function kept(tool) {
 
 export function keep(tool, source, digest) {
   try {
-    sessionStorage.setItem(PREFIX + tool, JSON.stringify({ source, digest, at: Date.now() / 1000 }));
+    const draft = { source, digest, at: Date.now() / 1000 };
+    sessionStorage.setItem(PREFIX + tool, JSON.stringify(draft));
   } catch {
     // The browser keeps nothing; leaving the page still warns.
   }

@@ -40,6 +40,7 @@ export function counted(findings) {
     const found = findings.filter((one) => one.severity === severity).length;
     return found && `${found} ${word}${found > 1 ? "s" : ""}`;
   };
-  const told = [count("error", "error"), count("warning", "warning"), count("info", "note")].filter(Boolean);
+  const told = [count("error", "error"), count("warning", "warning"), count("info", "note")]
+    .filter(Boolean);
   return told.join(", ") || "No findings";
 }

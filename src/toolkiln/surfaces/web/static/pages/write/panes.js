@@ -14,12 +14,13 @@ const TABS = [
   { id: "model", title: "As the model sees it" },
 ];
 export const PROVIDERS = [
-  "openai", "openai-strict", "openai-responses", "openai-responses-strict", "anthropic", "anthropic-strict",
-  "gemini", "mcp",
+  "openai", "openai-strict", "openai-responses", "openai-responses-strict",
+  "anthropic", "anthropic-strict", "gemini", "mcp",
 ];
 const HEALTH = {
   STRICT_COMPLIANT: ["ok", "Strict", "Providers can hold models to it."],
-  NON_STRICT_ONLY: ["info", "Not strict", "Providers' strict modes cannot hold models to all of it."],
+  NON_STRICT_ONLY:
+    ["info", "Not strict", "Providers' strict modes cannot hold models to all of it."],
   INVALID: ["bad", "Invalid", "This is no schema of arguments."],
 };
 
@@ -38,28 +39,33 @@ export function Panes({ source, tools, prospects, isBroken, provider, onProvider
   }[tab];
   return html`
     ${tools.length > 1 && html`
-      <label class="row">Tool <select value=${tool.name} onChange=${(event) => setChosen(event.target.value)}>
+      <label class="row">Tool <select value=${tool.name}
+        onChange=${(event) => setChosen(event.target.value)}>
         ${tools.map(({ name }) => html`<option>${name}</option>`)}</select></label>`}
     <${Tabs} tabs=${TABS} current=${tab} onChange=${setTab} label="About the tool" />
-    ${isBroken && html`<p class="hint"><${Icon} name="history" /> As of the last text that could be read.</p>`}
+    ${isBroken && html`<p class="hint"><${Icon} name="history" /> As of the last text that could
+      be read.</p>`}
     <div role="tabpanel" aria-label="Try it" hidden=${tab !== "try"} class="pane">
       <${Try} key=${tool.name} ...${{ source, tool, prospects, isBroken }} /></div>
-    ${shown && html`<div role="tabpanel" aria-label=${TABS.find(({ id }) => id === tab).title} class="pane">
-      ${shown()}</div>`}`;
+    ${shown && html`
+      <div role="tabpanel" aria-label=${TABS.find(({ id }) => id === tab).title} class="pane">
+        ${shown()}</div>`}`;
 }
 
 /* Runs what is in the editor, saved or not. */
 function Try({ source, tool, prospects, isBroken }) {
   const { running } = prospects;
   if (!running.allowed) {
-    return html`<${Note} kind="warn" icon="lock" hint=${running.hint}>It cannot be run: ${reason(running)}.</${Note}>`;
+    return html`<${Note} kind="warn" icon="lock" hint=${running.hint}>
+      It cannot be run: ${reason(running)}.</${Note}>`;
   }
   const run = (args, signal) => {
     const body = { source, tool: tool.name, arguments: args };
     return api.stream("POST", "/v1/run", body, { signal });
   };
   return html`
-    <p class="hint">Runs what is in the editor, in the sandbox and without any granted right. Nothing is saved.</p>
+    <p class="hint">Runs what is in the editor, in the sandbox and without any granted right.
+      Nothing is saved.</p>
     ${isBroken && html`<p class="problem">It can run when its errors are corrected.</p>`}
     <${Trying} schema=${tool.parameters} run=${run} submitLabel="Run" />`;
 }
@@ -67,12 +73,15 @@ function Try({ source, tool, prospects, isBroken }) {
 function Schema({ tool }) {
   const [kind, title, about] = HEALTH[tool.health.level];
   return html`
-    <div class="row"><${Badge} kind=${kind}>${title}</${Badge}><span class="hint">${about}</span></div>
-    ${tool.health.points.length > 0 && html`<ul class="write-points">${tool.health.points.map(({ path, reason }) => html`
-      <li><code>${path || "/"}</code> ${reason}</li>`)}</ul>`}
+    <div class="row">
+      <${Badge} kind=${kind}>${title}</${Badge}><span class="hint">${about}</span></div>
+    ${tool.health.points.length > 0 && html`<ul class="write-points">
+      ${tool.health.points.map(({ path, reason }) => html`
+        <li><code>${path || "/"}</code> ${reason}</li>`)}</ul>`}
     <${Json} title="Parameters" value=${tool.parameters} />
     ${tool.returns && html`<${Json} title="What it gives" value=${tool.returns} />`}
-    ${tool.requirements.length > 0 && html`<p>Needs ${tool.requirements.map((one, at) => html`${at > 0 && ", "}<code>${one}</code>`)}</p>`}`;
+    ${tool.requirements.length > 0 && html`<p>Needs ${tool.requirements.map((one, at) => html`
+      ${at > 0 && ", "}<code>${one}</code>`)}</p>`}`;
 }
 
 function Json({ title, value }) {
@@ -86,12 +95,18 @@ function Model({ tool, provider, onProvider }) {
   const { form } = tool;
   return html`
     <${Field} label="Provider">${(attributes) => html`
-      <select ...${attributes} value=${provider} onChange=${(event) => onProvider(event.target.value)}>
+      <select ...${attributes} value=${provider}
+        onChange=${(event) => onProvider(event.target.value)}>
         ${PROVIDERS.map((name) => html`<option>${name}</option>`)}</select>`}</${Field}>
     ${form?.left_out.length > 0 && html`
-      <${Trouble} error=${{ message: "this provider would refuse it", errors: form.left_out.map((message) => ({ message })) }} />`}
+      <${Trouble} error=${{
+        message: "this provider would refuse it",
+        errors: form.left_out.map((message) => ({ message })),
+      }} />`}
     ${form?.losses.length > 0 && html`
-      <section><h3>What it does not hold a model to</h3><ul class="write-points">${form.losses.map((loss) => html`
-        <li><code>${loss.path || "/"}</code> ${loss.keyword}: ${loss.reason}</li>`)}</ul></section>`}
+      <section><h3>What it does not hold a model to</h3>
+        <ul class="write-points">${form.losses.map((loss) => html`
+          <li><code>${loss.path || "/"}</code> ${loss.keyword}: ${loss.reason}</li>`)}</ul>
+      </section>`}
     ${form?.tool && html`<${Json} title="In the request" value=${form.tool} />`}`;
 }

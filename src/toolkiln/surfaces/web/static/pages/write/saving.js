@@ -8,7 +8,8 @@ import { Link } from "../../router.js";
 import { current } from "./document.js";
 import { Note } from "./note.js";
 
-/* {kind, name, …}; `digest` is the version that it takes the place of, null for a tool that is new. */
+/* {kind, name, …}; `digest` is the version that it takes the place of, null for a tool that is
+   new. */
 export async function save(name, source, digest) {
   const headers = digest ? { "If-Match": `"${digest}"` } : { "If-None-Match": "*" };
   try {
@@ -36,14 +37,16 @@ export function Outcome({ outcome, source, onLoad, onReplace }) {
   if (kind === "taken") return html`<${Taken} name=${name} />`;
   if (kind === "outdated") return html`<${Outdated} ...${{ name, source, onLoad, onReplace }} />`;
   const rest = error.errors?.filter(({ place }) => !place.startsWith("body.source:"));
-  return html`<${Trouble} error=${{ message: `not saved: ${error.message}`, hint: error.hint, errors: rest }} />`;
+  const told = { message: `not saved: ${error.message}`, hint: error.hint, errors: rest };
+  return html`<${Trouble} error=${told} />`;
 }
 
 function Saved({ name, written }) {
   return html`
     <div class="notice ok" role="status">
-      <p><${Icon} name="circle-check" /> <span>Saved as version ${written.version}: <strong>${name}</strong> can
-        be called. <${Link} to=${`/tools/${encodeURIComponent(name)}`}>Go to the tool</${Link}></span></p>
+      <p><${Icon} name="circle-check" /> <span>
+        Saved as version ${written.version}: <strong>${name}</strong> can be called. <${Link}
+          to=${`/tools/${encodeURIComponent(name)}`}>Go to the tool</${Link}></span></p>
       ${written.notes.map((note) => html`<p class="hint">${note}</p>`)}
     </div>`;
 }
@@ -52,8 +55,9 @@ function Proposed({ name }) {
   const who = useWho();
   return html`
     <${Note} kind="info" icon="hourglass">
-      <strong>${name}</strong> is proposed. It can be called when somebody with ADMIN has admitted it${
-        who?.may("ADMIN") ? html`: <${Link} to="/approvals">that can be you</${Link}.` : "."}</${Note}>`;
+      <strong>${name}</strong> is proposed. It can be called when somebody with ADMIN has admitted
+      it${who?.may("ADMIN")
+        ? html`: <${Link} to="/approvals">that can be you</${Link}.` : "."}</${Note}>`;
 }
 
 function Taken({ name }) {
@@ -71,12 +75,15 @@ function Outdated({ name, source, onLoad, onReplace }) {
   if (!value) return html`<${Busy} label="Looking for the newer version" />`;
   return html`
     <div class="notice warn" role="alert">
-      <p><${Icon} name="triangle-alert" /> <span>There is a newer version of <strong>${name}</strong> than the
-        one that this was begun with: version ${value.version}. What differs from it here:</span></p>
+      <p><${Icon} name="triangle-alert" /> <span>There is a newer version
+        of <strong>${name}</strong> than the one that this was begun with:
+        version ${value.version}. What differs from it here:</span></p>
       <${Diff} before=${value.saved} after=${source} label="The newer version, and yours" />
       <div class="row">
-        <${Button} icon="download" onClick=${() => onLoad(value)}>Load the newer one, drop mine</${Button}>
-        <${Button} icon="pencil" onClick=${() => onReplace(value)}>Keep mine, to take its place</${Button}>
+        <${Button} icon="download"
+          onClick=${() => onLoad(value)}>Load the newer one, drop mine</${Button}>
+        <${Button} icon="pencil"
+          onClick=${() => onReplace(value)}>Keep mine, to take its place</${Button}>
       </div>
     </div>`;
 }
