@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NPM := $(VENV)/npm
 WEB := $(VENV)/web
+BIOME := $(WEB)/node_modules/.bin/biome
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
 .PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium web screenshots clean
@@ -68,9 +69,10 @@ check: lint  ## what CI runs
 beside: types
 	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=30
 
-lint: $(STAMP)
+lint: $(STAMP) web
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@! test -x $(BIOME) || $(BIOME) lint --error-on-warnings
 
 types: $(STAMP)
 	$(BIN)/mypy

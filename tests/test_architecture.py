@@ -13,6 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "toolkiln"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 450
+WIDEST = 100
 
 _BELOW_APP = {
     "define", "errors", "model", "config", "spec", "schema", "catalog", "docs", "search",
@@ -139,6 +140,24 @@ def test_a_module_fits_in_one_sitting() -> None:
     lengths = {named(file): len(file.read_text("utf-8").splitlines()) for file in FILES}
 
     assert {file: length for file, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_a_module_of_the_page_fits_in_one_sitting_and_on_a_screen() -> None:
+    static = PACKAGE / "surfaces" / "web" / "static"
+    own = [file for file in static.rglob("*.js") if "vendor" not in file.parts]
+    lines = {str(file.relative_to(static)): file.read_text("utf-8").splitlines() for file in own}
+
+    assert len(own) > 50
+    assert [name for name, said in lines.items() if len(said) > LONGEST] == []
+    assert [name for name, said in lines.items() if max(map(len, said)) > WIDEST] == []
+
+
+def test_every_tag_of_the_page_is_closed() -> None:
+    """htm takes what follows an end without its bracket for a part of the tag, and drops it."""
+    static = PACKAGE / "surfaces" / "web" / "static"
+    unclosed = re.compile(r"</\$\{\w+\}(?!>)")
+
+    assert [file.name for file in static.rglob("*.js") if unclosed.search(file.read_text())] == []
 
 
 def test_no_module_is_a_grab_bag() -> None:

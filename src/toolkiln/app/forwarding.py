@@ -49,6 +49,16 @@ class _Route(NamedTuple):
     way: _Way
 
 
+class _Sending(NamedTuple):
+    """A call on its way, whichever that is."""
+
+    call: Call
+    caller: Caller
+    arguments: Raw
+    observe: Callable[[Event], None]
+    asking: Asking | None = None
+
+
 class Forwarding:
     """Sends calls to the workers of a fleet; `execution.Elsewhere`."""
 
@@ -104,12 +114,13 @@ class Forwarding:
         route = self._route(spec.name)
         if route is None:  # taken out while we looked the caller up
             return None
-        result = await self._known(call, route.way, caller, arguments, observe, asking)
+        sending = _Sending(call, caller, arguments, observe, asking)
+        result = await self._known(sending, route.way)
         if result.error is not None and result.error.code == "stale" and call.digest is None:
             await self._published.refresh()
             newer = self._route(call.tool)
             if newer is not None and newer.way.digest != route.way.digest:
-                return await self._sent(call, newer.way, caller, arguments, observe, asking)
+                return await self._sent(sending, newer.way)
         if call.tool == _SENT_ALWAYS and isinstance(result.value, dict):
             await self._see(result.value)
         return result
@@ -129,8 +140,8 @@ class Forwarding:
             InputError: what it says cannot be sent.
         """
         caller = await self._guard.caller(call.session)
-        way = _Way(None, pool, is_repeatable)
-        return await self._known(call, way, caller, Raw(pack(call.arguments)), observe, None)
+        sending = _Sending(call, caller, Raw(pack(call.arguments)), observe)
+        return await self._known(sending, _Way(None, pool, is_repeatable))
 
     def pools(self) -> list[str]:
         """The pools that have published tools, the usual one first; that one if there is none."""
@@ -190,31 +201,16 @@ class Forwarding:
         if client is not None:
             await client.close()
 
-    async def _known(
-        self,
-        call: Call,
-        way: _Way,
-        caller: Caller,
-        arguments: Raw,
-        observe: Callable[[Event], None],
-        asking: Asking | None,
-    ) -> Result:
+    async def _known(self, sending: _Sending, way: _Way) -> Result:
         """As `_sent`; a session of ours that Redis has lost is told to workers again."""
-        result = await self._sent(call, way, caller, arguments, observe, asking)
+        result = await self._sent(sending, way)
         is_unknown = result.error is not None and result.error.code == "no_session"
-        if not is_unknown or self._shared.pop(call.session or "", None) is None:
+        if not is_unknown or self._shared.pop(sending.call.session or "", None) is None:
             return result
-        return await self._sent(call, way, caller, arguments, observe, asking)
+        return await self._sent(sending, way)
 
-    async def _sent(
-        self,
-        call: Call,
-        way: _Way,
-        caller: Caller,
-        arguments: Raw,
-        observe: Callable[[Event], None],
-        asking: Asking | None,
-    ) -> Result:
+    async def _sent(self, sending: _Sending, way: _Way) -> Result:
+        call, caller, arguments, observe, asking = sending
         client = self._client or await self._opened()
         token = call.session
         assert token is not None

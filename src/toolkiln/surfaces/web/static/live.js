@@ -7,6 +7,7 @@ const LONGEST_PAUSE = 5000;
 const listeners = new Map();
 let connection = "connecting";
 let begun = false;
+let control = null;
 
 /* Call a function with each event of a kind, and with "again" once the server is back. */
 export function useLive(kind, handle) {
@@ -68,7 +69,8 @@ async function follow() {
 /* A signal that ends the stream when somebody logs in: it would go on for whoever was there
    before. */
 function stopping() {
-  const control = new AbortController();
-  addEventListener("toolkiln:login", () => control.abort(), { once: true });
+  control = new AbortController();
   return { signal: control.signal };
 }
+
+addEventListener("toolkiln:login", () => control?.abort());

@@ -77,7 +77,7 @@ function Waiting({ task }) {
       <p class="result-head"><${Badge} kind=${kind} icon=${icon}>${words}</${Badge}>
         ${task.progress && html`<${Shown} text=${task.progress} />`}</p>
       <p>${task.state === "pending" && html`
-          <${Link} to="/approvals">Go to the approvals</${Link} or `}
+          <${Link} to="/approvals">Go to the approvals</${Link}> or `}
         <${Link} to=${`/runs/${encodeURIComponent(task.id)}`}>watch this call</${Link}>.</p>
     </div>`;
 }

@@ -149,7 +149,7 @@ function Live({ call, isRunning }) {
           call.pending &&
           html`<p class="live-pending"><${Icon} name="hand" />
           A person has to approve this
-          call: <${Link} to="/approvals">go to the approvals</${Link}.</p>`
+          call: <${Link} to="/approvals">go to the approvals</${Link}>.</p>`
         }
         ${isRunning && !call.pending && html`<${Progress} progress=${call.progress} />`}
       </div>

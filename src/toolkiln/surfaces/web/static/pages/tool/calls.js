@@ -26,5 +26,5 @@ export function Calls({ tool }) {
         <span class="took"><${Took} run=${run} /></span>
       </${Link}></li>`)}</ol>
     ${runs.value.next_cursor && html`<p class="muted more">
-      These are the last ${MOST}; <${Link} to="/runs">all runs</${Link} have the others.</p>`}`;
+      These are the last ${MOST}; <${Link} to="/runs">all runs</${Link}> have the others.</p>`}`;
 }

@@ -57,7 +57,7 @@ function Proposed({ name }) {
     <${Note} kind="info" icon="hourglass">
       <strong>${name}</strong> is proposed. It can be called when somebody with ADMIN has admitted
       it${who?.may("ADMIN")
-        ? html`: <${Link} to="/approvals">that can be you</${Link}.` : "."}</${Note}>`;
+        ? html`: <${Link} to="/approvals">that can be you</${Link}>.` : "."}</${Note}>`;
 }
 
 function Taken({ name }) {
