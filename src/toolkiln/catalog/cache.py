@@ -28,6 +28,8 @@ _PACKAGE = Path(__file__).parents[1]
 _TRIES = 5
 _PATIENCE = 1.0
 _MOST_STALE = 1000
+_MANY = 20_000
+"""Objects that the collector had better not look at one by one."""
 
 
 class _Kept(NamedTuple):
@@ -207,7 +209,8 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():  # what others froze is to stay so
+            # What others froze is to stay so; to ask takes as long as they have frozen much.
+            if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
