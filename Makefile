@@ -93,13 +93,15 @@ thorough: $(STAMP)  ## try properties with ten times the examples and more, othe
 clean:
 	rm -rf $(VENV) $(dir $(BUNDLE)) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Debian ships venv without ensurepip, so pip is lent from outside. It compiles on one core;
-# that files which are no modules cannot be compiled is of no interest.
+# Debian ships venv without ensurepip, so pip is lent from outside. uv installs and compiles all the
+# rest in a third of pip's time; where it cannot, as it knows nothing of pip's settings, pip does.
 $(STAMP): pyproject.toml requirements-dev.lock
 	python3 -m venv --clear --without-pip $(VENV)
-	python3 -m pip --python $(BIN)/python install --quiet --no-compile -r requirements-dev.lock
-	python3 -m pip --python $(BIN)/python install --quiet --no-deps --editable .
-	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src
+	python3 -m pip --python $(BIN)/python install --quiet $$(grep ^uv== requirements-dev.lock)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-cache --no-deps --compile-bytecode \
+		-r requirements-dev.lock --editable . \
+	|| python3 -m pip --python $(BIN)/python install --quiet -r requirements-dev.lock --editable .
+	@$(BIN)/python -m compileall -qq src
 	@touch $@
 
 # Without npm the checks that need it say that they were skipped.
