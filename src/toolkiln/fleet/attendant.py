@@ -88,6 +88,7 @@ async def attend(orders: Orders, leases: Leases, channel: socket.socket) -> None
     while not gone.done() and await _either(gone, keeper.run(channel)) is not Verdict.GONE:
         await asyncio.sleep(orders.lease / 3)  # it hangs, and may go on after all
     sweeping.cancel()
+    await asyncio.gather(sweeping, return_exceptions=True)
     await settle(queue, orders.worker, {one.entry for one in leases.held()})
     await sweeper.leave()
     await pipe.close()

@@ -7,7 +7,7 @@ is decided by `steps`.
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from toolkiln.fleet import keys
 from toolkiln.fleet.deliveries import Delivery, Ending
@@ -57,9 +57,7 @@ class Sweeper:
             self._cursor, abandoned = await self._queue.abandoned(
                 self._consumer, self._cursor, self._lease_ms
             )
-            now = await self._queue.now_ms() if abandoned else 0
-            for delivery in abandoned:
-                await carry_out(self._queue, delivery, after_loss(delivery, now))
+            await self._see_to(abandoned)
             found += len(abandoned)
             if self._cursor == _START:
                 break
@@ -70,10 +68,17 @@ class Sweeper:
 
     async def leave(self) -> None:
         """Let others look after the pool at once, and forget the worker that this one is of."""
+        # What it had just taken over when it was stopped nobody else would see to so soon.
+        await self._see_to(await self._queue.own(self._consumer))
         await self._queue.crew.retire(self._consumer)
         await self._pipe.command("DEL", keys.worker(self._name))
         if await self._holder() == self._name:
             await self._pipe.command("DEL", keys.sweeper(self._queue.pool))
+
+    async def _see_to(self, abandoned: Sequence[Delivery]) -> None:
+        now = await self._queue.now_ms() if abandoned else 0
+        for delivery in abandoned:
+            await carry_out(self._queue, delivery, after_loss(delivery, now))
 
     async def _is_ours(self) -> bool:
         key, milliseconds = keys.sweeper(self._queue.pool), round(self._pause * 1500)

@@ -35,6 +35,20 @@ async def test_an_abandoned_call_behind_2000_live_ones_is_found(server: Server) 
     assert all(kept)
 
 
+async def test_a_sweeper_that_leaves_sees_to_what_it_has_just_taken_over(server: Server) -> None:
+    async with desk(server.url) as own:
+        await own.queue.enqueue(call("left", repeatable=True))
+        await own.take("dead")
+        await own.queue.abandoned("w1.sweeper", "0-0", 0)  # and then it was stopped
+
+        await Sweeper(own.pipe, own.queue, "w1", LEASE).leave()
+
+        [again] = await own.take("other")
+        consumers = await Crew(own.pipe, POOL).consumers()
+    assert (again.record, again.tries) == ("left", 1)
+    assert "w1.sweeper" not in {one.name for one in consumers}
+
+
 async def perform(envelope: Envelope, left: float | None, observe: Observe | None) -> Result:
     return Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=1)
 
