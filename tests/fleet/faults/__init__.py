@@ -25,6 +25,9 @@ test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
     1,000 restarts; 2,000 live calls before an abandoned one
         faults.test_sweeping test_1000_workers_that_came_and_went_leave_nothing
         faults.test_sweeping test_an_abandoned_call_behind_2000_live_ones_is_found
+    stopped while it takes over what another left; cut off while it asks what it holds
+        faults.test_sweeping test_a_sweeper_that_leaves_sees_to_what_it_has_just_taken_over
+        test_reading test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_again
 
 Calls
     made again: at once, while it runs, after its end, with other arguments, by another caller
