@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "toolkiln"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 450
+LONGEST = 600
 WIDEST = 100
 
 _BELOW_APP = {

@@ -22,7 +22,7 @@ from toolkiln.app.searched import Searched
 from toolkiln.app.tended import Tended
 from toolkiln.app.usages import Usages
 from toolkiln.catalog import Catalog, Change, Options, watch
-from toolkiln.config import Settings
+from toolkiln.config import Settings, project_settings
 from toolkiln.errors import InputError, NotFound
 from toolkiln.model import (
     Call,
@@ -73,16 +73,28 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         surface: str = "python",
         resolve_host: "Resolve | None" = None,
     ) -> None:
-        """Nothing is read or started yet.
+        """Load the settings; tools are read with the first use.
 
+        Without `settings` they come from the project's `toolkiln.toml` and from `TOOLKILN_*`
+        variables, as on the command line; `settings=Settings()` means the defaults alone.
         With `dev` the files on disk are served without anybody admitting them.
         `functions` run in this process, without a sandbox: hand over only what you trust.
         `surface` is what the audit says that calls came through.
         `resolve_host` replaces the look-up of hosts that tools were granted.
+
+        Raises:
+            ConfigError: `toolkiln.toml` or a variable cannot be used.
+            InputError: the settings name a fleet, which `Kiln.connect` is for.
         """
-        settings = settings or Settings()
-        self.settings = replace(settings, dev=True) if dev else settings
         self._given = tuple(functions)
+        if settings is None:
+            settings = project_settings(tools)
+            if settings.fleet and tools is None and not self._given and not dev:
+                raise InputError(
+                    "the project's settings name a fleet",
+                    hint='use Kiln.connect() for its tools, or name the folder: Kiln("tools")',
+                )
+        self.settings = replace(settings, dev=True) if dev else settings
         self.path = (
             None
             if tools is None and self._given
@@ -93,7 +105,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
 
     @staticmethod
     def connect(
-        url: str,
+        url: str | None = None,
         *,
         functions: Iterable[Callable[..., Any]] = (),
         settings: Settings | None = None,
@@ -102,13 +114,22 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """The tools of a fleet, which its workers run; functions and pinned tools run here.
 
         `url` is that of the Redis that the workers use: `redis://`, `rediss://`, `unix://` or
-        `redis+sentinel://`. Nothing is asked of it yet.
+        `redis+sentinel://`; the default is the setting `fleet`. Settings are found as for
+        `Kiln(…)`. Nothing is asked of Redis yet.
 
         Raises:
+            InputError: there is no URL, neither given nor in the settings.
             StoreError: the URL cannot be read, or the extra `toolkiln[redis]` is missing.
         """
         from toolkiln.app.connected import Connected
 
+        settings = settings or project_settings()
+        url = url or settings.fleet
+        if not url:
+            raise InputError(
+                "there is no URL of a fleet",
+                hint="pass one, or set `fleet` in toolkiln.toml or TOOLKILN_FLEET",
+            )
         return Connected(url, functions=functions, settings=settings, surface=surface)
 
     @property

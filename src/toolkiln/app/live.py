@@ -184,7 +184,7 @@ def _reread(old: Settings, source: Path, stamp: Stamp | None) -> Settings:
         raise ConfigError(f"{source} is gone", hint="put it back")
     if not stamp.size:  # cut short by a full disk or a pause, rather than meant
         raise ConfigError(f"{source} is empty", hint="put a comment in it if that is meant")
-    read = config.load(source.parent, old.environ)
+    read = config.reload(old)
     kept = {name: one for name, one in old.given.items() if name not in LIVE}
     told = {name: one for name, one in read.given.items() if name in LIVE}
     values = {name: getattr(read, name) for name in LIVE}

@@ -17,7 +17,8 @@ from toolkiln.config.tables import EFFECTS, ENDLESS, KINDS, TABLES, hint_from, p
 from toolkiln.errors import ConfigError
 
 __all__ = [
-    "FILE_NAME", "Setting", "Settings", "Stamp", "checked", "described", "load", "pace", "stamp",
+    "FILE_NAME", "Setting", "Settings", "Stamp", "checked", "described", "load", "pace", "places",
+    "project_settings", "reload", "stamp",
 ]  # fmt: skip
 
 FILE_NAME = "toolkiln.toml"
@@ -43,7 +44,7 @@ class Settings:
     tools: Path = Path("tools")
     """The file or folder that holds the tools."""
     state: Path = Path(".toolkiln")
-    """Where versions, environments, workspaces and results are kept."""
+    """The state folder: versions, keys, audit log, environments, workspaces and results."""
     store: str = field(default="", repr=False)
     """A `postgresql://` URL; empty: an SQLite file in the state folder."""
     dev: bool = False
@@ -138,13 +139,16 @@ class Settings:
     """By name: the file or variable that set something, and to what."""
 
     def made_state(self) -> Path:
-        """The state folder, made if there is none.
+        """The state folder, created if there is none.
 
-        Open to others: what is private in it is so itself, and sandboxes run as another user.
+        Other accounts may enter it, since sandboxes run as another user; private files in it
+        have modes of their own. Version control ignores it.
         """
         state = self.state.absolute()
-        with suppress(OSError):  # whoever needs it says what is wrong with it
-            state.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with suppress(OSError):  # the first write reports what is wrong with it
+            if not state.exists():
+                state.mkdir(mode=0o755, parents=True)
+                (state / ".gitignore").write_text("*\n")
         return state
 
 
@@ -181,13 +185,41 @@ class Setting(NamedTuple):
     """The file or variable that set it, `default`, or `program`: an option of a command."""
 
 
-def load(folder: Path, environ: Mapping[str, str]) -> Settings:
-    """The settings for work in `folder`.
+def load(folder: Path, environ: Mapping[str, str], tools: Path | None = None) -> Settings:
+    """Load the settings of a project: for work in `folder`, on `tools` if given.
+
+    `toolkiln.toml` is searched for in `folder`; then, if `tools` are given there or in the
+    environment, in the tools folder and in the folder that contains it. The project is the
+    folder of that file, or without one the folder that contains the tools. Relative paths are
+    relative to the project, those of arguments and variables to `folder`.
 
     Raises:
-        ConfigError: the file cannot be parsed, or sets something that does not exist.
+        ConfigError: the file cannot be parsed, or has an unknown setting or an unusable value.
     """
-    file = folder / FILE_NAME
+    file = _find(folder, tools or environ.get(_PREFIX + "TOOLS"))
+    return _load(file, folder, environ)
+
+
+def project_settings(tools: str | Path | None = None) -> Settings:
+    """Load the settings of the project in the current folder, from the process's environment.
+
+    Raises:
+        ConfigError: as for `load`.
+    """
+    return load(Path.cwd(), os.environ, None if tools is None else Path(tools))
+
+
+def reload(settings: Settings) -> Settings:
+    """Load the settings again, from the same file.
+
+    Raises:
+        ConfigError: as for `load`.
+    """
+    assert settings.source is not None
+    return _load(settings.source, settings.source.parent, settings.environ)
+
+
+def _load(file: Path, folder: Path, environ: Mapping[str, str]) -> Settings:
     known = {item.name: item.default for item in fields(Settings) if item.name not in _NOT_SET}
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -205,8 +237,11 @@ def load(folder: Path, environ: Mapping[str, str]) -> Settings:
             values[name] = checked(name, _from_text(environ[variable], default), variable)
             origins[name] = variable
     values.setdefault("tools", Settings.tools)
-    values.setdefault("state", _home_state(environ))
-    values |= {name: folder / values[name] for name in _PATHS if name in values}
+    values.setdefault("state", Settings.state)
+    for name in _PATHS:
+        if name in values:
+            is_variable = origins.get(name, "").startswith(_PREFIX)
+            values[name] = (folder if is_variable else file.parent) / values[name]
     given = {name: (origins.get(name, _DEFAULT), value) for name, value in values.items()}
     return Settings(**values, environ=environ, source=file.absolute(), seen=seen, given=given)
 
@@ -221,6 +256,35 @@ def described(settings: Settings) -> Iterator[Setting]:
         shown = _LOGIN.sub("//…@", value) if isinstance(value, str) else value
         origin = _origin(settings, item, value)
         yield Setting(item.name, None if is_hidden else shown, is_hidden, origin)
+
+
+def places(settings: Settings, tools: Path) -> dict[str, str]:
+    """Describe the files, folders and variables that the project uses, for people."""
+    state, file = settings.state.absolute(), settings.source
+    store = _LOGIN.sub("//…@", settings.store) or str(state / "store.db")
+    variables = {one.origin for one in described(settings) if one.origin.startswith(_PREFIX)}
+    found = {
+        "settings": "defaults only" if file is None else str(file),
+        "variables": ", ".join(sorted(variables)) or "none",
+        "tools": str(tools.absolute()),
+        "state": str(state),
+        "store": store,
+        "secrets": str(settings.secrets_file or state / "secrets.toml"),
+    }
+    if file is not None and settings.seen is None:
+        found["settings"] += " (not there: defaults)"
+    if not state.exists():
+        found["state"] += " (created when needed)"
+        earlier = _earlier_state(settings.environ)
+        if settings.state != earlier and (earlier / "store.db").exists():
+            found["state"] += f"; earlier versions used {earlier}: set `state` to it to keep that"
+    return found
+
+
+def _earlier_state(environ: Mapping[str, str]) -> Path:
+    """Return the folder that all projects of an account shared before each had its own."""
+    base = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME', '')}/.local/state"
+    return Path(base, "toolkiln")
 
 
 def _origin(settings: Settings, item: Field[Any], value: Any) -> str:
@@ -284,11 +348,16 @@ def _stamp(status: os.stat_result) -> Stamp:
     return Stamp(*times, status.st_size, status.st_ino, status.st_dev)
 
 
-def _home_state(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_STATE_HOME")
-    if not base and (home := environ.get("HOME")):
-        base = f"{home}/.local/state"
-    return Path(base, "toolkiln") if base else Settings.state
+def _find(folder: Path, tools: Path | str | None) -> Path:
+    """Return where the project's settings file is, or would be."""
+    candidates = [folder]
+    if tools and "\0" not in str(tools):
+        place = Path(os.path.normpath((folder / tools).absolute()))
+        candidates += [place, place.parent]
+    for candidate in candidates:
+        if os.path.lexists(candidate / FILE_NAME):
+            return candidate / FILE_NAME
+    return candidates[-1] / FILE_NAME
 
 
 def _from_text(text: str, default: Any) -> Any:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from toolkiln.app import Who, explain, rule_text, shadows
+from toolkiln.config import project_settings
 from toolkiln.surfaces.cli.opening import open_kiln
-from toolkiln.surfaces.cli.opening import settings as load_settings
 from toolkiln.surfaces.cli.tables import one_line
 from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -31,7 +31,7 @@ def print_explanation(who: Who, tool: str, tools: Path | None, *, as_json: bool)
 
 def check(*, as_json: bool) -> None:
     """Print the rules in their order, and warn of those that never decide."""
-    settings = load_settings()
+    settings = project_settings()
     rules = settings.rules
     shadowed = shadows(rules)
     if as_json:

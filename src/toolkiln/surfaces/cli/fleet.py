@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import NamedTuple, TypeVar
 
 from toolkiln.app import DeadLetter, FleetState, Operator, operating
+from toolkiln.config import project_settings
 from toolkiln.errors import InputError
-from toolkiln.surfaces.cli.opening import settings
 from toolkiln.surfaces.cli.tables import print_table
 from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
@@ -182,7 +182,8 @@ def _asked(redis: str | None, ask: Callable[[Operator], Awaitable[T]]) -> T:
         async with operating(url) as operator:
             return await ask(operator)
 
-    url = redis or settings().fleet or settings().redis
+    known = project_settings()
+    url = redis or known.fleet or known.redis
     if not url:
         raise InputError(
             "there is no fleet to look after", hint="name its Redis: --redis redis://HOST:PORT"

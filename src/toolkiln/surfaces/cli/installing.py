@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolkiln.config import project_settings
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.surfaces.cli.clients import CLIENTS, Client, Entry, place
-from toolkiln.surfaces.cli.opening import settings, tools_path
+from toolkiln.surfaces.cli.opening import tools_path
 from toolkiln.surfaces.cli.tables import one_line, print_table
 from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -169,7 +170,7 @@ def _command(tools: Path | None) -> list[str]:
 
 
 def _file(templates: Sequence[str]) -> Path:
-    return place(templates, Path.cwd(), settings().environ)
+    return place(templates, Path.cwd(), project_settings().environ)
 
 
 def _address(entry: Entry) -> str:

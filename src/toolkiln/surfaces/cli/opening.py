@@ -1,31 +1,26 @@
 """A Kiln for a command: the settings of the current folder, the tools or fleet that were named."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toolkiln.app import OWN, Kiln, SessionToken
-from toolkiln.config import Settings, checked, load
+from toolkiln.config import Settings, checked, project_settings
 from toolkiln.errors import InputError
 
 
-def settings() -> Settings:
-    """The settings for work in the current folder."""
-    return load(Path.cwd(), os.environ)
-
-
-def tools_path(given: Path | None) -> Path:
-    """Where the tools lie: as given, or as set, in the shortest way to say it."""
+def tools_path(given: Path | None, settings: Settings | None = None) -> Path:
+    """Return the tools folder as given or as set, relative to the current folder if below it."""
     if given is not None:
         return given
-    tools, here = settings().tools, Path.cwd()
+    tools, here = (settings or project_settings()).tools, Path.cwd()
     return tools.relative_to(here) if tools.is_relative_to(here) else tools
 
 
 def open_folder(tools: Path | None = None, *, dev: bool = False) -> Kiln:
     """The Kiln of the tools in a folder, whatever fleet there is; nothing is read yet."""
-    return Kiln(tools_path(tools), settings=settings(), dev=dev, surface="cli")
+    known = project_settings(tools)
+    return Kiln(tools_path(tools, known), settings=known, dev=dev, surface="cli")
 
 
 def open_kiln(
@@ -47,13 +42,13 @@ def open_kiln(
     said = {name: value for name, value in {**given, "fleet": redis}.items() if value is not None}
     options = {"fleet": "--redis"}
     values = {n: checked(n, value, options.get(n, f"--{n}")) for n, value in said.items()}
-    known = replace(settings(), **values)
+    known = replace(project_settings(tools), **values)
     is_folder = tools is not None or dev
     if is_folder and redis is not None:
         raise InputError("--redis names a fleet, which has tools of its own", hint="drop --tools")
     if known.fleet and not is_folder:
         return Kiln.connect(known.fleet, settings=known, surface=surface)
-    return Kiln(tools_path(tools), settings=known, dev=dev, surface=surface)
+    return Kiln(tools_path(tools, known), settings=known, dev=dev, surface=surface)
 
 
 def acting(token: str | None) -> SessionToken:

@@ -139,12 +139,12 @@ def call(
 
 
 @app.command()
-def doctor(as_json: JsonOption = False) -> None:
-    """Try the sandbox out on this machine, and say what is missing."""
+def doctor(tools: ToolsOption = None, as_json: JsonOption = False) -> None:
+    """Show the project's files and folders, and which sandbox modes work on this machine."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():
-        raise typer.Exit(upkeep.doctor(as_json=as_json))
+        raise typer.Exit(upkeep.doctor(tools, as_json=as_json))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from toolkiln.app import Kiln
+from toolkiln.config import places
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Task, ToolSpec
 from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
@@ -21,13 +22,18 @@ _STOPPING = 10.0
 _MOST_DAYS = 36_500.0
 
 
-def doctor(*, as_json: bool) -> int:
-    """Print every mode with its layers; the exit status is 1 if calls would be refused."""
-    with open_folder() as kiln:
+def doctor(tools: Path | None, *, as_json: bool) -> int:
+    """Print the project's files and every sandbox mode; exit status 1 if no mode works."""
+    with open_folder(tools) as kiln:
+        assert kiln.path is not None
+        project = places(kiln.settings, kiln.path)
         diagnosis = kiln.run_sync(kiln.doctor())
     if as_json:
-        print_json(diagnosis.model_dump(mode="json"))
+        print_json({"project": project, **diagnosis.model_dump(mode="json")})
     else:
+        for name, value in project.items():
+            say(f"{name:<12} {value}")
+        say("")
         for line in diagnosis.lines():
             typer.echo(line.rstrip())
     return 0 if diagnosis.mode else 1

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from toolkiln.app import Kept, Kiln, Post, Station, join_fleet, kept_by_parent, new_loop
 from toolkiln.app import supervise as keep_running
+from toolkiln.config import project_settings
 from toolkiln.errors import InputError
-from toolkiln.surfaces.cli.opening import open_folder, settings
+from toolkiln.surfaces.cli.opening import open_folder
 from toolkiln.surfaces.cli.terminal import talk
 
 
@@ -90,7 +91,7 @@ def _heed(stop: Callable[[], None]) -> None:
 
 
 def _post(options: Options) -> Post:
-    known = settings()
+    known = project_settings(options.tools)
     url = options.redis or known.fleet or known.redis
     if not url:
         raise InputError(
