@@ -146,9 +146,9 @@ class Settings:
         """
         state = self.state.absolute()
         with suppress(OSError):  # the first write reports what is wrong with it
-            if not state.exists():
-                state.mkdir(mode=0o755, parents=True)
-                (state / ".gitignore").write_text("*\n")
+            state.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not (ignored := state / ".gitignore").exists():
+                ignored.write_text("*\n")
         return state
 
 
