@@ -479,7 +479,7 @@ async def test_nothing_is_written_where_authoring_is_off(forge: Forge) -> None:
     reply = await call_writer(kiln, FIRST)
 
     assert reply.keys() == FAILURE
-    assert "switched off" in reply["error"]
+    assert "disabled" in reply["error"]
     assert not forge.tools.exists()
 
 
@@ -510,7 +510,9 @@ async def test_proposal_waits_for_a_person_while_the_earlier_version_serves(
 async def test_person_admits_what_was_proposed(forge: Forge) -> None:
     kiln = forge.kiln(authoring="propose")
     await call_writer(kiln, FIRST)
-    candidate = kiln.admissions.candidate(f"{NAME}.py")
+    candidate = kiln.admissions.proposal(f"{NAME}.py")
+    assert candidate is not None
+    assert not (forge.tools / f"{NAME}.py").exists()
 
     told = await kiln.authoring.admit([candidate], Decision("bob"))
 
@@ -519,18 +521,38 @@ async def test_person_admits_what_was_proposed(forge: Forge) -> None:
     assert kiln.admissions.history(NAME)[0].by == "bob"
 
 
-async def test_proposal_that_was_edited_afterwards_needs_another_look(forge: Forge) -> None:
+async def test_a_proposal_never_replaces_changes_on_disk(forge: Forge) -> None:
     kiln = forge.kiln(authoring="propose")
     await call_writer(kiln, FIRST)
-    candidate = kiln.admissions.candidate(f"{NAME}.py")
     forge.put(f"{NAME}.py", SECOND)
+    proposal = kiln.admissions.proposal(f"{NAME}.py")
+    assert proposal is not None
 
     states = [status.state for status in forge.kiln().catalog.statuses()]
-    await kiln.authoring.admit([candidate], Decision("bob"), probe=False)
+    told = await kiln.authoring.admit([proposal], Decision("bob"), probe=False)
 
-    assert states == ["new"]
-    assert forge.served() == {NAME: FIRST}  # what was looked at, not what lies there
-    assert [status.state for status in forge.kiln().catalog.statuses()] == ["changed"]
+    assert "unadmitted changes" in told[f"{NAME}.py"].error
+    assert told[f"{NAME}.py"].code == "conflict"
+    assert states == ["new", "proposed"]
+    assert (forge.tools / f"{NAME}.py").read_text() == SECOND
+    assert [status.state for status in forge.kiln().catalog.statuses()] == states
+
+
+async def test_a_proposal_goes_on_waiting_when_another_version_is_admitted(forge: Forge) -> None:
+    kiln = forge.kiln(authoring="propose")
+    await call_writer(kiln, FIRST)
+    forge.put(f"{NAME}.py", SECOND)
+
+    on_disk = kiln.admissions.candidate(f"{NAME}.py")
+    await kiln.authoring.admit([on_disk], Decision("bob"), probe=False)
+    between = [status.state for status in forge.kiln().catalog.statuses()]
+    proposal = kiln.admissions.proposal(f"{NAME}.py")
+    assert proposal is not None
+    await kiln.authoring.admit([proposal], Decision("bob"), probe=False)
+
+    assert between == ["admitted", "proposed"]
+    assert forge.served() == {NAME: FIRST}
+    assert [status.state for status in forge.kiln().catalog.statuses()] == ["admitted"]
 
 
 async def test_files_are_admitted_that_pass_and_the_others_told(forge: Forge) -> None:

@@ -173,7 +173,7 @@ async def test_authoring_that_is_set_to_nonsense_is_off(tmp_path: Path) -> None:
         refused = await kiln.call("write_python_tool", {"tool_code": "", "tool_name": "x"})
 
     assert refused.error
-    assert "switched off" in refused.error.message
+    assert "disabled" in refused.error.message
 
 
 async def test_file_cannot_take_the_name_of_a_function(tmp_path: Path) -> None:

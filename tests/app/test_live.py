@@ -13,7 +13,7 @@ import pytest
 
 from toolkiln.app import live
 from toolkiln.app.live import LIVE, Live
-from toolkiln.config import Settings, described, load
+from toolkiln.config import Settings, described, load, reload
 from toolkiln.errors import ConfigError
 from toolkiln.execution import Rules
 from toolkiln.execution.rules import decide
@@ -155,6 +155,7 @@ def test_everything_that_may_change_does_and_nothing_else(following: Following) 
         policy = "ask"
         refuse = ["bad-name"]
         authoring = "off"
+        proposals_per_caller = 3
         approval_seconds = 1
         session_seconds = 2
         rules = [{effect = "deny", users = "bob"}]
@@ -343,15 +344,15 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
 ) -> None:
     following.start(DENY)
     following.replace(ALLOW)
-    read = load
+    read = reload
 
-    def slowly(folder: Path, environ: Any) -> Settings:
-        monkeypatch.setattr("toolkiln.config.load", read)
-        settings = read(folder, environ)
+    def slowly(old: Settings) -> Settings:
+        monkeypatch.setattr("toolkiln.config.reload", read)
+        settings = read(old)
         following.replace(ASK)
         return settings
 
-    monkeypatch.setattr("toolkiln.config.load", slowly)
+    monkeypatch.setattr("toolkiln.config.reload", slowly)
 
     assert [following.effect, following.effect] == ["deny", "ask"]
     assert len(following.told) == 1

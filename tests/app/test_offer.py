@@ -94,7 +94,7 @@ def test_tool_that_nobody_admitted_says_so(tmp_path: Path) -> None:
 
 def test_proposed_and_rejected_tools_say_so(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": source("a", 1), "b.py": source("b", 1)})
-    kiln.admissions.propose(kiln.admissions.candidate("a.py"), "bot")
+    kiln.admissions.propose(kiln.admissions.candidate("a.py"), "bot", 20)
     kiln.admissions.reject("b.py", "ann")
 
     for name, state in (("a", "proposed"), ("b", "rejected")):

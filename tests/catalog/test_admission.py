@@ -151,7 +151,7 @@ def test_file_that_somebody_changed_meanwhile_is_not_overwritten(
     shop.write("a.py", tool("a", "mine"))
 
     for decide in (lambda: admissions.admit([candidate], ANN),
-                   lambda: admissions.propose(candidate, "bot")):  # fmt: skip
+                   lambda: admissions.propose(candidate, "bot", 20)):  # fmt: skip
         with pytest.raises(Conflict) as caught:
             decide()
 
@@ -270,15 +270,21 @@ def test_missing_file_can_be_withdrawn(shop: Workshop) -> None:
 def test_proposed_version_is_seen_but_not_served(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"))
 
-    admissions.propose(draft(shop, admissions, tool("a", 2)), "bot")
-    admissions.propose(draft(shop, admissions, tool("b"), "b.py"), "bot")
+    admissions.propose(draft(shop, admissions, tool("a", 2)), "bot", 20)
+    admissions.propose(draft(shop, admissions, tool("b"), "b.py"), "bot", 20)
 
     assert shop.served() == {"a": "a.py"}
     assert text_of(shop.catalog(), "a") == tool("a")
-    assert state(shop) is state(shop, "b.py") is FileState.PROPOSED
-    assert shop.catalog().manifest.proposed["b.py"].by == "bot"
+    waiting = [one for one in shop.catalog().statuses() if one.state is FileState.PROPOSED]
+    assert [(one.file, one.tools, one.proposed_by) for one in waiting] == [
+        ("a.py", ("a",), "bot"),
+        ("b.py", ("b",), "bot"),
+    ]
 
-    admissions.admit([admissions.candidate(file) for file in ("a.py", "b.py")], ANN)
+    for file in ("a.py", "b.py"):
+        proposal = admissions.proposal(file)
+        assert proposal is not None
+        admissions.admit([proposal], ANN)
 
     assert shop.served() == {"a": "a.py", "b": "b.py"}
     assert shop.catalog().manifest.proposed == {}
@@ -286,7 +292,7 @@ def test_proposed_version_is_seen_but_not_served(shop: Workshop) -> None:
 
 def test_proposed_version_that_changed_is_another_one(shop: Workshop) -> None:
     admissions = versions(shop, tool("b"), file="b.py")
-    admissions.propose(draft(shop, admissions, tool("a")), "bot")
+    admissions.propose(draft(shop, admissions, tool("a")), "bot", 20)
 
     shop.write("a.py", tool("a", "smuggled in"))
 

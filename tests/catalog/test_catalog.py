@@ -513,7 +513,7 @@ class TestDev:
         shop.write("later.py", tool("later"))
         admissions = Admissions(shop.catalog())
         admissions.reject("no.py", "ann")
-        admissions.propose(admissions.candidate("later.py"), "bot")
+        admissions.propose(admissions.candidate("later.py"), "bot", 20)
 
         catalog = shop.catalog(dev=True)
 
@@ -572,7 +572,7 @@ class TestDev:
 
         def propose() -> None:
             admissions = Admissions(shop.catalog())
-            admissions.propose(admissions.candidate("a.py"), "bot")
+            admissions.propose(admissions.candidate("a.py"), "bot", 20)
 
         meanwhile(shop, monkeypatch, propose)
         catalog.refresh([path])

@@ -489,7 +489,7 @@ class TestProposals:
         done = at.invoke("admit", "--no-probe", "tools/salute.py", stdin="y\n")
 
         assert waiting.code == 1
-        assert "proposed  tools/salute.py  salute" in waiting.out
+        assert "proposed  tools/salute.py  by agent  salute" in waiting.out
         assert refused.code == 2
         assert "tools/salute.py is proposed" in refused.err
         assert "+def salute(name: str) -> str:" in done.out

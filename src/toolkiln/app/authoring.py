@@ -20,9 +20,11 @@ from toolkiln.catalog import (
     Admissions,
     Candidate,
     Decision,
+    MissingManifest,
     file_for,
     name_finding,
     refuse_outdated,
+    refuse_proposal,
     report,
     with_docstrings,
 )
@@ -172,16 +174,22 @@ class Authoring:
         draft: Draft,
         decision: Decision,
         *,
-        propose: bool = False,
+        quota: int | None = None,
         observe: Callable[[Stage], None] = _unobserved,
     ) -> Authored:
-        """Add a tool, or say why not; with `propose` a person has to admit it first."""
+        """Admit a tool, or say why not. With a `quota` it becomes a proposal instead.
+
+        Packages that a proposal requires are not installed: it is probed when it is admitted.
+        """
         course = _Course(observe)
         try:
             candidate = await asyncio.to_thread(self._understood, draft, course)
-            await self._vet(candidate, course)
+            if quota is not None:
+                await asyncio.to_thread(self._refuse_proposal, candidate, decision, quota)
+            has_packages = any(spec.requirements for spec in candidate.read.reading.tools)
+            await self._vet(candidate, course, probe=quota is None or not has_packages)
             course.enter(Stage.WRITE)
-            version = await asyncio.to_thread(self._written, candidate, decision, propose=propose)
+            version = await asyncio.to_thread(self._written, candidate, decision, quota)
         except _Stopped as stop:
             return course.stopped(stop)
         course.passed("proposed" if version is None else f"version {version.number}")
@@ -207,17 +215,32 @@ class Authoring:
                 passed.append((candidate, course))
             except _Stopped as stop:
                 told[candidate.file] = course.stopped(stop)
-        chosen = [candidate for candidate, _ in passed]
+        on_disk = [candidate for candidate, _ in passed if candidate.is_written]
         versions: list[Version] = []
-        if chosen:
+        if on_disk:
             versions = await asyncio.to_thread(
-                self._admissions.admit, chosen, decision, afresh=afresh
+                self._admissions.admit, on_disk, decision, afresh=afresh
             )
-        for (candidate, course), version in zip(passed, versions, strict=True):
+        admitted = {version.file: version for version in versions}
+        for candidate, course in passed:
             course.enter(Stage.WRITE)
+            version = admitted.get(candidate.file) if candidate.is_written else None
+            try:
+                if version is None:  # a proposal: its file is written in its own transaction
+                    version = await asyncio.to_thread(self._admit_proposal, candidate, decision)
+            except _Stopped as stop:
+                told[candidate.file] = course.stopped(stop)
+                continue
             course.passed(f"version {version.number}")
             told[candidate.file] = await self._finished(candidate, version, course)
         return told
+
+    def _admit_proposal(self, candidate: Candidate, decision: Decision) -> Version:
+        try:
+            self._admissions.refuse_overwriting(candidate)
+            return self._admissions.admit([candidate], decision)[0]
+        except (ToolkilnError, OSError) as error:
+            raise _stop(error) from error
 
     def _understood(self, draft: Draft, course: _Course) -> Candidate:
         course.enter(Stage.NAME)
@@ -311,12 +334,21 @@ class Authoring:
             count = "a problem" if len(bad) == 1 else f"{len(bad)} problems"
             raise _Stopped(f"the code has {count}: {bad[0].message}", bad)
 
+    def _refuse_proposal(self, candidate: Candidate, decision: Decision, quota: int) -> None:
+        """Refuse what could not be proposed anyway, before it is tried out in the sandbox."""
+        try:
+            refuse_proposal(self._catalog.manifest, candidate.file, decision.by, quota)
+        except MissingManifest:
+            pass
+        except ToolkilnError as error:
+            raise _stop(error) from error
+
     def _written(
-        self, candidate: Candidate, decision: Decision, *, propose: bool
+        self, candidate: Candidate, decision: Decision, quota: int | None
     ) -> Version | None:
         try:
-            if propose:
-                self._admissions.propose(candidate, decision.by)
+            if quota is not None:
+                self._admissions.propose(candidate, decision.by, quota)
                 return None
             return self._admissions.admit([candidate], decision)[0]
         except (ToolkilnError, OSError) as error:

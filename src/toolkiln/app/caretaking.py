@@ -82,16 +82,8 @@ class Caretaking:
         self._require(Privilege.ADMIN, "admit")
         if self._kiln.path is None:
             return ()
-        catalog = self._kiln.catalog
-        reads = [
-            (catalog.disk.read(file), entry) for file, entry in catalog.manifest.proposed.items()
-        ]
-        return tuple(
-            spec
-            for read, entry in reads
-            if read is not None and read.digest == entry.sha256
-            for spec in read.reading.tools
-        )
+        proposals = self._kiln.catalog.proposals().values()
+        return tuple(spec for read in proposals for spec in read.reading.tools)
 
     async def _author(self, errand: errands.Author) -> Authored:
         told = errand.model_dump()
@@ -109,16 +101,14 @@ class Caretaking:
         name = errand.name
         try:
             served = self._kiln.catalog.snapshot.served.get(name)
-            proposed = self._kiln.catalog.manifest.proposed
-        except InputError:  # nothing is served yet, or why not is told by who writes the manifest
-            served, proposed = None, {}
+        except InputError:  # nothing is served yet; writing the manifest reports why not
+            served = None
         base = _about(name, served, errand.match)
         if errand.only_new and served is not None:
             raise Outdated(f"there is a tool named {name!r}", hint="choose another name")
         code, description = errand.source, errand.description
         if served is None:
-            overwrite = f"{name}.py" in proposed
-            return Draft(code, name, description, overwrite, base), True
+            return Draft(code, name, description, base=base), True
         if not self._kiln.guarding.may_see(self._session)(served.read.tool(name)):
             taken = f"the name {name!r} is taken; choose another name"
             return Authored(success=False, error=taken, code="exists")

@@ -8,7 +8,7 @@ the store or to Redis. Administrative acts go through here, so that each leaves 
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkiln.app.audit import DAY, Audit
 from toolkiln.app.books import Books
@@ -26,6 +26,7 @@ from toolkiln.execution import (
     Secrets,
     Sessions,
     ToolSettings,
+    admits_own_tools,
     audit_key,
     authoring_refusal,
 )
@@ -47,6 +48,17 @@ from toolkiln.store import AuditFilter, open_ledger
 if TYPE_CHECKING:
     from toolkiln.execution import CallBook
     from toolkiln.store import Ledger, Store
+
+
+_AUTHORING_TOOL = "write_python_tool"
+
+
+class Authority(NamedTuple):
+    """How far a caller may go with a tool that they write."""
+
+    decision: Decision
+    admits: bool
+    """Whether it is served at once; otherwise it is a proposal."""
 
 
 class Guarding:
@@ -139,19 +151,22 @@ class Guarding:
         return caller
 
     def decision(self, *, grant: bool = False, session: SessionToken = OWN) -> Decision:
-        """A decision of somebody's about versions; by default the operator's."""
+        """The decision of a person about versions; by default the operator's."""
         caller = self.caller(session)
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
         return Decision(caller.who, grant=grant, unsandboxed=unsandboxed)
 
-    async def may_author(self, session: SessionToken) -> Decision | CallError:
-        """How the holder of a session decides about what they write, or why they may not.
+    async def may_author(self, session: SessionToken) -> "Authority | CallError":
+        """What the holder of a session may do with a tool that they write, or why nothing.
 
         Raises:
             NoSession: nobody holds it.
         """
-        caller = await self.guard.caller(self.token(session), running=True)
-        if refusal := authoring_refusal(caller, self.live.current().authoring):
+        token = self.token(session)
+        caller = await self.guard.caller(token, running=True)
+        authoring = self.live.current().authoring
+        may_call = self.guard.may_see(caller, self._spec(_AUTHORING_TOOL))
+        if refusal := authoring_refusal(caller, authoring, may_call=may_call):
             self.recorder.add(
                 AuditRecord(
                     time.time(),
@@ -166,8 +181,12 @@ class Guarding:
             )
             return refusal
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
-        by = caller.who or caller.agent_id or "an agent"
-        return Decision(by, unsandboxed=unsandboxed)
+        decision = Decision(
+            caller.who or caller.agent_id or "an agent", unsandboxed=unsandboxed, reviewed=False
+        )
+        # Agents of this account have a platform; an anonymous caller has none.
+        is_local_agent = self.sessions.is_local(token or "") and caller.platform is not None
+        return Authority(decision, admits_own_tools(caller, authoring, local=is_local_agent))
 
     def create_session(
         self, user_id: str, *, session: SessionToken = OWN, **identity: Any

@@ -29,6 +29,7 @@ LIVE = (
     "approval_seconds",
     "session_seconds",
     "authoring",
+    "proposals_per_caller",
     "refuse",
 )
 """The settings that change while work goes on."""

@@ -249,8 +249,14 @@ _EMPTY = Snapshot(0)
 
 def _without_sources(spec: ToolSpec, grant: Grant) -> Served:
     reading = Reading(path=spec.path, digest=spec.digest, tools=(spec,))
-    said = dict.fromkeys(("admitted_by", "admitted_at", "since"), "")
-    admission = Admission(sha256=spec.digest, version=0, rights={spec.name: grant}, **said)
+    admission = Admission(
+        sha256=spec.digest,
+        version=0,
+        admitted_by="",
+        admitted_at="",
+        since="",
+        rights={spec.name: grant},
+    )
     return Served(spec.path, Read(reading, {}), admission)
 
 

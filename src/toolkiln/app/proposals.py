@@ -75,21 +75,26 @@ class Proposals:
         if self._kiln.path is None:
             return []
         self._refuse_unusable_manifest()
-        # What admits itself waits for its author alone, to put right what is wrong with it.
+        proposed = list(self._kiln.catalog.proposals())
+        # In `dev` files on disk are served as they are edited: they wait for nobody.
         if only_proposed or self._kiln.settings.dev:
-            return self._proposed() if self._has_manifest else []
+            return proposed
         try:
             found = self._kiln.catalog.statuses()
         except InputError:
-            return []  # there is no folder yet, or nothing in it
-        return [one.file for one in found if one.state in _UNDECIDED and _may_declare_tools(one)]
+            return proposed  # there is no folder yet, or nothing in it
+        files = [one.file for one in found if one.state in _UNDECIDED and _may_declare_tools(one)]
+        return sorted({*files, *proposed})
 
     def shown(self, files: Sequence[str]) -> list[Proposal]:
-        """All about some that wait, without those that went meanwhile."""
+        """Describe proposals and undecided files, without those decided upon meanwhile.
+
+        A file may have both: a proposal, and another change on disk.
+        """
         proposals = []
         for file in files:
             with suppress(NotFound):
-                proposals.append(self._shown(file))
+                proposals += [self._shown(candidate) for candidate in self._candidates(file)]
         return proposals
 
     async def admit(self, looked: Looked, *, grant: bool = False, reason: str = "") -> "Authored":
@@ -127,8 +132,10 @@ class Proposals:
 
     def _looked_at(self, looked: Looked) -> Candidate:
         self._refuse_unusable_manifest()
-        candidate = self._candidate(looked.file)
-        refuse_outdated(f"{looked.file} on disk", candidate.read.digest, looked.digest)
+        candidates = self._candidates(looked.file)
+        same = [one for one in candidates if one.read.digest == looked.digest]
+        candidate = (same or candidates)[0]
+        refuse_outdated(looked.file, candidate.read.digest, looked.digest)
         if candidate.base != looked.base or self._state(candidate) not in _UNDECIDED:
             raise Outdated(
                 f"somebody decided about {looked.file} meanwhile",
@@ -136,17 +143,26 @@ class Proposals:
             )
         return candidate
 
-    def _candidate(self, file: str) -> Candidate:
-        catalog = self._kiln.catalog
+    def _candidates(self, file: str) -> list[Candidate]:
+        """The proposal for a file, and what is on disk if it waits too, or else alone."""
+        catalog, admissions = self._kiln.catalog, self._kiln.admissions
+        found: list[Candidate] = []
+        if self._has_manifest and (proposal := admissions.proposal(file)):
+            found.append(proposal)
         try:
             if catalog.disk.key(catalog.root / file) == file:  # no way out of the folder
-                return self._kiln.admissions.candidate(file)
+                on_disk = admissions.candidate(file)
+                is_waiting = not self._kiln.settings.dev and self._state(on_disk) in _UNDECIDED
+                is_other = all(on_disk.read.digest != one.read.digest for one in found)
+                found += [on_disk] if not found or (is_waiting and is_other) else []
         except (InputError, ValueError, OSError):  # also: no name that a file can have
             pass
-        raise NotFound(f"no file {file[:200]!r} waits", hint="see `toolkiln status`")
+        if not found:
+            raise NotFound(f"no file {file[:200]!r} waits", hint="see `toolkiln status`")
+        return found
 
-    def _shown(self, file: str) -> Proposal:
-        candidate, admissions = self._candidate(file), self._kiln.admissions
+    def _shown(self, candidate: Candidate) -> Proposal:
+        admissions, file = self._kiln.admissions, candidate.file
         base = None
         if candidate.base is not None:
             base = self._kiln.catalog.version_sources(candidate.base, file)
@@ -159,15 +175,6 @@ class Proposals:
             base or {},
             self._kiln.catalog.manifest.proposed[file] if is_proposed else None,
         )
-
-    def _proposed(self) -> list[str]:
-        catalog, manifest = self._kiln.catalog, self._kiln.catalog.manifest
-        reads = {file: catalog.disk.read(file) for file in sorted(manifest.proposed)}
-        return [
-            file
-            for file, read in reads.items()
-            if read and manifest.state_of(file, read.digest) is FileState.PROPOSED
-        ]
 
     def _state(self, candidate: Candidate) -> FileState:
         if not self._has_manifest:

@@ -14,7 +14,7 @@ from toolkiln import docs
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.catalog import Report, report
 from toolkiln.errors import InputError, NotAllowed, UnknownTool
-from toolkiln.execution import Admitted, authoring_refusal
+from toolkiln.execution import Admitted, admits_own_tools, authoring_refusal, lacks
 from toolkiln.model import (
     Call,
     Caller,
@@ -80,10 +80,11 @@ class Prospects(Value):
 def prospects(kiln: "Kiln", caller: Caller) -> Prospects:
     """What somebody may do with a source that they write; nothing is recorded of the question."""
     now = kiln.guarding.live.current()
-    saving = authoring_refusal(caller, now.authoring)
+    may_call = kiln.guarding.guard.may_see(caller, kiln.tool("write_python_tool"))
+    saving = authoring_refusal(caller, now.authoring, may_call=may_call)
     return Prospects(
         saving=_permission(saving),
-        is_proposal=now.authoring == "propose",
+        is_proposal=not admits_own_tools(caller, now.authoring),
         running=_permission(saving or _running_refusal(kiln, caller)),
         refused_rules=tuple(now.refuse),
     )
@@ -160,7 +161,9 @@ async def _refuse_unless_author(kiln: "Kiln", session: SessionToken) -> None:
 
 
 def _running_refusal(kiln: "Kiln", caller: Caller) -> CallError | None:
-    """Why somebody who may write tools may not run a source."""
+    """Return why a caller may not run a source; None if they may."""
+    if Privilege.WRITE_TOOLS not in caller.privileges:
+        return lacks(caller, Privilege.WRITE_TOOLS, "run a source")
     is_proposing = kiln.guarding.live.current().authoring == "propose"
     if is_proposing and Privilege.ADMIN not in caller.privileges:
         return CallError(

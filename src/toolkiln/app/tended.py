@@ -66,7 +66,7 @@ class Tended(ABC):
         return Authoring(self.admissions, frozenset(refuse), self.engine.probe, index)
 
     async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
-        """Write a tool on behalf of somebody, as far as their privileges and settings let them.
+        """Write a tool for the holder of a session: admitted, or as a proposal.
 
         Raises:
             NoSession: nobody holds the session.
@@ -77,8 +77,8 @@ class Tended(ABC):
 
             said = f"{allowed.message}: {allowed.hint}"
             return Authored(success=False, error=said, code=allowed.code)
-        is_proposal = self._now.authoring == "propose"
-        return await self.authoring.write(draft, allowed, propose=is_proposal)
+        quota = None if allowed.admits else self._now.proposals_per_caller
+        return await self.authoring.write(draft, allowed.decision, quota=quota)
 
     def preview(self) -> dict[str, ToolSpec]:
         """What would be served if every file were admitted as it is on disk.

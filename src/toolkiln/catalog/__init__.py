@@ -4,14 +4,14 @@
 `naming`, `mending`, `repairs` and `changes` are the pure parts of authoring.
 """
 
-from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision
+from toolkiln.catalog.admission import Admissions, Assessment, Candidate, Decision, refuse_proposal
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, Options, utc_now
 from toolkiln.catalog.changes import RightsAsked
 from toolkiln.catalog.checking import Report, check, report
 from toolkiln.catalog.files import read_file, tool_files
 from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
-from toolkiln.catalog.manifest import ManifestError
+from toolkiln.catalog.manifest import ManifestError, MissingManifest
 from toolkiln.catalog.mending import with_docstrings
 from toolkiln.catalog.naming import file_for, name_finding
 from toolkiln.catalog.removal import Outdated, refuse_outdated
@@ -29,6 +29,7 @@ __all__ = [
     "Conflict",
     "Decision",
     "ManifestError",
+    "MissingManifest",
     "Options",
     "Outdated",
     "Repair",
@@ -40,6 +41,7 @@ __all__ = [
     "read_file",
     "read_sources",
     "refuse_outdated",
+    "refuse_proposal",
     "repairs_for",
     "report",
     "tool_files",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
@@ -24,6 +24,7 @@ from toolkiln.errors import InputError, NotAllowed, NotFound, UnknownTool
 from toolkiln.model import (
     Action,
     Admission,
+    FileState,
     Finding,
     Grant,
     Read,
@@ -36,6 +37,12 @@ from toolkiln.model import (
 )
 
 _SHORTEST_DIGEST = 6
+
+
+class ProposalQuota(InputError):
+    """The caller has as many proposals waiting as one caller may have."""
+
+    code: ClassVar[str] = "too_many_proposals"
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,8 @@ class Decision:
     action: Action = "admit"
     unsandboxed: bool = False
     """Whether who decides may let in what runs outside the sandbox."""
+    reviewed: bool = True
+    """Whether a person decides; False: a writer decides about their own version."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,34 @@ class Admissions:
                 hint="give it another name",
             )
         return Candidate(file, read, self._admitted_digest(file))
+
+    def proposal(self, file: str) -> Candidate | None:
+        """The proposed version of a file, which is written to disk when it is admitted."""
+        read = self._catalog.proposal(file)
+        if read is None:
+            return None
+        on_disk = self._catalog.disk.read(file)
+        if on_disk is not None and on_disk.digest == read.digest:
+            return self.candidate(file)
+        return self.written(file, read)
+
+    def refuse_overwriting(self, candidate: Candidate) -> None:
+        """Refuse to write a proposal over changes on disk that are in no version.
+
+        Raises:
+            Conflict: there are such changes.
+        """
+        if candidate.is_written or candidate.replaces is None:
+            return
+        read = self._catalog.disk.read(candidate.file)
+        if read is None or read.digest in (candidate.base, candidate.read.digest):
+            return
+        history = self._catalog.archive.history(self._catalog.manifest.catalog, candidate.file)
+        if read.digest not in {version.digest for version in history}:
+            raise Conflict(
+                f"{candidate.file} has unadmitted changes, which the proposal would replace",
+                hint="admit or undo them first, or reject the proposal",
+            )
 
     def written(self, file: str, read: Read) -> Candidate:
         """A version that is not on disk yet, to take the place of what is there."""
@@ -165,8 +202,10 @@ class Admissions:
                     admitted_at=at,
                     since=entry.since if entry else at,
                     rights=_rights(candidate.read.reading, entry, decision),
+                    reviewed=decision.reviewed,
                 )
-            return manifest.with_files({**manifest.files, **admitted}, decided=admitted)
+            decided = {file: entry.sha256 for file, entry in admitted.items()}
+            return manifest.with_files({**manifest.files, **admitted}, decided=decided)
 
         with ExitStack() as acts:
             for candidate in candidates:
@@ -178,35 +217,43 @@ class Admissions:
             self._catalog.update(edit, _installation(candidates), afresh=afresh)
         return kept
 
-    def propose(self, candidate: Candidate, by: str) -> None:
-        """Write a version down for people to look at; it is not served.
+    def propose(self, candidate: Candidate, by: str, quota: int) -> None:
+        """Keep a version for a person to decide about. It is neither served nor written to disk.
 
         Raises:
-            Conflict: somebody else changed the file meanwhile.
+            Conflict: the admitted version changed, or another caller's proposal waits.
+            InputError: `quota` proposals of this caller wait already.
         """
-        digest = candidate.read.digest
+        from toolkiln.store import Content  # SQLAlchemy is slow to load
+
+        read = candidate.read
+        content = Content(file=candidate.file, reading=read.reading, sources=read.sources)
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)
-            entry = Refusal(sha256=digest, by=by, at=utc_now())
+            refuse_proposal(manifest, candidate.file, by, quota)
+            if manifest.state_of(candidate.file, read.digest) is FileState.REJECTED:
+                raise Conflict("a person rejected this version", hint="change it, then try again")
+            self._catalog.archive.keep_content(content)
+            entry = Refusal(sha256=read.digest, by=by, at=utc_now())
             return manifest.model_copy(
                 update={"proposed": {**manifest.proposed, candidate.file: entry}}
             )
 
         with self._act("propose", by, **_about(candidate, "")):
-            self._catalog.update(edit, _installation([candidate]))
+            self._catalog.update(edit)
 
     def reject(
         self, file: str, by: str, *, looked_at: Candidate | None = None, note: str = ""
     ) -> bool:
-        """Decide that what is on disk, or was looked at, is not to be served.
+        """Decide that a version is not to be served: `looked_at`, a proposal, or what is on disk.
 
         An earlier version stays. Returns whether a version of the file is still served.
 
         Raises:
             Conflict: somebody else decided about what was looked at meanwhile.
         """
-        read = looked_at.read if looked_at else self._catalog.disk.read(file)
+        read = looked_at.read if looked_at else self._undecided(file)
         digest = read.digest if read else None
         is_served = False
 
@@ -219,7 +266,8 @@ class Admissions:
                 raise InputError(f"there is no file {file!r}, and none was admitted")
             is_served = entry is not None and digest not in (None, entry.sha256)
             files = {k: v for k, v in manifest.files.items() if is_served or k != file}
-            manifest = manifest.with_files(files, decided=[file])
+            gone = digest or (entry.sha256 if entry else "")
+            manifest = manifest.with_files(files, decided={file: gone})
             if digest is None:
                 return manifest
             refusal = Refusal(sha256=digest, by=by, at=utc_now())
@@ -333,6 +381,13 @@ class Admissions:
             self._catalog.update(edit, Installation(candidate.file, None))
         return served
 
+    def _undecided(self, file: str) -> Read | None:
+        try:
+            proposal = self._catalog.proposal(file)
+        except InputError:  # there is no manifest, so nothing is proposed
+            proposal = None
+        return proposal or self._catalog.disk.read(file)
+
     def _admitted_digest(self, file: str) -> str | None:
         try:
             entry = self._catalog.manifest.files.get(file)
@@ -373,6 +428,27 @@ class Admissions:
                 f"somebody else changed {candidate.file} meanwhile",
                 hint="look at the file as it is, then try again",
             )
+
+
+def refuse_proposal(manifest: Manifest, file: str, by: str, quota: int) -> None:
+    """Refuse a proposal that would replace another caller's, or exceed the caller's quota.
+
+    Raises:
+        Conflict: another caller's proposal for this file waits.
+        InputError: the caller has too many.
+    """
+    waiting = manifest.proposed.get(file)
+    if waiting is not None and waiting.by != by:
+        raise Conflict(
+            f"another caller's proposal for {file} waits for a decision",
+            hint="choose another name, or wait until a person has decided about it",
+        )
+    count = sum(1 for key, entry in manifest.proposed.items() if entry.by == by and key != file)
+    if count >= quota:
+        raise ProposalQuota(
+            f"{count} of your proposals wait for a decision, and {quota} are allowed",
+            hint="wait until a person has decided about them; the setting is proposals_per_caller",
+        )
 
 
 def _installation(candidates: Iterable[Candidate]) -> Installation | None:

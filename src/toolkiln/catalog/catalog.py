@@ -193,11 +193,57 @@ class Catalog:
         try:
             reads = self.disk.everything()
         except EmptyFolder:
-            if not manifest.files:
+            if not manifest.files and not manifest.proposed:
                 raise
             reads = {}
         keys = sorted(reads.keys() | filter(self.disk.is_ours, manifest.files))
-        return [_status(key, reads.get(key), manifest) for key in keys]
+        on_disk = [_status(key, reads.get(key), manifest) for key in keys]
+        known = {one.file for one in on_disk if one.state is FileState.PROPOSED}
+        return on_disk + [
+            FileStatus(
+                file=printable(file),
+                state=FileState.PROPOSED,
+                tools=read.names,
+                findings=read.reading.findings,
+                proposed_by=manifest.proposed[file].by,
+            )
+            for file, read in self._proposals(manifest).items()
+            if file not in known
+        ]
+
+    def proposals(self) -> dict[str, Read]:
+        """The proposed versions by file, without those that are served or no longer kept.
+
+        Raises:
+            ManifestError: there is no manifest that can be trusted.
+        """
+        try:
+            return self._proposals(self.manifest)
+        except MissingManifest:
+            return {}
+
+    def _proposals(self, manifest: Manifest) -> dict[str, Read]:
+        found = {file: self.proposal(file) for file in sorted(manifest.proposed)}
+        served = manifest.files
+        return {
+            file: read
+            for file, read in found.items()
+            if read is not None and not (file in served and served[file].sha256 == read.digest)
+        }
+
+    def proposal(self, file: str) -> Read | None:
+        """The proposed version of a file; None if there is none, or it is not kept.
+
+        Proposals are kept in the store, and on disk only if a person put them there.
+        """
+        entry = self.manifest.proposed.get(file)
+        if entry is None:
+            return None
+        kept = self._kept(entry.sha256, file)
+        if kept is None:
+            read = self.disk.read(file)
+            kept = read if read is not None and read.digest == entry.sha256 else None
+        return kept
 
     def version_sources(self, digest: str, file: str) -> Sources | None:
         """The files of a version that was once admitted; None if they are not kept whole."""

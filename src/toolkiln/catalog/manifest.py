@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,12 +74,16 @@ class Manifest(Value):
             if ours.get(file) is not theirs.get(file) and ours.get(file) != theirs.get(file)
         }
 
-    def with_files(self, files: dict[str, Admission], decided: Container[str]) -> "Manifest":
-        """The same with these files on the list; those decided upon no longer wait."""
+    def with_files(self, files: dict[str, Admission], decided: Mapping[str, str]) -> "Manifest":
+        """Return the same with these files on the list.
+
+        `decided` are the digests of the files that were decided upon: these no longer wait. A
+        proposal of another version of such a file still does.
+        """
         return self.model_copy(
             update={
                 "files": files,
-                "proposed": {k: v for k, v in self.proposed.items() if k not in decided},
+                "proposed": {k: v for k, v in self.proposed.items() if decided.get(k) != v.sha256},
                 "rejected": {k: v for k, v in self.rejected.items() if k not in decided},
             }
         )

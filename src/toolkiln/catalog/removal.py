@@ -79,7 +79,7 @@ def refuse_outdated(tool: str, served: str | None, wanted: str | None) -> None:
 def without(manifest: Manifest, file: str) -> Manifest:
     """A manifest that does not list a file."""
     files = {key: entry for key, entry in manifest.files.items() if key != file}
-    return manifest.with_files(files, decided=[file])
+    return manifest.with_files(files, decided={file: manifest.files[file].sha256})
 
 
 def _held(catalog: Catalog, served: Served) -> bytes | None:

@@ -51,8 +51,14 @@ class Settings:
     """Whether what is on disk is served without anybody admitting it."""
     manifest_key: str = field(default="", repr=False)
     """What manifests are sealed with; without it a checksum tells damage, not forgery."""
-    authoring: str = "admit"
-    """What becomes of tools that agents write: `admit`, `propose` (a person decides), `off`."""
+    authoring: str = "auto"
+    """What happens to tools that callers write: `auto`, `propose`, `admit` or `off`.
+
+    `auto`: admitted if the writer holds WRITE_TOOLS, otherwise a proposal. `propose`: always a
+    proposal. `admit`: agents of the local account need no privilege. `off`: refused.
+    """
+    proposals_per_caller: int = 20
+    """How many proposals of one caller may wait at a time."""
     refuse: tuple[str, ...] = ()
     """Rules whose findings keep a version from being admitted, besides all errors."""
     embeddings: str = ""
@@ -148,13 +154,14 @@ class Settings:
         with suppress(OSError):  # the first write reports what is wrong with it
             state.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not (ignored := state / ".gitignore").exists():
+                ignored.touch(mode=0o600)
                 ignored.write_text("*\n")
         return state
 
 
 _CHOICES = {
     "sandbox": ("auto", "A", "B", "C"),
-    "authoring": ("admit", "propose", "off"),
+    "authoring": ("auto", "propose", "admit", "off"),
     "policy": EFFECTS,
 }
 _PATHS = ("tools", "state", "secrets_file")

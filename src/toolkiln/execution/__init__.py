@@ -28,7 +28,7 @@ from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
 from toolkiln.execution.observing import careful
-from toolkiln.execution.policy import authoring_refusal
+from toolkiln.execution.policy import admits_own_tools, authoring_refusal, lacks
 from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.rates import Rates
 from toolkiln.execution.redaction import described_arguments
@@ -89,12 +89,14 @@ __all__ = [
     "WorkspaceInfo",
     "Workspaces",
     "acting_session",
+    "admits_own_tools",
     "audit_key",
     "authoring_refusal",
     "careful",
     "clean",
     "decide",
     "described_arguments",
+    "lacks",
     "normalise",
     "probe",
     "read_requirements_file",

@@ -39,17 +39,30 @@ def refusal(tool: Admitted, caller: Caller, secrets: Collection[str]) -> CallErr
     return None
 
 
-def authoring_refusal(caller: Caller, authoring: str) -> CallError | None:
-    """Why somebody may not write tools; None if they may."""
-    if authoring not in ("admit", "propose"):
+def authoring_refusal(caller: Caller, authoring: str, *, may_call: bool) -> CallError | None:
+    """Return why a caller may neither write nor propose tools; None if they may.
+
+    `may_call` is whether the rules let them call `write_python_tool`.
+    """
+    if authoring not in ("auto", "propose", "admit"):  # `off`, and what a program made up
         return CallError(
             code="not_granted",
-            message="permission denied: writing tools is switched off",
-            hint='an operator can set authoring = "propose" or "admit"',
+            message="permission denied: writing tools is disabled",
+            hint='an operator can set authoring = "auto", "propose" or "admit"',
         )
-    if Privilege.WRITE_TOOLS not in caller.privileges:
+    if not may_call and Privilege.WRITE_TOOLS not in caller.privileges:
         return lacks(caller, Privilege.WRITE_TOOLS, "write tools")
     return None
+
+
+def admits_own_tools(caller: Caller, authoring: str, *, local: bool = False) -> bool:
+    """Return whether a tool that a caller writes is admitted at once; else it is a proposal.
+
+    `local`: the caller is an agent of the account that runs this process.
+    """
+    if authoring == "propose":
+        return False
+    return Privilege.WRITE_TOOLS in caller.privileges or (authoring == "admit" and local)
 
 
 def lacks(caller: Caller, privilege: Privilege, what: str) -> CallError:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from toolkiln.execution.globs import Globs, folded
 from toolkiln.execution.rule_index import Asked, Field, Index, field_of_globs, field_of_texts
-from toolkiln.model import Caller, Decision, Effect, Rule, ToolSpec
+from toolkiln.model import Caller, Decision, Effect, Privilege, Rule, ToolSpec
 
 _GROUP = "group:"
 _NOBODY: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -85,12 +85,20 @@ class Rules:
         A session that an API key made has what the key has, and nothing beyond.
         """
         if from_key or not self._privileges:
-            return caller.privileges
+            return _with_implied(caller.privileges)
         names = [_GROUP + group for group in caller.groups]
         # Somebody who goes by the name of `group:admins` is not that group.
         if caller.user_id and not caller.who.startswith(_GROUP):
             names.append(caller.who)
-        return caller.privileges.union(*(self._privileges.get(name, ()) for name in names))
+        held = caller.privileges.union(*(self._privileges.get(name, ()) for name in names))
+        return _with_implied(held)
+
+
+def _with_implied(held: frozenset[str]) -> frozenset[str]:
+    """Code that may run outside the sandbox may also be written."""
+    if Privilege.UNSANDBOXED_EXEC in held and Privilege.WRITE_TOOLS not in held:
+        return held | {Privilege.WRITE_TOOLS}
+    return held
 
 
 class _Row:

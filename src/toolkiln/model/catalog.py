@@ -34,6 +34,14 @@ class Admission(Value):
     """When the file was first admitted: of two tools with one name the earlier keeps it."""
     rights: dict[str, Grant] = Field(default_factory=dict)
     """What was granted with it, by tool."""
+    reviewed: bool | None = None
+    """Whether a person decided; False: a writer with WRITE_TOOLS did. None: not recorded."""
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether `toolkiln dev` or an agent admitted it, before that needed a person."""
+        by = self.admitted_by
+        return self.reviewed is None and (by in ("dev", "an agent") or by.startswith("mcp:"))
 
 
 class Refusal(Value):
@@ -64,6 +72,13 @@ class FileStatus(Value):
     tools: tuple[str, ...] = ()
     admission: Admission | None = None
     findings: tuple[Finding, ...] = ()
+    proposed_by: str | None = None
+    """Who wrote it, if it is a proposal."""
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether it is served, and a person still has to confirm or reject that."""
+        return self.admission is not None and self.admission.is_unconfirmed
 
 
 class Read:

@@ -143,6 +143,11 @@ class Archive:
                     connection.execute(statement, rows)
         return kept
 
+    def keep_content(self, content: Content) -> None:
+        """Keeps a content that is in no history: that of a proposal."""
+        with self._writing(versions) as connection:
+            connection.execute(self._keep_content, [_content_row(content)])
+
     def sources(self, digest: str, file: str) -> dict[str, bytes] | None:
         """The files of a version, the tool's own first; None if it is not kept.
 

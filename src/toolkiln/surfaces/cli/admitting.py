@@ -8,7 +8,7 @@ What became of earlier decisions is in `versions`.
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,12 +93,14 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
 
 def admit(files: list[Path], options: Options, tools: Path | None) -> int:
     """Show and admit files; the exit status is 1 if one of them is not admitted."""
-    for file in files:
-        if not os.path.exists(file):  # noqa: PTH110  # Path's raises for names that are too long
-            raise InputError(f"there is no file or folder {str(file)!r}")
-    is_named = bool(files) and not any(map(Path.is_dir, files))
+    # Path's method raises for names that are too long.
+    missing = [file for file in files if not os.path.exists(file)]  # noqa: PTH110
+    is_named = bool(files) and not any(map(os.path.isdir, files))
     if options.as_json and not options.yes and not is_named:
         raise InputError("with --json nobody is asked", hint="name files, or add --yes")
+    if missing:
+        with open_folder(tools) as kiln:
+            _refuse_missing(kiln, missing)
     with open_folder(_place(files, tools)) as kiln:
         if not options.afresh:
             _refuse_unusable_manifest(kiln)
@@ -119,7 +121,7 @@ def admit(files: list[Path], options: Options, tools: Path | None) -> int:
 
 
 def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
-    """Refuse what is on disk."""
+    """Reject the proposal for a file, or else what is on disk."""
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"{str(file)!r} is no file")
     with open_folder(_place([file], tools)) as kiln:
@@ -152,12 +154,24 @@ def status(tools: Path | None, *, as_json: bool) -> int:
         say(f"error: {problem.message}\n\nhint: {problem.hint}", err=True)
         return 1
     states = {item.state for item in found}
+    unconfirmed = [item for item in found if item.is_unconfirmed]
+    if unconfirmed and not as_json:
+        say(f"note: {unconfirmed_note(len(unconfirmed))}", err=True)
     if states & _UNDECIDED and not as_json:
         where = f" --tools {tools}" if tools else ""
         say(f"hint: `toolkiln admit{where}` shows what is new, and asks", err=True)
     if FileState.MISSING in states and not as_json:
         say("hint: `toolkiln reject FILE` forgets a file that is missing", err=True)
-    return 1 if states & {*_UNDECIDED, FileState.MISSING} else 0
+    return 1 if unconfirmed or states & {*_UNDECIDED, FileState.MISSING} else 0
+
+
+def unconfirmed_note(count: int) -> str:
+    """Say that versions are served which no person has decided about."""
+    files = "1 file is" if count == 1 else f"{count} files are"
+    return (
+        f"{files} served in a version that `toolkiln dev` or an agent admitted; confirm each with "
+        "`toolkiln admit FILE`, or stop serving it with `toolkiln reject FILE`"
+    )
 
 
 def switch(name: str, tools: Path | None, *, on: bool, as_json: bool) -> None:
@@ -243,8 +257,27 @@ def _refuse_unusable_manifest(kiln: Kiln) -> None:
         _ = kiln.catalog.manifest
 
 
+def _refuse_missing(kiln: Kiln, files: list[Path]) -> None:
+    """Refuse files that are neither on disk nor proposed.
+
+    Raises:
+        InputError: there is one.
+    """
+    for file in files:
+        try:
+            is_proposed = kiln.catalog.disk.key(file) in kiln.catalog.proposals()
+        except (InputError, OSError, RuntimeError, ValueError):  # no manifest, no such name
+            is_proposed = False
+        if not is_proposed:
+            raise InputError(f"there is no file or folder {str(file)!r}")
+
+
 def _waiting(kiln: Kiln, files: list[Path], *, afresh: bool) -> list[Candidate]:
-    """The files that were named, or all that are not served as they are on disk."""
+    """Return the files that were named, or all that wait for a decision.
+
+    Of a file with a change on disk and a proposal, the change comes first; the proposal goes on
+    waiting.
+    """
     catalog = kiln.catalog
     named = [catalog.disk.key(file) for file in files if not file.is_dir()]
     folders = [f"{catalog.disk.key(file)}/".removeprefix("./") for file in files if file.is_dir()]
@@ -253,11 +286,22 @@ def _waiting(kiln: Kiln, files: list[Path], *, afresh: bool) -> list[Candidate]:
         named += [
             item.file
             for item in catalog.statuses()
-            if item.state in wanted
+            if (item.state in wanted or item.is_unconfirmed)
             and _concerns_us(item)
             and (not folders or item.file.startswith(tuple(folders)))
         ]
-    return [kiln.admissions.candidate(key) for key in dict.fromkeys(named)]
+    proposals = {} if afresh else catalog.proposals()
+    return [_candidate(kiln, key, proposals) for key in dict.fromkeys(named)]
+
+
+def _candidate(kiln: Kiln, key: str, proposals: Container[str]) -> Candidate:
+    admissions = kiln.admissions
+    if key in proposals and (proposal := admissions.proposal(key)):
+        read = kiln.catalog.disk.read(key)
+        state = kiln.catalog.manifest.state_of(key, read.digest) if read else FileState.MISSING
+        if state not in (FileState.NEW, FileState.CHANGED):
+            return proposal
+    return admissions.candidate(key)
 
 
 def _agreed(
@@ -341,6 +385,8 @@ def _print_status(root: Path, item: FileStatus) -> None:
     state = typer.style(f"{item.state:<9}", fg=_COLORS[item.state])
     entry = item.admission
     since = f"  v{entry.version} by {entry.admitted_by}" if entry else ""
+    since += " (unconfirmed)" if item.is_unconfirmed else ""
+    since += f"  by {item.proposed_by}" if item.proposed_by else ""
     wrong = next(filter(_is_error, item.findings), None)
     told = wrong.message if wrong else ", ".join(item.tools)
     typer.echo(f"{state} {printable(f'{root / item.file}{since}  {told}')}".rstrip())

@@ -5,6 +5,7 @@ from socket import socket
 
 from toolkiln.app import Kiln, ManifestError
 from toolkiln.errors import InputError
+from toolkiln.surfaces.cli.admitting import unconfirmed_note
 from toolkiln.surfaces.cli.opening import open_kiln
 from toolkiln.surfaces.cli.terminal import talk
 from toolkiln.surfaces.http.server import Server, listening, refuse_without_keys, url_of
@@ -41,6 +42,9 @@ def _tell_tools(kiln: Kiln) -> None:
             talk(f"note: {unserved.hint}")
         return
     talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.place}; Ctrl-C ends it")
+    served = kiln.snapshot.served.values()
+    if unconfirmed := {one.file for one in served if one.admission.is_unconfirmed}:
+        talk(f"warning: {unconfirmed_note(len(unconfirmed))}")
 
 
 async def _serve(kiln: Kiln, listener: socket) -> None:

@@ -140,7 +140,7 @@ def call(
 
 @app.command()
 def doctor(tools: ToolsOption = None, as_json: JsonOption = False) -> None:
-    """Show the project's files and folders, and which sandbox modes work on this machine."""
+    """Show the project's files and which sandbox modes work here."""
     from toolkiln.surfaces.cli import upkeep
 
     with errors():

@@ -38,6 +38,7 @@ STATUSES = {
     "key_reused": 422,
     "refused": 422,
     "rate_limited": 429,
+    "too_many_proposals": 429,
     "headers_too_large": 431,
     "internal": 500,
     "toolkiln_error": 500,

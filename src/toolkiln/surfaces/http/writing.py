@@ -172,10 +172,11 @@ OPERATIONS = (
         name="put_tool",
         summary="Write a tool, or another version of it",
         description=(
-            "Takes the privilege WRITE_TOOLS. The source is checked, imported and tried out in "
-            "the sandbox; then the file is written and admitted, both or neither, and can be "
-            'called at once. With the setting `authoring = "propose"` a person has to admit it: '
-            "202. `If-None-Match: *` replaces nothing."
+            "The source is checked, imported and tried out in the sandbox. For a caller with "
+            "WRITE_TOOLS the file is then written and admitted, both or neither, and can be "
+            "called at once. For other callers, and with the setting `authoring = "
+            '"propose"`, it becomes a proposal that a person has to admit: 202. '
+            "`If-None-Match: *` replaces nothing."
         ),
         handle=put_tool,
         group="tools",

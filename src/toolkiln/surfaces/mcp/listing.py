@@ -16,7 +16,7 @@ from mcp_types import INVALID_PARAMS
 
 from toolkiln.app import BUILTIN_NAMES, Kiln
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import Privilege, Role, ToolSpec
+from toolkiln.model import Role, ToolSpec
 from toolkiln.surfaces.mcp.cards import Card
 from toolkiln.surfaces.mcp.names import originals
 
@@ -123,8 +123,7 @@ class Listing:
     def _own(self, session: str) -> list[ToolSpec]:
         """The tools of Toolkiln's that are shown however few there are of others."""
         guarding, names = self._kiln.guarding, [*_ALWAYS]
-        is_author = Privilege.WRITE_TOOLS in guarding.caller(session).privileges
-        if is_author and guarding.live.current().authoring != "off":
+        if guarding.live.current().authoring != "off":
             names.append(_AUTHORING)
         may_see = guarding.may_see(session)
         return [spec for name in names if may_see(spec := self._kiln.tool(name))]
