@@ -152,9 +152,10 @@ class TestReading:
 
         assert mine["saving"] == mine["running"] == {"allowed": True, "reason": None, "hint": None}
         assert not mine["is_proposal"]
-        assert not hers["saving"]["allowed"]
-        assert "WRITE_TOOLS" in hers["saving"]["reason"]
-        assert hers["saving"] == hers["running"]
+        assert hers["saving"]["allowed"]
+        assert hers["is_proposal"]
+        assert not hers["running"]["allowed"]
+        assert "WRITE_TOOLS" in hers["running"]["reason"]
         assert operator.get("/v1/audit").json()["items"] == records
 
     def test_where_tools_are_proposed_only_people_with_admin_run_them_before(

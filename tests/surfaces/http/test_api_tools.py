@@ -259,15 +259,19 @@ class TestWriting:
         assert answer.status_code in (400, 422)
         assert answer.headers["content-type"] == "application/problem+json"
 
-    def test_writing_takes_its_privilege(self, api: Serving, ann: httpx2.Client) -> None:
-        refused = ann.put("/v1/tools/triple", json={"source": TRIPLE})
+    def test_writing_without_its_privilege_is_a_proposal(
+        self, api: Serving, ann: httpx2.Client
+    ) -> None:
+        proposed = ann.put("/v1/tools/triple", json={"source": TRIPLE})
+        unknown = ann.get("/v1/tools/triple")
         with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
             made = bob.put("/v1/tools/triple", json={"source": TRIPLE})
             removed = bob.delete("/v1/tools/triple")
         with api.client() as operator:
             operator.delete("/v1/tools/triple")
 
-        assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+        assert (proposed.status_code, proposed.json()["proposed"]) == (202, True)
+        assert unknown.status_code == 404
         assert made.status_code == 201
         assert (removed.status_code, removed.json()["code"]) == (403, "not_allowed")
 
