@@ -318,6 +318,8 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """Run a tool: in the sandbox, unless it is a function of this process.
 
         Never raises for what the tool does. To stop a call, cancel the task that awaits it.
+        A tool that the rules deny to the session's caller is answered as an unknown one, as
+        through every surface; without a session the operator calls, and learns why.
         `CallOptions` says what else can be given. With `background="auto"` a call that takes
         longer than ten seconds, or waits for a person, goes on as a Task; with True it is
         one from the start.
@@ -339,6 +341,8 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         lasting = options.get("lasting", False) and call.remember
         asking = asking_of(options)
         result = await self.engine.call(call, observe, background, lasting=lasting, asking=asking)
+        if isinstance(result, Result) and options.get("session", OWN) is not OWN:
+            result = await self.engine.told(result, call.session)
         if prompt and isinstance(result, Result) and result.status is Status.OK:
             from asyncio import to_thread
 

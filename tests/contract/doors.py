@@ -1,0 +1,245 @@
+"""The ways into one project, each driven as its users drive it. Not a test itself.
+
+A door makes calls for ann, who has no privileges. It answers with an `Outcome`, which is the
+same whichever door was used.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from fleet import servers
+from fleet.workers import worker
+from toolkiln import Kiln
+from toolkiln.model import Result
+
+COMMAND = Path(sys.executable).with_name("toolkiln")
+BOUND = 60.0
+"""Seconds that anything may take before it counts as hanging."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended: with a value, or with the code of an error."""
+
+    value: Any = None
+    code: str | None = None
+
+
+class Door(Protocol):
+    """One way to make calls for ann."""
+
+    def call(self, tool: str, **arguments: Any) -> Outcome:
+        """Call a tool."""
+        ...
+
+    def names(self) -> set[str]:
+        """The tools that she is shown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with tools and settings, and the keys of its users."""
+
+    folder: Path
+    ann: str
+    bob: str
+    """Holds APPROVE."""
+
+    def environ(self, key: str | None = None) -> dict[str, str]:
+        """The variables of a process that acts for the owner of a key."""
+        own = {name: text for name, text in os.environ.items() if not name.startswith("TOOLKILN_")}
+        return own | ({"TOOLKILN_API_KEY": key} if key else {})
+
+    def run(self, *arguments: str, key: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run the command."""
+        return subprocess.run(
+            [COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ(key),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BOUND,
+            check=False,
+        )
+
+
+def outcome_of(result: Result) -> Outcome:
+    """The outcome that a result tells."""
+    if result.error is not None:
+        return Outcome(code=result.error.code)
+    return Outcome(result.value)
+
+
+class Python:
+    """A program that opens the project, and calls for somebody whom it has authenticated."""
+
+    def __init__(self, kiln: Kiln) -> None:
+        self.kiln = kiln
+        self._ann = kiln.sessions.create("ann").token
+
+    def call(self, tool: str, **arguments: Any) -> Outcome:
+        result = self.kiln.call_sync(tool, arguments, session=self._ann)
+        assert isinstance(result, Result)
+        return outcome_of(result)
+
+    def names(self) -> set[str]:
+        return set(self.kiln.visible(self._ann))
+
+
+class CommandLine:
+    """Ann at a terminal, with her key in the environment."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def call(self, tool: str, **arguments: Any) -> Outcome:
+        done = self._project.run(
+            "call", tool, json.dumps(arguments), "--json", key=self._project.ann
+        )
+        return outcome_of(Result.model_validate_json(done.stdout))
+
+    def names(self) -> set[str]:
+        done = self._project.run("list", "--json", key=self._project.ann)
+        return {spec["name"] for spec in json.loads(done.stdout)}
+
+
+class Http:
+    """A program that sends requests with ann's key."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self._client = httpx2.Client(
+            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=BOUND
+        )
+
+    def call(self, tool: str, **arguments: Any) -> Outcome:
+        answer = self._client.post(f"/v1/tools/{tool}/call", json={"arguments": arguments}).json()
+        if "status" in answer and "call_id" in answer:
+            return outcome_of(Result.model_validate(answer))
+        return Outcome(code=answer["code"])
+
+    def names(self) -> set[str]:
+        return {one["name"] for one in self._client.get("/v1/tools").json()["items"]}
+
+
+class Mcp:
+    """An MCP client, over either transport."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+
+    def call(self, tool: str, **arguments: Any) -> Outcome:
+        return asyncio.run(self._call(tool, arguments))
+
+    def names(self) -> set[str]:
+        return asyncio.run(self._names())
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> Outcome:
+        async with asyncio.timeout(BOUND), Client(self._connect()) as client:
+            result = await client.call_tool(tool, arguments)
+        if result.is_error:
+            return Outcome(code=(result.meta or {})["toolkiln/code"])
+        content: Any = result.structured_content
+        is_wrapped = isinstance(content, dict) and content.keys() == {"result"}
+        return Outcome(content["result"] if is_wrapped else content)
+
+    async def _names(self) -> set[str]:
+        async with asyncio.timeout(BOUND), Client(self._connect()) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+
+@contextmanager
+def python(project: Project) -> Iterator[Door]:
+    """`Kiln("tools")` in the project's folder."""
+    with Kiln(project.folder / "tools") as kiln:
+        yield Python(kiln)
+
+
+@contextmanager
+def command_line(project: Project) -> Iterator[Door]:
+    """`toolkiln call`."""
+    yield CommandLine(project)
+
+
+@contextmanager
+def http(project: Project) -> Iterator[Door]:
+    """`toolkiln serve`, and its HTTP API."""
+    with _served(project) as url:
+        yield Http(url, project.ann)
+
+
+@contextmanager
+def mcp_http(project: Project) -> Iterator[Door]:
+    """`toolkiln serve`, and MCP over HTTP."""
+    with _served(project) as url:
+
+        def connect() -> Any:
+            client = create_mcp_http_client(headers={"Authorization": f"Bearer {project.ann}"})
+            return streamable_http_client(f"{url}/mcp", http_client=client)
+
+        yield Mcp(connect)
+
+
+@contextmanager
+def mcp_stdio(project: Project) -> Iterator[Door]:
+    """`toolkiln mcp`."""
+
+    def connect() -> Any:
+        environ = project.environ(project.ann)
+        return stdio_client(
+            StdioServerParameters(
+                command=str(COMMAND), args=["mcp"], cwd=project.folder, env=environ
+            )
+        )
+
+    yield Mcp(connect)
+
+
+@contextmanager
+def fleet_front(project: Project) -> Iterator[Door]:
+    """A worker over the project's tools, and a Kiln in front of it."""
+    folder = project.folder.parent / "redis"
+    folder.mkdir()
+    with (
+        servers.running(folder) as server,
+        worker(server.url, project.folder / "tools", dev=False),
+        Kiln.connect(server.url) as kiln,
+    ):
+        yield Python(kiln)
+
+
+@contextmanager
+def _served(project: Project) -> Iterator[str]:
+    with subprocess.Popen(
+        [COMMAND, "serve", "--port", "0"],
+        cwd=project.folder,
+        env=project.environ(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if line.startswith("HTTP "):
+                    break
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield line.split()[1].removesuffix(",").removesuffix("/v1")
+        finally:
+            process.terminate()
+            process.wait(BOUND)
