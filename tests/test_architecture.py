@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": _BELOW_APP,
     "surfaces": {"errors", "model", "config", "app"},
     "__init__": {*_BELOW_APP, "app"},
+    "__main__": {"surfaces"},
 }
 SHARED = {"msgspec", "pydantic", "pydantic_core", "packaging"}
 """The language that values are written in, and that of requirements; the rest has one home."""

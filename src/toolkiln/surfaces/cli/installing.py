@@ -159,7 +159,7 @@ def _command(tools: Path | None) -> list[str]:
         hint = "name it with --tools PATH, or write a tool with `toolkiln new NAME`"
         raise InputError(f"there is nothing at {str(path)!r}", hint=hint)
     ours = Path(sys.executable).with_name("toolkiln")
-    program = [str(ours)] if ours.exists() else [sys.executable, "-m", "toolkiln.surfaces.cli"]
+    program = [str(ours)] if ours.exists() else [sys.executable, "-m", "toolkiln"]
     # The settings that count are those that lie here, not where the client is at work.
     command = [*program, "-C", str(Path.cwd()), "mcp", "--tools", str(path)]
     try:
