@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NPM := $(VENV)/npm
-WEB := $(VENV)/web
-BIOME := $(WEB)/node_modules/.bin/biome
+# Written by npm at the end of an installation.
+MODULES := web/node_modules/.package-lock.json
+BIOME := web/node_modules/.bin/biome
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
 .PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium web screenshots clean
@@ -50,17 +51,21 @@ chromium: | postgres
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 \
 	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
-# What the page takes from npm; where there is no npm, root can install it.
+# The page's bundle. This needs npm and no Python; root installs npm where it is missing.
 web: $(BUNDLE)
 
-$(BUNDLE): web/package-lock.json web/hashes.json web/build.mjs $(wildcard web/entries/*) $(STAMP)
+$(BUNDLE): $(MODULES) web/hashes.json web/build.mjs $(wildcard web/entries/*)
+	@if test -e $(MODULES); then \
+		node web/build.mjs web/node_modules $(@D) $(ACCEPT) && touch $@; \
+	elif ! test -e $(@D)/preact.js; then \
+		echo "npm is missing: the page does not work until you install npm and run \`make web\`"; \
+	fi
+
+$(MODULES): web/package-lock.json
 	@command -v npm >/dev/null || test "$$(id -u)" != 0 \
 	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends npm; }
-	@if command -v npm >/dev/null; then \
-		mkdir -p $(WEB) && cp web/package.json web/package-lock.json $(WEB) \
-		&& npm ci --prefix $(WEB) --ignore-scripts --no-audit --no-fund --loglevel=error \
-		&& node web/build.mjs $(WEB)/node_modules $(@D) $(ACCEPT) && touch $@; \
-	else echo "no npm: the page has no editor, charts or components until \`make web\` can run"; fi
+	@! command -v npm >/dev/null || { npm ci --prefix web --ignore-scripts --no-audit --no-fund \
+		--loglevel=error && touch $@; }
 
 # The tests leave a part of two cores idle: what fits into that runs beside them.
 check: lint  ## what CI runs
@@ -91,7 +96,7 @@ thorough: $(STAMP)  ## try properties with ten times the examples and more, othe
 	$(BIN)/python -m pytest -n auto -m hypothesis --hypothesis-profile=thorough
 
 clean:
-	rm -rf $(VENV) $(dir $(BUNDLE)) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(dir $(BUNDLE)) $(dir $(MODULES)) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Debian ships venv without ensurepip, so pip is lent from outside. uv installs and compiles all the
 # rest in a third of pip's time; where it cannot, as it knows nothing of pip's settings, pip does.

@@ -31,6 +31,13 @@ def test_readme_stays_under_150_lines() -> None:
     assert len(TEXT.splitlines()) < 150
 
 
+def test_first_screen_names_the_two_commands_that_set_everything_up() -> None:
+    screen = "\n".join(TEXT.splitlines()[:24])
+
+    assert "`make run`" in screen
+    assert "`make test`" in screen
+
+
 def test_every_block_can_be_executed() -> None:
     assert {block.language for block in BLOCKS} == {"python", "console"}
 

@@ -18,7 +18,7 @@ from toolkiln.config import Settings
 from toolkiln.surfaces.http.server import Server, listening, url_of
 
 SOON = 30.0
-_AXE = Path(__file__).parents[3] / ".venv/web/node_modules/axe-core/axe.min.js"
+_AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 expect.set_options(timeout=SOON * 1_000)
 _SERIOUS = ("serious", "critical")
 
