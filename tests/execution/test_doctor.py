@@ -17,7 +17,7 @@ async def test_every_mode_is_tried_and_every_layer_is_named(tmp_path: Path) -> N
     assert diagnosis.mode == "A"
     assert {layer.name for layer in diagnosis.trials[0].layers} == {
         "files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
-        "namespaces", "processes", "environment",
+        "namespaces", "processes", "process limit", "environment",
     }  # fmt: skip
     assert all(layer.stands for layer in diagnosis.trials[0].layers)
 

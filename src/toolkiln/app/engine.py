@@ -1,6 +1,5 @@
 """What calls need, put together: gateway, sandbox, environments, workspaces, memory."""
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from toolkiln.config import Settings
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution import (
     MAXIMA,
-    SANDBOX_USER,
     Admitted,
     Asking,
     Bounds,
@@ -36,6 +34,7 @@ from toolkiln.execution import (
     probe,
     read_requirements_file,
     run_examples,
+    sandbox_user,
 )
 from toolkiln.model import Call, Event, Finding, Read, Result, Task
 
@@ -79,7 +78,7 @@ class Engine:
             state / "workspaces",
             max_bytes=settings.workspace_bytes,
             max_files=settings.workspace_files,
-            owner=SANDBOX_USER if os.geteuid() == 0 else None,
+            owner=sandbox_user(),
         )
         self.sandboxes = Sandboxes(
             state,

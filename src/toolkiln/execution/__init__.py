@@ -33,7 +33,7 @@ from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.rates import Rates
 from toolkiln.execution.redaction import described_arguments
 from toolkiln.execution.rules import Rules, decide
-from toolkiln.execution.sandbox import SANDBOX_USER, Diagnosis, Networks, Sandboxes
+from toolkiln.execution.sandbox import Diagnosis, Networks, Sandboxes, sandbox_user
 from toolkiln.execution.secrets import SecretError, Secrets
 from toolkiln.execution.sessions import (
     NoSession,
@@ -48,7 +48,6 @@ from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
 
 __all__ = [
     "MAXIMA",
-    "SANDBOX_USER",
     "Admitted",
     "ApprovalBook",
     "Approvals",
@@ -102,5 +101,6 @@ __all__ = [
     "read_requirements_file",
     "refuse_ambiguous",
     "run_examples",
+    "sandbox_user",
     "token_hash",
 ]

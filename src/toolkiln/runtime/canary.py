@@ -19,6 +19,7 @@ def look(secret: str) -> dict[str, object]:
         "writes_usr": _can(lambda: os.mkdir("/usr/toolkiln-canary")),
         "writes_itself": _can(lambda: os.rename(__file__, __file__ + ".old")),
         "opens_sockets": _can(_open_socket),
+        "exceeds_process_limit": _exceeds_process_limit(),
         "sees_processes": sum(name.isdigit() for name in _names("/proc")),
         "namespaces": {name: _link(f"/proc/self/ns/{name}") for name in _NAMESPACES},
         "environment": sorted(os.environ),
@@ -40,6 +41,24 @@ def _open_socket() -> None:
     import socket
 
     socket.socket(socket.AF_INET).close()
+
+
+def _exceeds_process_limit() -> bool:
+    """Fork where the limit allows no further process: the kernel exempts the host's root."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, hard))
+    try:
+        pid = os.fork()
+    except OSError:
+        return False
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return True
 
 
 def _names(folder: str) -> list[str]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from toolkiln.execution.executor import Invocation, Outcome
 from toolkiln.execution.sandbox.doctor import Diagnosis, diagnose
 from toolkiln.execution.sandbox.executor import SandboxExecutor
-from toolkiln.execution.sandbox.launching import SANDBOX_USER
+from toolkiln.execution.sandbox.launching import sandbox_user
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.selection import choose, make_launcher
 from toolkiln.execution.sandbox.slots import Load
 
-__all__ = ["SANDBOX_USER", "Diagnosis", "Networks", "Sandboxes"]
+__all__ = ["Diagnosis", "Networks", "Sandboxes", "sandbox_user"]
 
 
 class Sandboxes:

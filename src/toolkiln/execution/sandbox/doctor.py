@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkiln.execution.sandbox.cgroups import find_cgroup
-from toolkiln.execution.sandbox.launching import SANDBOX_USER, find_bwrap
+from toolkiln.execution.sandbox.launching import find_bwrap, sandbox_user
 from toolkiln.execution.sandbox.layout import interpreter
 from toolkiln.execution.sandbox.selection import MODES, Trial, attempt
 from toolkiln.model import Value
@@ -29,6 +29,8 @@ class Diagnosis(Value):
             yield ""
             mark = "in use" if trial.mode == self.mode else "works" if trial.works else "no"
             yield f"mode {trial.mode}: {mark}: {trial.reason}"
+            if trial.hint:
+                yield f"  hint: {trial.hint}"
             for layer in trial.layers:
                 yield f"  {'ok' if layer.stands else 'MISSING':<8} {layer.name:<18} {layer.detail}"
         if self.mode is None:
@@ -47,16 +49,21 @@ async def diagnose(state: Path, *, wanted: str, allow_reduced: bool) -> Diagnosi
 async def _facts() -> dict[str, str]:
     cgroup, python = find_cgroup(), interpreter()
     await cgroup.close()
-    user = f"uid {os.geteuid()}"
-    if os.geteuid() == 0:
-        user = f"root; calls run as uid {SANDBOX_USER}"
     version = landlock.abi()
     alone = "" if cgroup.version else "; memory is bounded for each process only"
     return {
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": str(python.executable),
-        "user": user,
+        "user": _user(),
         "bwrap": str(find_bwrap() or "not found"),
         "landlock": f"version {version}" if version else "not offered by this kernel",
         "cgroups": f"{cgroup.why}{alone}",
     }
+
+
+def _user() -> str:
+    if os.geteuid() != 0:
+        return f"uid {os.geteuid()}"
+    if (user := sandbox_user()) is not None:
+        return f"root; calls run as uid {user}"
+    return "root of a user namespace that cannot become another user; calls run as the same user"

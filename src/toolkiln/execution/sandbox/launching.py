@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -26,7 +27,30 @@ from toolkiln.execution.sandbox.layout import (
 )
 
 SANDBOX_USER = 64991
-"""Whom root becomes; a number that belongs to nobody."""
+"""The uid and gid that root runs calls as; no account has it."""
+
+
+def sandbox_user() -> int | None:
+    """Return the uid that calls run as if it is not the current one.
+
+    None for an ordinary user, and for root of a user namespace that cannot become another user,
+    as `unshare --map-root-user` creates it. There calls run as the current uid, which is an
+    ordinary user of the host or else fails the canary: root of the host has no process limit.
+    """
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return None
+    if not (_is_mapped("uid_map") and _is_mapped("gid_map")):
+        return None
+    return None if _read_proc("setgroups").strip() == "deny" else SANDBOX_USER
+
+
+def _is_mapped(name: str) -> bool:
+    ranges = [[int(field) for field in line.split()] for line in _read_proc(name).splitlines()]
+    return any(first <= SANDBOX_USER < first + count for first, _, count in ranges)
+
+
+def _read_proc(name: str) -> str:
+    return Path("/proc/self", name).read_text("ascii")
 
 
 def find_bwrap() -> Path | None:
@@ -60,7 +84,8 @@ def start(bwrap: Path, python: Interpreter, launch: Launch) -> "Running":
         BackendError: it cannot be started at all.
     """
     sources = [bind.source for bind in launch.binds]
-    staged = os.geteuid() == 0 and not all(map(_is_open, [bwrap, *sources]))
+    user = sandbox_user()
+    staged = user is not None and not all(map(_is_open, [bwrap, *sources]))
     if staged:
         binds = [replace(b, source=Path(f"/mnt/{n}")) for n, b in enumerate(launch.binds)]
         launch = replace(launch, binds=binds)
@@ -72,7 +97,7 @@ def start(bwrap: Path, python: Interpreter, launch: Launch) -> "Running":
     options = _pipe_with(_options(launch))
     command = [str(bwrap), "--args", str(options), "--", *launch.command]
     if staged:
-        order = {"sources": [*map(str, sources)], "user": SANDBOX_USER, "command": command}
+        order = {"sources": [*map(str, sources)], "user": user, "command": command}
         outside = program("staging", str(PACKAGE.parent))
         command = [*python.command, "-c", outside, json.dumps(order)]
     try:
@@ -86,7 +111,7 @@ class Running:
 
     def __init__(self, command: list[str], pass_fds: tuple[int, ...], *, become_user: bool) -> None:
         self._errors = TemporaryFile()  # noqa: SIM115 - closed by `complaint`
-        user = SANDBOX_USER if become_user and os.geteuid() == 0 else None
+        user = sandbox_user() if become_user else None
         try:
             self._process = subprocess.Popen(  # noqa: S603
                 command,

@@ -17,7 +17,7 @@ from pathlib import Path
 from toolkiln.errors import BackendError
 from toolkiln.execution.sandbox.cgroups import Cgroup
 from toolkiln.execution.sandbox.fork_server import fixed_view, limits
-from toolkiln.execution.sandbox.launching import SANDBOX_USER, Launch, Running, start
+from toolkiln.execution.sandbox.launching import Launch, Running, sandbox_user, start
 from toolkiln.execution.sandbox.layout import (
     PACKAGE,
     Bind,
@@ -156,8 +156,8 @@ class Bare:
                 hint="`toolkiln doctor` says what the full one needs",
             )
         folder = Path(tempfile.mkdtemp(prefix="toolkiln-"))
-        if os.geteuid() == 0:
-            os.chown(folder, SANDBOX_USER, SANDBOX_USER)
+        if (user := sandbox_user()) is not None:
+            os.chown(folder, user, user)
         groups = self._cgroup.open()
         inherited = (*descriptors, *groups)
         writable = [str(folder)]
@@ -204,7 +204,7 @@ class Bare:
 
 def _tasks_of_user() -> int:
     """Processes and threads of the user that jobs run as, who counts for all of them here."""
-    user = SANDBOX_USER if os.geteuid() == 0 else os.geteuid()
+    user = sandbox_user() or os.geteuid()
     count = 0
     for folder in Path("/proc").glob("[0-9]*/task"):
         with suppress(OSError):  # it has just ended

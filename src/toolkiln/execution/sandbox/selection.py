@@ -21,7 +21,7 @@ from toolkiln.execution.executor import Admitted, Invocation
 from toolkiln.execution.sandbox.cgroups import find_cgroup
 from toolkiln.execution.sandbox.executor import SandboxExecutor
 from toolkiln.execution.sandbox.fork_server import ForkServer
-from toolkiln.execution.sandbox.launching import find_bwrap
+from toolkiln.execution.sandbox.launching import SANDBOX_USER, find_bwrap, sandbox_user
 from toolkiln.execution.sandbox.layout import PACKAGE, interpreter
 from toolkiln.execution.sandbox.networks import Networks
 from toolkiln.execution.sandbox.one_shot import Bare, Bubblewrap
@@ -35,6 +35,20 @@ _MEANING = {
     "B": "bwrap for each call (full, files in /tmp not counted)",
     "C": "Landlock, seccomp and limits only (reduced)",
 }
+_BWRAP_NEEDS = (
+    "bwrap needs user namespaces: look at the sysctls `user.max_user_namespaces` and"
+    " `kernel.apparmor_restrict_unprivileged_userns`, in a container at its seccomp profile"
+)
+_NEEDS = {
+    "A": _BWRAP_NEEDS,
+    "B": _BWRAP_NEEDS,
+    "C": "mode C needs Landlock and a Python that calls can read",
+}
+_LIMIT = "process limit"
+_NOT_AS_ROOT = (
+    "no limit on processes holds for the host's root: start Toolkiln as an ordinary user, or map"
+    f" uid and gid {SANDBOX_USER} into this user namespace"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,8 @@ class Trial:
     works: bool
     reason: str
     """Why not, or what the mode is."""
+    hint: str = ""
+    """What to do about a mode that does not work."""
     layers: tuple[Layer, ...] = ()
 
 
@@ -101,7 +117,7 @@ async def choose(wanted: str, state: Path, *, allow_reduced: bool) -> str:
         reasons.append(f"{mode}: {trial.reason}")
     raise BackendError(
         f"no sandbox works here ({'; '.join(reasons)})",
-        hint="`toolkiln doctor` explains; `allow_reduced = true` would allow mode C"
+        hint="`toolkiln doctor` explains; mode C, where it works, needs `allow_reduced = true`"
         if "C" not in modes
         else "`toolkiln doctor` explains",
     )
@@ -119,15 +135,22 @@ async def attempt(mode: str, state: Path) -> Trial:
             finally:
                 await executor.close()
         except BackendError as error:
-            return Trial(mode, False, error.message)
+            return Trial(mode, False, error.message, str(error.hint or _hint(mode)))
     if outcome.status is not Status.OK:
         why = outcome.error.message if outcome.error else "it gave no answer"
-        return Trial(mode, False, f"the canary did not sing: {why}")
+        return Trial(mode, False, f"the canary did not sing: {why}", _hint(mode))
     layers = tuple(_layers(mode, outcome.value))
     fallen = [layer.name for layer in layers if not layer.stands and layer.name in _VITAL[mode]]
     if fallen:
-        return Trial(mode, False, f"not kept out: {', '.join(fallen)}", layers)
-    return Trial(mode, True, _MEANING[mode], layers)
+        hint = _NOT_AS_ROOT if _LIMIT in fallen else _hint(mode)
+        return Trial(mode, False, f"not kept out: {', '.join(fallen)}", hint, layers)
+    return Trial(mode, True, _MEANING[mode], layers=layers)
+
+
+def _hint(mode: str) -> str:
+    """What to do where a mode does not start."""
+    is_stuck = os.geteuid() == 0 and sandbox_user() is None
+    return _NOT_AS_ROOT if is_stuck else _NEEDS[mode]
 
 
 def _layers(mode: str, seen: dict[str, Any]) -> Iterator[Layer]:
@@ -146,16 +169,18 @@ def _layers(mode: str, seen: dict[str, Any]) -> Iterator[Layer]:
     yield Layer("namespaces", mode == "C" or len(apart) >= 6, " ".join(apart) or "none")
     own = 2 if mode == "B" else 1  # process 1 is bwrap there
     yield Layer("processes", seen["sees_processes"] <= own, "no other process visible")
+    limited = not seen["exceeds_process_limit"]
+    yield Layer(_LIMIT, limited, "enforced by the kernel" if limited else "this is the host's root")
     yield Layer("environment", not set(seen["environment"]) - _EXPECTED, "nothing of the host")
 
 
 _VITAL = {
     "A": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
-          "namespaces", "processes", "environment"),
+          "namespaces", "processes", _LIMIT, "environment"),
     "B": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
-          "namespaces", "processes", "environment"),
+          "namespaces", "processes", _LIMIT, "environment"),
     "C": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp",
-          "environment"),
+          _LIMIT, "environment"),
 }  # fmt: skip
 _EXPECTED = {
     "HOME", "LANG", "LC_CTYPE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "PWD",
@@ -178,7 +203,10 @@ def _situation(modes: list[str]) -> str:
     stamp = bwrap.stat().st_mtime_ns if bwrap else 0
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     python = interpreter()
-    return f"{boot} {os.geteuid()} {bwrap} {stamp} {python.executable} {''.join(modes)}"
+    # In another user namespace the same uid can be another user, or one that can do less.
+    users = " ".join(Path("/proc/self/uid_map").read_text("ascii").split())
+    user = f"{os.geteuid()} in {_link('/proc/self/ns/user')} ({users})"
+    return f"{boot} {user} {bwrap} {stamp} {python.executable} {''.join(modes)}"
 
 
 def _link(path: str) -> str:
