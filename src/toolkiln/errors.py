@@ -23,6 +23,7 @@
     ├── Unanswered         a tool's question cannot be put to its caller, or has no answer
     ├── AuditFailed        what cannot be recorded must not happen           (execution)
     └── BackendError       the platform cannot run tools: no sandbox, or it broke down
+        └── NoWorker       no worker has ever joined the fleet               (app.published)
 
 A failing tool is not here: it is an answer (`model.Result`), not an exception. Each
 surface owns its table from `code` to exit status or HTTP status.

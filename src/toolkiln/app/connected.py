@@ -17,7 +17,7 @@ from toolkiln.app.kiln import Kiln
 from toolkiln.app.live import FleetLive
 from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.own import OWN, SessionToken
-from toolkiln.app.published import FleetOffer, PublishedTools, changes_of
+from toolkiln.app.published import FleetOffer, NoWorker, PublishedTools, changes_of
 from toolkiln.catalog import Catalog, Change
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
@@ -57,6 +57,11 @@ class Connected(Kiln):
         return self._published.address.name
 
     @property
+    def no_worker(self) -> NoWorker | None:
+        """The error that answers every call while no worker has joined the fleet."""
+        return self._published.no_worker
+
+    @property
     def catalog(self) -> Catalog:
         """There is none here.
 
@@ -83,9 +88,15 @@ class Connected(Kiln):
         return await self.tend(Author(**{**asdict(draft), "code": code}), session)
 
     async def tend(self, errand: "Errand[A]", session: SessionToken = OWN) -> A:
-        """Have a worker do it, unless it is about what is here."""
+        """Have a worker do it, unless it is about what is here.
+
+        Raises:
+            NoWorker: there has never been one.
+        """
         if await asyncio.to_thread(self._is_for_us, errand, session):
             return await super().tend(errand, session)
+        if (missing := await asyncio.to_thread(lambda: self.no_worker)) is not None:
+            raise missing
         return await self._delegating.tend(errand, self.guarding.token(session))
 
     async def prepare_source(self, wanted: "SourceCall") -> "Run":

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from toolkiln.app.errands import Errand
     from toolkiln.app.guarding import Guarding
     from toolkiln.app.library import Allow, Library
+    from toolkiln.app.published import NoWorker
     from toolkiln.app.sources import Run, SourceCall
     from toolkiln.execution import Diagnosis, Resolve, Sessions
     from toolkiln.store import Store
@@ -189,6 +190,11 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
             InputError: there is no such folder.
         """
         return self._offer.specs
+
+    @property
+    def no_worker(self) -> "NoWorker | None":
+        """Why a fleet has no tools; None for a folder, and once a worker has joined."""
+        return None
 
     def tool(self, name: str) -> ToolSpec:
         """One tool, prompt or resource: of the catalog, of this process or of Toolkiln's own.

@@ -10,11 +10,11 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from toolkiln.app.offer import Offer
 from toolkiln.catalog import Change
-from toolkiln.errors import ToolkilnError
+from toolkiln.errors import BackendError, ToolkilnError
 from toolkiln.fleet import Listing, Pipe, Published, fleet_key, read_address
 from toolkiln.model import Grant, Served, Sources, ToolSpec
 from toolkiln.store import StoreError
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _PATIENCE = 15.0
 """Seconds for what the thread is asked."""
 T = TypeVar("T")
+
+
+class NoWorker(BackendError):
+    """No worker has ever joined the fleet, so nothing is known of its tools."""
+
+    code: ClassVar[str] = "no_worker"
 
 
 class PublishedTools:
@@ -52,6 +58,20 @@ class PublishedTools:
             StoreError: nothing could be read yet.
         """
         return self._started().published.snapshot
+
+    @property
+    def no_worker(self) -> NoWorker | None:
+        """The error that answers for every tool while no worker has joined the fleet.
+
+        Raises:
+            StoreError: nothing could be read yet.
+        """
+        if self._started().published.exists:
+            return None
+        return NoWorker(
+            f"no worker has joined the fleet at {self.address.name}",
+            hint="start one where the tools are: `toolkiln worker --redis URL`",
+        )
 
     @property
     def key(self) -> bytes:
@@ -200,6 +220,9 @@ class FleetOffer(Offer):
     def grant(self, name: str) -> Grant:
         """What workers granted a tool of theirs, as they say."""
         return self.snapshot.served[name].admission.rights.get(name, Grant())
+
+    def _why_not(self, name: str) -> ToolkilnError:
+        return self._published.no_worker or super()._why_not(name)
 
     def _admitted(self, spec: ToolSpec, _: Served) -> "Admitted":
         """A tool whose files come from the fleet, if it is to run here.

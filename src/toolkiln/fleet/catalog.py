@@ -91,6 +91,11 @@ class Published:
         """Names and ids of which it was said that there is nothing."""
         self._next_whole = 0.0
 
+    @property
+    def exists(self) -> bool:
+        """Whether any worker has published to this Redis, as of the last look."""
+        return self._at[1] > 0
+
     async def refresh(self) -> bool:
         """Read what has changed; whether anything has.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln.app import Kiln
-from toolkiln.errors import InputError
+from toolkiln.errors import BackendError, InputError
 
 _FORMS = """write city=Paris days=3, or '{"city": "Paris", "days": 3}', or @FILE, or - for stdin"""
 
@@ -26,7 +26,7 @@ def parse_arguments(kiln: Kiln, tool: str, given: list[str]) -> dict[str, Any]:
     texts = parse_pairs(given)
     try:
         properties = kiln.tool(tool).parameters.get("properties")
-    except InputError:  # the gateway says so, if the caller may hear it, and records it
+    except (InputError, BackendError):  # the gateway decides what the caller learns, and records it
         return dict(texts)
     known = properties if isinstance(properties, dict) else {}
     arguments = {name: _value(text, known.get(name)) for name, text in texts.items()}

@@ -13,7 +13,7 @@ from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
 from toolkiln.model import FileState, FileStatus, Role, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
-from toolkiln.surfaces.cli.opening import acting, tools_path
+from toolkiln.surfaces.cli.opening import acting, note_no_worker, tools_path
 from toolkiln.surfaces.cli.terminal import say
 
 _MANY_FILES = 50
@@ -93,6 +93,7 @@ def _list_tools(
         typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
     else:
         output.print_tools(shown)
+    note_no_worker(kiln)
     for status in statuses:
         problem = next((f for f in status.findings if f.severity is Severity.ERROR), None)
         if problem and not status.tools:

@@ -10,7 +10,7 @@ import typer
 from toolkiln.model import Hit, ToolSpec
 from toolkiln.surfaces.cli.documents import print_passages
 from toolkiln.surfaces.cli.evaluating import Options, evaluate_search
-from toolkiln.surfaces.cli.opening import acting, open_kiln
+from toolkiln.surfaces.cli.opening import acting, note_no_worker, open_kiln
 from toolkiln.surfaces.cli.terminal import print_json, printable, say
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def search(kiln: "Kiln", query: str, k: int, token: str | None, *, why: bool, as
             say(f"confidence: {answer.confidence:.2f}", err=True)
         if not found:
             say("nothing found", err=True)
+            note_no_worker(kiln)
     return 0 if found else 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from toolkiln.app import OWN, Kiln, SessionToken
 from toolkiln.config import Settings, checked, project_settings
 from toolkiln.errors import InputError
+from toolkiln.surfaces.cli.terminal import say
 
 
 def tools_path(given: Path | None, settings: Settings | None = None) -> Path:
@@ -49,6 +50,13 @@ def open_kiln(
     if known.fleet and not is_folder:
         return Kiln.connect(known.fleet, settings=known, surface=surface)
     return Kiln(tools_path(tools, known), settings=known, dev=dev, surface=surface)
+
+
+def note_no_worker(kiln: Kiln) -> None:
+    """Print to stderr that the fleet has no tools because it never had a worker."""
+    if (missing := kiln.no_worker) is not None:
+        say(f"note: {missing.message}", err=True)
+        say(f"note: {missing.hint}", err=True)
 
 
 def acting(token: str | None) -> SessionToken:

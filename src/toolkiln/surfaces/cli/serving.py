@@ -6,7 +6,7 @@ from socket import socket
 from toolkiln.app import Kiln, ManifestError
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.admitting import unconfirmed_note
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import note_no_worker, open_kiln
 from toolkiln.surfaces.cli.terminal import talk
 from toolkiln.surfaces.http.server import Server, listening, refuse_without_keys, url_of
 
@@ -45,6 +45,7 @@ def _tell_tools(kiln: Kiln) -> None:
     served = kiln.snapshot.served.values()
     if unconfirmed := {one.file for one in served if one.admission.is_unconfirmed}:
         talk(f"warning: {unconfirmed_note(len(unconfirmed))}")
+    note_no_worker(kiln)
 
 
 async def _serve(kiln: Kiln, listener: socket) -> None:

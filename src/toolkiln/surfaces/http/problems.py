@@ -50,6 +50,7 @@ STATUSES = {
     "embedding_failed": 503,
     "environment_failed": 503,
     "manifest_unusable": 503,
+    "no_worker": 503,
     "secret_unusable": 503,
     "store_failed": 503,
     "unanswered": 503,
