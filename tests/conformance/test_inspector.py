@@ -58,7 +58,7 @@ def test_a_call_gives_its_result(
 
     sentence = "This is a simple text response for testing."
     assert found["structuredContent"] == {"result": sentence}
-    assert json.loads(found["content"][0]["text"]) == {"result": sentence}
+    assert found["content"][0]["text"] == sentence
 
 
 def test_pages_about_tools_are_resources(

@@ -31,7 +31,7 @@ class Builtin:
     def __init__(self, kiln: "Kiln") -> None:
         self._kiln = kiln
 
-    @tool
+    @tool(read_only=True, open_world=False)
     async def check_task(self, task_id: str) -> dict[str, Any]:
         """Tell how a task in the background stands, with its result if it has ended.
 
@@ -41,7 +41,7 @@ class Builtin:
         with _in_plain_words():
             return _told(await self._kiln.check_task(task_id, acting_session()))
 
-    @tool(timeout=610)
+    @tool(timeout=610, read_only=True, open_world=False)
     async def await_task(self, task_id: str, seconds: float = 30.0) -> dict[str, Any]:
         """Wait for a task in the background to end, and tell its result.
 
@@ -53,7 +53,7 @@ class Builtin:
         with _in_plain_words():
             return _told(await self._kiln.await_task(task_id, acting_session(), timeout=patience))
 
-    @tool
+    @tool(destructive=True, idempotent=True, open_world=False)
     async def cancel_task(self, task_id: str) -> dict[str, Any]:
         """Stop a task in the background.
 
@@ -63,7 +63,7 @@ class Builtin:
         with _in_plain_words():
             return _told(await self._kiln.cancel_task(task_id, acting_session()))
 
-    @tool
+    @tool(read_only=True, open_world=False)
     async def read_output(
         self, handle: str, offset: int = 0, limit: int = 20_000
     ) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Builtin:
             page = await self._kiln.read_output(handle, acting_session(), offset=offset, limit=most)
         return page.model_dump(mode="json")
 
-    @tool(parallel=True, read_only=True)
+    @tool(parallel=True, read_only=True, open_world=False)
     async def search_tools(self, query: str, k: int = 5) -> dict[str, Any]:
         """Find the tools that can do something, by what they are for.
 
@@ -97,7 +97,7 @@ class Builtin:
         }
         return told | ({"note": answer.note} if answer.note else {})
 
-    @tool(parallel=True, read_only=True)
+    @tool(parallel=True, read_only=True, open_world=False)
     async def describe_tool(self, name: str) -> dict[str, Any]:
         """Tell how to call a tool: its parameters, what it returns, how to use it well.
 
@@ -116,7 +116,7 @@ class Builtin:
         seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         return {**seen, "guide": guide}
 
-    @tool(timeout=610)
+    @tool(timeout=610, destructive=True, open_world=True)
     def call_tool(
         self,
         name: str,
@@ -138,7 +138,7 @@ class Builtin:
             self._kiln.learn(name, prompt)
         return given
 
-    @tool(parallel=True, read_only=True)
+    @tool(parallel=True, read_only=True, open_world=False)
     async def rag_search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search the documentation of all tools, and cite page and heading.
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,23 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_result_is_the_same_in_text_and_structure(served: Served, era: str) -> None:
+async def test_text_is_plain_in_content_and_wrapped_in_structured_content(
+    served: Served, era: str
+) -> None:
+    async with Client(served.url, mode=era) as client:
+        await client.list_tools()  # so that it checks results against output schemas
+        given = await client.call_tool("Shout-Aloud", {"text": 'say "hello"\n'})
+        empty = await client.call_tool("Shout-Aloud", {"text": ""})
+
+    assert [block.text for block in given.content] == ['SAY "HELLO"\n']  # type: ignore[union-attr]
+    assert given.structured_content == {"result": 'SAY "HELLO"\n'}
+    assert (empty.content, empty.structured_content) == ([], {"result": ""})
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_other_results_are_the_same_json_in_content_and_structured_content(
+    served: Served, era: str
+) -> None:
     async with Client(served.url, mode=era) as client:
         wrapped = await client.call_tool("add", {"a": 2})
         plain = await client.call_tool("pair", {"a": "x"})
@@ -53,6 +70,34 @@ async def test_tools_are_listed_with_schemas_and_hints(served: Served, era: str)
     assert add.input_schema["properties"]["b"]["description"] == "The second. (default: 1)"
     assert {"rag_search", "await_task", "read_output", "write_python_tool"} <= tools.keys()
     assert not {"search_tools", "call_tool"} & tools.keys()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_own_tools_say_what_they_change(tmp_path: Path, era: str) -> None:
+    async with (
+        serving(tmp_path, mcp_tools=1) as server,
+        Client(server.url, mode=era) as client,
+    ):
+        listed = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
+
+    own = {
+        name: (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
+        for name, hints in listed.items()
+        if hints is not None
+    }
+    assert own == {
+        "search_tools": (True, False, False),
+        "describe_tool": (True, False, False),
+        "rag_search": (True, False, False),
+        "read_output": (True, False, False),
+        "check_task": (True, False, False),
+        "await_task": (True, False, False),
+        "cancel_task": (False, True, False),
+        "call_tool": (False, True, True),
+        "write_python_tool": (False, True, True),
+    }
+    assert listed["cancel_task"] is not None
+    assert listed["cancel_task"].idempotent_hint is True
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -101,6 +146,7 @@ async def test_a_cut_output_names_what_reads_the_rest(served: Served) -> None:
         page = await client.call_tool("read_output", {"handle": handle, "offset": 59_990})
 
     assert len(cut.structured_content["result"]) <= 50_000
+    assert cut.content[0].text == cut.structured_content["result"]  # type: ignore[union-attr]
     assert "read_output" in told
     assert page.structured_content["text"] == "x" * 10
 

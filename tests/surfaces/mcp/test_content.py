@@ -128,7 +128,8 @@ async def test_files_are_blocks_of_their_kind(
     result = await called(client, served, era, "send_files")
 
     value, png, wav, txt, data, nul, svg, odd = result["content"]
-    assert json.loads(value["text"]) == {"result": "sent"}
+    assert value["text"] == "sent"
+    assert result["structuredContent"] == {"result": "sent"}
     assert (png["type"], png["mimeType"]) == ("image", "image/png")
     assert b64decode(png["data"]) == b"\x89PNG\r\n\x1a\n\0"
     assert (wav["type"], wav["mimeType"]) == ("audio", "audio/wav")

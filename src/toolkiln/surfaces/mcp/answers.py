@@ -2,7 +2,8 @@
 
 A tool that declares what it returns has to return that, or its client refuses the answer;
 so whatever cannot have the promised form (a failure, an output that was cut, a call that
-goes on) is told as an error, in words.
+continues) is an error, in words. Text is text in `content` and wrapped in `structuredContent`;
+other values are the same JSON in both.
 """
 
 import json
@@ -23,19 +24,19 @@ def answer(result: Result, structured: Structured | None, *, promises: bool) -> 
     content: list[dict[str, Any]] = []
     found: dict[str, Any] = {"content": content}
     if result.status is not Status.OK or structured is None:
-        content += _said(result)
+        content += _said(result.text)
         found["isError"] = result.status is not Status.OK or promises
     else:
         form = None if result.truncation else structured(result.value)
         if form is not None:
-            content.append(_text(_json(form)))
+            content += _said(result.value if isinstance(result.value, str) else _json(form))
             found["structuredContent"] = form
         elif promises and result.truncation and (cut := structured(result.text)) is not None:
             # Text that was cut is still text, and says itself that it was.
-            content.append(_text(_json(cut)))
+            content += _said(result.text)
             found["structuredContent"] = cut
         else:
-            content += _said(result)
+            content += _said(result.text)
             if promises:
                 content.append(_text(_misfit(result)))
                 found["isError"] = True
@@ -46,24 +47,24 @@ def answer(result: Result, structured: Structured | None, *, promises: bool) -> 
 
 
 def going_on(task: Task, *, promises: bool) -> dict[str, Any]:
-    """What is told of a call that its client does not wait for."""
+    """Return the answer for a call that continues as a background task."""
     why = (
         "waits for a person's approval"
         if task.state == "pending"
-        else "takes longer than a client should wait, and goes on in the background"
+        else "takes longer than this server lets clients wait, and continues in the background"
     )
     text = (
         f"This call of {task.tool} {why}. Its task id is {task.id}. "
-        f"Call await_task to wait for its result, check_task to see how it stands, "
+        f"Call await_task to wait for its result, check_task to see its state, "
         f"cancel_task to stop it."
     )
     found: dict[str, Any] = {"content": [_text(text)], "_meta": {"toolkiln/task": task.id}}
     return found | ({"isError": True} if promises else {})
 
 
-def _said(result: Result) -> list[dict[str, Any]]:
-    """The text of a result, if it has one: some models' providers refuse empty blocks."""
-    return [_text(result.text)] if result.text else []
+def _said(text: str) -> list[dict[str, Any]]:
+    """Return a text block, or none for no text: some models' providers refuse empty blocks."""
+    return [_text(text)] if text else []
 
 
 def _text(text: str) -> dict[str, Any]:
