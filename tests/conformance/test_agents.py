@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import COMMAND, Programs
-from .model_server import Step, Turn, serving
+from .model_server import Model, Step, Turn, serving
 
 pytestmark = pytest.mark.conformance
 
@@ -59,7 +59,7 @@ def _codex(url: str) -> list[str]:
 AGENTS = {
     "claude-code": Agent(
         program="@anthropic-ai/claude-code-*/claude",
-        arguments=lambda _: ["-p", PROMPT, "--allowedTools", "mcp__toolkiln__split_bill"],
+        arguments=lambda _: ["-p", PROMPT, "--allowedTools", "mcp__toolkiln"],
         variables=lambda url: {
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "none",
@@ -116,29 +116,57 @@ def play(turn: Turn) -> Step:
     return Step(tool=name, arguments={"total": 100, "people": 3}) if name else Step(text="No tool.")
 
 
+def converse(
+    name: str, programs: Programs, home: Path, project: Path, model: Model, *options: str
+) -> "subprocess.CompletedProcess[str]":
+    """Enter the project's tools into an agent's settings, and have it talk to the model."""
+    agent = AGENTS[name]
+    home.mkdir()
+    if agent.file:
+        (home / agent.file).parent.mkdir(parents=True)
+        (home / agent.file).write_text(json.dumps(agent.settings(model.url)))
+    entering = [str(COMMAND), "install", name, *options]
+    subprocess.run(entering, cwd=project, env=programs.environ(home), check=True)
+    return programs.run(
+        home, agent.program, *agent.arguments(model.url), variables=agent.variables(model.url)
+    )
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_calls_a_tool_and_tells_its_result_to_the_model(
     name: str, programs: Programs, tmp_path: Path
 ) -> None:
-    agent = AGENTS[name]
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "split_bill.py").write_text(SHARE)
     (tmp_path / "toolkiln.toml").write_text('state = "state"\ndev = true\n')
-    home = tmp_path / "home"
-    home.mkdir()
     with serving(play) as model:
-        if agent.file:
-            (home / agent.file).parent.mkdir(parents=True)
-            (home / agent.file).write_text(json.dumps(agent.settings(model.url)))
-        told = [str(COMMAND), "install", name]
-        subprocess.run(told, cwd=tmp_path, env=programs.environ(home), check=True)
-
-        done = programs.run(
-            home, agent.program, *agent.arguments(model.url), variables=agent.variables(model.url)
-        )
+        done = converse(name, programs, tmp_path / "home", tmp_path, model)
 
     results = [turn.results[-1] for turn in model.turns if turn.results]
     assert results, f"{done.stdout}\n{done.stderr}\n{model.turns}\n{model.unknown}"
     assert "36.67" in results[0]
     assert "Each pays this" in done.stdout
     assert "36.67" in done.stdout
+
+
+def wait_45_seconds(turn: Turn) -> Step:
+    """Call the slow tool, then say what it gave."""
+    if turn.results:
+        return Step(text=f"It said: {turn.results[-1]}")
+    name = turn.named("test_slow_tool")
+    return Step(tool=name, arguments={"seconds": 45}) if name else Step(text="No tool.")
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_an_agent_waits_for_a_call_of_45_seconds(
+    transport: str, programs: Programs, project: Path, url: str, tmp_path: Path
+) -> None:
+    options = ["--url", url] if transport == "http" else []
+
+    with serving(wait_45_seconds) as model:
+        done = converse("claude-code", programs, tmp_path / "home", project, model, *options)
+
+    results = [turn.results[-1] for turn in model.turns if turn.results]
+    assert results, f"{done.stdout}\n{done.stderr}\n{model.turns}\n{model.unknown}"
+    assert "waited for 45 s" in results[0]
+    assert "waited for 45 s" in done.stdout

@@ -117,6 +117,7 @@ class Engine:
         *,
         lasting: bool = False,
         asking: Asking | None = None,
+        wait_seconds: float | None = None,
     ) -> Result | Task:
         """Run a call; one that may outlast its caller ends at once if nobody may make it."""
         if not background and not lasting:
@@ -128,7 +129,13 @@ class Engine:
         if not background:
             return await self.tasks.lasting(call, caller, observe, asking)
         return await self.tasks.call(
-            call, caller, observe, background, lasting=lasting, asking=asking
+            call,
+            caller,
+            observe,
+            background,
+            lasting=lasting,
+            asking=asking,
+            wait_seconds=wait_seconds,
         )
 
     async def call_many(self, calls: Sequence[Call], *, lasting: bool = False) -> list[Result]:

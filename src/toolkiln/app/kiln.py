@@ -327,8 +327,8 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         A tool that the rules deny to the session's caller is answered as an unknown one, as
         through every surface; without a session the operator calls, and learns why.
         `CallOptions` says what else can be given. With `background="auto"` a call that takes
-        longer than ten seconds, or waits for a person, goes on as a Task; with True it is
-        one from the start.
+        longer than ten seconds (or `wait_seconds`), or waits for a person, goes on as a Task;
+        with True it is one from the start.
         """
         call_id = options.get("call_id")
         if call_id is not None and len(call_id) > _LONGEST_ID:
@@ -346,9 +346,16 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         observe, prompt = options.get("observe", unobserved), options.get("prompt")
         lasting = options.get("lasting", False) and call.remember
         asking = asking_of(options)
-        result = await self.engine.call(call, observe, background, lasting=lasting, asking=asking)
+        result = await self.engine.call(
+            call,
+            observe,
+            background,
+            lasting=lasting,
+            asking=asking,
+            wait_seconds=options.get("wait_seconds"),
+        )
         if isinstance(result, Result) and options.get("session", OWN) is not OWN:
-            result = await self.engine.told(result, call.session)
+            result = await self.engine.told(result, call.session, options.get("called"))
         if prompt and isinstance(result, Result) and result.status is Status.OK:
             from asyncio import to_thread
 

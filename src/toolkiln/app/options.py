@@ -28,6 +28,9 @@ class CallOptions(TypedDict, total=False):
     """What the tool is to answer; search learns from it, if the operator agreed."""
     lasting: bool
     """Whether a call with a `call_id` goes on if the task that awaits it is cancelled."""
+    wait_seconds: float | None
+    """With `background="auto"`: seconds after which a running call becomes a Task; by default
+    ten. With `math.inf` only a call that waits for a person or asks its caller does."""
     observe: Callable[[Event], None]
     """Gets progress, log lines, output and requests for approval while the call runs."""
     ask: "Ask"

@@ -135,6 +135,9 @@ class Settings:
     """URL of an OpenTelemetry collector that gets traces; empty: OTEL_* variables say."""
     mcp_tools: int = 40
     """How many tools are listed one by one for a model; more are found by search."""
+    mcp_wait_seconds: int = 0
+    """How long an MCP client waits for a call before the call continues as a background task.
+    0: as long as the tool may run, or ten seconds for clients that can poll tasks."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The process's variables, for package installs to find their index."""
     source: Path | None = field(default=None, compare=False)

@@ -7,6 +7,7 @@ remembered when it becomes a task and not before: most end in time, and need no 
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from math import inf
 from typing import Any, Literal, TypeVar
 
 from toolkiln.errors import ToolkilnError
@@ -40,7 +41,8 @@ class Tasks:
         self._gateway = gateway
         self._memory = memory
         self._elsewhere = elsewhere
-        self._soft_limit = soft_limit
+        self.soft_limit = soft_limit
+        """Seconds that callers of "auto" wait unless they say otherwise."""
         self._running: dict[asyncio.Task[Any], Key] = {}
         self._observers: dict[Key, list[Observe]] = {}
 
@@ -68,11 +70,13 @@ class Tasks:
         *,
         lasting: bool = False,
         asking: Asking | None = None,
+        wait_seconds: float | None = None,
     ) -> Result | Task:
-        """The result, if it comes in time, else a task that goes on.
+        """Return the result if the call ends within `wait_seconds`, else a task that continues.
 
-        A call that waits for a person, or asks its caller, is not waited for. Cancelled before
-        it is a task, it ends, unless it is a `lasting` one.
+        `wait_seconds` applies to "auto" only; None is the soft limit. A call that waits for a
+        person or asks its caller becomes a task at once. Cancelled before it is a task, it
+        ends, unless it is a `lasting` one.
         """
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
         progress, is_pending, to_all = "", False, self._to_all(key, observe)
@@ -102,8 +106,10 @@ class Tasks:
         work = self._gateway.call(made, watch, asked)
         running = self._keep(asyncio.create_task(work), key)
         running.add_done_callback(wake)
-        patience = self._soft_limit if background == "auto" else 0
-        timer = asyncio.get_running_loop().call_later(patience, wake)
+        limit = self.soft_limit if wait_seconds is None else wait_seconds
+        limit = limit if background == "auto" else 0
+        # Event loops do not agree on timers that never fire.
+        timer = asyncio.get_running_loop().call_later(limit, wake) if limit < inf else None
         try:
             await woken
             if is_late and not running.done():
@@ -118,7 +124,8 @@ class Tasks:
                 running.cancel()
             raise
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
         if running.done() or followed is None:
             return running.result()
         state: TaskState = "pending" if is_pending else "running"

@@ -104,7 +104,7 @@ async def test_a_prompt_may_ask_the_person_at_the_client(served: Served, era: st
 async def test_a_client_waits_for_a_prompt_however_long_it_takes(
     served: Served, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served.kiln.engine.tasks, "_soft_limit", 0.01)
+    monkeypatch.setattr(served.kiln.engine.tasks, "soft_limit", 0.01)
 
     async with connected(served, era) as client:
         found = await client.get_prompt("slow")

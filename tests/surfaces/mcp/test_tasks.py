@@ -19,6 +19,13 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         yield server
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bounded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """A server whose clients wait for a second at most."""
+    async with serving(tmp_path_factory.mktemp("bounded"), mcp_wait_seconds=1) as server:
+        yield server
+
+
 async def test_a_legacy_client_makes_a_call_a_task_and_takes_its_result(served: Served) -> None:
     async with httpx.AsyncClient(timeout=BOUND) as client:
         legacy = Legacy(client, served.url)
@@ -69,21 +76,18 @@ async def test_a_legacy_client_stops_a_task(served: Served) -> None:
     assert stopped["result"]["status"] == "cancelled"
 
 
-async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served.kiln.engine.tasks, "_soft_limit", 0.05)
+async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(bounded: Served) -> None:
     async with httpx.AsyncClient(timeout=BOUND) as client:
-        plain = await modern(client, served.url, "tools/call", {}, name="wait", arguments={})
+        plain = await modern(client, bounded.url, "tools/call", {}, name="wait", arguments={})
         able = await modern(
-            client, served.url, "tools/call", {TASKS: {}}, name="wait", arguments={}
+            client, bounded.url, "tools/call", {TASKS: {}}, name="wait", arguments={}
         )
         task = able["result"]["taskId"]
-        refused = await modern(client, served.url, "tasks/get", {}, taskId=task)
-        state = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
-        await modern(client, served.url, "tasks/cancel", {TASKS: {}}, taskId=task)
-        ended = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
-        again = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
+        refused = await modern(client, bounded.url, "tasks/get", {}, taskId=task)
+        state = await modern(client, bounded.url, "tasks/get", {TASKS: {}}, taskId=task)
+        await modern(client, bounded.url, "tasks/cancel", {TASKS: {}}, taskId=task)
+        ended = await modern(client, bounded.url, "tasks/get", {TASKS: {}}, taskId=task)
+        again = await modern(client, bounded.url, "tasks/get", {TASKS: {}}, taskId=task)
 
     assert "await_task" in plain["result"]["content"][0]["text"]
     assert able["result"]["resultType"] == "task"
@@ -94,15 +98,12 @@ async def test_a_modern_client_polls_a_task_only_if_it_said_that_it_can(
     assert again["result"]["lastUpdatedAt"] == ended["result"]["lastUpdatedAt"]
 
 
-async def test_waiting_for_a_task_becomes_no_task_itself(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served.kiln.engine.tasks, "_soft_limit", 0.05)
+async def test_waiting_for_a_task_becomes_no_task_itself(bounded: Served) -> None:
     async with httpx.AsyncClient(timeout=BOUND) as client:
-        first = await modern(client, served.url, "tools/call", {}, name="wait", arguments={})
-        waiting = {"task_id": first["result"]["_meta"]["toolkiln/task"], "seconds": 0.3}
+        first = await modern(client, bounded.url, "tools/call", {}, name="wait", arguments={})
+        waiting = {"task_id": first["result"]["_meta"]["toolkiln/task"], "seconds": 1.5}
         waited = await modern(
-            client, served.url, "tools/call", {}, name="await_task", arguments=waiting
+            client, bounded.url, "tools/call", {}, name="await_task", arguments=waiting
         )
 
     assert waited["result"]["structuredContent"]["state"] == "running"

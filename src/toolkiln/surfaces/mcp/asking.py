@@ -52,8 +52,11 @@ class Asking:
         found = await asyncio.to_thread(self._kiln.guarding.approvals.waiting)
         return [approval for approval in found if approval.call_id == call_id]
 
-    async def answer(self, approval_id: str, given: Mapping[str, Any], session: str) -> None:
-        """Let the call run or not; anything but a clear yes is no."""
+    async def answer(self, approval_id: str, given: Mapping[str, Any], session: str) -> bool:
+        """Record the person's decision; anything but a clear yes is no.
+
+        Returns False if the approval is still pending: the person may not decide it.
+        """
         guarding = self._kiln.guarding
         by = guarding.operator if self._entrance.is_own_agent(session) else session
         content = given.get("content")
@@ -68,8 +71,10 @@ class Asking:
                 )
             else:
                 await asyncio.to_thread(guarding.reject, approval_id, session=by, reason=reason)
-        except ToolkilnError:  # answered elsewhere, or too late: the call tells how it ended
-            pass
+        except ToolkilnError:  # decided elsewhere, expired, or not theirs to decide
+            approval = await asyncio.to_thread(guarding.approvals.get, approval_id)
+            return approval is None or approval.state != "pending"
+        return True
 
 
 def _message(approval: Approval) -> str:

@@ -45,7 +45,7 @@ class Calling:
             return await self._as_task(request, name)
         background: Literal["auto"] | bool = "auto" if name not in _PATIENT else False
 
-        async def start(exchange: Exchange) -> Result | Task:
+        async def start(exchange: Exchange, wait_seconds: float) -> Result | Task:
             given = await self._kiln.call(
                 name,
                 params.arguments or {},
@@ -55,6 +55,7 @@ class Calling:
                 ask=exchange.ask,
                 asks=exchange.kinds,
                 background=background,
+                wait_seconds=wait_seconds,
             )
             if isinstance(given, Result):
                 return await self._kiln.engine.told(given, request.session, params.name)

@@ -9,18 +9,26 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http import check_accept_headers
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.requests import Request
 
 from toolkiln.app import Entrance, Kiln
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.surfaces.http.requests import Presence, read_body
 from toolkiln.surfaces.mcp.service import Service
-from toolkiln.surfaces.mcp.sessions import Sessions
+from toolkiln.surfaces.mcp.sessions import (
+    COMMENT,
+    KEEP_ALIVE_SECONDS,
+    STREAM_HEADERS,
+    Sessions,
+    as_event,
+)
 from toolkiln.surfaces.mcp.visitors import SCOPE_KEY, VISITOR, Visitor
 
 Scope = MutableMapping[str, Any]
@@ -105,8 +113,8 @@ class Endpoint:
         if any(sign in body for sign in _STREAMED):
             await streaming.handle_request(scope, again, send)
             return
-        async with Presence(receive):
-            await plain.handle_request(scope, again, send)
+        async with Presence(receive), _KeptAlive(scope, send) as response:
+            await plain.handle_request(scope, again, response.send)
 
     def _manager_of(self, *, json_response: bool = True) -> Sessions:
         return Sessions(
@@ -134,6 +142,55 @@ class Endpoint:
         guard = self._kiln.guarding.guard
         caller = guard.known_caller(session) or await guard.caller(session)
         return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")
+
+
+class _KeptAlive:
+    """Turns a JSON response that takes long into an event stream with comments.
+
+    Proxies and clients close connections on which nothing arrives. A late error has status
+    200, as on every stream.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._streaming: asyncio.Task[None] | None = None
+        self._body = b""
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(KEEP_ALIVE_SECONDS, self._start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._streaming is not None:
+            self._streaming.cancel()
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send part of the response, or collect the one event that it becomes."""
+        self._timer.cancel()
+        if self._streaming is None:
+            await self._send(message)
+            return
+        self._streaming.cancel()
+        await asyncio.wait([self._streaming])
+        if message["type"] != "http.response.body":
+            return
+        self._body += message.get("body", b"")
+        if not message.get("more_body", False):
+            await self._send({"type": "http.response.body", "body": as_event(self._body)})
+
+    def _start(self) -> None:
+        if all(check_accept_headers(Request(self._scope))):
+            self._streaming = asyncio.get_running_loop().create_task(self._stream())
+
+    async def _stream(self) -> None:
+        headers = list(STREAM_HEADERS)
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        while True:
+            await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
+            await asyncio.sleep(KEEP_ALIVE_SECONDS)
 
 
 @lru_cache

@@ -93,6 +93,8 @@ class Exchange:
         """What the client can be asked."""
         self._ahead = dict(request.params.input_responses or {}) if request.is_modern else {}
         self._approvals: deque[str] = deque()
+        self.for_others: set[str] = set()
+        """Approvals, by id, that the client's person could not give."""
         self._came = asyncio.Event()
         self._is_left = False
         self._lacking = ""
@@ -156,6 +158,12 @@ class Exchange:
             self._approvals.appendleft(waiting)
         elif waiting is self.asked:
             self._new = waiting
+
+    def ask_others(self, approval_id: str) -> None:
+        """Leave an approval to others: the client's person could not answer."""
+        self.for_others.add(approval_id)
+        self._approvals.appendleft(approval_id)
+        self._came.set()
 
     async def came(self) -> None:
         """Wait until there is something to ask."""

@@ -1,16 +1,18 @@
 """Calls and what becomes of them, for every method that runs something: follow, ask, resume.
 
-A call that waits for a person, asks its client or takes too long is a task of the Kiln from
-then on. While it waits its client is asked: in the handshake era by a request of ours, in the
-modern era by a result that makes the client repeat the request with an answer. What the
-client brings back names the task; `service` seals it on the way out and opens it on the way
-in. What an ended call looks like is up to the method (`calling`).
+A call that waits for a person, asks its client or takes longer than its client waits becomes
+a background task. Clients wait as long as the tool may run, unless they can poll tasks or the
+operator set `mcp_wait_seconds`. While a task waits its client is asked: in the handshake era by
+a request of ours, in the modern era by a result that makes the client repeat the request with an
+answer. What the client brings back names the task; `service` seals it on the way out and opens
+it on the way in. What an ended call looks like is up to the method (`calling`).
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -26,13 +28,11 @@ from toolkiln.surfaces.mcp.exchanges import Asked, Exchange
 from toolkiln.surfaces.mcp.questions import can_be_asked
 from toolkiln.surfaces.mcp.requests import Request
 
-PATIENCE = 10.0
-"""Seconds that a client waits for a call that went on after its person was asked."""
 _APPROVAL = "approval"
 
 Wire = dict[str, Any]
-Start = Callable[[Exchange], Awaitable[Result | Task]]
-"""Begins a call that tells and asks by an exchange."""
+Start = Callable[[Exchange, float], Awaitable[Result | Task]]
+"""Starts a call that reports and asks through an exchange; the number is its `wait_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Forms:
     """The answer that a result makes. May raise MCPError."""
     going_on: Callable[[Request[Any], Task], Wire]
     """What is told of a call that goes on without its client. May raise MCPError."""
-    waits: bool = False
-    """Whether a client waits however long it takes, and what it cannot wait for is stopped."""
+    can_continue: bool = True
+    """Whether a call can continue as a background task; otherwise it ends with its request."""
 
 
 class Following:
@@ -68,7 +68,7 @@ class Following:
         if request.params.request_state is not None:
             return await self._resumed(request, name, forms)
         exchange = Exchange(request, name)
-        given = await start(exchange)
+        given = await start(exchange, self._wait_seconds(request, forms))
         await exchange.finish()
         if isinstance(given, Result):
             return _told(given, exchange, forms)
@@ -102,10 +102,11 @@ class Following:
         forms: Forms,
     ) -> Wire:
         """What becomes of a call that goes on: an answer, a question, or a handle."""
+        limit = self._wait_seconds(request, forms)
         try:
             while True:
-                waiting, patience = exchange.take(), None if forms.waits else PATIENCE
-                if waiting is None and not forms.waits:
+                waiting = exchange.take()
+                if waiting is None and limit < inf:
                     return self._left(request, task, exchange, forms)
                 asked: Coroutine[Any, Any, None] | None = None
                 if isinstance(waiting, Asked):
@@ -114,14 +115,14 @@ class Following:
                     if waiting.wire:
                         asked = waiting.put(request.context)
                 elif waiting is not None:
-                    question = await self._approval(request, waiting)
+                    question = await self._approval(request, waiting, exchange)
                     if question is None:
                         return self._left(request, task, exchange, forms)
                     if request.is_modern:
                         shown = {"method": "elicitation/create", "params": question}
                         return _input_required(task, {_APPROVAL: shown}, approval=waiting)
-                    asked = self._put_approval(request, waiting, question)
-                task = await self._settled(task, request.session, exchange, asked, patience)
+                    asked = self._put_approval(request, waiting, question, exchange)
+                task = await self._settled(task, request.session, exchange, limit, asked)
                 if task.result is not None:
                     await exchange.finish()
                     return _told(task.result, exchange, forms)
@@ -147,7 +148,8 @@ class Following:
         given = params.input_responses or {}
         try:
             if await self._is_answered(state, given, exchange, session):
-                task = await self._settled(task, session, exchange)
+                limit = self._wait_seconds(request, forms)
+                task = await self._settled(task, session, exchange, limit)
             if task.result is not None:
                 await exchange.finish()
                 return _told(task.result, exchange, forms)
@@ -166,7 +168,8 @@ class Following:
                 exchange.again(state["approval"])
                 return False
             said = said if isinstance(said, dict) else said.model_dump(by_alias=True)
-            await self.asking.answer(state["approval"], said, session)
+            if not await self.asking.answer(state["approval"], said, session):
+                exchange.ask_others(state["approval"])
             return True
         asked = exchange.asked
         if asked is not None and asked.id == state["asked"]:
@@ -181,12 +184,12 @@ class Following:
         task: Task,
         session: str,
         exchange: Exchange,
+        limit: float,
         asked: Coroutine[Any, Any, None] | None = None,
-        patience: float | None = PATIENCE,
     ) -> Task:
-        """The task when it has ended, has another question, or takes too long.
+        """Return the task once it has ended, has another question, or `limit` seconds passed.
 
-        While its person is still asked, nothing takes too long.
+        The seconds count from when the client's person has answered.
         """
         asking = asyncio.ensure_future(asked) if asked is not None else None
         ended = asyncio.ensure_future(self._kiln.await_task(task.id, session))
@@ -194,8 +197,9 @@ class Following:
         try:
             if asking is not None:
                 await asyncio.wait([ended, asking], return_when=asyncio.FIRST_COMPLETED)
+            timeout = limit if limit < inf else None
             await asyncio.wait(
-                [ended, waited], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                [ended, waited], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
             )
             if ended.done():
                 return ended.result()
@@ -205,28 +209,41 @@ class Following:
                 if one is not None:
                     one.cancel()
 
-    async def _approval(self, request: Request[Any], approval_id: str) -> Wire | None:
-        """What to ask the client's person; None if it is not for them to answer."""
-        if not can_be_asked(request.capabilities):
+    async def _approval(
+        self, request: Request[Any], approval_id: str, exchange: Exchange
+    ) -> Wire | None:
+        """Return the question for the client's person; None if they cannot answer it."""
+        if not can_be_asked(request.capabilities) or approval_id in exchange.for_others:
             return None
         return await self.asking.question(approval_id, request.session)
 
-    async def _put_approval(self, request: Request[Any], approval_id: str, question: Wire) -> None:
+    async def _put_approval(
+        self, request: Request[Any], approval_id: str, question: Wire, exchange: Exchange
+    ) -> None:
         """Ask in the handshake era: a request to the client while its own waits."""
-        context = request.context
+        context, is_taken = request.context, False
         try:
             given = await context.session.elicit_form(
                 question["message"], question["requestedSchema"], context.request_id
             )
-        except (MCPError, ValidationError):  # it cannot be asked after all; others may answer
-            return
-        await self.asking.answer(approval_id, given.model_dump(), request.session)
+            is_taken = await self.asking.answer(approval_id, given.model_dump(), request.session)
+        except (MCPError, ValidationError):  # the client could not ask after all
+            pass
+        if not is_taken:
+            exchange.ask_others(approval_id)
+
+    def _wait_seconds(self, request: Request[Any], forms: Forms) -> float:
+        """How long a client waits for a call before it continues as a background task."""
+        if not forms.can_continue:
+            return inf
+        polled = self._kiln.engine.tasks.soft_limit if request.has_tasks else inf
+        return self._kiln.settings.mcp_wait_seconds or polled
 
     def _left(self, request: Request[Any], task: Task, exchange: Exchange, forms: Forms) -> Wire:
         """Let a call go on without its client, who may poll it."""
         if not request.has_tasks:
             exchange.leave()
-        if forms.waits:
+        if not forms.can_continue:
             self._stop(task, request.session)
         return forms.going_on(request, task)
 

@@ -54,7 +54,7 @@ class Functions:
             MCPError: the function gave nothing, and why.
         """
 
-        async def start(exchange: Exchange) -> Result | Task:
+        async def start(exchange: Exchange, wait_seconds: float) -> Result | Task:
             given = await self._kiln.call(
                 spec.name,
                 arguments,
@@ -64,6 +64,7 @@ class Functions:
                 ask=exchange.ask,
                 asks=exchange.kinds,
                 background="auto",
+                wait_seconds=wait_seconds,
             )
             if isinstance(given, Result):
                 return await self._kiln.engine.told(given, request.session, spec.name)
@@ -74,7 +75,7 @@ class Functions:
                 raise _failed(result)
             return form(result)
 
-        forms = Forms(answered, _going_on, waits=True)
+        forms = Forms(answered, _going_on, can_continue=False)
         return await self._following.call(request, spec.name, start, forms)
 
 

@@ -67,8 +67,9 @@ from toolkiln.surfaces.tracing import is_traced
 _INSTRUCTIONS = """\
 Tools that run in a sandbox. If the list has search_tools, there are more tools than it \
 shows: find them with search_tools, read how to call one with describe_tool, run it with \
-call_tool. A call that takes long answers with a task id: use await_task. An output that \
-was cut names a handle: use read_output. rag_search answers questions about the tools.\
+call_tool. A call that waits for approval or takes too long returns a task id: use await_task. \
+An output that was cut names a handle: use read_output. rag_search answers questions about the \
+tools.\
 """
 _FRESH = 60_000
 """Milliseconds that a client may keep a list: changes are told, to those who listen."""

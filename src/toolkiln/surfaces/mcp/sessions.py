@@ -30,13 +30,19 @@ from toolkiln.surfaces.http.requests import Presence
 
 _SOON = 1.0
 """Seconds after which a client should hear that something is under way."""
-_KEEP_ALIVE = 15.0
+KEEP_ALIVE_SECONDS = 15.0
+"""Between two comments on a stream that has nothing else to send."""
 _CALL = "tools/call"
 _OVER = (anyio.EndOfStream, anyio.ClosedResourceError)
 """The session was ended."""
 _TERMINATED = ("Session terminated before the request completed", HTTPStatus.NOT_FOUND)
 _NO_MESSAGE = ("The body must be one JSON-RPC request or notification", HTTPStatus.BAD_REQUEST)
-_STREAM = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+COMMENT = b": still running\n\n"
 
 _Events = Callable[[], Awaitable[EventMessage]]
 
@@ -111,7 +117,7 @@ class _Session(StreamableHTTPServerTransport):
             await response(request.scope, request.receive, send)
             return
         name = (self.mcp_session_id or "").encode()
-        headers = [*_STREAM, (MCP_SESSION_ID_HEADER.encode(), name)]
+        headers = [*STREAM_HEADERS, (MCP_SESSION_ID_HEADER.encode(), name)]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         with suppress(*_OVER):
             await _stream(first, receive, send)
@@ -120,12 +126,12 @@ class _Session(StreamableHTTPServerTransport):
 
 async def _stream(event: EventMessage | None, receive: _Events, send: Send) -> None:
     while True:
-        data = b": still here\n\n" if event is None else _written(event)
+        data = COMMENT if event is None else _written(event)
         await send({"type": "http.response.body", "body": data, "more_body": True})
         if event is not None and _is_last(event):
             return
         event = None
-        with anyio.move_on_after(_KEEP_ALIVE):
+        with anyio.move_on_after(KEEP_ALIVE_SECONDS):
             event = await receive()
 
 
@@ -139,4 +145,9 @@ def _is_last(event: EventMessage) -> bool:
 
 def _written(event: EventMessage) -> bytes:
     text = event.message.model_dump_json(by_alias=True, exclude_unset=True)
-    return b"event: message\ndata: %s\n\n" % text.encode()
+    return as_event(text.encode())
+
+
+def as_event(message: bytes) -> bytes:
+    """Return a message on one line as an event of a stream."""
+    return b"event: message\ndata: %s\n\n" % message
