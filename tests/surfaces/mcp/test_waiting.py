@@ -227,6 +227,18 @@ async def test_a_client_that_fails_to_ask_its_person_learns_how_to_go_on(served:
     assert "waits for a person's approval" in given.content[0].text  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_call_whose_inner_call_waits_for_approval_says_so(
+    served: Served, version: str
+) -> None:
+    async with mcp.Client(served.url, mode=version) as client:
+        given = await client.call_tool("call_tool", {"name": "risky", "arguments": {"what": "it"}})
+
+    assert given.meta is not None
+    assert given.meta["toolkiln/task"] in given.content[0].text  # type: ignore[union-attr]
+    assert "waits for a person's approval" in given.content[0].text  # type: ignore[union-attr]
+
+
 async def held(client: httpx.AsyncClient, served: Served, version: str) -> AsyncIterator[str]:
     """The lines of the response to a call of `hold` that asks for no progress."""
     if version == "legacy":
@@ -257,6 +269,17 @@ async def test_a_response_that_takes_long_is_kept_alive_with_comments(
 
     assert comments >= 2
     assert json.loads(data)["result"]["structuredContent"] == {"result": "released"}
+
+
+async def test_an_answer_survives_the_moment_in_which_its_response_becomes_a_stream(
+    served: Served, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):  # the first comment is due while the answer is on its way
+        for seconds in (0, 0.001, 0.002, 0.003, 0.005, 0.008):
+            monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", seconds)
+            given = await modern(client, served.url, "tools/call", name="add", arguments={"a": 1})
+
+            assert given["result"]["structuredContent"] == {"result": 2}
 
 
 async def test_closing_a_response_that_is_kept_alive_ends_the_call(

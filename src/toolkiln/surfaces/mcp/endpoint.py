@@ -7,7 +7,7 @@ hosts and origins may ask, are up to the gate in front.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any, Self
 
@@ -155,6 +155,7 @@ class _KeptAlive:
         self._scope = scope
         self._send = send
         self._streaming: asyncio.Task[None] | None = None
+        self._has_answer = asyncio.Event()
         self._body = b""
 
     async def __aenter__(self) -> Self:
@@ -173,8 +174,8 @@ class _KeptAlive:
         if self._streaming is None:
             await self._send(message)
             return
-        self._streaming.cancel()
-        await asyncio.wait([self._streaming])
+        self._has_answer.set()
+        await self._streaming  # not cancelled: it may not have sent the headers yet
         if message["type"] != "http.response.body":
             return
         self._body += message.get("body", b"")
@@ -188,9 +189,11 @@ class _KeptAlive:
     async def _stream(self) -> None:
         headers = list(STREAM_HEADERS)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        while True:
+        while not self._has_answer.is_set():
             await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
-            await asyncio.sleep(KEEP_ALIVE_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    await self._has_answer.wait()
 
 
 @lru_cache

@@ -117,6 +117,7 @@ class Following:
                 elif waiting is not None:
                     question = await self._approval(request, waiting, exchange)
                     if question is None:
+                        task = task.model_copy(update={"state": "pending"})
                         return self._left(request, task, exchange, forms)
                     if request.is_modern:
                         shown = {"method": "elicitation/create", "params": question}
