@@ -20,12 +20,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult, ErrorData
 
 from toolkiln import Context, tool
+from toolkiln.surfaces.mcp.endpoint import KeptAlive
 
 from ..conftest import ADMITTED, COMMAND, Shell
 from .functions import ENDED, STARTED
 from .functions import FUNCTIONS as COMMON
 from .served import BOUND, Served, serving
-from .wire import TASKS, Legacy, meta, modern, modern_request
+from .wire import ACCEPT, TASKS, Legacy, meta, modern, modern_request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 VERSIONS = ["legacy", "2026-07-28"]
@@ -271,15 +272,27 @@ async def test_a_response_that_takes_long_is_kept_alive_with_comments(
     assert json.loads(data)["result"]["structuredContent"] == {"result": "released"}
 
 
-async def test_an_answer_survives_the_moment_in_which_its_response_becomes_a_stream(
-    served: Served, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_response_has_its_headers_whenever_its_answer_comes(
+    turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(20):  # the first comment is due while the answer is on its way
-        for seconds in (0, 0.001, 0.002, 0.003, 0.005, 0.008):
-            monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", seconds)
-            given = await modern(client, served.url, "tools/call", name="add", arguments={"a": 1})
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", 0)
+    accept = (b"accept", ACCEPT["accept"].encode())
+    sent: list[Any] = []
 
-            assert given["result"]["structuredContent"] == {"result": 2}
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with KeptAlive({"type": "http", "headers": [accept]}, send) as response:
+        for _ in range(turns):  # of the event loop, in one of which it becomes a stream
+            await asyncio.sleep(0)
+        await response.send({"type": "http.response.start", "status": 200, "headers": []})
+        await response.send({"type": "http.response.body", "body": b"{}"})
+
+    assert [one["type"] for one in sent].index("http.response.start") == 0
+    assert [one["type"] for one in sent].count("http.response.start") == 1
+    assert b"{}" in sent[-1]["body"]
+    assert not sent[-1].get("more_body", False)
 
 
 async def test_closing_a_response_that_is_kept_alive_ends_the_call(

@@ -113,7 +113,7 @@ class Endpoint:
         if any(sign in body for sign in _STREAMED):
             await streaming.handle_request(scope, again, send)
             return
-        async with Presence(receive), _KeptAlive(scope, send) as response:
+        async with Presence(receive), KeptAlive(scope, send) as response:
             await plain.handle_request(scope, again, response.send)
 
     def _manager_of(self, *, json_response: bool = True) -> Sessions:
@@ -144,7 +144,7 @@ class Endpoint:
         return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")
 
 
-class _KeptAlive:
+class KeptAlive:
     """Turns a JSON response that takes long into an event stream with comments.
 
     Proxies and clients close connections on which nothing arrives. A late error has status
