@@ -17,9 +17,21 @@ async def test_every_mode_is_tried_and_every_layer_is_named(tmp_path: Path) -> N
     assert diagnosis.mode == "A"
     assert {layer.name for layer in diagnosis.trials[0].layers} == {
         "files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
-        "namespaces", "processes", "process limit", "environment",
+        "namespaces", "processes", "process limit", "environment", "granted hosts",
     }  # fmt: skip
     assert all(layer.stands for layer in diagnosis.trials[0].layers)
+
+
+async def test_it_says_how_each_mode_reaches_granted_hosts(tmp_path: Path) -> None:
+    diagnosis = await diagnose(tmp_path, wanted="auto", allow_reduced=True)
+
+    said = {trial.mode: trial.layers[-1] for trial in diagnosis.trials if trial.works}
+    for mode in said.keys() & {"A", "B"}:
+        assert (said[mode].name, said[mode].stands) == ("granted hosts", True)
+        assert said[mode].detail == "through the proxy and by plain sockets"
+    if "C" in said:
+        assert (said["C"].name, said["C"].stands) == ("granted hosts", False)
+        assert said["C"].detail == "calls of tools with network access are refused"
 
 
 async def test_it_reads_as_text_and_as_json(tmp_path: Path) -> None:

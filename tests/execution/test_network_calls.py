@@ -151,9 +151,18 @@ async def test_other_host_is_refused_with_a_note(online: Kiln, name: str) -> Non
 
 
 async def test_loopback_of_the_host_is_out_of_reach(online: Kiln, port: int) -> None:
-    for host in ("127.0.0.1", "localhost", "api.test", "::1"):
+    for host in ("127.0.0.1", "localhost", "a.wild.test", "::1"):
         result = await online.call("connect", {"host": host, "port": port})
         assert result.value != "connected"
+
+
+@pytest.mark.parametrize("name", ["connect", "connect_warm"])
+async def test_granted_host_is_reached_without_asking_the_proxy(
+    online: Kiln, port: int, name: str
+) -> None:
+    result = await online.call(name, {"host": "api.test", "port": port})
+
+    assert result.value == "connected"
 
 
 async def test_host_that_is_not_granted_denies_the_call(online: Kiln) -> None:

@@ -1,10 +1,5 @@
 """A store of each kind: an SQLite file, and a schema of its own on a private PostgreSQL."""
 
-import ctypes
-import os
-import pwd
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,9 +14,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from store.servers import postgres_server
 from toolkiln.store import Store, open_store
-
-_PLACES = ["/usr/local/bin", *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"))[::-1])]
 
 
 class Clock:
@@ -34,73 +28,12 @@ class Clock:
         return self.now
 
 
-def _server_user() -> str | None:
-    """PostgreSQL refuses to run as root."""
-    if os.geteuid() != 0:
-        return None
-    return "postgres" if any(user.pw_name == "postgres" for user in pwd.getpwall()) else "nobody"
-
-
-def _die_with_the_tests() -> None:
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGQUIT)
-
-
-@contextmanager
-def _server(folder: str) -> Iterator[str]:
-    search = os.pathsep.join([os.environ.get("PATH", ""), *_PLACES])
-    initdb, postgres = shutil.which("initdb", path=search), shutil.which("postgres", path=search)
-    if initdb is None or postgres is None:
-        pytest.skip("no PostgreSQL server: install Debian's `postgresql` package")
-    user = _server_user()
-    if user:
-        shutil.chown(folder, user)
-    environ = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}
-    data, log = f"{folder}/data", Path(folder, "log")
-    flags = ["--username=toolkiln", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-    made = subprocess.run(
-        [initdb, "-D", data, *flags], env=environ, cwd=folder, capture_output=True, user=user
-    )
-    assert made.returncode == 0, made.stderr.decode()
-    options = ["-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            [postgres, "-D", data, *options],
-            env=environ,
-            cwd=folder,
-            stdout=output,
-            stderr=output,
-            preexec_fn=_die_with_the_tests,
-            user=user,
-        ) as process,
-    ):
-        try:
-            url = f"postgresql://toolkiln@/postgres?host={quote(folder)}"
-            _wait_until_ready(url, process, log)
-            yield url
-        finally:
-            process.send_signal(signal.SIGQUIT)
-
-
-def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    for _ in range(600):
-        try:
-            psycopg.connect(url).close()
-        except psycopg.OperationalError:
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(timeout=0.1)
-        else:
-            return
-    raise AssertionError(log.read_text())
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a server that lives as long as the session."""
     # Not pytest's own folder, which the server's user may not enter; short for the socket.
     folders = tempfile.TemporaryDirectory(prefix="toolkiln-pg-", dir="/tmp")
-    with folders as folder, _server(folder) as url:
+    with folders as folder, postgres_server(folder) as url:
         yield url
 
 

@@ -26,6 +26,22 @@ def look(secret: str) -> dict[str, object]:
     }
 
 
+def reach(host: str, ports: list[int]) -> list[int]:
+    """Return the ports of a granted host at which a listener accepts plain sockets."""
+    import socket
+
+    accepted = []
+    for port in ports:
+        try:
+            socket.create_connection((host, port), 5).close()
+        except ConnectionResetError:
+            pass  # it accepted, and there is no host behind it
+        except OSError:
+            continue
+        accepted.append(port)
+    return accepted
+
+
 _NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
 
 

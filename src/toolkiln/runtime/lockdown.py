@@ -27,6 +27,8 @@ _INSIDE = 1000
 _READ_ONLY = ("/usr", "/etc", "/proc", "/dev", "/toolkiln", "/tool", "/env", "/workspace")
 _WRITABLE = ("/tmp", "/dev/shm", "/dev/null")  # noqa: S108
 _UNIX, _INET, _INET6 = 1, 2, 10
+FIRST_FREE_PORT = 1024
+"""Ports below need a capability in the network namespace."""
 
 
 def take_descriptors(descriptors: Sequence[int]) -> None:
@@ -86,17 +88,70 @@ def mount_all(binds: Sequence[tuple[str, str, bool]], *, disk: int, files: int) 
     linux.mount("proc", "/proc", "proc", private | linux.MS_NOEXEC)
 
 
-def hand_over_listener() -> None:
-    """Listen on this network namespace's loopback, and pass the listener to the host.
+def mount_hosts(text: str) -> None:
+    """Make `/etc/hosts` this text, in the mount namespace that was just made."""
+    private = linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("tmpfs", "/kiln", "tmpfs", private, "size=64k,nr_inodes=2")
+    file = "/kiln/hosts"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o444)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+    linux.mount(file, "/etc/hosts", None, linux.MS_BIND)
+    flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY
+    linux.mount(None, "/etc/hosts", None, flags | private)
+    linux.umount2("/kiln", linux.MNT_DETACH)
 
-    The descriptor does not stay: the host alone answers on it.
+
+def enter_network() -> None:
+    """Move to a network namespace of this process's own, where it may bind every port.
+
+    That of bwrap belongs to a user namespace in which this process has no capability. A
+    child tries it first: where the machine forbids it, this process stays where it is, and
+    `hand_over_listeners` leaves out the ports below 1024.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _new_network()
+            linux.drop_bounding_set()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(pid, 0)[1] == 0:
+        _new_network()
+
+
+def _new_network() -> None:
+    user = os.getuid(), os.getgid()
+    linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET)
+    map_user(*user)
+    linux.loopback_up()
+
+
+def hand_over_listeners(endpoints: Sequence[Sequence[Any]]) -> None:
+    """Listen on this network namespace's loopback, and pass the listeners to the host.
+
+    One for each endpoint, an address and a port, and one for the proxy on a free port. A
+    port that this process may not bind is left out. No descriptor stays here: only the
+    host accepts on them.
     """
     import socket  # calls without a network do not pay for it
 
-    with socket.socket() as listener, socket.socket(fileno=os.dup(CALL)) as call:
-        listener.bind(("127.0.0.1", 0))
+    listeners = []
+    # The proxy comes last, so that its port is not one of an endpoint.
+    for address, port in (*endpoints, ("127.0.0.1", 0)):
+        listener = socket.socket()
+        try:
+            listener.bind((address, port))
+        except PermissionError:  # below 1024, and without the capability
+            listener.close()
+            continue
         listener.listen(64)
-        socket.send_fds(call, [b"L"], [listener.fileno()])
+        listeners.append(listener)
+    with socket.socket(fileno=os.dup(CALL)) as call:
+        socket.send_fds(call, [b"L"], [listener.fileno() for listener in listeners])
+    for listener in listeners:
+        listener.close()
 
 
 def set_limits(limits: dict[str, Any]) -> None:

@@ -49,7 +49,10 @@ def main() -> NoReturn:
 def _lock(settings: dict[str, Any]) -> None:
     bare = settings["mode"] == "C"
     if settings["network"]:
-        lockdown.hand_over_listener()
+        endpoints = settings["endpoints"]
+        if any(port < lockdown.FIRST_FREE_PORT for _, port in endpoints):
+            lockdown.enter_network()
+        lockdown.hand_over_listeners(endpoints)
     limits = settings["limits"]
     if bare:
         others = settings["processes_of_user"] + _MEANWHILE

@@ -113,8 +113,9 @@ class Server:
         lockdown.map_user(*self._user)
         lockdown.mount_all(request["mounts"], disk=limits["disk"], files=limits["files"])
         if request["network"]:
+            lockdown.mount_hosts(request["hosts"])
             linux.loopback_up()
-            lockdown.hand_over_listener()
+            lockdown.hand_over_listeners(request["endpoints"])
         os.chdir("/tmp")  # noqa: S108
         lockdown.set_limits(limits)
         lockdown.give_up_rights(

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Self
 
@@ -44,6 +45,20 @@ def wheel(
             entry = zipfile.ZipInfo(path)
             entry.external_attr = 0o120777 << 16
             archive.writestr(entry, target)
+    return file
+
+
+def installed_wheel(folder: Path, name: str) -> Path:
+    """Write the wheel that an installed distribution came from."""
+    found = distribution(name)
+    tags = [line for line in (found.read_text("WHEEL") or "").splitlines() if "Tag: " in line]
+    tag = tags[0].removeprefix("Tag: ")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name.replace('-', '_')}-{found.version}-{tag}.whl"
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in found.files or ():
+            if path.parts[0] != ".." and path.suffix != ".pyc":
+                archive.write(str(path.locate()), str(path))
     return file
 
 

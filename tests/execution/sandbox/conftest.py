@@ -121,7 +121,7 @@ async def service(request: pytest.FixtureRequest, open_folder: Path) -> AsyncIte
     grants = {"*": {"workspace": "write"}}
     async with Kiln(ATTACKS, settings=settings(state, mode, grants=grants), dev=True) as kiln:
         if mode == "C" and not is_reachable(interpreter()):
-            await _replace_interpreter(kiln, state)
+            await replace_interpreter(kiln, state)
         trial = await kiln.call("good", {"number": 1})
         if trial.status is Status.UNAVAILABLE:
             assert trial.error is not None
@@ -144,7 +144,8 @@ def system_python() -> Interpreter | None:
     return Interpreter(found, Path("/usr")) if same and found.exists() else None
 
 
-async def _replace_interpreter(kiln: Kiln, state: Path) -> None:
+async def replace_interpreter(kiln: Kiln, state: Path) -> None:
+    """Run mode C on a Python that every user can start."""
     python = system_python()
     if python is None:
         pytest.skip("mode C: no Python here can be started by an ordinary user")

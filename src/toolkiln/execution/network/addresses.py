@@ -48,6 +48,7 @@ _NOT_PUBLIC_6 = tuple(
     )
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
+LOOPBACK: tuple[Network, ...] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:

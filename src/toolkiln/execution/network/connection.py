@@ -84,6 +84,8 @@ class Link:
     began: float
     host: str = ""
     port: int | None = None
+    is_direct: bool = False
+    """Whether it came through an endpoint, which fixes host and port, not to the proxy."""
     address: Address | None = None
     upstream: socket.socket | None = None
     up: int = 0

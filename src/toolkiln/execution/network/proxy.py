@@ -1,27 +1,37 @@
-"""The proxy that stands between a tool and the hosts it was granted.
+"""The guard between a tool and the hosts it was granted.
 
-It accepts on a listener that was opened inside the sandbox's network namespace, checks
-each request against the rules, looks the host up once and connects to that address from
-here. It does not read what passes: TLS is not opened. One connection carries one request
-or one tunnel. Everything that the tool sends, and the listener itself, is hostile.
+It accepts on listeners that were opened inside the sandbox's network namespace: one for
+HTTP proxy requests, and one for each endpoint, where the listener itself says which host
+and port are meant. It checks them against the rules, looks the host up once and connects
+to that address from here. It does not read what passes: TLS is not opened. One connection
+carries one request or one tunnel. Everything that the tool sends, and the listeners
+themselves, are hostile.
 """
 
 import asyncio
-import errno
 import logging
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Address, ip_address
 from typing import Literal
 
-from toolkiln.execution.network.addresses import Address, Network, parse_networks, plain, reachable
+from toolkiln.execution.network.addresses import (
+    LOOPBACK,
+    Address,
+    Network,
+    parse_networks,
+    plain,
+    reachable,
+)
 from toolkiln.execution.network.connection import Caps, ConnectionRecord, Ended, Link, Outcome
+from toolkiln.execution.network.endpoints import Endpoint
+from toolkiln.execution.network.listeners import Listeners
 from toolkiln.execution.network.request import Request, asked_host, parse_request, suggestion
 from toolkiln.execution.network.rules import HostRules
 
@@ -32,7 +42,7 @@ _MOST_ADDRESSES = 4
 _FAREWELL_SECONDS = 2.0
 _RETRY_SECONDS = 0.1
 _RESET = "the connection was reset"
-_NO_LISTENER = {errno.EINVAL, errno.EBADF, errno.ENOTSOCK, errno.EOPNOTSUPP}
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 _log = logging.getLogger(__name__)
 
@@ -42,14 +52,17 @@ async def serve(
     listener: socket.socket,
     rules: HostRules,
     *,
+    endpoints: Mapping[socket.socket, Endpoint] | None = None,
     allow_private: Iterable[str] = (),
     caps: Caps | None = None,
     resolve: Resolve | None = None,
     on_connection: Callable[[ConnectionRecord], None] | None = None,
 ) -> AsyncIterator[None]:
-    """Run the proxy on `listener`, which it owns from here on, for as long as the block lasts.
+    """Serve the listeners for as long as the block lasts, and close them.
 
     Args:
+        listener: takes proxy requests.
+        endpoints: listeners whose connections go to one granted host and port each.
         allow_private: addresses and ranges that granted names may lead to though not public.
         resolve: looks a host up; an OSError means that there is none.
         on_connection: gets one record for each connection, when it is over.
@@ -57,10 +70,10 @@ async def serve(
     Raises:
         InputError: `allow_private` cannot be read.
     """
-    with listener:
+    listeners = Listeners(listener, endpoints or {})
+    with closing(listeners):
         networks = parse_networks(allow_private)
-        proxy = _Proxy(listener, rules, networks, caps or Caps(), resolve, on_connection)
-        listener.setblocking(True)
+        proxy = _Proxy(listeners, rules, networks, caps or Caps(), resolve, on_connection)
         accepting = asyncio.create_task(proxy.accept())
         try:
             yield
@@ -70,7 +83,7 @@ async def serve(
 
 @dataclass(eq=False)
 class _Proxy:
-    listener: socket.socket
+    listeners: Listeners
     rules: HostRules
     networks: tuple[Network, ...]
     caps: Caps
@@ -84,7 +97,7 @@ class _Proxy:
     lookups: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
 
     async def accept(self) -> None:
-        """Take connections until the listener or the number of connections is used up."""
+        """Take connections until no listener is left or too many were made."""
         # In a thread: the tool may hold a copy of the listener, make it blocking and take the
         # connection that we were told of, and an accept() on the loop would stop the process.
         loop = asyncio.get_running_loop()
@@ -93,31 +106,26 @@ class _Proxy:
         try:
             while not self.closing and accepted <= self.caps.connections:
                 try:
-                    client, _ = await loop.run_in_executor(thread, self.listener.accept)
-                except OSError as error:
-                    if error.errno in _NO_LISTENER:
-                        return
+                    arrived = await loop.run_in_executor(thread, self.listeners.take)
+                except OSError:
                     await asyncio.sleep(_RETRY_SECONDS)
-                else:
-                    accepted += 1
-                    self.admit(client, accepted)
+                    continue
+                if arrived is None:
+                    return
+                accepted += 1
+                self.admit(*arrived, accepted)
         finally:
-            self.wake()
+            self.listeners.shut_down()
             # In the same thread: behind an accept() that a cancellation left behind.
-            await loop.run_in_executor(thread, self.listener.close)
+            await loop.run_in_executor(thread, self.listeners.close)
             thread.shutdown(wait=False)
-
-    def wake(self) -> None:
-        """Make an accept() under way return."""
-        with suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
 
     async def close(self, accepting: asyncio.Task[None]) -> None:
         """End everything; each open connection is still reported."""
         self.closing = True
         self.cancel()  # before the first await, which a second cancellation could end
         while not accepting.done():
-            self.wake()  # again, if the tool made the socket listen again meanwhile
+            self.listeners.shut_down()  # again, if the tool made the socket listen again meanwhile
             await asyncio.wait([accepting], timeout=_RETRY_SECONDS)
         self.cancel()  # what was accepted meanwhile
         self.lookups.shutdown(wait=False, cancel_futures=True)
@@ -127,9 +135,11 @@ class _Proxy:
         for task in self.open:
             task.cancel()
 
-    def admit(self, client: socket.socket, number: int) -> None:
+    def admit(self, client: socket.socket, endpoint: Endpoint | None, number: int) -> None:
         """Start serving a connection, or turn it away."""
         link = Link(client, time.monotonic())
+        if endpoint is not None:
+            link.host, link.port, link.is_direct = endpoint.host, endpoint.port, True
         client.setblocking(False)
         with suppress(OSError):
             # Inherited from the listener, it could make our close() wait for the tool.
@@ -148,12 +158,25 @@ class _Proxy:
 
     def turn_away(self, link: Link, reason: str) -> None:
         link.end(Outcome.LIMITED, reason)
+        if link.is_direct:
+            self.reset(link)
+            return
         with suppress(OSError):
             link.client.recv(_CHUNK)  # unread bytes would reset the connection, answer and all
         with suppress(OSError):
             link.client.send(_answer(503, reason))
         link.client.close()
         self.report(link)
+
+    def reset(self, link: Link) -> None:
+        """Report a direct connection and reset it.
+
+        An end without a reset could pass for the end of what the host sent.
+        """
+        self.report(link)  # before the tool can go on and end the call
+        with suppress(OSError):
+            link.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        link.client.close()
 
     def finish(self, task: asyncio.Task[None]) -> None:
         """Close and report a connection, however it ended, also one that never began."""
@@ -182,13 +205,18 @@ class _Proxy:
     async def handle(self, link: Link) -> None:
         """Serve one connection; whatever it does ends in its link."""
         try:
-            request, early = await self.read_request(link)
+            if link.is_direct and link.port is not None:
+                request, early = Request(link.host, link.port, tunnel=True), b""
+            else:
+                request, early = await self.read_request(link)
             await self.connect(link, request)
             await self.relay(link, request, early)
             link.end(Outcome.ALLOWED, link.reason)
         except Ended as end:
             link.end(end.outcome, end.reason)
-            if end.status:
+            if link.is_direct:
+                self.reset(link)
+            elif end.status:
                 self.report(link)  # before the tool can go on and end the call
                 await _dismiss(link.client, end.status, end.reason)
         except OSError:
@@ -245,7 +273,9 @@ class _Proxy:
         if not found:
             raise Ended(Outcome.FAILED, f"the host {host} was not found", 502)
         link.address = found[0]
-        allowed = [address for address in found if reachable(address, self.networks)]
+        # Granting `localhost` means this machine; other names need a private network for that.
+        networks = (*self.networks, *LOOPBACK) if host == "localhost" else self.networks
+        allowed = [address for address in found if reachable(address, networks)]
         if not allowed:
             # Which address stays in the record: the tool must not learn the network's layout.
             raise Ended(
@@ -267,9 +297,7 @@ class _Proxy:
         """Pass bytes both ways until the end or a cap."""
         if request.tunnel:
             up = self.pump(link, "up", early, None)
-            down = self.pump(
-                link, "down", b"", None, b"HTTP/1.1 200 Connection established\r\n\r\n"
-            )
+            down = self.pump(link, "down", b"", None, b"" if link.is_direct else _ESTABLISHED)
         else:
             body = early[: request.length]
             up = self.pump(link, "up", request.head + body, request.length - len(body))

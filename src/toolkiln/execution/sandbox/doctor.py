@@ -40,7 +40,7 @@ class Diagnosis(Value):
 
 async def diagnose(state: Path, *, wanted: str, allow_reduced: bool) -> Diagnosis:
     """Try every mode."""
-    trials = tuple([await attempt(mode, state) for mode in MODES])
+    trials = tuple([await attempt(mode, state, with_network=True) for mode in MODES])
     allowed = [wanted] if wanted in MODES else ["A", "B", *(["C"] if allow_reduced else [])]
     mode = next((t.mode for t in trials if t.works and t.mode in allowed), None)
     return Diagnosis(facts=await _facts(), trials=trials, mode=mode)

@@ -15,7 +15,7 @@ from typing import Any
 from toolkiln.errors import BackendError
 from toolkiln.execution.clock import Clock
 from toolkiln.execution.executor import Invocation, Outcome, told
-from toolkiln.execution.network import ConnectionRecord
+from toolkiln.execution.network import plan_endpoints
 from toolkiln.execution.outcomes import apply_frame, died, limit_hit
 from toolkiln.execution.sandbox.conversation import Conversation, Frame, encode_frame
 from toolkiln.execution.sandbox.networks import Networks
@@ -125,12 +125,11 @@ class SandboxExecutor:
         if not recipe.job.network:
             yield recipe.load_frame
             return
-        records: list[ConnectionRecord] = []
         async with AsyncExitStack() as stack:
-            near = conversation.call
-            variables = await self._networks.open(near, recipe.hosts, records, stack)
-            yield encode_frame({**recipe.load, "environment": variables})
-        outcome.notes += _refusals(records)
+            near, endpoints = conversation.call, recipe.job.endpoints
+            access = await self._networks.open(near, recipe.hosts, endpoints, stack)
+            yield encode_frame({**recipe.load, "environment": access.variables})
+        outcome.notes += access.notes(outcome.error)
 
     def _see_off(self, process: Process) -> None:
         """See to it that a process does not outlive its call."""
@@ -158,7 +157,7 @@ class SandboxExecutor:
             ended = asyncio.create_task(worker.ended())
             await self._until_over(invocation, conversation, worker.process)
             await self._conclude(invocation, conversation, ended, worker.process, outcome)
-            outcome.notes += _refusals(worker.records)
+            outcome.notes += worker.access.notes(outcome.error)
         finally:
             # One that was killed may still say that its call has ended.
             over = conversation.over
@@ -271,6 +270,7 @@ class SandboxExecutor:
             network=bool(invocation.network.rules) and self._launcher.mode != "none",
             bounds=invocation.bounds,
             extra_processes=1 if is_template else 0,
+            endpoints=plan_endpoints(invocation.network),
         )
         view = self._launcher.view(job)
         load = {
@@ -330,13 +330,3 @@ async def _bounded(ended: Awaitable[Ended], process: Process) -> Ended:
     if not done:
         raise BackendError("a process cannot be ended")
     return waiting.result()
-
-
-def _refusals(records: list[ConnectionRecord]) -> list[str]:
-    """What the tool asked for and did not get; its author and the model should know."""
-    refused = dict.fromkeys(
-        f"network: {record.host or 'a connection'}: {record.reason}"
-        for record in records
-        if record.outcome not in ("allowed", "cut")
-    )
-    return list(refused)[:5]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln.errors import BackendError
+from toolkiln.execution.network import hosts_file
 from toolkiln.execution.sandbox.cgroups import Cgroup
 from toolkiln.execution.sandbox.launching import Launch, Running, start
 from toolkiln.execution.sandbox.layout import Bind, Interpreter, common_binds, program
@@ -148,6 +149,8 @@ class ForkServer:
                 "limits": limits(job),
                 "mounts": self._mounts(job),
                 "network": job.network,
+                "endpoints": [each[:2] for each in job.endpoints],
+                "hosts": hosts_file(job.endpoints),
             }
             self._requests[job] = json.dumps(request).encode()[1:]
         return self._requests[job]

@@ -13,12 +13,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.sandbox.layout import (
+    NAME_SERVICES,
     PACKAGE,
     Bind,
     Interpreter,
@@ -74,6 +76,8 @@ class Launch:
     command: list[str]
     pass_fds: tuple[int, ...]
     keep_capabilities: bool = False
+    hosts: str = ""
+    """The content of `/etc/hosts`."""
     tmp_bytes: int = 1 << 20
 
 
@@ -94,16 +98,20 @@ def start(bwrap: Path, python: Interpreter, launch: Launch) -> "Running":
             home = bwrap.parents[2]
             bwrap = Path(f"/mnt/{len(sources)}", bwrap.relative_to(home))
             sources.append(home)
-    options = _pipe_with(_options(launch))
+    files = {"/etc/hosts": launch.hosts, "/etc/nsswitch.conf": NAME_SERVICES}
+    pipes = {path: _pipe_with(text.encode()) for path, text in files.items()}
+    options = _pipe_with(_options(launch, pipes))
     command = [str(bwrap), "--args", str(options), "--", *launch.command]
     if staged:
         order = {"sources": [*map(str, sources)], "user": user, "command": command}
         outside = program("staging", str(PACKAGE.parent))
         command = [*python.command, "-c", outside, json.dumps(order)]
     try:
-        return Running(command, (options, *launch.pass_fds), become_user=not staged)
+        passed = (options, *pipes.values(), *launch.pass_fds)
+        return Running(command, passed, become_user=not staged)
     finally:
-        os.close(options)
+        for descriptor in (options, *pipes.values()):
+            os.close(descriptor)
 
 
 class Running:
@@ -165,18 +173,20 @@ class Running:
             return errors.read(2000).decode("utf-8", "replace").strip()
 
 
-def _options(launch: Launch) -> list[str]:
-    return bwrap_arguments(
+def _options(launch: Launch, files: Mapping[str, int]) -> bytes:
+    arguments = bwrap_arguments(
         launch.binds,
         keep_capabilities=launch.keep_capabilities,
+        files=files,
         tmp_bytes=launch.tmp_bytes,
     )
+    return b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
 
 
-def _pipe_with(arguments: list[str]) -> int:
-    """A descriptor from which bwrap reads its options."""
+def _pipe_with(data: bytes) -> int:
+    """Return a descriptor from which bwrap reads this, which is less than a pipe holds."""
     reader, writer = os.pipe()
-    os.write(writer, b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+    os.write(writer, data)
     os.close(writer)
     return reader
 

@@ -5,6 +5,7 @@
     /tool, /env             the tool's version and its packages, read-only
     /workspace              the session's folder, if declared and granted
     /tmp, /dev/shm          empty, sized, gone after the call
+    /etc/hosts              the granted hosts, at addresses inside the sandbox
     /kiln                   all versions, environments and workspaces, for the fork server;
                             covered before a call starts
 
@@ -15,6 +16,7 @@ import os
 import py_compile
 import struct
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +28,8 @@ PACKAGE = Path(__file__).parents[2]
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PUBLIC = ("/etc/ld.so.cache", "/etc/ssl/certs")
 """Public data that programs need: the loader's index, certificate authorities."""
+NAME_SERVICES = "hosts: files\n"
+"""nsswitch.conf: other names fail at once, without waiting for a name server."""
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",  # noqa: S108
@@ -119,12 +123,15 @@ def base_packages() -> tuple[Path, ...]:
     return tuple(found[top] for top in sorted(found))
 
 
-def bwrap_arguments(binds: list[Bind], *, keep_capabilities: bool, tmp_bytes: int) -> list[str]:
+def bwrap_arguments(
+    binds: list[Bind], *, keep_capabilities: bool, files: Mapping[str, int], tmp_bytes: int
+) -> list[str]:
     """The options of bwrap, without the command.
 
     With `keep_capabilities` the process inside can make namespaces for others, which is
-    what the fork server does. Process 1 is bwrap's, never a tool's: a process can undo its
-    own dying with its parent, and kill -9 of bwrap would leave it behind.
+    what the fork server does. bwrap reads the content of each of `files` from a descriptor.
+    Process 1 is bwrap's, never a tool's: a process can undo its own dying with its parent,
+    and kill -9 of bwrap would leave it behind.
     """
     arguments = ["--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
     arguments += ["--clearenv", "--hostname", "sandbox", "--uid", "1000", "--gid", "1000"]
@@ -134,6 +141,8 @@ def bwrap_arguments(binds: list[Bind], *, keep_capabilities: bool, tmp_bytes: in
             arguments += ["--cap-add", f"CAP_{name}"]
     for bind in binds:
         arguments += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
+    for path, descriptor in files.items():
+        arguments += ["--file", str(descriptor), path]
     for name in _LINKS:
         if os.path.islink(f"/{name}"):
             arguments += ["--symlink", f"usr/{name}", f"/{name}"]

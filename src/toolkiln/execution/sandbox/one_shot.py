@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolkiln.errors import BackendError
+from toolkiln.execution.network import hosts_file
 from toolkiln.execution.sandbox.cgroups import Cgroup
 from toolkiln.execution.sandbox.fork_server import fixed_view, limits
 from toolkiln.execution.sandbox.launching import Launch, Running, sandbox_user, start
@@ -98,12 +99,19 @@ class Bubblewrap:
             "descriptors": inherited,
             "limits": limits(job),
             "network": job.network,
+            "endpoints": [each[:2] for each in job.endpoints],
             "workdir": "/tmp",  # noqa: S108
             "read": [str(self._python.prefix)],
             "write": [bind.target for bind in binds if bind.writable],
         }
         command = [*self._python.command, "-c", program("once"), json.dumps(settings)]
-        launch = Launch(binds, command, inherited, tmp_bytes=job.bounds.disk)
+        launch = Launch(
+            binds,
+            command,
+            inherited,
+            hosts=hosts_file(job.endpoints),
+            tmp_bytes=job.bounds.disk,
+        )
         try:
             running = start(self._bwrap, self._python, launch)
         finally:

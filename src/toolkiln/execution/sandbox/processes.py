@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from toolkiln.execution.executor import Bounds, Workspace
+from toolkiln.execution.network import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Job:
     bounds: Bounds
     extra_processes: int = 0
     """A template counts as one, too."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where it listens for plain sockets, if it has a network."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Admitted, Invocation
+from toolkiln.execution.network import Address, parse_rules
 from toolkiln.execution.sandbox.cgroups import find_cgroup
 from toolkiln.execution.sandbox.executor import SandboxExecutor
 from toolkiln.execution.sandbox.fork_server import ForkServer
@@ -30,6 +31,7 @@ from toolkiln.model import Dialect, Status, ToolSpec
 
 MODES = ("A", "B", "C")
 _CANARY = PACKAGE / "runtime" / "canary.py"
+_CANARY_HOST, _CANARY_PORTS = "canary.invalid", (443, 1024)
 _MEANING = {
     "A": "fork server in bwrap, namespaces for each call (full)",
     "B": "bwrap for each call (full, files in /tmp not counted)",
@@ -123,15 +125,23 @@ async def choose(wanted: str, state: Path, *, allow_reduced: bool) -> str:
     )
 
 
-async def attempt(mode: str, state: Path) -> Trial:
-    """Start a mode, run the canary in it, and look what it saw."""
+async def attempt(mode: str, state: Path, *, with_network: bool = False) -> Trial:
+    """Start a mode, run the canary in it, and look what it saw.
+
+    With `with_network` also look how it reaches granted hosts, which no mode depends on.
+    """
+    reachable: list[int] = []
     state.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=state, prefix="secret-") as secret:
         os.chmod(secret.name, 0o644)
         try:
-            executor = SandboxExecutor(make_launcher(mode, state), state, Networks(), reveal=True)
+            networks = Networks(resolve=_find_nothing)
+            executor = SandboxExecutor(make_launcher(mode, state), state, networks, reveal=True)
             try:
                 outcome = await executor.run(_canary_call(secret.name))
+                if with_network and mode != "C":
+                    reached = await executor.run(_network_call())
+                    reachable = reached.value if reached.status is Status.OK else []
             finally:
                 await executor.close()
         except BackendError as error:
@@ -140,6 +150,8 @@ async def attempt(mode: str, state: Path) -> Trial:
         why = outcome.error.message if outcome.error else "it gave no answer"
         return Trial(mode, False, f"the canary did not sing: {why}", _hint(mode))
     layers = tuple(_layers(mode, outcome.value))
+    if with_network:
+        layers = (*layers, _network_layer(mode, reachable))
     fallen = [layer.name for layer in layers if not layer.stands and layer.name in _VITAL[mode]]
     if fallen:
         hint = _NOT_AS_ROOT if _LIMIT in fallen else _hint(mode)
@@ -174,6 +186,19 @@ def _layers(mode: str, seen: dict[str, Any]) -> Iterator[Layer]:
     yield Layer("environment", not set(seen["environment"]) - _EXPECTED, "nothing of the host")
 
 
+def _network_layer(mode: str, ports: list[int]) -> Layer:
+    """How a mode reaches granted hosts."""
+    if mode == "C":
+        detail = "calls of tools with network access are refused"
+    elif ports == list(_CANARY_PORTS):
+        detail = "through the proxy and by plain sockets"
+    elif ports:
+        detail = "through the proxy; by plain sockets on ports from 1024 only"
+    else:
+        detail = "through the proxy only, not by plain sockets"
+    return Layer("granted hosts", ports == list(_CANARY_PORTS), detail)
+
+
 _VITAL = {
     "A": ("files", "read-only", "network", "capabilities", "no new privileges", "seccomp", "user",
           "namespaces", "processes", _LIMIT, "environment"),
@@ -189,12 +214,28 @@ _EXPECTED = {
 
 
 def _canary_call(secret: str) -> Invocation:
+    return Invocation(_canary_tool("look"), {"secret": secret})
+
+
+def _network_call() -> Invocation:
+    rules = parse_rules(f"{_CANARY_HOST}:{port}" for port in _CANARY_PORTS)
+    arguments = {"host": _CANARY_HOST, "ports": list(_CANARY_PORTS)}
+    return Invocation(_canary_tool("reach"), arguments, network=rules)
+
+
+async def _find_nothing(host: str, port: int) -> list[Address]:
+    """Resolve no host: that a listener accepts is all that the canary has to know."""
+    raise OSError(f"{host}:{port} is not looked up")
+
+
+def _canary_tool(name: str) -> Admitted:
     source = _CANARY.read_bytes()
     spec = ToolSpec(
-        name="look", description="", parameters={}, dialect=Dialect.FUNCTION, entry="look",
-        display_name="Look", digest=hashlib.sha256(source).hexdigest(), path=_CANARY.name, line=1,
+        name=name, description="", parameters={}, dialect=Dialect.FUNCTION, entry=name,
+        display_name=name.title(), digest=hashlib.sha256(source).hexdigest(),
+        path=_CANARY.name, line=1,
     )  # fmt: skip
-    return Invocation(Admitted(spec, lambda: {_CANARY.name: source}), {"secret": secret})
+    return Admitted(spec, lambda: {_CANARY.name: source})
 
 
 def _situation(modes: list[str]) -> str:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkiln.errors import BackendError
-from toolkiln.execution.network import ConnectionRecord, HostRules
+from toolkiln.execution.network import HostRules
 from toolkiln.execution.sandbox.conversation import encode_frame, parse_frame
-from toolkiln.execution.sandbox.networks import Networks
+from toolkiln.execution.sandbox.networks import NetworkAccess, Networks
 from toolkiln.execution.sandbox.processes import Ended, Job, Launcher, Process
 
 WORTH = 0.015
@@ -57,12 +57,12 @@ class Worker:
     forks: bool
     memory: int
     stack: AsyncExitStack
-    records: list[ConnectionRecord] = field(default_factory=list)
+    access: NetworkAccess = field(default_factory=NetworkAccess)
     idle_since: float = 0.0
 
     def hand_over(self, descriptors: tuple[int, int, int]) -> bool:
         """Give it a call; False if it has died and never will take one."""
-        self.records.clear()
+        self.access.records.clear()
         try:
             socket.send_fds(self.control, [b"C"], list(descriptors))
         except OSError:
@@ -220,7 +220,7 @@ class WarmWorkers:
         nothing = os.open(os.devnull, os.O_WRONLY)
         stack = AsyncExitStack()
         stack.callback(near.close)
-        records: list[ConnectionRecord] = []
+        access = NetworkAccess()
         try:
             process = self._launcher.spawn(recipe.job, (far.fileno(), nothing, nothing))
             stack.callback(process.kill)
@@ -234,8 +234,9 @@ class WarmWorkers:
             async with asyncio.timeout(_LOADING):
                 load = dict(recipe.load) | {"warm": recipe.kind}
                 if recipe.job.network:
-                    environment = await self._networks.open(near, recipe.hosts, records, stack)
-                    load["environment"] = environment
+                    endpoints = recipe.job.endpoints
+                    access = await self._networks.open(near, recipe.hosts, endpoints, stack)
+                    load["environment"] = access.variables
                 loop = asyncio.get_running_loop()
                 await loop.sock_sendall(near, encode_frame(load))
                 loaded = await _receive(near)
@@ -246,7 +247,7 @@ class WarmWorkers:
         except BaseException:  # cancelled or failed: nothing of it may stay
             await stack.aclose()
             raise
-        return Worker(process, near, forks, memory, stack, records)
+        return Worker(process, near, forks, memory, stack, access)
 
     def _offer(self, key: Hashable, worker: Worker) -> None:
         """Hand a worker to who waits for it, else let it idle for a while."""
