@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -238,6 +239,25 @@ async def test_a_host_that_does_not_accept_resets_the_connection() -> None:
     assert (record.outcome, record.reason) == (
         Outcome.FAILED, f"no connection to a.example:{port}",
     )  # fmt: skip
+
+
+async def test_a_host_that_resets_is_no_end_of_what_it_sent() -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async with server(reset) as port, guarded("a.example", port) as guard:
+        reader, writer = await guard.open()
+        writer.write(b"x")
+        with pytest.raises(ConnectionResetError):
+            async with asyncio.timeout(BOUND):
+                await reader.read()
+        await closed(writer)
+        record = await guard.record()
+
+    assert (record.outcome, record.reason) == (Outcome.ALLOWED, "the connection was reset")
 
 
 # Caps hold for endpoints and proxy together

@@ -221,6 +221,8 @@ class _Proxy:
                 await _dismiss(link.client, end.status, end.reason)
         except OSError:
             link.end(Outcome.ALLOWED if link.upstream else Outcome.FAILED, _RESET)
+            if link.is_direct:
+                self.reset(link)
 
     async def read_request(self, link: Link) -> tuple[Request, bytes]:
         """The request and what came behind its head."""
