@@ -13,7 +13,7 @@ from types import MappingProxyType
 from toolkiln.catalog.checking import Report
 from toolkiln.catalog.mending import source_lines
 from toolkiln.model import Finding, ToolSpec, Value
-from toolkiln.spec import package_of, syntax
+from toolkiln.spec import distribution_of, imported_modules, syntax
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DOCSTRING = re.compile(r"(\"\"\"|''')(?:(?!\1).)*\1", re.DOTALL)
@@ -45,16 +45,16 @@ class _Source:
         self.tools = {tool.name: tool for tool in tools}
         self.functions: dict[int, _Function] = {}
         self.parameters: dict[int, _Function] = {}
-        self.imports: dict[int, set[str]] = {}
+        self.imports: dict[int, set[str | None]] = {}
+        """The distributions of imported modules; None is that of an unknown module."""
         for node in ast.walk(tree):
             if isinstance(node, _Function):
                 self.functions.setdefault(node.lineno, node)
                 for argument in _arguments(node):
                     self.parameters.setdefault(argument.lineno, node)
-            elif isinstance(node, ast.Import):
-                self.imports[node.lineno] = {one.name.partition(".")[0] for one in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                self.imports[node.lineno] = {node.module.partition(".")[0]}
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                names = map(distribution_of, imported_modules(node))
+                self.imports.setdefault(node.lineno, set()).update(names)
 
     def head(self, line: int, offset: int) -> str:
         """What stands before a place that the syntax tree names in bytes."""
@@ -154,11 +154,11 @@ def _annotation(source: _Source, finding: Finding) -> Repair | None:
 
 
 def _requirement(source: _Source, finding: Finding) -> Repair | None:
-    """The package in the block that lists what the file needs."""
+    """List a well-known distribution; an unknown module has none that is safe to install."""
     names = source.imports.get(finding.line, set())
-    if len(names) != 1:
+    package = next(iter(names)) if len(names) == 1 else None
+    if package is None:
         return None
-    package = package_of(next(iter(names))).replace("_", "-")
     opening = next((at for at, line in enumerate(source.lines) if _opens_block(line)), None)
     if opening is not None:
         return _in_block(source.lines, opening + 1, package)

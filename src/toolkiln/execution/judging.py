@@ -19,7 +19,10 @@ _MOST_DIFFERENCES = 5
 """Of one tool."""
 _LONGEST = 200
 _IMPORT_FIX = "correct what runs at import; it gets no network, no files and no secrets there"
-_PACKAGE_FIX = "add the package to the file's requirements, or correct the name"
+_PACKAGE_FIX = (
+    "put your own module next to the file, or list the distribution that provides it "
+    "among its requirements"
+)
 _SCHEMA_FIX = "let types and defaults not depend on running code: use literals, classes, aliases"
 _EXAMPLE_FIX = (
     "correct the example or the code; mark what needs network, files or secrets "

@@ -5,7 +5,6 @@ and for whoever admits the file.
 """
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,10 @@ from toolkiln.model import Capability, JsonSchema, Role, Severity, ToolSpec
 from toolkiln.spec import naming
 from toolkiln.spec.checks import prose, secrets
 from toolkiln.spec.checks.capabilities import Use
+from toolkiln.spec.checks.imports import check_imports
 from toolkiln.spec.dialects.functions import OPTIONS
 from toolkiln.spec.dialects.marks import marks
-from toolkiln.spec.modules import Function, Import, Module, Scope
-from toolkiln.spec.neighbours import NEVER_HELPERS
+from toolkiln.spec.modules import Function, Module, Scope
 from toolkiln.spec.report import Findings
 from toolkiln.spec.requirements import Requirements
 
@@ -58,7 +57,7 @@ def check_module(module: Module, needed: Requirements, findings: Findings) -> No
         message = f"[tool.toolkiln] takes no {name!r}"
         findings.error("unknown-option", message, _line_of(name, module.source) or 1, hint)
     _check_shadowing(module, findings)
-    _check_imports(module, needed, findings)
+    check_imports(module, needed, findings)
 
 
 def check_tool(spec: ToolSpec, source: str, specs: Sequence[ToolSpec], findings: Findings) -> None:
@@ -139,49 +138,6 @@ def _check_shadowing(module: Module, findings: Findings) -> None:
 def _may_be_redefined(node: Function | ast.ClassDef, module: Module) -> bool:
     names = {mark.name for mark in marks(node.decorator_list, Scope(module))}
     return bool(names & {"overload", "setter", "getter", "deleter", "register", *Role})
-
-
-def _check_imports(module: Module, needed: Requirements, findings: Findings) -> None:
-    """Packages that are imported but not among the requirements."""
-    imports = {
-        bound.module.partition(".")[0]: bound.line
-        for bound in [*module.bindings.values(), *module.stars]
-        if isinstance(bound, Import) and bound.level == 0
-    }
-    listed = {_package_name(item) for item in needed.packages}
-    for name, line in imports.items():
-        package = package_of(name)
-        if name in NEVER_HELPERS or not listed.isdisjoint((name.lower(), package.lower())):
-            continue
-        if module.loader is None or module.loader.helper(module, name, 0) is None:
-            findings.warn(
-                "unlisted-import",
-                f"{name!r} is neither in the standard library, nor beside the file, "
-                "nor among its requirements",
-                line,
-                f'list it: # /// script, # dependencies = ["{package}"], # ///',
-            )
-
-
-def package_of(name: str) -> str:
-    """The package that an imported module usually comes from."""
-    return _PACKAGES.get(name, name)
-
-
-def _package_name(requirement: str) -> str:
-    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("-", "_")
-
-
-_PACKAGES = {
-    "PIL": "pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv_python",
-    "dateutil": "python_dateutil",
-    "dotenv": "python_dotenv",
-    "sklearn": "scikit_learn",
-    "yaml": "pyyaml",
-}
-"""Import names that differ from the package's."""
 
 
 def _visible_texts(spec: ToolSpec) -> Iterator[str]:
