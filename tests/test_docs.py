@@ -383,6 +383,8 @@ def test_blocks_about_providers_run_as_they_stand(
 def test_tools_in_the_guide_pass_the_strict_check(source: str, tmp_path: Path) -> None:
     file = tmp_path / "example.py"
     file.write_text(source, "utf-8")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rates.json").write_text("{}", "utf-8")  # what one of them declares
 
     (report,) = check([file])
 

@@ -257,6 +257,7 @@ def tool(
     pinned: bool = False,
     needs_approval: bool | Callable[[dict[str, Any]], bool] = False,
     requirements: Sequence[str] = (),
+    files: Sequence[str] = (),
     settings: type | None = None,
     usages: Sequence[str] = (),
     parameters: Mapping[str, Any] | None = None,
@@ -295,6 +296,7 @@ class FunctionOptions(TypedDict, total=False):
     pinned: bool
     needs_approval: bool | Callable[[dict[str, Any]], bool]
     requirements: Sequence[str]
+    files: Sequence[str]
     settings: type | None
 
 

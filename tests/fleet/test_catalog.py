@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from toolkiln.catalog import read_sources
-from toolkiln.fleet import keys
+from toolkiln.fleet import entries, keys
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.announcements import Announcements, announce
 from toolkiln.fleet.catalog import Published, fetch
@@ -80,6 +80,28 @@ def published(pipe: Pipe) -> Published:
 async def names(published: Published) -> set[str]:
     await published.refresh()
     return set(published.snapshot.tools)
+
+
+async def test_data_files_travel_with_the_version_byte_for_byte(
+    ann: Publisher, pipe: Pipe, server: Server
+) -> None:
+    source = b"from toolkiln import tool\n@tool(files=['data/*'])\ndef rates(): ...\n"
+    large = bytes(range(256)) * 30_000
+    sources = {"rates.py": source, "data/a.bin": b"\x00\xff\r\n", "data/b.bin": large}
+    reading = read_sources(sources, Path("/srv/tools/rates.py"))
+    admission = Admission(sha256=reading.digest, version=1, admitted_by="ann", admitted_at="",
+                          since="")  # fmt: skip
+    await put(ann, Served("rates.py", Read(reading, sources), admission))
+
+    found = await fetch(pipe, KEY, "rates", reading.digest)
+    with closing(server.client()) as client:
+        client.set(keys.source(entries.digest_of(b"\x00\xff\r\n")), b"other")
+    damaged = await fetch(pipe, KEY, "rates", reading.digest)
+
+    assert reading.data_files == ("data/a.bin", "data/b.bin")
+    assert found is not None
+    assert found.sources == sources
+    assert damaged is None
 
 
 async def test_what_is_published_is_presented_as_it_is(

@@ -26,11 +26,12 @@ from toolkiln.catalog import (
     refuse_outdated,
     refuse_proposal,
     report,
+    with_companions,
     with_docstrings,
 )
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Finding, Read, Severity, Value, Version
-from toolkiln.spec import MAX_BYTES, decode, read, version_digest
+from toolkiln.spec import MAX_BYTES, decode, read
 
 _MOST_FINDINGS = 20
 _LONGEST = 400
@@ -262,12 +263,9 @@ class Authoring:
         if not reading.tools:
             raise _Stopped("the code declares no tool", report(reading, {}).reading.findings)
         try:
-            helpers = {name: (target.parent / name).read_bytes() for name in reading.helpers}
-            if version_digest(data, helpers) != reading.digest:
-                raise _Stopped("its helper modules changed meanwhile; try again")
-            version = Read(reading, {target.name: data, **helpers})
+            version = Read(reading, with_companions(reading, data))
             candidate = self._admissions.written(self._key(target), version)
-        except OSError as error:
+        except (InputError, OSError) as error:
             raise _stop(error) from error
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
         try:

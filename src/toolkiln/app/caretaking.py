@@ -170,8 +170,7 @@ class Caretaking:
         admissions = self._kiln.admissions
         version = admissions.version(errand.name, errand.version)
         sources = {
-            file: data.decode("utf-8", "replace")
-            for file, data in admissions.sources(version).items()
+            file: _shown_source(file, data) for file, data in admissions.sources(version).items()
         }
         diff = None
         if errand.since is not None:
@@ -322,6 +321,15 @@ def _shown(found: Proposal) -> errands.ProposedFile:
         rights=found.assessment.rights,
         grants=found.grants,
     )
+
+
+def _shown_source(file: str, data: bytes) -> str:
+    """A file of a version as text; of a data file that is not text, its size."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        is_code = file.endswith(".py")
+        return data.decode("utf-8", "replace") if is_code else f"<{len(data):,} bytes, not text>"
 
 
 def _text(sources: Sources) -> str:

@@ -51,7 +51,7 @@ class VersionDetails(KeptVersion):
     """A version with its source."""
 
     sources: dict[str, str]
-    """The file, first, and its helper modules, by name."""
+    """The file, first, its helper modules and its data files, by name."""
     diff: str | None
     """What changed since the version that was asked for."""
 

@@ -9,7 +9,7 @@ from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, Options, utc_now
 from toolkiln.catalog.changes import RightsAsked
 from toolkiln.catalog.checking import Report, check, report
-from toolkiln.catalog.files import read_file, tool_files
+from toolkiln.catalog.files import read_file, tool_files, with_companions
 from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
 from toolkiln.catalog.manifest import ManifestError, MissingManifest
 from toolkiln.catalog.mending import with_docstrings
@@ -47,5 +47,6 @@ __all__ = [
     "tool_files",
     "utc_now",
     "watch",
+    "with_companions",
     "with_docstrings",
 ]

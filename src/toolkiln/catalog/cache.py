@@ -1,8 +1,8 @@
 """Readings kept on disk, so that files that have not changed need not be read anew.
 
-An entry holds for the exact bytes of a file and of its helpers, as long as none of the
-modules that were looked for in its folder appears. It is a cache: it may be lost, damaged
-or out of reach at any time, and reading goes on without it.
+An entry holds for the exact bytes of a file, its helpers and its data files, as long as none of
+the modules that were looked for in its folder appears, and its patterns mean the same data files.
+It is a cache: it may be lost, damaged or out of reach at any time, and reading goes on without it.
 """
 
 import gc
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from toolkiln.catalog.files import read_file, sources
 from toolkiln.errors import InputError
 from toolkiln.model import Read, ReadHead, Reading, Sources
-from toolkiln.spec import version_digest
+from toolkiln.spec import data_files, version_digest
 
 _PACKAGE = Path(__file__).parents[1]
 _TRIES = 5
@@ -166,15 +166,26 @@ def _still_valid(file: str, kept: _Kept, folders: _Folders) -> Read | None:
         if hashlib.sha256(own).hexdigest() != kept.sha256:
             return None
         head = ReadHead._make(map(_whole, json.loads(kept.head)))
-        helpers = {name: _bytes(beside + name) for name in head.helpers}
+        others = {name: _bytes(beside + name) for name in (*head.helpers, *head.data_files)}
+        if head.file_patterns and not _are_same_data(folder, head):
+            return None
     except (OSError, ValueError, TypeError):
         return None
     if any(folders.has_module(beside + stem) for stem in head.sought):
         return None
-    if helpers and version_digest(own, helpers) != head.digest:
+    if others and version_digest(own, others) != head.digest:
         return None
-    sources = {own_name: own, **helpers}
+    sources = {own_name: own, **others}
     return Read.packed(head, sources, partial(_unpacked, kept.reading, sources, file))
+
+
+def _are_same_data(folder: str, head: ReadHead) -> bool:
+    """Whether the patterns of a version mean the data files that it has."""
+    try:
+        found = {n for p in head.file_patterns for n in data_files.names(folder or ".", p)}
+    except data_files.UnusableFile:
+        return False
+    return found == set(head.data_files)
 
 
 def _whole(part: Any) -> Any:

@@ -22,6 +22,8 @@ _CONTEXT = 3
 _MOST_LINES = 2_000
 """Of a whole difference; longer ones are for an editor."""
 _LONGEST_LINE = 1_000
+_LARGEST_DATA = 100_000
+"""Bytes of a data file that is shown."""
 _MOST_COMPARED = 2_000
 """Lines of a changed part that are matched one by one: the time grows with their square."""
 
@@ -33,11 +35,13 @@ def unified(old: Sources, new: Sources) -> str:
     """A unified diff over all files of two versions, the tool's own first; empty if none differs.
 
     Each file starts with a line `diff …`, which no line of a file can imitate. Characters
-    that do not show are written as `<U+202E>`, bytes that are not text as `<0xFF>`.
+    that do not show are written as `<U+202E>`, bytes that are not text as `<0xFF>`. Of data
+    files that are not text, or large, only the sizes are shown.
     """
     shown: list[str] = []
     left_out: Counter[str] = Counter()
-    for name in [*new, *(name for name in old if name not in new)]:
+    names = [*new, *(name for name in old if name not in new)]
+    for name in sorted(names, key=_is_data):  # so that no data keeps code from being shown
         for line in _file_diff(name, old.get(name), new.get(name)):
             if len(shown) < _MOST_LINES:
                 shown.append(line)
@@ -132,11 +136,30 @@ def _file_diff(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]
     yield f"diff a/{shown} b/{shown}"
     for mark, side, data in (("-", "a", old), ("+", "b", new)):
         yield f"{mark * 3} {'/dev/null' if data is None else f'{side}/{shown}'}"
-    before, after = source_lines(_text(old or b"")), source_lines(_text(new or b""))
-    if before != after:
-        yield from _hunks(before, after)
+    if _is_data(name) and not (_is_shown(old) and _is_shown(new)):
+        before, after = ("none" if d is None else f"{len(d):,} bytes" for d in (old, new))
+        yield f"… not shown, since it is not text or large: {before} → {after}"
+        return
+    lines = source_lines(_text(old or b"")), source_lines(_text(new or b""))
+    if lines[0] != lines[1]:
+        yield from _hunks(*lines)
     elif old is not None and new is not None:
         yield "… the bytes differ, the text does not"
+
+
+def _is_data(name: str) -> bool:
+    return not name.endswith(".py")
+
+
+def _is_shown(data: bytes | None) -> bool:
+    """Whether a data file is short text."""
+    if data is None:
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(data) <= _LARGEST_DATA and b"\0" not in data
 
 
 def _text(data: bytes) -> str:

@@ -15,8 +15,7 @@ from toolkiln.catalog.cache import Cache, read_version
 from toolkiln.catalog.files import is_tool_path, tool_files
 from toolkiln.errors import InputError
 from toolkiln.model import Dialect, Read
-
-_NEVER_IMPORTED = {"__pycache__", "node_modules", "site-packages"}
+from toolkiln.spec import data_files
 
 _Dependents = dict[Path, set[str]]
 
@@ -35,7 +34,9 @@ class Disk:
         self._known: dict[str, Read] = {}
         """As `reads`, with files that only help others."""
         self._dependents: _Dependents = {}
-        """Which files to read again when a helper changes or appears."""
+        """Which files to read again when a helper or data file changes or appears."""
+        self._declaring: _Dependents = {}
+        """Which files have patterns for data files that start from a folder."""
 
     def key(self, file: Path) -> str:
         """A file's name in the catalog.
@@ -67,6 +68,23 @@ class Disk:
         users = self._dependents.get(self.root / key, ())
         return {user for user in users if self.root / key in self._helpers(user, self._known[user])}
 
+    def declaring(self, path: Path) -> set[str]:
+        """The files, of those that were looked at, that have a pattern for this path."""
+        if not self._declaring:
+            return set()
+        found: set[str] = set()
+        for parent in path.parents:
+            for key in self._declaring.get(parent, ()):
+                folder = (self.root / key).parent
+                name = path.relative_to(folder).as_posix()
+                if any(data_files.matches(p, name) for p in self._known[key].file_patterns):
+                    found.add(key)
+        return found
+
+    def depends_on(self, path: Path) -> bool:
+        """Whether a file that was looked at has, or would have, something of this path."""
+        return bool(self._dependents.get(path)) or bool(self.declaring(path))
+
     def everything(self) -> dict[str, Read]:
         """What all files say, but for those that only help others.
 
@@ -80,18 +98,21 @@ class Disk:
         if self._is_folder:
             return set(folders_below(self.root))
         beside = {path.parent for path in self._dependents}
-        return {folder for folder in (self.root, *beside) if folder.is_dir()}
+        data = {below for folder in self._declaring for below in folders_below(folder)}
+        return {folder for folder in (self.root, *beside, *data) if folder.is_dir()}
 
     def load(self, keys: Iterable[str] | None) -> None:
         """Read these files, or all there are, forgetting what was known."""
         if keys is None:
             self._known, self._dependents = self._read_all()
+            self._declaring = self._index_patterns(self._known)
             self.reads = self._without_helpers(self._known, self._dependents)
         else:
             files = {self._prefix + key: key for key in keys if self.is_ours(key)}
             found = self._cache.read_all(filter(os.path.isfile, files))
             self._known = {files[file]: read for file, read in found.items()}
             self._dependents = self._index(self._known)
+            self._declaring = self._index_patterns(self._known)
             self.reads = dict(self._known)
 
     def look_again(self, paths: Iterable[Path], wanted: Container[str] | None) -> set[str]:
@@ -125,6 +146,10 @@ class Disk:
             self._dependents[path].discard(key)
         for path in self._neighbours(key, read):
             self._dependents.setdefault(path, set()).add(key)
+        for folder in self._bases(key, old):
+            self._declaring[folder].discard(key)
+        for folder in self._bases(key, read):
+            self._declaring.setdefault(folder, set()).add(key)
         if read is not None:
             self._known[key] = read
         changed = self._helpers(key, old) ^ self._helpers(key, read)
@@ -135,7 +160,7 @@ class Disk:
             key = path.relative_to(self.root).as_posix()
         except ValueError:
             return set()
-        keys = set(self._dependents.get(path, ()))
+        keys = set(self._dependents.get(path, ())) | self.declaring(path)
         if path.suffix == ".py" and not is_folder(path):
             # It may be a module that was sought, or make its folder a package that was.
             for sought in (path.with_suffix(""), path.parent):
@@ -145,6 +170,13 @@ class Disk:
         keys |= {known for known in self._known if known.startswith(prefix)}
         for neighbour, users in self._dependents.items():
             if str(neighbour).startswith(f"{path}/"):
+                keys |= users
+        for folder, users in self._declaring.items():
+            if (
+                folder == path
+                or path in folder.parents
+                or (folder in path.parents and path.is_dir())
+            ):
                 keys |= users
         if not path.is_symlink():
             for folder, names in _walk(path):
@@ -179,12 +211,27 @@ class Disk:
                 dependents[path].add(key)
         return dependents
 
+    def _index_patterns(self, reads: Mapping[str, Read]) -> _Dependents:
+        declaring: _Dependents = defaultdict(set)
+        for key, read in reads.items():
+            if read.file_patterns:
+                for folder in self._bases(key, read):
+                    declaring[folder].add(key)
+        return declaring
+
     def _neighbours(self, key: str, read: Read | None) -> set[Path]:
-        """The helpers of a file, and the modules that it would take if they were there."""
-        if read is None or not (read.helpers or read.sought):
+        """What a file depends on: helpers and data files, those that are not there too."""
+        if read is None or not (read.helpers or read.sought or read.file_patterns):
             return set()
         folder = (self.root / key).parent
-        return {folder / name for name in (*read.helpers, *read.sought)}
+        plain = (pattern for pattern in read.file_patterns if not data_files.is_wild(pattern))
+        return {folder / name for name in (*read.helpers, *read.sought, *read.data_files, *plain)}
+
+    def _bases(self, key: str, read: Read | None) -> set[Path]:
+        """The folders that the patterns of a file start from."""
+        patterns = read.file_patterns if read else ()
+        folder = (self.root / key).parent
+        return {folder / data_files.base(p) for p in patterns if data_files.is_wild(p)}
 
     def _helpers(self, key: str, read: Read | None) -> set[Path]:
         folder = (self.root / key).parent
@@ -197,8 +244,8 @@ def folders_below(folder: Path) -> Iterator[Path]:
 
 
 def may_hold_modules(name: str) -> bool:
-    """Whether tools or their helpers may lie in a folder of this name."""
-    return not name.startswith(".") and name not in _NEVER_IMPORTED
+    """Whether tools, their helpers or data files may lie in a folder of this name."""
+    return not name.startswith(".") and name not in data_files.SKIPPED_FOLDERS
 
 
 def is_folder(path: Path) -> bool:

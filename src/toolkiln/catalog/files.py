@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolkiln.errors import InputError
 from toolkiln.model import Finding, Reading, Severity
-from toolkiln.spec import MAX_BYTES, decode, read, version_digest
+from toolkiln.spec import MAX_BYTES, data_files, decode, read, version_digest
 
 _NEVER_TOOLS = {"conftest.py", "setup.py", "noxfile.py"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "tests"}
@@ -96,25 +96,38 @@ def printable(path: str | Path) -> str:
 
 
 def sources(reading: Reading) -> dict[str, bytes]:
-    """The bytes of a version: the tool's file first, then its helpers.
+    """The bytes of a version: the tool's file first, then its helpers and data files.
 
     Raises:
         InputError: they are no longer what was read.
     """
     file = Path(reading.path)
     try:
-        own = file.read_bytes()
-        helpers = {name: (file.parent / name).read_bytes() for name in reading.helpers}
+        return with_companions(reading, file.read_bytes())
     except OSError as error:
         raise InputError(
-            f"{error.filename} cannot be read any more: {error.strerror}",
+            f"{error.filename} cannot be read: {error.strerror}",
             hint="put the file back, or read the folder again",
         ) from error
-    if version_digest(own, helpers) != reading.digest:
-        raise InputError(
-            f"{reading.path} has changed since it was read", hint="read the folder again"
-        )
-    return {file.name: own, **helpers}
+
+
+def with_companions(reading: Reading, own: bytes) -> dict[str, bytes]:
+    """The bytes of a version whose own file need not be on disk: its helpers and data files are.
+
+    Raises:
+        InputError: they have changed since they were read.
+        OSError: a helper cannot be read.
+    """
+    file = Path(reading.path)
+    try:
+        others = {name: (file.parent / name).read_bytes() for name in reading.helpers}
+        folder = str(file.parent)
+        others |= {name: data_files.read_bytes(folder, name) for name in reading.data_files}
+        if version_digest(own, others) == reading.digest:
+            return {file.name: own, **others}
+    except data_files.UnusableFile:
+        pass  # it was usable when it was read
+    raise InputError(f"{reading.path} has changed since it was read", hint="read the folder again")
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:

@@ -139,6 +139,8 @@ class _Watcher:
             return True
         if path == self._manifest_file or path in self._folders:
             return True
+        if self._catalog.disk.depends_on(path):
+            return True
         return may_hold_modules(path.name) and is_folder(path)
 
     def _look(self, paths: Iterable[Path] | None) -> Change | None:

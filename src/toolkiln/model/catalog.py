@@ -17,14 +17,14 @@ from toolkiln.model.tools import Finding, Reading, ToolSpec
 from toolkiln.model.value import Value
 
 Sources = Mapping[str, bytes]
-"""A tool's file, first, and its helper modules, by their paths below the tool's folder."""
+"""A tool's file, first, its helper modules and data files, by their paths below its folder."""
 
 
 class Admission(Value):
     """That one version of a file may be served."""
 
     sha256: str
-    """The digest of the version: of the file and its helpers."""
+    """The digest of the version: of the file, its helpers and its data files."""
     version: int
     """Its number in the file's history."""
     admitted_by: str
@@ -87,7 +87,10 @@ class Read:
     Most of ten thousand tools are never looked at between two starts.
     """
 
-    __slots__ = ("_packed", "_reading", "digest", "helpers", "names", "sought", "sources")
+    __slots__ = (
+        "_packed", "_reading", "data_files", "digest", "file_patterns", "helpers", "names",
+        "sought", "sources",
+    )  # fmt: skip
 
     def __init__(self, reading: Reading, sources: Sources) -> None:
         """`sources` are empty if the file declares no tool."""
@@ -95,6 +98,8 @@ class Read:
         self.names = tuple(spec.name for spec in reading.tools)
         self.helpers = reading.helpers
         self.sought = reading.sought
+        self.data_files = reading.data_files
+        self.file_patterns = reading.file_patterns
         self.sources = sources
         self._reading: Reading | None = reading
         self._packed: Callable[[], Reading] | None = None
@@ -103,7 +108,8 @@ class Read:
     def packed(cls, head: "ReadHead", sources: Sources, reading: Callable[[], Reading]) -> "Read":
         """One of which only the head is known so far."""
         read = cls.__new__(cls)
-        read.digest, read.names, read.helpers, read.sought = head
+        read.digest, read.names, read.helpers, read.sought = head[:4]
+        read.data_files, read.file_patterns = head[4:]
         read.sources, read._reading, read._packed = sources, None, reading
         return read
 
@@ -118,7 +124,14 @@ class Read:
     @property
     def head(self) -> "ReadHead":
         """What is needed of a version to serve it, before anybody calls it."""
-        return ReadHead(self.digest, self.names, self.helpers, self.sought)
+        return ReadHead(
+            self.digest,
+            self.names,
+            self.helpers,
+            self.sought,
+            self.data_files,
+            self.file_patterns,
+        )
 
     @property
     def reading(self) -> Reading:
@@ -141,6 +154,8 @@ class ReadHead(NamedTuple):
     names: tuple[str, ...]
     helpers: tuple[str, ...]
     sought: tuple[str, ...]
+    data_files: tuple[str, ...]
+    file_patterns: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ class ToolSpec(Value):
     """Prompts that this tool answers, for search."""
 
     digest: str
-    """SHA-256 of the file and its local helper modules; valid for these bytes only."""
+    """SHA-256 of the file, its local helper modules and data files; valid for these bytes only."""
     path: str
     line: int
 
@@ -247,6 +247,10 @@ class Reading(Value):
     """Local modules that are part of this version, relative to the file's folder."""
     sought: tuple[str, ...] = ()
     """Modules that were looked for in that folder and are not there: `requests`, `pkg/part`."""
+    data_files: tuple[str, ...] = ()
+    """Declared data files that are part of this version, relative to the file's folder."""
+    file_patterns: tuple[str, ...] = ()
+    """What declares them: `data/*.json`."""
 
 
 class HealthLevel(StrEnum):

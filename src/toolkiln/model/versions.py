@@ -20,7 +20,7 @@ class Version(Value):
     number: int
     """1, 2, 3 … for each catalog and file."""
     digest: str
-    """SHA-256 of the file and its local helper modules."""
+    """SHA-256 of the file, its local helper modules and its data files."""
     action: Action
     by: str
     at: str

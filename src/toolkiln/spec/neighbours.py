@@ -1,4 +1,4 @@
-"""The local modules that a tool file imports: part of its version, and of its types.
+"""The local modules that a tool file imports, and its data files: part of its version.
 
 A helper is a module beside the file or in a package below its folder. Finding them is
 static: import statements are read, files are opened, nothing is imported. A name of the
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from toolkiln.model import Finding
-from toolkiln.spec import nodes
+from toolkiln.spec import data_files, nodes
 from toolkiln.spec.modules import Module
 from toolkiln.spec.report import Findings
 from toolkiln.spec.syntax import MAX_BYTES, parse
@@ -28,12 +28,12 @@ NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
 }
 
 
-def version_digest(source: bytes, helpers: Mapping[str, bytes]) -> str:
-    """SHA-256 of a tool file, or of it and its helpers where there are any."""
+def version_digest(source: bytes, others: Mapping[str, bytes]) -> str:
+    """SHA-256 of a tool file; with helpers or data files, of their paths and digests as well."""
     own = hashlib.sha256(source).hexdigest()
-    if not helpers:
+    if not others:
         return own
-    lines = [own, *(f"{n} {hashlib.sha256(helpers[n]).hexdigest()}" for n in sorted(helpers))]
+    lines = [own, *(f"{n} {hashlib.sha256(others[n]).hexdigest()}" for n in sorted(others))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -64,7 +64,7 @@ class Neighbours:
         self.path = path
         self.name = os.path.basename(path).removesuffix(".py")
         """The tool file's own, as a module."""
-        self._folder = None if path.startswith("<") else os.path.dirname(path) or "."
+        self.folder = None if path.startswith("<") else os.path.dirname(path) or "."
         self._findings = Findings(path)
         self._root: Module | None = None
         self._found: dict[tuple[str, str], Module | None] = {}
@@ -72,10 +72,13 @@ class Neighbours:
         """By module name."""
         self._sources: dict[str, bytes] = {}
         """By path relative to the tool's folder."""
+        self._data: dict[str, bytes] = {}
+        """Likewise."""
+        self.file_patterns: tuple[str, ...] = ()
 
     def helper(self, importer: Module, name: str, level: int) -> Module | None:
         """The helper module that `importer` means, or None if it is none of ours."""
-        if self._folder is None or (level == 0 and name.partition(".")[0] in NEVER_HELPERS):
+        if self.folder is None or (level == 0 and name.partition(".")[0] in NEVER_HELPERS):
             return None
         start = self._start(importer, level)
         if start is None:
@@ -92,6 +95,12 @@ class Neighbours:
         self._root = root
         self._visit(root, imports, ())
 
+    def take_data_files(self, declared: Mapping[str, int], findings: Findings) -> None:
+        """Read the declared data files; `declared` has the line of each pattern."""
+        self.file_patterns = tuple(declared)
+        if self.folder is not None and declared:
+            self._data = data_files.collect(self.folder, declared, findings)
+
     def trees(self) -> Iterator[tuple[str, ast.Module]]:
         """The helpers' files with what they contain."""
         for helper in self._helpers.values():
@@ -103,17 +112,22 @@ class Neighbours:
         return tuple(sorted(self._sources))
 
     @property
+    def data_files(self) -> tuple[str, ...]:
+        """The data files, relative to the tool's folder."""
+        return tuple(self._data)
+
+    @property
     def sought(self) -> tuple[str, ...]:
         """The modules that are not there; if one appears, the tool is to be read again."""
         missing = [key for key, module in self._found.items() if module is None]
-        if self._folder is None or not missing:
+        if self.folder is None or not missing:
             return ()
         stems = (os.path.join(start, *name.split(".")) for start, name in missing)
-        return tuple(sorted({os.path.relpath(stem, self._folder) for stem in stems}))
+        return tuple(sorted({os.path.relpath(stem, self.folder) for stem in stems}))
 
     def digest(self, source: bytes) -> str:
         """What names this version."""
-        return version_digest(source, self._sources)
+        return version_digest(source, self._sources | self._data)
 
     def _visit(self, module: Module, imports: Iterable[ast.AST], trail: tuple[str, ...]) -> None:
         for imported in _imported(imports):
@@ -124,7 +138,7 @@ class Neighbours:
 
     def _targets(self, importer: Module, imported: _Imported) -> Iterator[Module]:
         """The helpers that an import opens; what is wrong with it is reported."""
-        if self._folder is None:
+        if self.folder is None:
             return
         level, attribute = imported.level, imported.attribute
         if level and self._start(importer, level) is None:
@@ -184,11 +198,11 @@ class Neighbours:
 
     def _start(self, importer: Module, level: int) -> str | None:
         """The folder an import starts from; None where that is outside the tool's folder."""
-        assert self._folder is not None
+        assert self.folder is not None
         helper = self._helpers.get(importer.name)
-        start = self._folder if level == 0 or helper is None else helper.package
+        start = self.folder if level == 0 or helper is None else helper.package
         for _ in range(level - 1):
-            if start == self._folder:
+            if start == self.folder:
                 return None
             start = os.path.dirname(start)
         return start
@@ -204,7 +218,7 @@ class Neighbours:
                 return self._root
         elif not _is_namespace(stem):
             return None
-        name = os.path.relpath(stem, self._folder).replace(os.sep, ".")
+        name = os.path.relpath(stem, self.folder).replace(os.sep, ".")
         known = self._helpers.get(name)
         if known is not None or name.startswith("."):
             return known and known.module
@@ -216,10 +230,10 @@ class Neighbours:
         return module
 
     def _tree(self, file: str) -> ast.Module | None:
-        assert self._folder is not None
+        assert self.folder is not None
         if not os.path.exists(file):
             return ast.Module(body=[], type_ignores=[])  # a namespace package
-        inside = os.path.realpath(self._folder)
+        inside = os.path.realpath(self.folder)
         if os.path.commonpath([inside, os.path.realpath(file)]) != inside:
             message, fix = "the helper is a link out of the folder", "put the file itself there"
             self._findings.error("import-leaves-folder", message, 1, fix, path=file)
@@ -234,7 +248,7 @@ class Neighbours:
             message, fix = f"the helper cannot be read: {error}", "make it readable UTF-8 text"
             self._findings.error("helper-unreadable", message, 1, fix, path=file)
             return None
-        self._sources[os.path.relpath(file, self._folder).replace(os.sep, "/")] = data
+        self._sources[os.path.relpath(file, self.folder).replace(os.sep, "/")] = data
         if isinstance(tree, Finding):
             self._findings.add(tree)
             return None

@@ -6,23 +6,27 @@ understood: syntax, names, helpers, dialect, declarations, specs, findings.
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from toolkiln.model import Finding, Reading, ToolSpec
+from toolkiln.model import Capability, Finding, Reading, ToolSpec
 from toolkiln.spec import nodes, requirements
 from toolkiln.spec.checks import (
     capabilities,
     check_module,
+    check_opened_files,
     check_roles,
     check_sources,
     check_tool,
 )
+from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
 from toolkiln.spec.dialects.marks import docstring
 from toolkiln.spec.modules import Module
 from toolkiln.spec.neighbours import Neighbours
+from toolkiln.spec.options import Options
 from toolkiln.spec.report import Findings
 from toolkiln.spec.syntax import parse
 
@@ -56,6 +60,8 @@ def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading
         findings=findings.in_order(),
         helpers=neighbours.files,
         sought=neighbours.sought,
+        data_files=neighbours.data_files,
+        file_patterns=neighbours.file_patterns,
     )
 
 
@@ -71,22 +77,44 @@ def _tools(
     needed = requirements.gather(
         source, docstring(tree), [item for d in declared for item in d.requirements]
     )
+    neighbours.take_data_files(_declared_files(declared, needed.table, source, findings), findings)
     files = {path: tree_nodes} | {file: nodes.walk(tree) for file, tree in neighbours.trees()}
     uses = {file: capabilities.used(found) for file, found in files.items()}
+    used = [use for found in uses.values() for use in found]
     origin = Origin(
         path,
         neighbours.digest(data),
         needed.packages,
         needed.table,
-        tuple(dict.fromkeys(use.capability for found in uses.values() for use in found)),
+        tuple(dict.fromkeys(use.capability for use in used)),
     )
     specs = [describe(declaration, origin, findings) for declaration in declared]
     kept = check_roles(_first_of_each_name(specs, findings), findings)
-    check_sources(files, uses, kept, findings)
+    check_sources(files, uses, kept, findings, has_data=bool(neighbours.file_patterns))
+    if "__file__" in source or any(use.capability is Capability.FILES for use in used):
+        check_opened_files(files, neighbours.folder, neighbours.file_patterns, findings)
     check_module(module, needed, findings)
     for spec in kept:
         check_tool(spec, source, kept, findings)
     return kept
+
+
+def _declared_files(
+    declared: Sequence[Declaration], table: Mapping[str, Any], source: str, findings: Findings
+) -> dict[str, int]:
+    """The patterns of all tools of the file and of its table, with their lines."""
+    found: dict[str, int] = {}
+    given = [(item.options, item.name, item.line) for item in declared if "files" in item.options]
+    if declared and "files" in table:
+        given.append(
+            (dict(table), declared[0].name, source.count("\n", 0, source.find("files")) + 1)
+        )
+    for options, tool, line in given:
+        for pattern in Options(options, tool, line, findings).texts("files"):
+            places = [source.find(f"{quote}{pattern}{quote}") for quote in "\"'"]
+            at = min((place for place in places if place >= 0), default=None)
+            found.setdefault(pattern, line if at is None else source.count("\n", 0, at) + 1)
+    return found
 
 
 def _mend_surrogates(tree_nodes: Sequence[ast.AST], source: str, findings: Findings) -> None:

@@ -26,8 +26,10 @@ def check_sources(
     uses: Mapping[str, Sequence[Use]],
     specs: Sequence[ToolSpec],
     findings: Findings,
+    *,
+    has_data: bool,
 ) -> None:
-    """Report what the file and its helpers contain or touch that nobody declared."""
+    """Report secrets and undeclared capabilities of the file and its helpers."""
     for path, tree_nodes in files.items():
         for secret in secrets.literal_secrets(tree_nodes):
             findings.error(
@@ -38,7 +40,7 @@ def check_sources(
                 "revoke the one that was written down",
                 path=path,
             )
-    declared = _declared_capabilities(specs)
+    declared = _declared_capabilities(specs) | ({Capability.FILES} if has_data else set())
     for path, used in uses.items():
         for use in used:
             if use.capability not in declared:

@@ -107,7 +107,7 @@ OPTIONS = {
     "read_only", "destructive", "idempotent", "open_world", "parallel", "output_kind",
     "return_char_limit", "timeout", "memory", "cpu", "processes", "disk", "network",
     "requires_secrets", "capabilities", "workspace", "sandbox", "isolation", "pinned",
-    "needs_approval", "requirements", "settings", "usages", "parameters",
+    "needs_approval", "requirements", "files", "settings", "usages", "parameters",
 }  # fmt: skip
 """What `@tool` takes; a test compares it with `define.tool`."""
 PROMPT_OPTIONS = OPTIONS - {

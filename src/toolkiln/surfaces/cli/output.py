@@ -60,6 +60,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "path": report.reading.path,
         "digest": report.reading.digest,
         "helpers": list(report.reading.helpers),
+        "data_files": list(report.reading.data_files),
         "tools": [
             {**tool_json(spec), "health": report.health[spec.name].model_dump(mode="json")}
             for spec in report.reading.tools
