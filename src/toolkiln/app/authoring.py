@@ -10,7 +10,7 @@ earlier version serves on.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from toolkiln.catalog import (
 )
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import Finding, Read, Severity, Value, Version
-from toolkiln.spec import MAX_BYTES, decode, read
+from toolkiln.spec import MAX_BYTES, decode, overrule, read
 
 _MOST_FINDINGS = 20
 _LONGEST = 400
@@ -188,7 +188,10 @@ class Authoring:
             if quota is not None:
                 await asyncio.to_thread(self._refuse_proposal, candidate, decision, quota)
             has_packages = any(spec.requirements for spec in candidate.read.reading.tools)
-            await self._vet(candidate, course, probe=quota is None or not has_packages)
+            probe = quota is None or not has_packages
+            # A proposal is for a person to decide about, who sees what it overrules.
+            overrules = quota is not None or decision.reviewed
+            candidate = await self._vet(candidate, course, probe=probe, overrules=overrules)
             course.enter(Stage.WRITE)
             version = await asyncio.to_thread(self._written, candidate, decision, quota)
         except _Stopped as stop:
@@ -212,8 +215,9 @@ class Authoring:
             observe(candidate.file)
             course = _Course(_unobserved)
             try:
-                await self._vet(candidate, course, probe=probe)
-                passed.append((candidate, course))
+                overrules = decision.reviewed
+                vetted = await self._vet(candidate, course, probe=probe, overrules=overrules)
+                passed.append((vetted, course))
             except _Stopped as stop:
                 told[candidate.file] = course.stopped(stop)
         on_disk = [candidate for candidate, _ in passed if candidate.is_written]
@@ -306,28 +310,45 @@ class Authoring:
         if taken:
             raise _Stopped(taken[0].message, taken)
 
-    async def _vet(self, candidate: Candidate, course: _Course, *, probe: bool = True) -> None:
+    async def _vet(
+        self, candidate: Candidate, course: _Course, *, overrules: bool, probe: bool = True
+    ) -> Candidate:
+        """Stop the version if something is wrong with it that counts.
+
+        Overruled errors count unless `overrules`: a comment in a source is its author's word, and
+        only a person who admits the version may take it.
+        """
         course.enter(Stage.FINDINGS)
         findings = report(candidate.read.reading, {}).reading.findings
         if not candidate.read.reading.tools:
             raise _Stopped("the file declares no tool", findings)
         course.warnings += [f for f in findings if f.severity is Severity.WARNING]
-        self._refuse_findings(findings)
+        self._refuse_findings(findings, overrules=overrules)
         course.passed(f"warnings: {len(course.warnings)}" if course.warnings else "")
         if probe:
             course.enter(Stage.PROBE)
             try:
-                self._refuse_findings(await self._probe(candidate.read))
+                found = overrule(await self._probe(candidate.read), _texts(candidate.read))
             except ToolkilnError as error:
                 raise _stop(error) from error
+            self._refuse_findings(found, overrules=overrules)
+            course.warnings += found
+            candidate = replace(candidate, probed=found)
             course.passed()
         course.enter(Stage.DOCS)
         for spec in candidate.read.reading.tools:
             docs.page(spec)
         course.passed(", ".join(docs.page_name(s.name) for s in candidate.read.reading.tools))
+        return candidate
 
-    def _refuse_findings(self, findings: Sequence[Finding]) -> None:
-        bad = [f for f in findings if f.severity is Severity.ERROR or f.rule in self._refuse]
+    def _refuse_findings(self, findings: Sequence[Finding], *, overrules: bool) -> None:
+        bad = [
+            f
+            for f in findings
+            if f.severity is Severity.ERROR
+            or f.rule in self._refuse
+            or (f.overruled and not overrules)
+        ]
         if bad:
             count = "a problem" if len(bad) == 1 else f"{len(bad)} problems"
             raise _Stopped(f"the code has {count}: {bad[0].message}", bad)
@@ -425,6 +446,11 @@ def _stop(error: ToolkilnError | OSError) -> _Stopped:
         return _Stopped(said, code=error.code)
     said = f"{error.filename or 'the disk'}: {error.strerror or error}"
     return _Stopped(said, code="backend_failed")
+
+
+def _texts(version: Read) -> dict[str, str]:
+    """The text of a version's own file by its path, as findings of running it name it."""
+    return {version.reading.path: decode(next(iter(version.sources.values())))}
 
 
 def _problems(findings: Sequence[Finding]) -> tuple[Problem, ...]:

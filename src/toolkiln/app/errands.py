@@ -95,7 +95,8 @@ class ProposedFile(Value):
     """Who proposed it, if that is known."""
     at: float | None
     findings: tuple[Finding, ...]
-    """Those that the version served does not have; one of severity `error` refuses it."""
+    """Those that the version served does not have, and all that are overruled; one of severity
+    `error` refuses it."""
     rights: tuple[RightsAsked, ...]
     """What it asks for beyond the version served."""
     grants: tuple[RightsAsked, ...]

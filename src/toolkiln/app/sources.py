@@ -176,7 +176,8 @@ def _running_refusal(kiln: "Kiln", caller: Caller) -> CallError | None:
 
 def _tool(wanted: SourceCall) -> Admitted:
     reading = read_source(wanted.source).reading
-    wrong = [finding for finding in reading.findings if finding.severity is Severity.ERROR]
+    # An ignore comment is for the person who admits a version, and here is none.
+    wrong = [f for f in reading.findings if f.severity is Severity.ERROR or f.overruled]
     if wrong:
         raise InputError(
             f"the source cannot be run: line {wrong[0].line}: {wrong[0].message}",

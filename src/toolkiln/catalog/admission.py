@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from toolkiln.catalog import overruled_errors
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
@@ -57,6 +58,13 @@ class Candidate:
     """What the file held then, if this version has to be written first."""
     is_written: bool = True
     """Whether the file on disk already is this version."""
+    probed: Sequence[Finding] = ()
+    """What running it found and a comment overrules."""
+
+    @property
+    def overruled(self) -> list[Finding]:
+        """Its errors that comments overrule."""
+        return [f for f in (*self.read.reading.findings, *self.probed) if f.overruled]
 
 
 @dataclass(frozen=True)
@@ -183,7 +191,13 @@ class Admissions:
                 raise InputError(f"{candidate.file} declares no tool that could be served")
         kept: list[Version] = []
         contents = [
-            Content(file=c.file, reading=c.read.reading, sources=c.read.sources) for c in candidates
+            Content(
+                file=c.file,
+                reading=c.read.reading,
+                sources=c.read.sources,
+                note=overruled_errors.note(c.overruled),
+            )
+            for c in candidates
         ]
         at = utc_now()
         arrival = Arrival(action=decision.action, by=decision.by, at=at, note=decision.note)
@@ -203,6 +217,9 @@ class Admissions:
                     since=entry.since if entry else at,
                     rights=_rights(candidate.read.reading, entry, decision),
                     reviewed=decision.reviewed,
+                    overruled=overruled_errors.recorded(
+                        candidate.overruled, candidate.read.reading, entry, decision.by
+                    ),
                 )
             decided = {file: entry.sha256 for file, entry in admitted.items()}
             return manifest.with_files({**manifest.files, **admitted}, decided=decided)
@@ -470,6 +487,7 @@ def _refuse_unsandboxed(candidate: Candidate, decision: Decision) -> None:
 
 def _about(candidate: Candidate, note: str) -> dict[str, str]:
     names = ", ".join(candidate.read.names)
+    note = "; ".join(filter(None, (note, overruled_errors.note(candidate.overruled))))
     detail = f"{candidate.file}: {note}" if note else candidate.file
     return {"tool": names, "digest": candidate.read.digest, "detail": detail}
 

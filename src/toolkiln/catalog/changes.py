@@ -54,12 +54,15 @@ def unified(old: Sources, new: Sources) -> str:
 
 
 def new_findings(old: Reading | None, new: Reading) -> list[Finding]:
-    """The findings of a version that an earlier one did not have, wherever their lines are."""
+    """The findings of a version that an earlier one did not have, wherever their lines are.
+
+    Overruled errors are always among them: each version is a decision of its own.
+    """
     known = Counter(map(_identity, old.findings if old else ()))
     found = []
     for finding in new.findings:
         identity = _identity(finding)
-        if known[identity]:
+        if known[identity] and not finding.overruled:
             known[identity] -= 1
         else:
             found.append(finding)

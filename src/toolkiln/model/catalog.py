@@ -20,6 +20,16 @@ Sources = Mapping[str, bytes]
 """A tool's file, first, its helper modules and data files, by their paths below its folder."""
 
 
+class Overruled(Value):
+    """An error that a person overruled when they admitted a version."""
+
+    rule: str
+    file: str
+    """Relative to the tool's folder."""
+    line: int
+    by: str
+
+
 class Admission(Value):
     """That one version of a file may be served."""
 
@@ -34,6 +44,8 @@ class Admission(Value):
     """When the file was first admitted: of two tools with one name the earlier keeps it."""
     rights: dict[str, Grant] = Field(default_factory=dict)
     """What was granted with it, by tool."""
+    overruled: tuple[Overruled, ...] = ()
+    """The errors of this version that a person overruled."""
     reviewed: bool | None = None
     """Whether a person decided; False: a writer with WRITE_TOOLS did. None: not recorded."""
 

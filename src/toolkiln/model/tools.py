@@ -39,6 +39,8 @@ class Finding(Value):
     """The tool it concerns, if it concerns one."""
     path: str | None = None
     """The file it is in."""
+    overruled: bool = False
+    """Whether it is an error that an ignore comment overrules; only a person may admit it."""
 
 
 class Dialect(StrEnum):

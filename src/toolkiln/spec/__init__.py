@@ -1,6 +1,7 @@
 """Source text → `ToolSpec` and findings, never running the code that is read."""
 
 from toolkiln.spec.checks.imports import distribution_of, imported_modules
+from toolkiln.spec.ignore_comments import overrule
 from toolkiln.spec.neighbours import version_digest
 from toolkiln.spec.reading import read
 from toolkiln.spec.syntax import MAX_BYTES
@@ -11,6 +12,7 @@ __all__ = [
     "decode",
     "distribution_of",
     "imported_modules",
+    "overrule",
     "read",
     "version_digest",
 ]

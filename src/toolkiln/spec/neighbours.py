@@ -106,6 +106,11 @@ class Neighbours:
         for helper in self._helpers.values():
             yield helper.file, helper.module.tree
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """The helpers' files with their text."""
+        for name, data in self._sources.items():
+            yield os.path.join(self.folder or "", name), decode(data)
+
     @property
     def files(self) -> tuple[str, ...]:
         """The helpers, relative to the tool's folder."""

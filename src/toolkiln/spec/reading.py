@@ -24,6 +24,7 @@ from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
 from toolkiln.spec.dialects.marks import docstring
+from toolkiln.spec.ignore_comments import with_unused
 from toolkiln.spec.modules import Module
 from toolkiln.spec.neighbours import Neighbours
 from toolkiln.spec.options import Options
@@ -57,7 +58,7 @@ def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading
         path=path,
         digest=neighbours.digest(data),
         tools=tuple(tools),
-        findings=findings.in_order(),
+        findings=with_unused(findings.in_order(), {path: source, **dict(neighbours.texts())}),
         helpers=neighbours.files,
         sought=neighbours.sought,
         data_files=neighbours.data_files,

@@ -248,7 +248,7 @@ def _next_version(last: Version | None, content: Content, arrival: Arrival) -> V
         number=last.number + 1 if last else 1,
         digest=digest,
         tools=tuple(tool.name for tool in content.reading.tools),
-        **dict(arrival),
+        **{**dict(arrival), "note": "; ".join(filter(None, (arrival.note, content.note)))},
     )
 
 

@@ -64,6 +64,8 @@ class Content(Value):
     """Its path relative to the tools folder, with forward slashes."""
     reading: Reading
     sources: Sources
+    note: str = ""
+    """What the history says of this file, besides the note of the arrival."""
 
 
 class Arrival(Value):

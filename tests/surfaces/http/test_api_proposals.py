@@ -1,5 +1,6 @@
 """Files that wait for a person: what is shown of them over HTTP, and what an answer binds."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -248,3 +249,24 @@ def test_a_long_list_comes_in_parts(api: Serving, operator: httpx2.Client) -> No
     files = [item["file"] for item in first["items"] + rest["items"]]
     assert files == [f"many_{number}.py" for number in range(5)]
     assert (first["total"], rest["total"], rest["next_cursor"]) == (5, 4, None)
+
+
+def test_a_proposal_lists_an_overruled_error_and_the_admission_records_it(
+    api: Serving, operator: httpx2.Client
+) -> None:
+    key = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    source = f'KEY = "{key}"  # toolkiln: ignore[literal-secret]\n{TRIPLE}'
+    with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
+        refused = bob.put("/v1/tools/triple", json={"source": source.replace("# toolkiln", "#")})
+        proposed = bob.put("/v1/tools/triple", json={"source": source})
+    item = shown(operator, "triple.py")
+
+    admitted = decide(operator, "admit", item)
+
+    manifest = json.loads((api.tools / "_manifest.json").read_bytes())
+    [recorded_error] = manifest["files"]["triple.py"]["overruled"]
+    assert (refused.status_code, proposed.status_code) == (422, 202), proposed.text
+    assert [f["rule"] for f in item["findings"] if f["overruled"]] == ["literal-secret"]
+    assert admitted.json()["tools"] == ["triple"], admitted.text
+    assert recorded_error["rule"] == "literal-secret"
+    assert recorded_error["by"] == manifest["files"]["triple.py"]["admitted_by"]

@@ -387,6 +387,8 @@ def _print_status(root: Path, item: FileStatus) -> None:
     since = f"  v{entry.version} by {entry.admitted_by}" if entry else ""
     since += " (unconfirmed)" if item.is_unconfirmed else ""
     since += f"  by {item.proposed_by}" if item.proposed_by else ""
+    for one in entry.overruled if entry else ():
+        since += f"  {one.rule} overruled by {one.by} ({one.file}:{one.line})"
     wrong = next(filter(_is_error, item.findings), None)
     told = wrong.message if wrong else ", ".join(item.tools)
     typer.echo(f"{state} {printable(f'{root / item.file}{since}  {told}')}".rstrip())
