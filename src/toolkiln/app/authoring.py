@@ -269,7 +269,10 @@ class Authoring:
         try:
             version = Read(reading, with_companions(reading, data))
             candidate = self._admissions.written(self._key(target), version)
-        except (InputError, OSError) as error:
+        except InputError as error:
+            said = "its helper modules or data files changed meanwhile; try again"
+            raise _Stopped(said) from error
+        except OSError as error:
             raise _stop(error) from error
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
         try:

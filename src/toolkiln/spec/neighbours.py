@@ -107,9 +107,10 @@ class Neighbours:
             yield helper.file, helper.module.tree
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """The helpers' files with their text."""
+        """The helpers' files that mention Toolkiln in a comment, with their text."""
         for name, data in self._sources.items():
-            yield os.path.join(self.folder or "", name), decode(data)
+            if b"toolkiln:" in data:
+                yield os.path.join(self.folder or "", name), decode(data)
 
     @property
     def files(self) -> tuple[str, ...]:
