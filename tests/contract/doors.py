@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
@@ -152,9 +152,17 @@ class Mcp:
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Outcome:
         async with asyncio.timeout(BOUND), Client(self._connect()) as client:
-            result = await client.call_tool(tool, arguments)
+            try:
+                result = await client.call_tool(tool, arguments)
+            except MCPError as error:  # the protocol's answer for a tool that is not listed
+                is_unknown = "there is no tool named" in error.message
+                return Outcome(code="unknown_tool" if is_unknown else error.message)
+            meta = result.meta or {}
+            if "toolkiln/task" in meta:  # it waits for a person, whom this client cannot ask
+                waited = await client.call_tool("await_task", {"task_id": meta["toolkiln/task"]})
+                return _awaited(waited.structured_content)
         if result.is_error:
-            return Outcome(code=(result.meta or {})["toolkiln/code"])
+            return Outcome(code=meta["toolkiln/code"])
         content: Any = result.structured_content
         is_wrapped = isinstance(content, dict) and content.keys() == {"result"}
         return Outcome(content["result"] if is_wrapped else content)
@@ -162,6 +170,14 @@ class Mcp:
     async def _names(self) -> set[str]:
         async with asyncio.timeout(BOUND), Client(self._connect()) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
+
+
+def _awaited(told: Any) -> Outcome:
+    """The outcome of a task, as the model reads it."""
+    if told["status"] == "ok":
+        return Outcome(json.loads(told["result"]))
+    assert "rejected" in told["result"]
+    return Outcome(code="rejected")
 
 
 @contextmanager

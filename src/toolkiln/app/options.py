@@ -22,6 +22,8 @@ class CallOptions(TypedDict, total=False):
     """The version that must run; another one is refused."""
     timeout: float | None
     """Seconds to wait at most; the tool's own limit holds too."""
+    called: str
+    """The name that the caller used, if the surface gives tools other names."""
     surface: str
     """What it came through, for the audit; by default what the Kiln was opened for."""
     prompt: str | None

@@ -41,9 +41,10 @@ def answer(result: Result, structured: Structured | None, *, promises: bool) -> 
                 content.append(_text(_misfit(result)))
                 found["isError"] = True
     content += _beside(result)
-    if result.notes:
-        found["_meta"] = {"toolkiln/notes": list(result.notes)}
-    return found
+    meta: dict[str, Any] = {"toolkiln/notes": list(result.notes)} if result.notes else {}
+    if result.error is not None:
+        meta["toolkiln/code"] = result.error.code
+    return found | ({"_meta": meta} if meta else {})
 
 
 def going_on(task: Task, *, promises: bool) -> dict[str, Any]:

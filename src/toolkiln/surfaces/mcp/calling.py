@@ -46,10 +46,11 @@ class Calling:
         background: Literal["auto"] | bool = "auto" if name not in _PATIENT else False
 
         async def start(exchange: Exchange, wait_seconds: float) -> Result | Task:
-            given = await self._kiln.call(
+            return await self._kiln.call(
                 name,
                 params.arguments or {},
                 session=request.session,
+                called=params.name,
                 surface="mcp",
                 observe=exchange.observe,
                 ask=exchange.ask,
@@ -57,9 +58,6 @@ class Calling:
                 background=background,
                 wait_seconds=wait_seconds,
             )
-            if isinstance(given, Result):
-                return await self._kiln.engine.told(given, request.session, params.name)
-            return given
 
         return await self._following.call(request, name, start, self._forms)
 
@@ -75,6 +73,7 @@ class Calling:
             name,
             params.arguments or {},
             session=session,
+            called=params.name,
             surface="mcp",
             observe=telling,
             background=True,
@@ -82,7 +81,6 @@ class Calling:
         await telling.finish()
         if isinstance(given, Task):
             return {"task": legacy_task(given)}
-        given = await self._kiln.engine.told(given, session, params.name)
         answered = self.answered(given)
         try:
             return {"task": legacy_task(await self._kiln.check_task(given.call_id, session))}

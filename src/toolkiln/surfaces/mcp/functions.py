@@ -55,7 +55,7 @@ class Functions:
         """
 
         async def start(exchange: Exchange, wait_seconds: float) -> Result | Task:
-            given = await self._kiln.call(
+            return await self._kiln.call(
                 spec.name,
                 arguments,
                 session=request.session,
@@ -66,9 +66,6 @@ class Functions:
                 background="auto",
                 wait_seconds=wait_seconds,
             )
-            if isinstance(given, Result):
-                return await self._kiln.engine.told(given, request.session, spec.name)
-            return given
 
         def answered(result: Result) -> Wire:
             if result.status is not Status.OK:
