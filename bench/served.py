@@ -30,7 +30,7 @@ async def _toolkiln_on(listener: socket.socket | None) -> None:
         from toolkiln.surfaces.mcp.service import Service
         from toolkiln.surfaces.mcp.stdio import standard_streams
 
-        service = Service(kiln, Entrance(kiln.guarding, is_local=True))
+        service = Service(kiln, Entrance(kiln.guarding, kiln.settings))
         async with standard_streams() as (incoming, outgoing), service.running():
             options = service.server.create_initialization_options()
             await service.server.run(incoming, outgoing, options)

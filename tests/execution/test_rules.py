@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from properties import examples
 from toolkiln.execution import rules as module
 from toolkiln.execution.rules import Rules, decide
-from toolkiln.model import Caller, Dialect, Effect, Hints, Rule, Toolkit, ToolSpec
+from toolkiln.model import Caller, Decision, Dialect, Effect, Hints, Rule, Toolkit, ToolSpec
 
 ANN = Caller(user_id="ann", groups=frozenset({"staff"}))
 
@@ -50,7 +50,7 @@ def test_without_a_rule_that_fits_the_default_decides(default: Effect) -> None:
 
     decision = decide(ANN, spec(), rules)
 
-    assert decision == (default, f'no rule fits, and policy = "{default}" decides', None, False)
+    assert decision == Decision(default, f'no rule fits, and policy = "{default}" decides', None)
 
 
 def test_the_first_rule_that_fits_decides_and_says_which_it_is() -> None:
@@ -80,7 +80,7 @@ def test_the_first_rule_that_fits_decides_and_says_which_it_is() -> None:
 def test_a_rule_that_asks_for_nothing_fits_any_call() -> None:
     decision = decide(Caller(), spec(), Rules([Rule(effect="ask")]))
 
-    assert decision == ("ask", "rule 1 asks for approval (any call)", 1, False)
+    assert decision == Decision("ask", "rule 1 asks for approval (any call)", 1)
 
 
 def test_who_may_approve_their_own_calls_comes_with_the_decision() -> None:
@@ -105,11 +105,9 @@ def test_outside_the_limits_of_a_session_everything_is_denied() -> None:
 
     assert decide(caller, spec("read_file"), rules).effect == "allow"
     assert decide(caller, spec("list"), rules).effect == "allow"
-    assert decide(caller, spec("delete_file"), rules) == (
+    assert decide(caller, spec("delete_file"), rules) == Decision(
         "deny",
         'the session is limited to tools = ["read_*", "list"], and "delete_file" is not among them',
-        None,
-        False,
     )
 
 

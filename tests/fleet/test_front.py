@@ -149,7 +149,10 @@ def client(fleet: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[htt
                 assert line, said
                 said.append(line)
             assert f"of {fleet}/0" in said[0]
+            link = next(line for line in said if line.startswith("Page ")).split()[1]
             with httpx.Client(base_url=found[1], timeout=BOUND) as opened:
+                assert opened.get(link).status_code == 303  # the client keeps the cookie
+                opened.headers["X-Toolkiln-Page"] = "1"
                 yield opened
             process.send_signal(signal.SIGTERM)
             process.stderr.read()

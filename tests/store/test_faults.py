@@ -213,7 +213,7 @@ def test_a_file_that_vanished_does_not_break_the_service(tmp_path: Path, opened:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE toolkiln_schema SET version = 4",
+        "UPDATE toolkiln_schema SET version = 5",
         "DELETE FROM toolkiln_schema",
         "INSERT INTO toolkiln_schema VALUES (1)",
     ],

@@ -5,6 +5,7 @@ import json
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,31 @@ VERSION_2 = [
     """INSERT INTO toolkiln_versions (key, number, file, digest, action, "by", at, tools, note)
         VALUES ('{file_key}', 1, {greet_py}, {f}, {admit}, {f}, {f}, {no_tools}, {f})""",
 ]
+VERSION_3 = [
+    """CREATE TABLE toolkiln_approvals (
+        id VARCHAR(12) NOT NULL, call_key VARCHAR(64) NOT NULL, fingerprint {bytes} NOT NULL,
+        session_key VARCHAR(64), arguments_key VARCHAR(64), remember_key VARCHAR(64),
+        remembered_until {double}, kept_until {double} NOT NULL, tool {bytes} NOT NULL,
+        digest {bytes} NOT NULL, "user" {bytes} NOT NULL, session {bytes} NOT NULL,
+        call_id {bytes} NOT NULL, why {bytes} NOT NULL, approve_own BOOLEAN NOT NULL,
+        created {double} NOT NULL, expires {double} NOT NULL, state VARCHAR(16) NOT NULL,
+        decided_by {bytes} NOT NULL, decided {double}, reason {bytes} NOT NULL,
+        remember VARCHAR(16), arguments {bytes} NOT NULL, edited {bytes}, PRIMARY KEY (id))""",
+    "UPDATE toolkiln_schema SET version = 3",
+    """INSERT INTO toolkiln_approvals VALUES ('abcdef', '{key}', {f}, NULL, NULL, NULL, NULL,
+        {later}, {greet}, {f}, {f}, {f}, {c1}, {f}, '{yes}', {now}, {later}, 'rejected', {f},
+        {now}, {f}, NULL, {no_arguments}, NULL)""",
+    """INSERT INTO toolkiln_approvals VALUES ('fedcba', '{key}', {f}, NULL, NULL, NULL, NULL,
+        {later}, {greet}, {f}, {f}, {f}, {c1}, {f}, '{no}', {now}, {later}, 'rejected', {f},
+        {now}, {f}, NULL, {no_arguments}, NULL)""",
+]
 
 
 def sha256(parts: list[str | None]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, 2, 3])
 def old_version(request: pytest.FixtureRequest) -> int:
     """Each that there was."""
     version: int = request.param
@@ -81,7 +100,7 @@ def old_version(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def old_place(place: str, old_version: int) -> str:
-    """A database of that version that holds a result and an output, and of 2 a history."""
+    """A database of that version: a result and an output, from 2 a history, from 3 approvals."""
     postgres = "://" in place
     if not postgres:
         Path(place).parent.mkdir()
@@ -99,10 +118,12 @@ def old_place(place: str, old_version: int) -> str:
         "later": time.time() + 3600,
         "result": RESULT.model_dump_json(),
     }
-    for text in ("c1", "greet", "f", "hello", "old", "greet_py", "admit", "no_tools"):
-        data = {"greet_py": "greet.py", "no_tools": "[]"}.get(text, text).encode().hex()
+    others = {"greet_py": "greet.py", "no_tools": "[]", "no_arguments": "{}"}
+    for text in ("c1", "greet", "f", "hello", "old", "admit", *others):
+        data = others.get(text, text).encode().hex()
         told[text] = f"'\\x{data}'" if postgres else f"x'{data}'"
-    for statement in VERSION_1 + (VERSION_2 if old_version == 2 else []):
+    told |= {"yes": "1", "no": "0"}
+    for statement in chain(*(VERSION_1, VERSION_2, VERSION_3)[:old_version]):
         execute(place, statement.format(**told))
     return place
 
@@ -120,7 +141,7 @@ def assert_complete(store: Store) -> None:
     store.sessions.put("a" * 64, Session(trace_id="t", caller=NOBODY), 60)
     assert store.sessions.get("a" * 64)
     assert store.keys.list() == []
-    assert store.approvals.list() == []
+    assert store.approvals.list() == []  # none that waits
     assert store.tool_settings.read("t") == {}
     assert store.buckets.take([Draw("b", Rate(100, 1))]) == 0
 
@@ -128,7 +149,7 @@ def assert_complete(store: Store) -> None:
 def test_an_old_database_is_completed_and_loses_nothing(old_place: str, opened: Opener) -> None:
     assert_complete(opened(old_place))
     assert_complete(opened(old_place))
-    assert count_rows(old_place, "toolkiln_schema WHERE version = 3") == 1
+    assert count_rows(old_place, "toolkiln_schema WHERE version = 4") == 1
 
 
 @pytest.mark.parametrize("old_version", [2], indirect=True)
@@ -137,6 +158,15 @@ def test_the_history_of_version_2_is_kept(old_place: str, opened: Opener) -> Non
 
     assert archive.usages("old") == {"greet": ("old",)}
     assert [version.number for version in archive.history("old", "greet.py")] == [1]
+
+
+@pytest.mark.parametrize("old_version", [3], indirect=True)
+def test_the_approvals_of_version_3_are_kept(old_place: str, opened: Opener) -> None:
+    approvals = opened(old_place).approvals
+
+    found = {approval.id: approval.approve_own for approval in approvals.list(("rejected",))}
+
+    assert found == {"abcdef": True, "fedcba": None}
 
 
 def test_processes_that_open_an_old_database_at_once_all_succeed(
@@ -163,12 +193,13 @@ def test_whoever_opens_a_database_that_is_being_completed_waits(
     assert_complete(opened(old_place))
 
 
-@pytest.mark.parametrize(
-    "statement", ["CREATE TABLE toolkiln_approvals", "UPDATE toolkiln_schema", "COMMIT"]
-)
+@pytest.mark.parametrize("statement", ["changes", "UPDATE toolkiln_schema", "COMMIT"])
 def test_a_process_killed_on_the_way_leaves_the_old_database(
     old_place: str, old_version: int, opened: Opener, statement: str
 ) -> None:
+    if statement == "changes":
+        begins = "ALTER TABLE" if old_version == 3 else "CREATE TABLE"
+        statement = f"{begins} toolkiln_approvals"
     with halted(old_place, "open", statement) as doomed:
         doomed.kill()
 

@@ -219,9 +219,11 @@ def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> N
     assert code == 0
     assert [tool["name"] for tool in before["items"]] == ["greet"]
     assert [tool["name"] for tool in after["items"]] == ["salute"]
-    assert session.err == [
+    assert session.err[2].startswith(f"Page {url}/ui/login?token=")
+    assert [*session.err[:2], *session.err[3:]] == [
         "1 tool of tools; Ctrl-C ends it",
-        f"Page {url}/ui/",
+        "auth: anonymous callers allowed (127.0.0.1, no API keys)",
+        "     (this link signs you in, once; keep it private)",
         f"HTTP {url}/v1, described at {url}/docs",
         f"MCP  {url}/mcp",
     ]
@@ -292,6 +294,25 @@ def test_as_a_plain_function_it_ends_with_ctrl_c_on_a_terminal(here: Shell) -> N
     assert b"Traceback" not in seen
 
 
+BROWSER = f"""#!{sys.executable}
+import http.client, os, pathlib, re, sys, urllib.parse
+
+file = pathlib.Path(urllib.parse.urlsplit(sys.argv[1]).path)
+link = urllib.parse.urlsplit(re.search('url=(http[^"]+)', file.read_text())[1])
+token = link.query.removeprefix("token=").encode()
+assert len(token) > 40
+lines = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
+modes = [oct(path.stat().st_mode & 0o777)[2:] for path in (file, file.parent)]
+connection = http.client.HTTPConnection(link.netloc)
+connection.request("GET", link.path + "?" + link.query)
+led = connection.getresponse().headers["location"]
+print("opened", sys.argv[1], flush=True)
+leaks = sum(token in line for line in lines)
+print("modes", *modes, end=f", in {{leaks}} command lines, to {{led}}\\n", flush=True)
+"""
+"""Opens the address that it is given as a browser would, and looks where the token is."""
+
+
 @pytest.mark.parametrize("option", [None, "--no-open"])
 def test_on_a_desktop_the_page_opens_unless_somebody_minds(
     tmp_path: Path, option: str | None
@@ -299,14 +320,18 @@ def test_on_a_desktop_the_page_opens_unless_somebody_minds(
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "greet.py").write_text(GREET)
     browser = tmp_path / "browser"
-    browser.write_text('#!/bin/sh\necho "opened $1"\n')
+    browser.write_text(BROWSER)
     browser.chmod(0o755)
     desktop = Shell(tmp_path, {"DISPLAY": ":4711", "BROWSER": f"{browser} %s"})
     options = ("--port", "0", *([option] if option else []))
-    marker = b"MCP " if option else b"opened http"
+    marker = b"MCP " if option else b"to /ui/"
 
     code, said = desktop.typed([(marker, b"\x03")], "dev", *options)
 
     assert code == 0
-    page = said.partition("Page ")[2].partition("\n")[0]
-    assert (f"opened {page}" in said) == (option is None)
+    assert ("opened " in said) == (option is None)
+    if option is None:
+        assert "modes 600 700, in 0 command lines, to /ui/" in said
+        file = re.search(r"opened file://(\S+)", said)
+        assert file is not None
+        assert not Path(file[1]).parent.exists()

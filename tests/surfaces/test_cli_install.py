@@ -140,6 +140,84 @@ def test_a_server_that_runs_is_reached_by_its_url_and_started_again(name: str, d
     assert installed(file, CLIENTS[name]) == started
 
 
+@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.reached])
+def test_a_client_with_a_url_gets_a_key_of_its_own_and_another_the_next_time(
+    name: str, desk: Shell
+) -> None:
+    file, client = home(desk) / FILES[name][0], CLIENTS[name]
+    url = "http://127.0.0.1:8181/mcp"
+
+    first = desk.invoke("install", name, "--url", url)
+    shown = installed(file, client)[client.headers]["Authorization"]
+    again = desk.invoke("install", name, "--url", url)
+    rotated = installed(file, client)[client.headers]["Authorization"]
+    keys = json.loads(desk.invoke("keys", "list", "--json").out)
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert shown.startswith("Bearer tk_")
+    assert rotated != shown
+    assert "requests without a credential are refused" in first.err
+    assert "tk_" not in first.out + first.err + again.out + again.err
+    assert [(key["name"], key["user"], key["state"]) for key in keys] == [
+        (name, name, "valid"),
+        (name, name, "revoked"),
+    ]
+    assert keys[0]["privileges"] == []
+
+
+def test_other_headers_of_an_entry_stay_beside_the_key(desk: Shell) -> None:
+    file = home(desk) / ".codex" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('[mcp_servers.toolkiln]\nurl = "x"\nhttp_headers = { "X-Team" = "blue" }\n')
+
+    desk.invoke("install", "codex", "--url", "http://localhost:1/mcp")
+
+    headers = installed(file, CLIENTS["codex"])["http_headers"]
+    assert headers["X-Team"] == "blue"
+    assert headers["Authorization"].startswith("Bearer tk_")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_made"),
+    [
+        (["--url", "https://tools.example.org/mcp"], False),
+        (["--url", "https://tools.example.org/mcp", "--key"], True),
+        (["--url", "http://127.0.0.1:1/mcp", "--no-key"], False),
+        (["--url", "http://127.0.0.1:1/mcp", "--print"], False),
+        ([], False),
+    ],
+)
+def test_a_key_is_made_for_a_server_of_this_machine_or_on_request(
+    arguments: list[str], is_made: bool, desk: Shell
+) -> None:
+    done = desk.invoke("install", "cursor", *arguments)
+
+    assert done.code == 0
+    assert bool(json.loads(desk.invoke("keys", "list", "--json").out)) is is_made
+
+
+def test_a_file_that_cannot_be_written_leaves_no_valid_key(desk: Shell) -> None:
+    (home(desk) / ".cursor").write_text("no folder")
+
+    done = desk.invoke("install", "cursor", "--url", "http://127.0.0.1:1/mcp")
+
+    assert done.code == 2
+    keys = json.loads(desk.invoke("keys", "list", "--json").out)
+    assert all(key["state"] == "revoked" for key in keys)
+
+
+def test_entries_of_one_client_have_keys_of_their_own(desk: Shell) -> None:
+    url = "http://127.0.0.1:1/mcp"
+
+    desk.invoke("install", "cursor", "--url", url)
+    desk.invoke("install", "cursor", "--url", url, "--scope", "project")
+    desk.invoke("install", "cursor", "--url", url, "--name", "other")
+
+    keys = json.loads(desk.invoke("keys", "list", "--json").out)
+    assert {key["name"] for key in keys} == {"cursor", "cursor-project", "cursor-other"}
+    assert {key["state"] for key in keys} == {"valid"}
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize("text", ["{", "a [", "\x00", "\xff", "[1, 2]", '{"a": ' * 20_000])
 def test_a_file_that_is_broken_is_told_and_stays(name: str, text: str, desk: Shell) -> None:

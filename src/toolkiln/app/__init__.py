@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolkiln.app.authentication import is_loopback
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
     from toolkiln.app.changes import Changes
     from toolkiln.app.entrance import Entrance
@@ -109,6 +110,7 @@ _HOMES = {
     "evaluation": "toolkiln.search",
     "explain": "toolkiln.app.explaining",
     "health": "toolkiln.schema",
+    "is_loopback": "toolkiln.app.authentication",
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
     "new_loop": "toolkiln.fleet",
@@ -184,6 +186,7 @@ __all__ = [
     "evaluation",
     "explain",
     "health",
+    "is_loopback",
     "join_fleet",
     "kept_by_parent",
     "new_loop",

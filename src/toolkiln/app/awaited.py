@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from toolkiln.execution import Approvals
-from toolkiln.model import Approval, Caller, Privilege
+from toolkiln.execution import Approvals, may_answer
+from toolkiln.model import Approval, Caller
 
 _FRESH = 0.5
 """Seconds for which an answer holds."""
@@ -21,8 +21,8 @@ class Awaited:
         self._found: Sequence[Approval] = ()
         self._until = 0.0
 
-    async def by(self, caller: Caller) -> frozenset[str]:
-        """The ids of the requests that somebody may decide.
+    async def by(self, caller: Caller, *, is_local: bool) -> frozenset[str]:
+        """The ids of the requests that a caller may answer; `is_local` as in `may_answer`.
 
         Raises:
             StoreError: they cannot be looked up.
@@ -31,10 +31,6 @@ class Awaited:
             if time.monotonic() >= self._until:
                 self._found = await asyncio.to_thread(self._approvals.waiting, _MOST)
                 self._until = time.monotonic() + _FRESH
-        return frozenset(request.id for request in self._found if _may_decide(caller, request))
-
-
-def _may_decide(caller: Caller, request: Approval) -> bool:
-    if request.user == caller.who:
-        return request.approve_own
-    return Privilege.APPROVE in caller.privileges
+        return frozenset(
+            request.id for request in self._found if may_answer(caller, request, is_local=is_local)
+        )

@@ -1,7 +1,9 @@
-"""Who comes in through a surface: with an API key, a session's token, or from this machine.
+"""Authentication of requests: which session a credential opens.
 
-Surfaces hand over what a request showed and get the token of a session; whether that may
-do anything is decided by the gateway, as for everybody.
+A request has an API key, the token of a session, or nothing. Surfaces pass on what it has and
+get the token of a session; what that session may do is decided by the gateway. Over HTTP a
+request without a credential is an anonymous caller, if the authentication mode allows it. Over
+stdio it acts as an agent of the account that runs this process.
 """
 
 import threading
@@ -9,9 +11,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from toolkiln.app.authentication import Authentication, StartUpToken, is_loopback
 from toolkiln.app.own import account
+from toolkiln.config import Settings
 from toolkiln.execution import NoSession
-from toolkiln.model import Caller, OpenSession, Privilege
+from toolkiln.model import ANONYMOUS, Caller, OpenSession
 
 if TYPE_CHECKING:
     from toolkiln.app.guarding import Guarding
@@ -21,83 +25,111 @@ _SPARE = 0.2
 """The share of a session's time that must be left for it to be used again."""
 _MOST_KEPT = 10_000
 _VISIT = 8 * 3600.0
-"""Seconds that a person who logged in stays so: a day's work."""
+"""Seconds that a person who signed in with an API key stays signed in."""
+_LOCAL_VISIT = 30 * 86_400.0
+"""Seconds that a browser keeps the local person's cookie; the session ends with the process."""
 
 
 class Entrance:
-    """One way in; any thread may ask."""
+    """Maps credentials to sessions; may be used from any thread."""
 
-    def __init__(self, guarding: "Guarding", *, is_local: bool) -> None:
-        """With `is_local`, whoever shows nothing acts for the account that runs this process."""
+    def __init__(self, guarding: "Guarding", settings: Settings) -> None:
         self._guarding = guarding
-        self._is_local = is_local
+        self.authentication = Authentication(settings, guarding.keys.any_valid)
+        self.start_up = StartUpToken() if is_loopback(settings.host) else None
+        """What the local person signs in with; None where other machines can reach the server."""
+        self._anonymous = guarding.sessions.local(Caller(user_id=ANONYMOUS, workspace=ANONYMOUS))
+        agent = Caller(user_id=account(), platform="mcp", workspace="default")
+        self._agent = guarding.sessions.local(agent)
+        self._signed_in: set[str] = set()
+        """The sessions that the start-up token opened."""
         self._opened: dict[str, tuple[OpenSession, float]] = {}
         """By key, with the time after which another one is opened."""
         self._opening = threading.Lock()
-        self._agents: dict[str, str] = {}
 
-    def person(self, credential: str | None) -> str:
-        """The session of somebody who asks for themselves.
+    def known_session(self, credential: str | None, *, is_local: bool = True) -> str | None:
+        """The session of a request, if the store need not be asked; None says nothing."""
+        if credential is not None or not is_local:
+            return None
+        mode = self.authentication.known_mode()
+        return self._anonymous if mode is not None and mode.allows_anonymous else None
 
-        Raises:
-            NoSession: nobody is known by what was shown.
-        """
-        if credential is None and self._is_local:
-            return self._guarding.operator
-        return self._shown(credential)
+    def session(self, credential: str | None, *, is_local: bool = True) -> str:
+        """The session of a request; may ask the store.
 
-    def agent(self, credential: str | None, name: str = "mcp") -> str:
-        """The session of a program that acts for somebody.
-
-        From this machine it is known as `mcp:ACCOUNT`, so that the person who runs it can
-        approve what it asks for, and may write tools but not approve or administer.
+        `is_local`: the request came from this machine, not through a proxy.
 
         Raises:
-            NoSession: nobody is known by what was shown.
+            NoSession: the credential is missing or opens no session.
+            StoreError: that cannot be looked up.
         """
-        if credential is None and self._is_local:
-            if name not in self._agents:
-                caller = Caller(
-                    user_id=account(),
-                    platform=name,
-                    privileges=frozenset({Privilege.WRITE_TOOLS}),
-                    workspace="default",
-                )
-                self._agents[name] = self._guarding.sessions.local(caller)
-            return self._agents[name]
-        return self._shown(credential)
+        if credential is not None:
+            return self._shown(credential)
+        if not is_local:
+            raise _needs_credential("the request came from another machine")
+        mode = self.authentication.mode()
+        if not mode.allows_anonymous:
+            raise _needs_credential(mode.reason)
+        return self._anonymous
+
+    def agent(self) -> str:
+        """The session of the program that started this process and speaks over stdio.
+
+        It is known as `mcp:ACCOUNT`, so that the person who runs it can approve what it asks
+        for, and has no privileges.
+        """
+        return self._agent
+
+    def is_own_agent(self, session: str) -> bool:
+        """Return whether a session is that of the agent over stdio."""
+        return session == self._agent
 
     def log_in(self, key: str, whence: str) -> OpenSession:
-        """A session of some hours for a person who shows a key; recorded.
+        """Open a session of some hours for a person who shows a key; recorded.
 
-        `whence` says in the record from where they came.
+        `whence` says in the record where the request came from.
 
         Raises:
-            NoSession: it is no key, or does not hold any more.
+            NoSession: the key is unknown, revoked or expired.
         """
         opened = self._guarding.keys.session(key, _VISIT)
         self._guarding.record("login", self._guarding.caller(opened.token), detail=whence)
         return opened
 
+    def sign_in(self, token: str, whence: str) -> OpenSession:
+        """Open the local person's session with the start-up token; recorded.
+
+        Raises:
+            NoSession: the token is wrong or was used.
+        """
+        if self.start_up is None or not self.start_up.take(token):
+            raise NoSession(
+                "this sign-in link is not valid, or was used before",
+                hint="use the newest link in the server's terminal, or an API key",
+            )
+        session = self._guarding.operator_in("default")
+        self._signed_in.add(session)
+        caller = self._guarding.caller(session)
+        self._guarding.record("login", caller, detail=f"start-up token {whence}".strip())
+        return OpenSession(session, caller.session, _LOCAL_VISIT)
+
     def record_refusal(self, whence: str) -> None:
-        """Record that somebody could not log in."""
+        """Record that a sign-in failed."""
         self._guarding.recording.denied("login", "", whence)
 
     def log_out(self, token: str) -> None:
-        """End a session, if it holds still."""
+        """End a session, if it is valid."""
+        if token in self._signed_in:
+            self._signed_in.discard(token)
+            with self._guarding.act("session.end", self._guarding.caller(token)):
+                self._guarding.sessions.end_local(token)
+            return
         with suppress(NoSession):
             self._guarding.end_session(token)
 
-    def is_own_agent(self, session: str) -> bool:
-        """Whether a session is that of an agent of this machine."""
-        return session in self._agents.values()
-
-    def _shown(self, credential: str | None) -> str:
+    def _shown(self, credential: str) -> str:
         if not credential:
-            raise NoSession(
-                "this needs an API key",
-                hint="send `Authorization: Bearer tk_…`; `toolkiln keys create` makes one",
-            )
+            raise _needs_credential("the Authorization header has none")
         if not credential.startswith(_KEY):
             self._guarding.sessions.find(credential)
             return credential
@@ -114,6 +146,13 @@ class Entrance:
     def _holds(self, opened: OpenSession) -> bool:
         try:
             self._guarding.sessions.find(opened.token)
-        except NoSession:  # the key was revoked, and whoever shows it is to be told that
+        except NoSession:  # the key was revoked, which the next look-up says
             return False
         return True
+
+
+def _needs_credential(reason: str) -> NoSession:
+    return NoSession(
+        f"this needs an API key: {reason}",
+        hint="send `Authorization: Bearer tk_…`; `toolkiln keys create` makes one",
+    )

@@ -48,8 +48,8 @@ class Explanation(Value):
     why: str
     rule: int | None
     """The place of the rule that decides, from 1; null: the default, or the session's limits."""
-    approve_own: bool
-    """Whether they may approve their own calls."""
+    approve_own: bool | None
+    """Whether they may approve their own calls; null: only the local person may."""
     user: str
     tool: str
     text: str | None
@@ -71,7 +71,10 @@ def explain(kiln: "Kiln", who: Who, tool: str) -> Explanation:
     decision = kiln.guarding.guard.decide(caller, spec)
     rules = kiln.guarding.live.current().rules
     return Explanation(
-        **decision._asdict(),
+        effect=decision.effect,
+        why=decision.why,
+        rule=decision.rule,
+        approve_own=decision.approve_own,
         user=caller.who,
         tool=spec.name,
         text=None if decision.rule is None else rule_text(rules[decision.rule - 1]),

@@ -29,6 +29,7 @@ from toolkiln.execution import (
     admits_own_tools,
     audit_key,
     authoring_refusal,
+    may_answer,
 )
 from toolkiln.model import (
     Approval,
@@ -239,7 +240,28 @@ class Guarding:
         caller = self.caller(session)
         if Privilege.APPROVE in caller.privileges:
             return lambda _: True
-        return lambda approval: approval.user == caller.who
+        # Anonymous callers are many people: none of them sees what the others asked for.
+        return lambda approval: approval.user == caller.who and not caller.is_anonymous
+
+    def may_answer(self, approval: Approval, session: SessionToken = OWN) -> bool:
+        """Return whether the holder of a session may answer a request for approval.
+
+        Raises:
+            NoSession: the session is unknown or has ended.
+        """
+        caller = self.caller(session)
+        return may_answer(caller, approval, is_local=self.is_local_person(session))
+
+    def is_local_person(self, session: SessionToken) -> bool:
+        """Return whether a session is that of the person who runs this process.
+
+        So are the sessions of the command line, of the program that opened the Kiln, and of a
+        browser that signed in with the start-up link. An agent over stdio is not.
+        """
+        token = self.token(session)
+        if token is None or not self.sessions.is_local(token):
+            return False
+        return self.sessions.find(token).caller.who == account()
 
     def approval(self, approval_id: str, session: SessionToken = OWN) -> Approval:
         """One request for approval.
@@ -315,7 +337,7 @@ class Guarding:
             InputError: a name is unknown, or a value does not fit.
         """
         caller = self.caller(session)
-        if not user or caller.who != user:
+        if not user or caller.who != user or caller.is_anonymous:
             caller = self.require(session, Privilege.ADMIN, "settings")
         names = ", ".join(sorted({*changes, *removed}))
         whose = f" of {user}" if user else ""
@@ -365,9 +387,12 @@ class Guarding:
         caller = self.caller(session)
         known = self.approvals.get(approval_id)
         about = known.model_dump(include={"tool", "digest", "call_id"}) if known else {}
-        detail = " ".join(part for part in (approval_id, verdict.reason) if part)
+        is_own = known is not None and known.user == caller.who
+        how = "(self-approved)" if is_own and verdict.approve else ""
+        detail = " ".join(part for part in (approval_id, how, verdict.reason) if part)
         with self.act(act, caller, detail=detail, **about):
-            return self.approvals.decide(approval_id, verdict, caller, fits)
+            is_local = self.is_local_person(session)
+            return self.approvals.decide(approval_id, verdict, caller, fits, is_local=is_local)
 
     def _on_session(self, session: Session) -> None:
         """Record with which rights the calls of a session will be made."""

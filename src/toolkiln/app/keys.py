@@ -89,6 +89,10 @@ class Keys:
             self._open().add(key, _hash(text))
         return MadeKey(text, key)
 
+    def any_valid(self) -> bool:
+        """Return whether the project has a key that is neither revoked nor expired."""
+        return self._open().any_valid()
+
     def list(self) -> list[ApiKey]:
         """All keys, those that do not hold any more too."""
         return self._open().list()

@@ -21,8 +21,10 @@ SessionToken = str | None | Literal[Own.SESSION]
 
 
 def account() -> str:
-    """Whoever runs this process, by the name of the account."""
+    """The name of the account that runs this process."""
+    unnamed = f"uid {os.getuid()}"
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # an account without a name, as in containers
-        return f"uid {os.getuid()}"
+        return unnamed
+    return unnamed if name == "anonymous" else name  # the user of requests without a credential

@@ -76,8 +76,12 @@ class Remembered(ABC):
         return await self.engine.tasks.cancel(await self._caller(session), task_id)
 
     async def tasks(self, session: SessionToken = OWN, limit: int = 50) -> list[Task]:
-        """The calls that are remembered for a caller, newest first; at most 1,000."""
-        return await self.engine.memory.tasks(await self._caller(session), limit)
+        """List the calls that are remembered for a caller, newest first; at most 1,000.
+
+        Empty for anonymous callers: they are many people. Each finds a task by its id.
+        """
+        caller = await self._caller(session)
+        return [] if caller.is_anonymous else await self.engine.memory.tasks(caller, limit)
 
     async def read_output(
         self, handle: str, session: SessionToken = OWN, *, offset: int = 0, limit: int = 20_000

@@ -117,8 +117,9 @@ class Settings:
     """The address that `serve` listens on."""
     port: int = 8420
     """0: any that is free."""
-    require_key: bool = False
-    """Whether requests from this machine need an API key, as all others do."""
+    require_key: bool | str = "auto"
+    """Whether requests from this machine need a credential: true, false, or `auto`, once the
+    project has API keys. Requests from other machines always need one."""
     hosts: tuple[str, ...] = ()
     """Names, besides those of this machine, that requests may be addressed to."""
     origins: tuple[str, ...] = ()
@@ -167,6 +168,8 @@ _CHOICES = {
     "authoring": ("auto", "propose", "admit", "off"),
     "policy": EFFECTS,
 }
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_REQUIRE_KEY: Mapping[str, bool | str] = {**_BOOLEANS, "auto": "auto"}
 _PATHS = ("tools", "state", "secrets_file")
 _REDIS = ("redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://")
 _LEAST = {
@@ -316,6 +319,11 @@ def checked(name: str, value: Any, origin: str) -> Any:
         return TABLES[name](value, origin)
     default = getattr(Settings, name)
     shown = "…" if name in _HIDDEN else reprlib.repr(value)
+    if name == "require_key":
+        wanted = _REQUIRE_KEY.get(value.lower(), value) if isinstance(value, str) else value
+        if wanted != "auto" and not isinstance(wanted, bool):
+            raise ConfigError(f"{origin}: {name} is {shown}", hint='true, false or "auto"')
+        return wanted
     if name in _PATHS:
         if not isinstance(value, str) or not value or "\0" in value:
             hint = f'write {name} = "{default or "secrets.toml"}"'
@@ -372,7 +380,7 @@ def _find(folder: Path, tools: Path | str | None) -> Path:
 
 def _from_text(text: str, default: Any) -> Any:
     if isinstance(default, bool):
-        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+        return _BOOLEANS.get(text.lower(), text)
     if isinstance(default, int):
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
     return text

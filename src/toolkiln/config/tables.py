@@ -20,6 +20,7 @@ _WORDS = {
 }
 _AS_RULES = 'write [[rules]], and below it effect = "deny" and so on'
 _GROUP = "group:"
+_ANONYMOUS = "anonymous"
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _RATE = re.compile(rf"([0-9]{{1,10}})/({'|'.join(_SECONDS)})")
 _MOST_CALLS = 10**9
@@ -143,6 +144,9 @@ def _privileges(value: Any, origin: str) -> dict[str, tuple[str, ...]]:
         if who in ("*", _GROUP) or not who or who != who.strip():
             hint = 'name a user, or a group as in "group:admins"'
             raise ConfigError(f"{place} names nobody", hint=hint)
+        if who == _ANONYMOUS:
+            hint = f'a rule with users = ["{_ANONYMOUS}"] allows such callers a tool'
+            raise ConfigError(f"{place}: anonymous callers have no privileges", hint=hint)
         found[who] = _texts(names, place)
     return found
 

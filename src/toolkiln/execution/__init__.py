@@ -5,7 +5,7 @@
 """
 
 from toolkiln.execution.acting import acting_session
-from toolkiln.execution.approvals import ApprovalBook, Approvals
+from toolkiln.execution.approvals import ApprovalBook, Approvals, may_answer
 from toolkiln.execution.asking import Ask, Asking
 from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
 from toolkiln.execution.bounds import MAXIMA
@@ -96,6 +96,7 @@ __all__ = [
     "decide",
     "described_arguments",
     "lacks",
+    "may_answer",
     "normalise",
     "probe",
     "read_requirements_file",

@@ -2,7 +2,7 @@
 
 A request is bound to a version of the tool, to its arguments and to its caller; an answer
 to anything else is no answer. It is used once, unless the person said to remember it.
-Nobody answers their own, unless a rule lets them; no answer in time is a no. Any surface
+Callers answer their own only where the rule allows it; no answer in time is a no. Any surface
 can ask a person: it hears of the request by a `pending` event or `waiting`, and answers
 with `decide`. Who may run a tool at all is decided before, by `rules`.
 """
@@ -82,7 +82,7 @@ class Wanted:
     arguments: dict[str, Any]
     """As they were checked."""
     why: str
-    approve_own: bool
+    approve_own: bool | None
 
 
 class Obtained(NamedTuple):
@@ -121,7 +121,7 @@ class Approvals:
         book = await asyncio.to_thread(self._open)
         known = await asyncio.to_thread(book.remembered, list(keys.values()))
         if known is not None:
-            said = f"approved by {known.decided_by}, remembered for {known.remember}"
+            said = f"{_approved_by(known)}, remembered for {known.remember}"
             return Obtained(json.loads(text), said)
         now = time.time()
         patience = self.patience
@@ -152,7 +152,7 @@ class Approvals:
             if used is not None:
                 arguments = used.edited if used.edited is not None else used.arguments
                 edited = ", with other arguments" if used.edited is not None else ""
-                return Obtained(arguments, f"approved by {used.decided_by}{edited}")
+                return Obtained(arguments, f"{_approved_by(used)}{edited}")
         return Obtained(None, "", _refusal(answer))
 
     def decide(
@@ -161,11 +161,15 @@ class Approvals:
         verdict: Verdict,
         by: Caller,
         check: Callable[[Approval], None] = lambda _: None,
+        *,
+        is_local: bool = False,
     ) -> Approval:
-        """Answer a request on behalf of somebody; `check` may refuse arguments of theirs.
+        """Answer a request for a caller; `check` may refuse the arguments that they put in.
+
+        `is_local`: the caller is the person who runs this process.
 
         Raises:
-            NotAllowed: they may not answer this one.
+            NotAllowed: the caller may not answer this request.
             NotFound: there is none.
             TooLate: it was answered before, or waits no longer.
             InputError: the arguments are refused.
@@ -176,16 +180,8 @@ class Approvals:
             raise NotFound(
                 f"there is no approval {approval_id!r}", hint="see `toolkiln approvals list`"
             )
-        if by.who == request.user and not request.approve_own:
-            raise NotAllowed(
-                f"{request.user} made this call, and nobody approves their own",
-                hint="somebody else with APPROVE can; or let a rule say approve_own = true",
-            )
-        if by.who != request.user and Privilege.APPROVE not in by.privileges:
-            raise NotAllowed(
-                f"{by.who} has no privilege to answer calls of others",
-                hint="an operator grants APPROVE, in [privileges] of toolkiln.toml",
-            )
+        if not may_answer(by, request, is_local=is_local):
+            raise _not_theirs(by, request)
         if verdict.arguments is not None:
             check(request)
         decided = book.decide(request.id, verdict.model_copy(update={"by": by.who}))
@@ -238,6 +234,40 @@ class Approvals:
             raise
         finally:
             self._waiting.pop(asked.id, None)
+
+
+def may_answer(by: Caller, request: Approval, *, is_local: bool) -> bool:
+    """Return whether a caller may answer a request.
+
+    Calls of others take APPROVE. Their own: where the rule says `approve_own = true`, or, as the
+    local person, where the rule does not say `approve_own = false`.
+    """
+    if by.is_anonymous:
+        return False
+    if by.who != request.user:
+        return Privilege.APPROVE in by.privileges
+    return is_local if request.approve_own is None else request.approve_own
+
+
+def _not_theirs(by: Caller, request: Approval) -> NotAllowed:
+    if by.is_anonymous:
+        return NotAllowed("anonymous callers do not answer approvals", hint="sign in first")
+    if by.who != request.user:
+        return NotAllowed(
+            f"{by.who} has no privilege to answer calls of others",
+            hint="an operator grants APPROVE, in [privileges] of toolkiln.toml",
+        )
+    if request.approve_own is None:
+        hint = "another person with APPROVE can; or let a rule say approve_own = true"
+    else:
+        hint = "another person with APPROVE can: the rule says approve_own = false"
+    return NotAllowed(f"{request.user} made this call and may not approve it", hint=hint)
+
+
+def _approved_by(approval: Approval) -> str:
+    """Who approved a call, for the audit."""
+    how = "self-approved" if approval.self_approved else "approved"
+    return f"{how} by {approval.decided_by}"
 
 
 def canonical(value: Any) -> str:

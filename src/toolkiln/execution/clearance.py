@@ -22,7 +22,7 @@ from toolkiln.execution.results import as_call_error, invalid
 from toolkiln.execution.secrets import SecretError, references
 from toolkiln.execution.sessions import NoSession
 from toolkiln.execution.tool_settings import NOTHING, Settled
-from toolkiln.model import Call, Caller, CallError, Decision, Event, Status
+from toolkiln.model import ANONYMOUS, Call, Caller, CallError, Decision, Event, Status
 from toolkiln.schema import Problems, check
 
 
@@ -72,6 +72,11 @@ class Clearance:
 
 
 PLAIN = Clearance(NOTHING, {})
+_ANONYMOUS_SECRET = CallError(
+    code="not_allowed",
+    message="permission denied: anonymous callers may not use secrets",
+    hint=f'sign in, or let a rule name users = ["{ANONYMOUS}"]',
+)
 
 
 def asks_nothing(guard: Guard, passage: Passage) -> bool:
@@ -133,7 +138,10 @@ def rightful_secrets(passage: Passage, settled: Settled = NOTHING) -> set[str]:
         asked.update(rights.secrets)
     if denied := refusal(tool, passage.caller, asked):
         raise Refused(Status.DENIED, denied, tool)
-    return asked | settled.secrets
+    names = asked | settled.secrets
+    if names and passage.caller.is_anonymous and not passage.decision.names_user:
+        raise Refused(Status.DENIED, _ANONYMOUS_SECRET, tool)
+    return names
 
 
 def _values(guard: Guard, names: Iterable[str]) -> dict[str, str]:

@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 from toolkiln.execution.globs import Globs, folded
 from toolkiln.execution.rule_index import Asked, Field, Index, field_of_globs, field_of_texts
-from toolkiln.model import Caller, Decision, Effect, Privilege, Rule, ToolSpec
+from toolkiln.model import ANONYMOUS, Caller, Decision, Effect, Privilege, Rule, ToolSpec
+from toolkiln.schema import secret_fields
 
 _GROUP = "group:"
 _NOBODY: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -22,6 +23,7 @@ _LISTS = ("users", "groups", "privileges", "tools", "toolkits", "hints")
 _LONGEST = 80
 _LONGEST_REASON = 300
 _MOST_LISTED = 5
+_NEEDS_NAME = f'which anonymous callers may use only under a rule with users = ["{ANONYMOUS}"]'
 
 
 def decide(caller: Caller, spec: ToolSpec, rules: "Rules") -> Decision:
@@ -34,7 +36,24 @@ def decide(caller: Caller, spec: ToolSpec, rules: "Rules") -> Decision:
     if tools != ("*",) and not _limits(tools).fits(spec.name, spec.name):
         why = f"the session is limited to {_listed('tools', tools)}"
         return Decision("deny", f"{why}, and {_quoted(spec.name)} is not among them")
-    return rules.decision(caller, spec)
+    decision = rules.decision(caller, spec)
+    if caller.is_anonymous and decision.effect != "deny" and not decision.names_user:
+        used = restricted_use(spec)
+        if used is not None:
+            return Decision("deny", f"{spec.name} {used}, {_NEEDS_NAME}", decision.rule)
+    return decision
+
+
+def restricted_use(spec: ToolSpec) -> str | None:
+    """What makes a tool unavailable to anonymous callers; None if it is available."""
+    rights = spec.rights
+    if not rights.sandbox:
+        return "asks to run outside the sandbox"
+    if rights.workspace:
+        return "asks for a workspace"
+    if rights.secrets or any(map(secret_fields, spec.settings.values())):
+        return "asks for secrets"
+    return None
 
 
 class Rules:
@@ -77,7 +96,10 @@ class Rules:
                 if rows[place].fits(asked):
                     best = place
                     break
-        return rows[best].decision if best < len(rows) else self._default
+        if best == len(rows):
+            return self._default
+        row = rows[best]
+        return row.naming if asked.who in row.names else row.decision
 
     def privileges_of(self, caller: Caller, *, from_key: bool = False) -> frozenset[str]:
         """What a caller may: what the session says, and what the operator gives them.
@@ -104,7 +126,10 @@ def _with_implied(held: frozenset[str]) -> frozenset[str]:
 class _Row:
     """A rule, made ready; None: the field fits anything."""
 
-    __slots__ = ("decision", "groups", "hints", "privileges", "toolkits", "tools", "users")
+    __slots__ = (
+        "decision", "groups", "hints", "names", "naming", "privileges", "toolkits", "tools",
+        "users",
+    )  # fmt: skip
 
     def __init__(self, place: int, rule: Rule) -> None:
         self.users, self.groups = _narrowed(rule.users), _narrowed(rule.groups)
@@ -116,6 +141,8 @@ class _Row:
         # A tool of no toolkit does not fit `*` either.
         self.toolkits = Globs(rule.toolkits, loose=loose) if rule.toolkits else None
         self.decision = Decision(rule.effect, _why(place, rule), place, rule.approve_own)
+        self.names = frozenset(rule.users)
+        self.naming = self.decision._replace(names_user=True)
 
     def fits(self, asked: Asked) -> bool:
         """Whether everything that the rule gives fits."""

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import ValidationError
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.model import Caller, OpenSession, Session
+from toolkiln.model import ANONYMOUS, Caller, OpenSession, Session
 
 _BELIEVED = 1.0
 """Seconds for which another process's word is not asked for again."""
@@ -164,6 +164,11 @@ class Sessions:
         self._known[token] = _Known(session, inf, inf)
         return token
 
+    def end_local(self, token: str) -> None:
+        """End a session of this process, also where it was shared."""
+        self._known.pop(token, None)
+        self._open().end(token_hash(token))
+
     def share(self, token: str, seconds: float) -> None:
         """Let other processes know a session of this process's own, for so long.
 
@@ -275,11 +280,16 @@ def _caller(user_id: str, identity: dict[str, Any]) -> Caller:
 
 
 def refuse_ambiguous(caller: Caller) -> None:
-    """See that `who` is one user: `discord:42` is user 42 of discord, and nobody else.
+    """Check that `who` names one user: `discord:42` can only be user 42 of discord.
 
     Raises:
-        InputError: it could be two.
+        InputError: the name is ambiguous, or reserved for callers without a credential.
     """
+    if caller.is_anonymous:
+        raise InputError(
+            f"the user name {ANONYMOUS!r} is reserved for requests without a credential",
+            hint="choose another user name",
+        )
     if ":" in (caller.platform or caller.user_id or ""):
         named = "a platform" if caller.platform else "a user of no platform"
         raise InputError(

@@ -40,7 +40,7 @@ class RedisApprovals:
         If the same call asked before, and that request waits or was approved but not used,
         that one is given back. `remember_keys` says by what an answer could be remembered.
         """
-        told = request.model_dump(exclude={"id", "state", *_TIMES})
+        told = request.model_dump(exclude={"id", "state", "self_approved", *_TIMES})
         by = remember_keys or {}
         kept = [_remembered(by[what]) if what in by else "" for what in verdicts.REMEMBER_SECONDS]
         wait = round((request.expires - request.created) * _MICRO)

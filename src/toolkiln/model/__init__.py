@@ -44,6 +44,7 @@ from toolkiln.model.catalog import (
 )
 from toolkiln.model.documents import Passage, PassageHit, Site
 from toolkiln.model.guarding import (
+    ANONYMOUS,
     ApiKey,
     Approval,
     ApprovalState,
@@ -88,6 +89,7 @@ from toolkiln.model.value import Value
 from toolkiln.model.versions import Action, Version
 
 __all__ = [
+    "ANONYMOUS",
     "Action",
     "Admission",
     "Answer",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from toolkiln.model.value import Value
 
@@ -20,6 +20,10 @@ class Privilege(StrEnum):
     WRITE_TOOLS = "WRITE_TOOLS"  # write tools at run time
     APPROVE = "APPROVE"  # decide about calls that wait for a person
     ADMIN = "ADMIN"  # keys, grants, settings of tools, retention
+
+
+ANONYMOUS = "anonymous"
+"""The user of requests without a credential. Reserved: no key or session can be made for it."""
 
 
 class Caller(Value):
@@ -46,6 +50,11 @@ class Caller(Value):
         """The user as rules and records name them: `ann`, or `discord:42`."""
         user = self.user_id or ""
         return f"{self.platform}:{user}" if self.platform else user
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether this is the shared identity of requests without a credential."""
+        return self.user_id == ANONYMOUS and not self.platform
 
 
 class Session(Value):
@@ -100,8 +109,9 @@ class Rule(Value):
     """Globs."""
     hints: tuple[Hint, ...] = ()
     """What a tool must say of itself; one that says nothing fits no hint."""
-    approve_own: bool = False
-    """Whether callers whom this rule lets through may approve their own calls."""
+    approve_own: bool | None = None
+    """Whether callers may approve their own calls under this rule. Unset: only the local person
+    may, at the command line or signed in with the start-up link."""
     reason: str = ""
 
 
@@ -112,7 +122,10 @@ class Decision(NamedTuple):
     why: str
     rule: int | None = None
     """The place of the rule that decided, from 1; None: the default, or the session's limits."""
-    approve_own: bool = False
+    approve_own: bool | None = None
+    """As in the rule."""
+    names_user: bool = False
+    """Whether the rule lists the caller in `users`; `*` does not count."""
 
 
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "withdrawn", "used"]
@@ -136,7 +149,9 @@ class Approval(Value):
     call_id: str
     why: str
     """What asked for it: the tool, its function, or a rule."""
-    approve_own: bool = False
+    approve_own: bool | None = None
+    """As in the rule: true, callers may approve their own calls; false, they may not; null, only
+    the local person may."""
     created: float
     expires: float
     state: ApprovalState = "pending"
@@ -146,6 +161,12 @@ class Approval(Value):
     edited: dict[str, Any] | None = None
     """The arguments that the person put in the place of the others."""
     remember: Remember | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def self_approved(self) -> bool:
+        """Whether the caller approved their own call."""
+        return self.state in ("approved", "used") and self.decided_by == self.user
 
 
 class Verdict(Value):

@@ -64,7 +64,8 @@ class Approvals:
         expired = and_(row.state == "pending", ~pending)
         state = case((expired, "expired"), else_=row.state)
         fields = [row[name] for name in Approval.model_fields if name != "state"]
-        shown = select(*fields, row.session_key, row.arguments_key, state.label("state"))
+        keys = row.session_key, row.arguments_key
+        shown = select(*fields, row.own_forbidden, *keys, state.label("state"))
         newest = shown.order_by(row.created.desc(), row.id).limit(_AT_MOST)
 
         seconds = bindparam("seconds", type_=Double)
@@ -108,7 +109,11 @@ class Approvals:
         self._pruner.when_due()
         remember_keys = remember_keys or {}
         row = {
-            **request.model_dump(exclude={"created", "expires", "arguments", "edited"}),
+            **request.model_dump(
+                exclude={"created", "expires", "arguments", "edited", "self_approved"}
+            ),
+            "approve_own": request.approve_own is True,
+            "own_forbidden": request.approve_own is False,
             "id": secrets.token_hex(6),
             "state": "pending",
             "arguments": write_json("the arguments of a call", request.arguments),
@@ -233,5 +238,9 @@ def _approval(row: Any) -> Approval:
     with intact("an approval"):
         fields = {name: getattr(row, name) for name in Approval.model_fields}
         edited = None if row.edited is None else json.loads(row.edited)
-        given = {"arguments": json.loads(row.arguments), "edited": edited}
+        given = {
+            "arguments": json.loads(row.arguments),
+            "edited": edited,
+            "approve_own": True if row.approve_own else False if row.own_forbidden else None,
+        }
         return Approval.model_validate({**fields, **given})

@@ -167,13 +167,11 @@ class Keys:
         ).returning(keys.c.id)
         used = keys.c.last_used
         stale = or_(used.is_(None), used <= now - _USED_SECONDS, used > now)
-        valid = and_(
-            keys.c.hash == bindparam("the_hash", type_=String),
-            keys.c.revoked.is_(None),
-            or_(keys.c.expires.is_(None), keys.c.expires > now),
-        )
+        holds = and_(keys.c.revoked.is_(None), or_(keys.c.expires.is_(None), keys.c.expires > now))
+        valid = and_(keys.c.hash == bindparam("the_hash", type_=String), holds)
         self._find = select(keys, stale.label("stale")).where(valid)
         self._use = update(keys).where(valid).values(last_used=now).returning(keys)
+        self._any = select(keys.c.id).where(holds).limit(1)
         self._all = select(keys).order_by(keys.c.created.desc(), keys.c.id)
         self._revoke = (
             update(keys)
@@ -227,6 +225,11 @@ class Keys:
                 raise TooLate(f"the key {which[:100]!r} is revoked already")
             connection.execute(_END_OF_KEY, chosen)
         return _key(row)
+
+    def any_valid(self) -> bool:
+        """Return whether there is a key that is neither revoked nor expired."""
+        with self._database.transaction(reading=True) as connection:
+            return connection.scalar(self._any, self._clock.values()) is not None
 
     def list(self) -> list[ApiKey]:
         """All keys, newest first, also those that are revoked or expired."""

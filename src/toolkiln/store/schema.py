@@ -25,8 +25,8 @@ from sqlalchemy import (
 
 from toolkiln.store.errors import StoreError
 
-VERSION = 3
-_OLDER = [[1], [2]]
+VERSION = 4
+_OLDER = [[1], [2], [3]]
 
 
 class AnyText(TypeDecorator[str]):
@@ -210,6 +210,7 @@ approvals = Table(
     Column("call_id", AnyText, nullable=False),
     Column("why", AnyText, nullable=False),
     Column("approve_own", Boolean, nullable=False),
+    Column("own_forbidden", Boolean),  # the rule says approve_own = false; since version 4
     Column("created", Double, nullable=False),
     Column("expires", Double, nullable=False),
     Column("state", String(16), nullable=False),  # what expired is still `pending` here
@@ -227,9 +228,9 @@ approvals = Table(
 
 
 def prepare(connection: Connection) -> None:
-    """Creates the tables that are missing; several processes may do so at once.
+    """Create the tables and columns that are missing; several processes may do so at once.
 
-    Each version only added tables to the one before, so one step completes any of them.
+    Each version only added to the one before, so one step completes any of them.
 
     Raises:
         StoreError: the tables are of a version that this code does not know.
@@ -241,6 +242,11 @@ def prepare(connection: Connection) -> None:
             lock = int.from_bytes(b"toolkiln")
             connection.execute(select(func.pg_advisory_xact_lock(lock)))
         _TABLES.create_all(connection)
+        columns = {column["name"] for column in inspect(connection).get_columns(approvals.name)}
+        if "own_forbidden" not in columns:
+            connection.exec_driver_sql(
+                f"ALTER TABLE {approvals.name} ADD COLUMN own_forbidden BOOLEAN"
+            )
         if not _found(connection):
             connection.execute(insert(schema).values(version=VERSION))
         connection.execute(update(schema).where(schema.c.version < VERSION).values(version=VERSION))

@@ -76,16 +76,26 @@ class Served:
         self.shell = shell
         self.process = shell.start("serve", "--port", "0", *arguments)
         self.err: list[str] = []
+        self.start_up = ""
+        """The newest start-up token."""
+        self.token = ""
+        """The session of the local person, who signed in with the start-up link."""
         self._has_url = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         if not self._has_url.wait(BOUND) or self.process.poll() is not None:
             raise AssertionError(self.end() or self.err)
+        if self.start_up:
+            answer = self.ask_plainly("GET", f"/ui/login?token={self.start_up}")
+            assert answer.status == 303, answer.text
+            self.token = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
 
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.err.append(line.rstrip("\n"))
+            if found := re.search(r"/ui/login\?token=(\S+)", line):
+                self.start_up = found[1]
             if found := re.match(r"MCP  http://(.+):(\d+)/mcp", line):  # the last that it says
                 self.host, self.port = found[1].strip("[]"), int(found[2])
                 self._has_url.set()
@@ -119,7 +129,18 @@ class Served:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> "Answer":
-        """One request on a connection of its own."""
+        """One request on a connection of its own, of the local person unless it says otherwise."""
+        given = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return self.ask_plainly(method, path, body, {**given, **(headers or {})})
+
+    def ask_plainly(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> "Answer":
+        """One request with these headers only: an anonymous caller's, if there is no credential."""
         connection = HTTPConnection(self.host, self.port, timeout=BOUND)
         try:
             given = dict(headers or {})
@@ -137,7 +158,9 @@ class Served:
         path = f"/v1/tools/{tool}/call"
         return self.ask("POST", path, {"arguments": arguments}, headers).json()
 
-    def call_over_mcp(self, tool: str, meta: Mapping[str, str], **arguments: Any) -> Any:
+    def call_over_mcp(
+        self, tool: str, meta: Mapping[str, str], *, anonymous: bool = False, **arguments: Any
+    ) -> Any:
         """What a client of 2026-07-28 gets, in one request."""
         told = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -152,7 +175,8 @@ class Served:
             "Mcp-Method": "tools/call",
             "Mcp-Name": tool,
         }
-        text = self.ask("POST", "/mcp", body, headers).text
+        ask = self.ask_plainly if anonymous else self.ask
+        text = ask("POST", "/mcp", body, headers).text
         return json.loads(text.rpartition("data: ")[2])
 
     def written(self, name: str) -> str:

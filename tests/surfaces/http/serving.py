@@ -149,10 +149,9 @@ def double(number: int, ctx: Context) -> int:
 class Serving:
     """One server over one folder of tools; restarted, it finds what it kept."""
 
-    def __init__(self, folder: Path, *, is_local: bool = True, **settings: Any) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
         self.tools = folder / "tools"
-        self._is_local = is_local
         given = {"state": folder / "state", "environ": dict(os.environ), **settings}
         self._settings = Settings(**given)
         self.kiln: Kiln
@@ -190,10 +189,8 @@ class Serving:
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         async with self._opened() as kiln:
             self.kiln, self.loop = kiln, asyncio.get_running_loop()
-            entrance = Entrance(kiln.guarding, is_local=self._is_local)
-            beside = Beside(
-                OPERATIONS, entrance, Readiness(kiln), Metrics(), is_local=self._is_local
-            )
+            entrance = Entrance(kiln.guarding, kiln.settings)
+            beside = Beside(OPERATIONS, entrance, Readiness(kiln), Metrics())
             app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
             config = uvicorn.Config(app, lifespan="off", log_level="critical")
             self.server = uvicorn.Server(config)
@@ -213,8 +210,8 @@ class Serving:
 
     @contextmanager
     def client(self, token: str | None = None, **options: Any) -> Iterator[httpx2.Client]:
-        """Somebody who asks; without a token the operator of this machine."""
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        """A client; without a token that of the local person, as after the start-up link."""
+        headers = {"authorization": f"Bearer {token or self.kiln.guarding.operator}"}
         with httpx2.Client(
             base_url=self.url, headers=headers, timeout=SOON, trust_env=False, **options
         ) as client:

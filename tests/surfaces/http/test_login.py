@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from toolkiln.app import OWN, Entrance, Scope
+from toolkiln.config import Settings
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.web.login import Login
 
@@ -14,7 +15,7 @@ from .serving import SOON, Serving
 async def test_wrong_keys_wait_and_keep_no_right_one_waiting(api: Serving) -> None:
     guarding = api.kiln.guarding
     key = guarding.keys.create("right", Scope(user_id="ann"), OWN).text
-    login = Login(Entrance(guarding, is_local=False), penance=SOON)
+    login = Login(Entrance(guarding, Settings(require_key=True)), penance=SOON)
     waiting = [asyncio.create_task(login.open("tk_wrong", "")) for _ in range(20)]
     async with asyncio.timeout(SOON):
         while login.waiting < 20:

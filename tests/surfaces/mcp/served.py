@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.app import Entrance, Kiln
 from toolkiln.config import Settings
@@ -38,14 +39,18 @@ async def serving(
     is_local: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Serve as long as the block runs."""
+    """Serve as long as the block runs.
+
+    With `is_local` a request without a credential is that of the local agent, as over stdio.
+    """
     settled = Settings(state=state, **settings)
     async with Kiln(tools, functions=functions, settings=settled, dev=True, surface="mcp") as kiln:
-        entrance = Entrance(kiln.guarding, is_local=is_local)
+        entrance = Entrance(kiln.guarding, kiln.settings)
         endpoint = Endpoint(kiln, entrance)
+        app = App(kiln, entrance, (), {"/mcp": endpoint})
         listener = listening("127.0.0.1", 0)
         config = uvicorn.Config(
-            App(kiln, entrance, (), {"/mcp": endpoint}),
+            _as_agent(app, entrance.agent()) if is_local else app,
             lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1,
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -59,3 +64,16 @@ async def serving(
                 server.should_exit = True
                 await running
                 listener.close()
+
+
+def _as_agent(app: ASGIApp, session: str) -> ASGIApp:
+    """An application whose requests without a credential have that of a session."""
+    shown = (b"authorization", b"Bearer " + session.encode())
+
+    async def shown_or_given(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope["headers"]
+        if not any(name == b"authorization" for name, _ in headers):
+            scope = {**scope, "headers": [*headers, shown]}
+        await app(scope, receive, send)
+
+    return shown_or_given

@@ -40,7 +40,7 @@ def look(browser: Browser, site: Site) -> Iterator[Look]:
     with ExitStack() as windows:
 
         def opened(path: str = "/", **options: Any) -> View:
-            view = windows.enter_context(looking(browser, site.url, **options))
+            view = windows.enter_context(looking(browser, site, **options))
             view.open(path)
             return view
 

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from toolkiln.app import Kiln
 from toolkiln.config import Settings
+from toolkiln.model import Privilege
 from toolkiln.surfaces.http.server import Server, listening, url_of
 
 SOON = 30.0
@@ -74,10 +75,22 @@ class Site:
     def _end(self) -> None:
         self.server.should_exit = self.server.force_exit = True
 
+    def sign_in(self, page: Page, *, outlives: bool = False) -> None:
+        """Sign a browser in with the start-up link, or with a session that outlives the server."""
+        if not outlives:
+            link = self.server.sign_in_url(self.url)
+            assert link is not None
+            page.goto(link)
+            return
+        made = self.kiln.sessions.create("chief", privileges=list(Privilege), seconds=600)
+        cookie = {"name": f"toolkiln-{self._port}", "value": made.token, "url": self.url}
+        page.context.add_cookies([{**cookie, "httpOnly": True, "sameSite": "Strict"}])  # type: ignore[typeddict-item]
+
     @contextmanager
     def client(self, token: str | None = None) -> Iterator[httpx2.Client]:
-        """Somebody who asks the API; without a token the operator of this machine."""
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        """A client of the API: by default the local person's; an empty token is no credential."""
+        shown = self.kiln.guarding.operator if token is None else token
+        headers = {"authorization": f"Bearer {shown}"} if shown else {}
         with httpx2.Client(
             base_url=self.url, headers=headers, timeout=SOON, trust_env=False
         ) as client:
@@ -129,13 +142,27 @@ Look = Callable[..., View]
 
 
 @contextmanager
-def looking(browser: Browser, url: str, **options: Any) -> Iterator[View]:
-    """A browser window of its own, with its own cookies, and a check at the end."""
+def looking(
+    browser: Browser,
+    site: Site,
+    *,
+    url: str = "",
+    signed_in: bool = True,
+    outlives: bool = False,
+    **options: Any,
+) -> Iterator[View]:
+    """A browser window of its own, with its own cookies, and a check at the end.
+
+    It is signed in as the local person, unless it sends another credential. `url`: how the browser
+    calls the server.
+    """
     context = browser.new_context(**options)
     try:
         page = context.new_page()
         page.set_default_timeout(SOON * 1_000)
-        view = View(page, url)
+        if signed_in and "extra_http_headers" not in options:
+            site.sign_in(page, outlives=outlives)
+        view = View(page, url or site.url)
         page.on("console", view.hear)
         page.on("pageerror", lambda error: view.complaints.append(str(error)))
         page.on("request", lambda request: _note(view, request.url))

@@ -227,7 +227,7 @@ def test_an_empty_catalog_says_how_to_begin(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     empty = Site(tmp_path_factory.mktemp("empty"), {})
-    with empty.running(), looking(browser, empty.url) as view:
+    with empty.running(), looking(browser, empty) as view:
         page = view.open("/")
         expect(page.get_by_text("No tools yet")).to_be_visible()
         expect(page.get_by_text("toolkiln new greet")).to_be_visible()

@@ -32,10 +32,10 @@ def test_a_tool_is_written_mended_run_watched_approved_and_rolled_back(
     with serving:
         serving.enter_context(site.running())
         token = site.kiln.sessions.create("cid").token
-        theirs = {"extra_http_headers": {"authorization": f"Bearer {token}"}}
+        theirs = {"authorization": f"Bearer {token}"}
         with (
-            looking(browser, site.url) as own,
-            looking(browser, site.url, **theirs) as other,
+            looking(browser, site, outlives=True) as own,
+            looking(browser, site, extra_http_headers=theirs) as other,
         ):
             own.forgiven = other.forgiven = AWAY
             own.open("/")

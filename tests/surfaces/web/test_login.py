@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def open_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server that takes whoever is on this machine for its operator."""
+    """A server that serves anonymous callers."""
     site = Site(tmp_path_factory.mktemp("open"), {})
     with site.running():
         yield site
@@ -47,7 +47,7 @@ def new_key(site: Site, name: str) -> str:
 
 @pytest.fixture
 def client(site: Site) -> Iterator[httpx2.Client]:
-    with site.client() as client:
+    with site.client("") as client:
         yield client
 
 
@@ -63,11 +63,11 @@ class TestPerson:
     def test_logs_in_with_a_key_goes_on_where_they_wanted_to_and_logs_out(
         self, look: Look, key: str
     ) -> None:
-        view = look("/runs")
+        view = look("/runs", signed_in=False)
         view.forgiven = (UNAUTHORIZED,)
         page = view.page
 
-        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         view.check_access()
         page.get_by_label("API key").fill("tk_made_up")
         page.keyboard.press("Enter")
@@ -78,11 +78,11 @@ class TestPerson:
         (cookie,) = page.context.cookies()
         seen = page.evaluate("document.cookie")
         page.reload()
-        expect(page.get_by_role("heading", name="Log in")).to_have_count(0)
+        expect(page.get_by_role("heading", name="Sign in")).to_have_count(0)
         page.goto(f"{view.url}/ui/settings")
-        page.get_by_role("button", name="Log out").click()
+        page.get_by_role("button", name="Sign out").click()
 
-        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
         assert seen == ""
         assert page.context.cookies() == []
@@ -96,7 +96,7 @@ class TestPerson:
         kind = browser.browser_type
         with (
             kind.launch(executable_path=chromium, args=named) as other,
-            looking(other, url) as view,
+            looking(other, site, url=url, signed_in=False) as view,
         ):
             view.forgiven = (UNAUTHORIZED, "Cross-Origin-Opener-Policy")
             page = view.open("/settings")
@@ -104,8 +104,8 @@ class TestPerson:
             page.keyboard.press("Enter")
             expect(page.locator(".facts").first).to_contain_text("ann")
             assert page.evaluate("isSecureContext") is False
-            page.get_by_role("button", name="Log out").click()
-            expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+            page.get_by_role("button", name="Sign out").click()
+            expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
             page.get_by_role("button", name="Copy the command").click()
 
             expect(page.get_by_text("select the text instead")).to_be_visible()

@@ -139,7 +139,7 @@ def test_the_list_and_the_figures_outlive_a_restart(browser: Browser, tmp_path: 
     site = Site(tmp_path, {"baking.py": TOOLS})
     with ExitStack() as stack:
         with site.running():
-            view = stack.enter_context(looking(browser, site.url))
+            view = stack.enter_context(looking(browser, site, outlives=True))
             view.forgiven = ("Failed to load resource: net::",)
             page = view.open("/runs")
             Baking(site, minutes=0).result()

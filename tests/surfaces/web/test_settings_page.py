@@ -90,7 +90,7 @@ def test_a_key_is_made_shown_once_used_and_revoked(look: Look) -> None:
     expect(row).to_contain_text("revoked")
     expect(page.get_by_text(key)).to_have_count(0)
     # Told nothing: its stream of events ends with the session.
-    expect(other.page.get_by_role("heading", name="Log in")).to_be_visible()
+    expect(other.page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
 def test_a_session_is_ended_and_hostile_names_are_text(look: Look, site: Site) -> None:

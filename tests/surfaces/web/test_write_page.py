@@ -223,7 +223,7 @@ def test_work_survives_a_restart_of_the_server_and_becomes_a_proposal(
     site = Site(tmp_path, {"greet.py": GREET}, authoring="propose")
     with ExitStack() as window:
         with site.running():
-            view = window.enter_context(looking(browser, site.url))
+            view = window.enter_context(looking(browser, site, outlives=True))
             view.forgiven = ("ERR_",)
             page = view.open("/write")
             write(page, GREET.replace("greet", "early"))
@@ -240,7 +240,7 @@ def test_work_survives_a_restart_of_the_server_and_becomes_a_proposal(
 def test_who_may_not_save_is_told_at_once(browser: Browser, tmp_path: Path) -> None:
     with (
         Site(tmp_path, {}, authoring="off").running() as off,
-        looking(browser, off.url) as view,
+        looking(browser, off) as view,
     ):
         page = view.open("/write")
 

@@ -22,6 +22,13 @@ def install(
         str | None,
         typer.Option(help="Use a server that runs there, start none.", show_default=False),
     ] = None,
+    key: Annotated[
+        bool | None,
+        typer.Option(
+            help="With --url: create an API key for the client. Default: if the URL is loopback.",
+            show_default=False,
+        ),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--print", help="Print what to put where; change nothing.")
     ] = False,
@@ -34,7 +41,7 @@ def install(
         if client is None:
             installing.list_clients(as_json=as_json)
             return
-        order = installing.Order(client, tools, name, scope, url)
+        order = installing.Order(client, tools, name, scope, url, key)
         if show:
             installing.show(order, as_json=as_json)
         else:

@@ -63,6 +63,8 @@ class Client:
     """The entry of a server that the client starts, from its command."""
     reached: Callable[[str], Entry] | None = _reached
     """The entry of a server that is there already, from its URL; None: there is none."""
+    headers: str = "headers"
+    """The field of such an entry that holds the HTTP headers to send."""
     first: Callable[[str], Entry] = lambda _: {}
     """What else a new entry says, from its name; an old one may say otherwise."""
     then: str = "restart it"
@@ -113,6 +115,7 @@ CLIENTS: Mapping[str, Client] = {
         project=("{here}/.codex/config.toml",),
         format=TomlFormat(),
         keys=("mcp_servers",),
+        headers="http_headers",
         then="start a new session; /mcp shows it",
     ),
     "gemini": Client(

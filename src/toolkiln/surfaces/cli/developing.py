@@ -6,13 +6,17 @@ catalog, and how by `surfaces.http`.
 """
 
 import asyncio
+import os
 import signal
 import sys
 import webbrowser
-from contextlib import aclosing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from html import escape
 from io import TextIOWrapper
 from pathlib import Path
 from socket import socket
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 from toolkiln.app import Change, Kiln, Report, not_granted
@@ -26,6 +30,13 @@ from toolkiln.surfaces.cli.terminal import is_terminal, say, talk
 _HOST = "127.0.0.1"
 """What nobody has admitted is for nobody else."""
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+_REDIRECT = """<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>Toolkiln</title>
+<p><a href="{url}">Open Toolkiln</a></p>
+"""
 
 
 def dev(
@@ -80,7 +91,7 @@ async def _serve(kiln: Kiln, listener: socket, *, opens: bool) -> None:
     from toolkiln.surfaces.cli.serving import tell_urls
     from toolkiln.surfaces.http.server import Server, url_of
 
-    server, has_begun = Server(kiln, talk), asyncio.Event()
+    server, has_begun, url = Server(kiln, talk), asyncio.Event(), url_of(listener)
 
     async def tell() -> None:
         async with aclosing(kiln.changes.stream()) as changes:
@@ -91,14 +102,15 @@ async def _serve(kiln: Kiln, listener: socket, *, opens: bool) -> None:
     telling = asyncio.create_task(tell())
     telling.add_done_callback(lambda _: server.stop())  # nobody reads what is told
     try:
-        with server.heeding_signals():
+        with server.heeding_signals(), ExitStack() as stack:
             async with kiln.changes.running():
                 waiting = asyncio.create_task(has_begun.wait())
                 await asyncio.wait((telling, waiting), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
-                tell_urls(url_of(listener))
-                if opens:
-                    _open(f"{url_of(listener)}/ui/")
+                tell_urls(server, url)
+                link = server.sign_in_url(url)
+                if opens and link is not None:
+                    _open(stack.enter_context(redirect_file(link)))
                 await server.run_on(listener)
     finally:
         if not telling.done():
@@ -112,6 +124,20 @@ def _is_desktop(settings: Settings) -> bool:
     """Whether somebody sits at a screen that a browser could open on."""
     has_screen = any(settings.environ.get(name) for name in _SCREENS)
     return has_screen and is_terminal(err=True)
+
+
+@contextmanager
+def redirect_file(url: str) -> Iterator[str]:
+    """A page, for this account only, that leads a browser to a URL; gives the page's address.
+
+    Arguments of a process are visible to all accounts, and the URL holds the start-up token.
+    """
+    with TemporaryDirectory(prefix="toolkiln-") as folder:
+        file = Path(folder, "open.html")
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as output:
+            output.write(_REDIRECT.format(url=escape(url)))
+        yield file.as_uri()
 
 
 def _open(url: str) -> None:

@@ -1,7 +1,8 @@
-"""Telling clients of the server: an entry in each one's own file, and nothing else in it.
+"""`toolkiln install`: an entry for the server in a client's own file, and nothing else in it.
 
-A file is replaced in one step, by one with its permissions; where it is a link, what it
-leads to. A file that cannot be understood stays as it is.
+A client that connects by URL gets an API key of its own, in the entry's headers. A file is
+replaced in one step, by one with its permissions; where it is a link, what it leads to. A file
+that cannot be understood stays as it is.
 """
 
 import os
@@ -9,21 +10,25 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from toolkiln.app import OWN, Scope, is_loopback
 from toolkiln.config import project_settings
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.surfaces.cli.clients import CLIENTS, Client, Entry, place
-from toolkiln.surfaces.cli.opening import tools_path
+from toolkiln.surfaces.cli.opening import open_kiln, tools_path
 from toolkiln.surfaces.cli.tables import one_line, print_table
-from toolkiln.surfaces.cli.terminal import print_json, say
+from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SCOPES = ("user", "project")
 _BOM = b"\xef\xbb\xbf"
+_NAME_OF_SERVER = "toolkiln"
+_EXAMPLE_KEY = "tk_…"
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,23 @@ class Order:
     name: str
     scope: str
     url: str | None
+    key: bool | None = None
+    """Whether a client with a URL gets a key; None: if the URL leads to this machine."""
+
+    @property
+    def wants_key(self) -> bool:
+        """Whether an API key is created."""
+        if self.url is None:
+            return False
+        return is_loopback(urlsplit(self.url).hostname or "") if self.key is None else self.key
+
+    @property
+    def key_name(self) -> str:
+        """The name of the key: the client's, and what tells several entries of it apart."""
+        parts = [self.client]
+        parts += ["project"] if self.scope == "project" else []
+        parts += [self.name] if self.name != _NAME_OF_SERVER else []
+        return "-".join(parts)
 
 
 @dataclass(frozen=True)
@@ -48,15 +70,23 @@ class _Plan:
     first: Entry
     stale: tuple[str, ...]
 
-    def edited(self, text: str) -> str:
-        """A text with the entry.
+    def edited(self, text: str, key: str | None = None) -> str:
+        """A text with the entry, which sends a key if there is one.
 
         Raises:
             ValueError: it cannot be put in.
         """
         known = self.client.format.entry(text, self.keys)
         entry = {**self.first, **self.entry} if known is None else self.entry
+        if key is not None:
+            entry = {**entry, self.client.headers: self.headers(known or {}, key)}
         return self.client.format.put(text, self.keys, entry, self.stale)
+
+    def headers(self, known: Entry, key: str) -> Entry:
+        """The headers of an entry with those of a key."""
+        found = known.get(self.client.headers)
+        others = found if isinstance(found, dict) else {}
+        return {**others, "Authorization": f"Bearer {key}"}
 
 
 def list_clients(*, as_json: bool) -> None:
@@ -82,12 +112,17 @@ def list_clients(*, as_json: bool) -> None:
 def show(order: Order, *, as_json: bool) -> None:
     """Print what an order would put where."""
     plan = _plan(order)
+    key = _EXAMPLE_KEY if order.wants_key else None
     if as_json:
         entry = {**plan.first, **plan.entry}
+        entry |= {plan.client.headers: plan.headers({}, key)} if key else {}
         print_json({"file": str(plan.file), "keys": plan.keys, "entry": entry})
     else:
-        say(plan.edited("").removesuffix("\n"))
+        say(plan.edited("", key).removesuffix("\n"))
         say(f"note: this goes into {plan.file}", err=True)
+        if key is not None:
+            create = f"toolkiln keys create {order.key_name} --user {order.client}"
+            say(f"note: `{create}` makes a key to put in place of {key}", err=True)
 
 
 def install(order: Order, *, as_json: bool) -> None:
@@ -98,23 +133,59 @@ def install(order: Order, *, as_json: bool) -> None:
     try:
         text = (before or b"").removeprefix(mark).decode()
         old = plan.client.format.entry(text, plan.keys)
-        after = mark + plan.edited(text).encode()
+        after = mark + plan.edited(text, _EXAMPLE_KEY if order.wants_key else None).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{str(plan.file)!r} cannot be changed: {one_line(str(error))}",
             hint="mend it, or put in by hand what `--print` prints",
         ) from error
     outcome = "unchanged" if after == before else "added" if old is None else "changed"
-    if outcome != "unchanged":
-        _write(plan.file, before, after)
+    with _new_key(order) if order.wants_key else nullcontext(None) as key:
+        if key is not None:
+            after = mark + plan.edited(text, key).encode()
+        if outcome != "unchanged":
+            _write(plan.file, before, after, private=key is not None)
+    key_name = order.key_name if order.wants_key else None
     if as_json:
-        print_json({"outcome": outcome, "file": str(plan.file), "name": order.name})
+        told = {"outcome": outcome, "file": str(plan.file), "name": order.name, "key": key_name}
+        print_json(told)
         return
     say(f"{outcome}: {plan.file}: {order.name}")
     if old is not None and outcome == "changed":
         say(f"note: until now it was {_address(old)}; --name keeps servers apart", err=True)
+    if key_name is not None:
+        _tell_of_key(key_name, plan.file, order.tools)
+    elif order.url is not None:
+        say("note: the entry has no API key; the server may need one", err=True)
     if outcome != "unchanged":
         say(f"next: in {plan.client.title}, {plan.client.then}", err=True)
+
+
+@contextmanager
+def _new_key(order: Order) -> Iterator[str]:
+    """A key for the client, in place of the one that it had; revoked if the block fails."""
+    with open_kiln(order.tools) as kiln:
+        keys = kiln.guarding.keys
+        for key in keys.list():
+            if key.name == order.key_name and key.revoked is None:
+                keys.revoke(key.id, OWN)
+        made = keys.create(order.key_name, Scope(user_id=order.client), OWN)
+        try:
+            yield made.text
+        except BaseException:
+            keys.revoke(made.key.id, OWN)
+            raise
+
+
+def _tell_of_key(name: str, file: Path, tools: Path | None) -> None:
+    talk(f"note: the file holds the API key {name}, without privileges, valid for 90 days")
+    if project_settings(tools).require_key == "auto":
+        say(
+            "note: the project has API keys, so requests without a credential are refused", err=True
+        )
+    if file.stat().st_mode & 0o077:
+        talk(f"note: other accounts can read {file}; `chmod 600` prevents that")
+    talk("note: do not commit the file; `toolkiln keys revoke` ends the key")
 
 
 def _plan(order: Order) -> _Plan:
@@ -195,15 +266,18 @@ def _read(file: Path) -> bytes | None:
         raise InputError(f"{str(file)!r} cannot be read: {error.strerror}") from error
 
 
-def _write(file: Path, before: bytes | None, after: bytes) -> None:
-    """Put a file in the place of another: all of it or nothing, with the same permissions."""
+def _write(file: Path, before: bytes | None, after: bytes, *, private: bool) -> None:
+    """Put a file in the place of another: all of it or nothing, with the same permissions.
+
+    A new file that is `private` can be read by its owner only.
+    """
     try:
         target = file.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(descriptor, "wb") as output:
-                _take_after(descriptor, target)
+                _take_after(descriptor, target, private=private)
                 output.write(after)
                 output.flush()
                 os.fsync(descriptor)
@@ -217,14 +291,14 @@ def _write(file: Path, before: bytes | None, after: bytes) -> None:
         raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
 
 
-def _take_after(descriptor: int, target: Path) -> None:
+def _take_after(descriptor: int, target: Path, *, private: bool) -> None:
     """Give a file the owner and the permissions of another, or of one that is new."""
     try:
         status = target.stat()
     except FileNotFoundError:
         mask = os.umask(0o077)  # there is no other way to ask for it
         os.umask(mask)
-        os.fchmod(descriptor, 0o666 & ~mask)
+        os.fchmod(descriptor, 0o600 if private else 0o666 & ~mask)
         return
     with suppress(PermissionError):  # whoever may write it need not be able to give it away
         os.fchown(descriptor, status.st_uid, status.st_gid)

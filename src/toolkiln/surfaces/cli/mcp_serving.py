@@ -35,9 +35,9 @@ async def _serve(kiln: Kiln) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     environ = kiln.settings.environ
     credential = next((environ[name] for name in _CREDENTIALS if environ.get(name)), None)
-    entrance = Entrance(kiln.guarding, is_local=True)
+    entrance = Entrance(kiln.guarding, kiln.settings)
     if credential is not None:
-        entrance.agent(credential)  # a client with a wrong key is told so at once
+        entrance.session(credential)  # refuse a wrong key at once
     service = Service(kiln, entrance, credential)
     # What a start has made stays: it need not be gone through again and again.
     gc.freeze()

@@ -1,7 +1,7 @@
 """A call of this terminal that waits for a person: told, and asked about right here.
 
-Asking needs a terminal and a rule that lets callers approve their own calls; otherwise
-`toolkiln approvals` answers from elsewhere, and that is all the same to the call.
+The command asks at the terminal if the caller may approve their own call: the person who runs
+the command may unless a rule forbids it. Otherwise `toolkiln approvals` answers from elsewhere.
 """
 
 import asyncio
@@ -37,14 +37,15 @@ class Pending:
             return
         why, until = one_line(approval.why), when(approval.expires)
         say(f"waiting for a person until {until}: {why}", err=True)
-        if approval.approve_own and sys.stdin is not None and sys.stdin.isatty():
+        may_answer = self._kiln.guarding.may_answer(approval, self._session)
+        if may_answer and sys.stdin is not None and sys.stdin.isatty():
             say(exact_json(approval.arguments), err=True)
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before is no answer
             question = f"run {one_line(approval.tool)} with these arguments?"
             say(f"{question} [y/N] ", err=True, newline=False)
             self._listen(approval)
         else:
-            who = "answer it" if approval.approve_own else "somebody else can answer it"
+            who = "answer it" if may_answer else "another person can answer it"
             say(f"{who} with `toolkiln approvals approve {approval.id}`", err=True)
 
     def _listen(self, approval: Approval) -> None:

@@ -26,9 +26,17 @@ def serve(
             kiln.run_sync(_serve(kiln, listener))
 
 
-def tell_urls(url: str) -> None:
-    """Say where everything is."""
-    talk(f"Page {url}/ui/")
+def tell_urls(server: Server, url: str) -> None:
+    """Print the authentication mode and the addresses.
+
+    Raises:
+        StoreError: the API keys cannot be looked up.
+    """
+    talk(f"auth: {server.entrance.authentication.mode()}")
+    link = server.sign_in_url(url)
+    talk(f"Page {link or f'{url}/ui/'}")
+    if link is not None:
+        talk("     (this link signs you in, once; keep it private)")
     talk(f"HTTP {url}/v1, described at {url}/docs")
     talk(f"MCP  {url}/mcp")
 
@@ -51,5 +59,5 @@ def _tell_tools(kiln: Kiln) -> None:
 async def _serve(kiln: Kiln, listener: socket) -> None:
     server = Server(kiln, talk)
     with server.heeding_signals():
-        tell_urls(url_of(listener))
+        tell_urls(server, url_of(listener))
         await server.run_on(listener)

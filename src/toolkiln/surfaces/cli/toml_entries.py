@@ -56,7 +56,7 @@ class TomlFormat:
 def _changed(text: str, keys: list[str], ours: Mapping[str, Any], gone: Collection[str]) -> str:
     """The text without what is gone from a table, and with what is ours at its end."""
     eol = "\r\n" if "\r\n" in text else "\n"
-    added = [f"{key} = {quoted(value)}{eol}" for key, value in ours.items()]
+    added = [f"{key} = {_inline(value)}{eol}" for key, value in ours.items()]
     kept: list[str] = []
     place: int | None = None
     table: list[str] = []
@@ -77,6 +77,13 @@ def _changed(text: str, keys: list[str], ours: Mapping[str, Any], gone: Collecti
     if added and not kept[place - 1].endswith("\n"):
         kept[place - 1] += eol
     return "".join([*kept[:place], *added, *kept[place:]])
+
+
+def _inline(value: Any) -> str:
+    """A value in TOML; a mapping becomes an inline table."""
+    if not isinstance(value, Mapping):
+        return quoted(value)
+    return f"{{ {', '.join(f'{quoted(key)} = {_inline(one)}' for key, one in value.items())} }}"
 
 
 def quoted(value: Any) -> str:

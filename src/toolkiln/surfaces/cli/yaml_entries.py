@@ -40,7 +40,7 @@ class YamlFormat:
     """YAML, as far as it is a mapping in lines."""
 
     def entry(self, text: str, keys: Sequence[str]) -> dict[str, Any] | None:
-        """The mapping under the keys; None if there is none. Values that are deeper are None.
+        """The mapping under the keys; None if there is none. Deeper values are not understood.
 
         Raises:
             ValueError: the text cannot be understood.
@@ -167,17 +167,20 @@ def _depth_of(line: str) -> int:
 
 
 def _value(lines: list[str], item: _Item) -> Any:
-    """A scalar, or a list of such; None for what is neither."""
+    """A scalar, or a list or mapping of scalars; None for anything else."""
     if not _NOTHING.fullmatch(item.value):
         return _scalar(item.value)
     listed = [line.strip(_BLANKS) for line in lines[item.at + 1 : item.end] if _is_said(line)]
     if listed and all(line.startswith("- ") for line in listed):
         return [_scalar(line[2:].strip(_BLANKS)) for line in listed]
-    return None
+    try:
+        return {inner.key: _scalar(inner.value) for inner in _inside(lines, item)} or None
+    except ValueError:
+        return None
 
 
 def _scalar(text: str) -> Any:
-    if text[:1] in ('"', "["):
+    if text[:1] in ('"', "[", "{"):
         try:
             return json.loads(text)
         except ValueError:

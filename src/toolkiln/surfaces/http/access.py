@@ -1,19 +1,17 @@
-"""From where requests may come: the Host that they name, the page that made them, a key shown.
+"""Where requests may come from: the Host header, the page that made them, the way they took.
 
-A browser sends what any page tells it to, also to this machine, and a name of an attacker's
-may lead here (DNS rebinding). So what is meant for this machine has to say so, pages of other
-sites are turned away, and whatever did not come from this machine has to show a credential.
-When the own page's cookie is one is said in `cookies`; who that makes the caller is `app`'s
-business.
+A browser sends what any page asks it to, also to this machine, and an attacker's host name may
+lead here (DNS rebinding). So a request for this machine has to name it, and pages of other sites
+are refused. `cookies` says when the page's own cookie is a credential. Which session a credential
+opens, and what a request without one may do, is decided in `app.entrance`.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
+from toolkiln.app import is_loopback
 from toolkiln.surfaces.http.cookies import PAGE_HEADER, page_token
 from toolkiln.surfaces.http.problems import Refused
 
@@ -33,15 +31,8 @@ _LOOKED_AT = frozenset(
 )
 
 
-@lru_cache
-def is_loopback(name: str) -> bool:
-    """Whether a name or address, as in a Host or a setting, is this machine's own."""
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
+IS_LOCAL = "toolkiln.is_local"
+"""Where the gate notes in the scope of a request whether it came from this machine."""
 
 
 class Passed(NamedTuple):
@@ -50,7 +41,9 @@ class Passed(NamedTuple):
     origin: str | None = None
     """The configured web origin that it came from."""
     token: str | None = None
-    """The session that the own page has in its cookie, where nothing else is shown."""
+    """The session in the page's own cookie, if the request has no other credential."""
+    is_local: bool = False
+    """Whether it came from this machine, as far as its headers say."""
 
 
 def _is_open(path: bytes) -> bool:
@@ -61,8 +54,8 @@ def _is_open(path: bytes) -> bool:
 class Access:
     """What one server asks of requests."""
 
-    needs_key: bool
-    """Whether everybody has to show a credential: it can be reached from elsewhere."""
+    any_host: bool
+    """Whether any Host will do if `hosts` is empty: every request needs a credential."""
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     """Both in lower case."""
@@ -89,17 +82,7 @@ class Access:
             _check_site(given.get(b"sec-fetch-site"))
         shows = b"authorization" in given
         token = None if shows else page_token(given, is_local=is_local)
-        # A browser that asks whether a page may send a credential does not send it yet.
-        is_asking = method == "OPTIONS" and origin is not None
-        is_known = shows or token is not None or _is_open(path) or is_asking
-        if not is_known and (self.needs_key or not is_local or is_forwarded):
-            raise Refused(
-                "no_session",
-                "this needs an API key",
-                hint="send `Authorization: Bearer tk_…`; `toolkiln keys create` makes one",
-                headers={"www-authenticate": "Bearer"},
-            )
-        return Passed(origin, token)
+        return Passed(origin, token, is_local and not is_forwarded)
 
     def _check_host(self, host: str) -> bool:
         """Whether it is this machine's own name."""
@@ -107,7 +90,7 @@ class Access:
         if found is not None:
             if is_loopback(found[1]):
                 return True
-            if found[1] in self.hosts or host in self.hosts or (self.needs_key and not self.hosts):
+            if found[1] in self.hosts or host in self.hosts or (self.any_host and not self.hosts):
                 return False
         raise Refused(
             "host_refused",

@@ -70,11 +70,17 @@ class App:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
-        session = await self.session(headers.get("authorization"))
+        session = await session_of(self._entrance, scope)
         guard = self._kiln.guarding.guard
         caller = guard.known_caller(session) or await guard.caller(session)
         visit = Visit(self._kiln, session, caller, path, headers)
         key = checked_key(headers.get("idempotency-key"))
+        if key is not None and caller.is_anonymous:
+            raise Refused(
+                "not_allowed",
+                "anonymous callers cannot use an Idempotency-Key: others may choose the same one",
+                hint="sign in, send an API key, or leave the header out",
+            )
         given, body = [], b""
         if operation.query is not None:
             given.append(checked_query(operation.query, scope["query_string"]))
@@ -103,11 +109,3 @@ class App:
             await reply.large_value(answer, takes_gzip(headers.get("accept-encoding", "")))
         else:
             await reply.value(answer)
-
-    async def session(self, authorization: str | None) -> str:
-        """Whose request it is.
-
-        Raises:
-            NoSession: nobody's.
-        """
-        return await session_of(self._entrance, authorization)

@@ -139,8 +139,8 @@ OPERATIONS = (
         path="/v1/approvals/{id}/approve",
         name="approve",
         summary="Let a call run",
-        description="Takes the privilege APPROVE; nobody approves their own call unless a rule "
-        "says so.",
+        description="Takes the privilege APPROVE. Callers approve their own calls only where a "
+        "rule says `approve_own = true`; the local person may unless it says `false`.",
         handle=approve,
         group="approvals",
         body=ApproveBody,

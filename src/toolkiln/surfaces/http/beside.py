@@ -73,10 +73,9 @@ class Beside:
         entrance: Entrance,
         readiness: Readiness,
         metrics: Metrics,
-        *,
-        is_local: bool,
     ) -> None:
-        description = describe(operations, version=version("toolkiln"), is_local=is_local)
+        is_optional = entrance.authentication.may_allow_anonymous
+        description = describe(operations, version=version("toolkiln"), is_local=is_optional)
         self._description = json.dumps(description, ensure_ascii=False).encode()
         self._entrance = entrance
         self._readiness = readiness
@@ -115,8 +114,7 @@ class Beside:
         return 200 if is_ready else 503, JSON, content, _UNKEPT
 
     async def _measured(self, scope: Scope) -> Content:
-        authorization = dict(scope["headers"]).get(b"authorization")
-        await session_of(self._entrance, authorization and authorization.decode("latin-1"))
+        await session_of(self._entrance, scope)
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return 200, kind, self._metrics.text(), _UNKEPT
 

@@ -151,7 +151,8 @@ class _Followed:
     async def waiting(self, caller: Caller) -> int | None:
         """How many calls wait for the caller's decision; None: the same as before."""
         try:
-            found = await self._visit.kiln.awaited.by(caller)
+            is_local = self._visit.kiln.guarding.is_local_person(self._visit.session)
+            found = await self._visit.kiln.awaited.by(caller, is_local=is_local)
         except ToolkilnError:  # the store is away: nobody can decide anything either
             return None
         if found == self._waiting:

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolkiln.surfaces.http.access import Access
+from toolkiln.surfaces.http.access import IS_LOCAL, Access
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.replies import Reply
 
@@ -105,10 +105,10 @@ class Gate:
                 "in all, its path included",
                 headers={"connection": "close"},
             )
-        origin, token = self._access.check(scope["method"], scope["raw_path"], headers)
-        if token is not None:  # so that whoever looks at credentials has one kind to look at
-            shown = (b"authorization", b"Bearer " + token.encode())
-            scope = {**scope, "headers": [*headers, shown]}
+        origin, token, is_local = self._access.check(scope["method"], scope["raw_path"], headers)
+        scope = {**scope, IS_LOCAL: is_local}
+        if token is not None:  # from here on there is one kind of credential
+            scope["headers"] = [*headers, (b"authorization", b"Bearer " + token.encode())]
         known = dict(headers)
         if known.get(b"upgrade", b"").lower() == b"websocket":
             raise Refused(

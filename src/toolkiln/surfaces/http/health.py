@@ -18,7 +18,6 @@ from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.beside import Beside, Checks, Readiness
 from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
-from toolkiln.surfaces.http.server import needs_key
 
 _PATHS = ("/healthz", "/readyz", "/metrics")
 _MOST = 20
@@ -30,15 +29,18 @@ class Health(uvicorn.Server):
 
     def __init__(self, kiln: Kiln, checks: Checks) -> None:
         """`checks` are asked beside the Kiln's own parts; they raise ToolkilnError."""
-        settings, must_show = kiln.settings, needs_key(kiln.settings)
-        entrance = Entrance(kiln.guarding, is_local=not must_show)
+        settings = kiln.settings
+        entrance = Entrance(kiln.guarding, settings)
         self.metrics = Metrics()
         self.readiness = Readiness(kiln, checks)
         self._kiln = kiln
-        beside = Beside((), entrance, self.readiness, self.metrics, is_local=not must_show)
+        beside = Beside((), entrance, self.readiness, self.metrics)
         gate = Gate(
             App(kiln, entrance, (), dict.fromkeys(_PATHS, beside)),
-            Access(must_show, frozenset(host.lower() for host in settings.hosts)),
+            Access(
+                not entrance.authentication.may_allow_anonymous,
+                frozenset(host.lower() for host in settings.hosts),
+            ),
             Limits(settings.body_bytes, _MOST, settings.request_seconds),
             self.metrics.count_request,
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from toolkiln.surfaces.http.shapes import Body, Name, Page
 _MOST_SESSIONS = 10_000
 _SECRET = {"cache-control": "no-store"}
 Names = Annotated[list[Name], Field(max_length=200)]
+Kind = Literal["anonymous", "local", "key", "session"]
 Held = Annotated[float, Field(gt=0, le=30 * 86_400)]
 
 
@@ -54,6 +55,9 @@ class ShownSession(Value):
     """A session that holds."""
 
     trace_id: str
+    kind: Kind
+    """How the caller is known: not at all, as the person who runs the server, by an API key, or by
+    the token of a session."""
     user: str
     groups: tuple[str, ...]
     privileges: tuple[str, ...]
@@ -153,7 +157,8 @@ async def list_sessions(visit: Visit, query: Page) -> SessionList:
 
     def listed() -> SessionList:
         visit.kiln.guarding.require(visit.session, Privilege.ADMIN, "session.list")
-        found = [_session(*one) for one in visit.kiln.sessions.alive(_MOST_SESSIONS)]
+        alive = visit.kiln.sessions.alive(_MOST_SESSIONS)
+        found = [_session(session, left) for session, left in alive]
         # Sessions do not say how old they are: where the last one ended, the list begins anew.
         items, following = cursors.part(
             "sessions", found, lambda one: (0.0, one.trace_id), query.cursor, query.limit
@@ -169,7 +174,8 @@ async def get_own_session(visit: Visit) -> ShownSession:
     def got() -> ShownSession:
         found = visit.kiln.sessions.find(visit.session)
         held = found.model_copy(update={"caller": visit.caller})
-        return _session(held, None)
+        is_local = visit.kiln.guarding.is_local_person(visit.session)
+        return _session(held, None, is_local=is_local)
 
     return await asyncio.to_thread(got)
 
@@ -236,10 +242,12 @@ async def revoke_key(visit: Visit) -> ShownKey:
     return _key(await asyncio.to_thread(revoke, visit.path["key"], visit.session))
 
 
-def _session(session: Session, left: float | None) -> ShownSession:
+def _session(session: Session, left: float | None, *, is_local: bool = False) -> ShownSession:
     caller = session.caller
+    kind: Kind = "local" if is_local else "key" if session.key_id else "session"
     return ShownSession(
         trace_id=session.trace_id,
+        kind="anonymous" if caller.is_anonymous else kind,
         user=caller.who,
         groups=tuple(sorted(caller.groups)),
         privileges=tuple(sorted(caller.privileges)),

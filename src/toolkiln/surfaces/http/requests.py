@@ -11,9 +11,10 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from toolkiln.app import Entrance
+from toolkiln.surfaces.http.access import IS_LOCAL
 from toolkiln.surfaces.http.problems import Fault, Refused, misfit
 
 _SOON = 0.05
@@ -110,17 +111,22 @@ async def read_body(receive: Receive) -> bytes:
             return b"".join(chunks)
 
 
-async def session_of(entrance: Entrance, authorization: str | None) -> str:
-    """The session of whoever a request shows to be.
+async def session_of(entrance: Entrance, scope: Scope) -> str:
+    """The session of a request.
 
     Raises:
-        NoSession: that is nobody.
+        NoSession: its credential is missing or opens no session.
+        StoreError: that cannot be looked up.
     """
-    if authorization is None:
-        return entrance.person(None)
-    kind, _, credential = authorization.partition(" ")
-    shown = credential.strip() if kind.lower() == "bearer" else ""
-    return await asyncio.to_thread(entrance.person, shown)  # it may ask the store
+    shown = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+    credential, is_local = None, bool(scope.get(IS_LOCAL))
+    if shown is not None:
+        kind, _, text = shown.decode("latin-1").partition(" ")
+        credential = text.strip() if kind.lower() == "bearer" else ""
+    known = entrance.known_session(credential, is_local=is_local)
+    if known is not None:
+        return known
+    return await asyncio.to_thread(entrance.session, credential, is_local=is_local)
 
 
 async def until_gone(receive: Receive) -> None:

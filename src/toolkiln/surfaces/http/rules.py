@@ -23,7 +23,7 @@ class ShownRule(Value):
     conditions: str
     """Whom and what it fits, as the settings have it; empty: everybody, every tool."""
     reason: str
-    approve_own: bool
+    approve_own: bool | None
     """Whether callers whom it lets through may approve their own calls."""
     shadowed_by: int | None
     """The place of an earlier rule that fits all that this one fits, so that it never decides."""
@@ -64,7 +64,7 @@ async def list_rules(visit: Visit) -> RuleList:
                 effect=rule["effect"],
                 conditions=rule_text({n: v for n, v in rule.items() if n not in _APART}),
                 reason=rule.get("reason", ""),
-                approve_own=rule.get("approve_own", False),
+                approve_own=rule.get("approve_own"),
                 shadowed_by=shadowed.get(place),
             )
             for place, rule in enumerate(settings.rules, 1)

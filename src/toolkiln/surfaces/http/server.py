@@ -10,17 +10,15 @@ import logging
 import resource
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolkiln.app import Entrance, Kiln
-from toolkiln.config import Settings
+from toolkiln.app import Entrance, Kiln, is_loopback
 from toolkiln.errors import InputError
-from toolkiln.surfaces.http.access import Access, is_loopback
+from toolkiln.surfaces.http.access import Access
 from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.beside import Beside, Readiness
@@ -77,26 +75,17 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def needs_key(settings: Settings) -> bool:
-    """Whether everybody has to show a key: whoever can reach the address may be anybody."""
-    return settings.require_key or not is_loopback(settings.host)
-
-
 def refuse_without_keys(kiln: Kiln) -> None:
-    """See that there is a key, where one is needed.
+    """Check that there is an API key, where nothing else can sign in.
 
     Raises:
-        InputError: there is none that holds.
+        InputError: there is no valid key.
     """
-    settings, now = kiln.settings, time.time()
-    if not needs_key(settings):
+    host = kiln.settings.host
+    if is_loopback(host) or kiln.guarding.keys.any_valid():  # on loopback: the start-up link
         return
-    for key in kiln.guarding.keys.list():
-        if key.revoked is None and (key.expires is None or key.expires > now):
-            return
-    why = "require_key is set" if is_loopback(settings.host) else "others can reach it there"
     raise InputError(
-        f"no API key holds, and {settings.host} needs one: {why}",
+        f"there is no valid API key, and {host} needs one: other machines can reach it",
         hint="make one with `toolkiln keys create NAME --user USER`, or serve on 127.0.0.1",
     )
 
@@ -107,27 +96,25 @@ class Server(uvicorn.Server):
     def __init__(self, kiln: Kiln, say: Callable[[str], None]) -> None:
         """`say` gets what a person should know."""
         settings = kiln.settings
-        must_show = needs_key(settings)
-        entrance = Entrance(kiln.guarding, is_local=not must_show)
+        entrance = self.entrance = Entrance(kiln.guarding, settings)
+        self._url = ""
         self._kiln = kiln
         self._say = say
         self._metrics = Metrics()
         self._readiness = Readiness(kiln)
-        beside = Beside(
-            OPERATIONS, entrance, self._readiness, self._metrics, is_local=not must_show
-        )
+        beside = Beside(OPERATIONS, entrance, self._readiness, self._metrics)
         self._endpoint = Endpoint(kiln, entrance)
         mounts: dict[str, ASGIApp] = {
             **dict.fromkeys(beside.paths, beside),
             "/mcp": self._endpoint,
-            **dict.fromkeys(("/", PATH), Page(Login(entrance))),
+            **dict.fromkeys(("/", PATH), Page(Login(entrance, self._on_sign_in))),
         }
         app = App(kiln, entrance, OPERATIONS, mounts)
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
         self._gate = Gate(
             app if self._tracing is None else _traced(app, self._tracing),
             Access(
-                must_show,
+                not entrance.authentication.may_allow_anonymous,
                 frozenset(host.lower() for host in settings.hosts),
                 frozenset(origin.lower().rstrip("/") for origin in settings.origins),
             ),
@@ -153,8 +140,19 @@ class Server(uvicorn.Server):
             )
         )
 
+    def sign_in_url(self, url: str) -> str | None:
+        """The address that signs the local person in, once; None if there is no such address."""
+        start_up = self.entrance.start_up
+        return None if start_up is None else f"{url}{PATH}/login?token={start_up.text}"
+
+    def _on_sign_in(self) -> None:
+        """Print the next sign-in link, for another browser: each link works once."""
+        if self._url:
+            self._say(f"signed in; the next sign-in link: {self.sign_in_url(self._url)}")
+
     async def run_on(self, listener: socket.socket) -> None:
         """Serve until it is stopped."""
+        self._url = url_of(listener)
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
             stack.enter_context(self._kiln.runs.watching(self._kiln.engine.gateway))

@@ -1,9 +1,9 @@
 """Asking the person at the client whether a call may run: approvals by elicitation.
 
-Who may answer is decided by `guarding`, not here. A client of this machine is the
-operator's own; from elsewhere callers answer only where a rule lets them approve their own
-calls. A call whose client cannot be asked waits for somebody else all the same. The form
-asks for no secret and has none: arguments show references to secrets, never values.
+Who may answer is decided by `guarding`, not here. A client over stdio is the operator's own;
+over HTTP callers answer only where a rule lets them approve their own calls. A call whose
+client cannot be asked waits for another person. The form asks for no secret and has none:
+arguments show references to secrets, never values.
 """
 
 import asyncio
@@ -43,7 +43,9 @@ class Asking:
         approval = await asyncio.to_thread(self._kiln.guarding.approvals.get, approval_id)
         if approval is None:
             return None
-        if not approval.approve_own and not self._entrance.is_own_agent(session):
+        if not self._entrance.is_own_agent(session) and not await asyncio.to_thread(
+            self._kiln.guarding.may_answer, approval, session
+        ):
             return None
         return {"mode": "form", "message": _message(approval), "requestedSchema": _FORM}
 

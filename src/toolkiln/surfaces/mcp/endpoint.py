@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from toolkiln.app import Entrance, Kiln
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.surfaces.http.requests import Presence, read_body
+from toolkiln.surfaces.http.requests import Presence, read_body, session_of
 from toolkiln.surfaces.mcp.service import Service
 from toolkiln.surfaces.mcp.sessions import (
     COMMENT,
@@ -130,15 +130,9 @@ class Endpoint:
         """Who asks.
 
         Raises:
-            NoSession: nobody is known by what the request shows.
+            NoSession: the credential is missing or opens no session.
         """
-        shown = next((v for k, v in scope["headers"] if k == b"authorization"), None)
-        if shown is None:
-            session = self._entrance.agent(None)
-        else:
-            kind, _, credential = shown.decode("latin-1").partition(" ")
-            given = credential.strip() if kind.lower() == "bearer" else ""
-            session = await asyncio.to_thread(self._entrance.agent, given)
+        session = await session_of(self._entrance, scope)
         guard = self._kiln.guarding.guard
         caller = guard.known_caller(session) or await guard.caller(session)
         return Visitor(session, f"{caller.who}\n{caller.agent_id or ''}")

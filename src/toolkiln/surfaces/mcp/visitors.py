@@ -45,8 +45,8 @@ class Visitors:
             visitor: Visitor = context.request.scope[SCOPE_KEY]
             return visitor.session
         if self._credential is None:
-            return self._entrance.agent(None)
-        return await asyncio.to_thread(self._entrance.agent, self._credential)
+            return self._entrance.agent()
+        return await asyncio.to_thread(self._entrance.session, self._credential)
 
     @staticmethod
     def principal(context: Context) -> str:

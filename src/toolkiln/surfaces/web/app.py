@@ -1,10 +1,11 @@
 """What is mounted at `/ui`: the shell for every address of the page, its files, and icons.
 
-All of it is the same for everybody; logging in and out is `login`'s business. Who is asking
-matters to the HTTP API, which the shell's scripts use like any other client.
+All of it is the same for all callers; `login` signs people in and out. Who is asking matters to
+the HTTP API, which the shell's scripts use like any other client.
 """
 
 from functools import lru_cache
+from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
@@ -40,6 +41,7 @@ class Page:
     """Answers browsers."""
 
     def __init__(self, login: Login) -> None:
+        self._login = login
         self._posts = {f"{PATH}/login": login.log_in, f"{PATH}/logout": login.log_out}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,6 +57,11 @@ class Page:
             allow = {"allow": "GET, HEAD"}
             raise Refused("method_not_allowed", "the page can only be read", headers=allow)
         reply, path = Reply(scope, send), scope["path"]
+        if path == f"{PATH}/login" and scope["method"] == "GET":
+            tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+            if tokens:
+                await self._login.sign_in(tokens[0], scope, send)
+                return
         if path in ("/", PATH):
             await reply.whole(307, b"", b"", {"location": f"{PATH}/"})
             return

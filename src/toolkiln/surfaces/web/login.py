@@ -1,12 +1,13 @@
-"""`/ui/login` and `/ui/logout`: an API key becomes a session in a cookie, for a person.
+"""`/ui/login` and `/ui/logout`: an API key or the start-up token becomes a session in a cookie.
 
-The cookie and when it counts are `cookies`' business, keys and sessions `app`'s. A key that is
-wrong takes a while to be told so, and is written down nowhere.
+`cookies` says when the cookie counts, `app` what keys and tokens open. The answer to a wrong key
+or token is delayed; neither is recorded.
 """
 
 import asyncio
+import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolkiln.app import Entrance, NoSession
 from toolkiln.model import OpenSession, Value
+from toolkiln.surfaces.http.access import IS_LOCAL
 from toolkiln.surfaces.http.cookies import (
     Given,
     clear_cookies,
@@ -26,6 +28,7 @@ from toolkiln.surfaces.http.replies import as_json
 from toolkiln.surfaces.http.requests import checked_body, read_body
 from toolkiln.surfaces.http.shapes import Body
 
+_log = logging.getLogger(__name__)
 _PENANCE = 1.0
 """Seconds after which a wrong key is told to be wrong."""
 _MOST_WAITING = 20
@@ -46,10 +49,17 @@ class LoggedIn(Value):
 
 
 class Login:
-    """The two things that are posted to the page's own paths."""
+    """Signing in and out of the page."""
 
-    def __init__(self, entrance: Entrance, penance: float = _PENANCE) -> None:
+    def __init__(
+        self,
+        entrance: Entrance,
+        on_sign_in: Callable[[], None] = lambda: None,
+        penance: float = _PENANCE,
+    ) -> None:
+        """`on_sign_in` is called when the start-up token was used."""
         self._entrance = entrance
+        self._on_sign_in = on_sign_in
         self._penance = penance
         self.waiting = 0
         """Wrong keys that are not told so yet."""
@@ -69,6 +79,29 @@ class Login:
         cookie = set_cookie(given, opened.token, opened.seconds)
         answer = LoggedIn(seconds=opened.seconds)
         await _answer(send, as_json(answer), [cookie])
+
+    async def sign_in(self, token: str, scope: Scope, send: Send) -> None:
+        """Exchange the start-up token for a cookie, and lead to the page without the token.
+
+        Raises:
+            Refused: a browser fetches the link ahead of time, or too many tokens are wrong.
+        """
+        given = _headers(scope)
+        if "prefetch" in given.get(b"sec-purpose", "") + given.get(b"purpose", ""):
+            raise Refused("not_allowed", "a sign-in link is not fetched ahead of time")
+        whence = _whence(scope)
+        try:
+            if not scope.get(IS_LOCAL):
+                raise NoSession("a sign-in link works on the server's machine only")
+            opened = await asyncio.to_thread(self._entrance.sign_in, token, whence)
+        except NoSession as error:
+            await self._repent(whence)
+            _log.info("sign-in link refused: %s", error.message)
+            await _redirect(send, "/ui/login?link=refused", [])
+            return
+        self._on_sign_in()
+        cookie = set_cookie(given, opened.token, opened.seconds)
+        await _redirect(send, "/ui/", [cookie])
 
     async def log_out(self, scope: Scope, _: Receive, send: Send) -> None:
         """End the session of the cookie, and have it forgotten.
@@ -133,3 +166,15 @@ async def _answer(send: Send, content: bytes, cookies: Iterable[str]) -> None:
     status = 200 if content else 204
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
+
+
+async def _redirect(send: Send, location: str, cookies: Iterable[str]) -> None:
+    headers = [
+        (b"location", location.encode()),
+        (b"cache-control", b"no-store"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"content-length", b"0"),
+        *((b"set-cookie", cookie.encode("latin-1")) for cookie in cookies),
+    ]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

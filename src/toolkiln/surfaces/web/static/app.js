@@ -14,7 +14,7 @@ const PAGES = [
   { at: /^\/approvals$/, page: "approvals", title: "Approvals", also: ["form", "result", "diff"] },
   { at: /^\/audit$/, page: "audit", title: "Audit", also: ["result"] },
   { at: /^\/settings$/, page: "settings", title: "Settings", also: ["result"] },
-  { at: /^\/login$/, page: "login", title: "Log in" },
+  { at: /^\/login$/, page: "login", title: "Sign in" },
 ];
 const NAVIGATION = [
   { to: "/", title: "Catalog", icon: "layout-grid" },
@@ -26,7 +26,7 @@ const NAVIGATION = [
 ];
 const Who = createContext(null);
 
-/* Who uses the page: {user_id, privileges, may(privilege), …}. */
+/* Who uses the page: {user, kind, privileges, may(privilege), …}. */
 export function useWho() {
   return useContext(Who);
 }
@@ -65,9 +65,21 @@ function App() {
     <${Who.Provider} value=${who}>
       <a class="skip" href="#main">Skip to the content</a>
       <${Bar} path=${path} />
-      <main id="main" tabindex="-1">${content}</main>
+      <main id="main" tabindex="-1">
+        ${who?.kind === "anonymous" && path !== "/login" && html`<${NotSignedIn} />`}
+        ${content}
+      </main>
       <${Toasts} />
     </${Who.Provider}>`;
+}
+
+function NotSignedIn() {
+  return html`
+    <p class="not-signed-in" role="note"><${Icon} name="circle-user-round" />
+      <span>You are not signed in. Tools that use secrets or a workspace, or run outside the
+        sandbox, are hidden, and you cannot approve or administer. Open the sign-in link that the
+        server printed in its terminal, or
+        ${" "}<${Link} to="/login">sign in with an API key</${Link}>.</span></p>`;
 }
 
 function Bar({ path }) {
@@ -91,9 +103,12 @@ function Bar({ path }) {
       <span class="connection" role="status">
         ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
       </span>
-      ${who?.key_id && path !== "/login" && html`
-        <${Link} to="/settings" class="who" title="You are logged in">
+      ${who && who.kind !== "anonymous" && path !== "/login" && html`
+        <${Link} to="/settings" class="who" title="You are signed in">
           <${Icon} name="user" />${who.user}</${Link}>`}
+      ${who?.kind === "anonymous" && path !== "/login" && html`
+        <${Link} to="/login" class="who" title="You are not signed in">
+          <${Icon} name="log-in" />Sign in</${Link}>`}
     </header>`;
 }
 

@@ -21,6 +21,12 @@ export function recount() {
   dispatchEvent(new Event(CHANGED));
 }
 
+/* Whether a person may answer a call that waits, if it is their own: as the rule says, or else
+   only the person who runs the server. */
+export function mayAnswer(call, who) {
+  return call.user !== who.user || (call.approve_own ?? who.kind === "local");
+}
+
 /* How many calls and proposed tools wait for an answer of whoever is there. */
 export function useWaiting(who) {
   const [calls, setCalls] = useState(0);
@@ -35,8 +41,7 @@ export function useWaiting(who) {
   const countCalls = async () => {
     if (!who) return;
     const found = await api.get("/v1/approvals", { limit: 200 }).catch(() => null);
-    const isForUs = (call) => call.approve_own || call.user !== who.user;
-    if (found) setCalls(found.items.filter(isForUs).length);
+    if (found) setCalls(found.items.filter((call) => mayAnswer(call, who)).length);
   };
   useEffect(() => {
     countTools();

@@ -1,4 +1,4 @@
-// Log in with an API key; the server keeps the session in a cookie that no script can read.
+// Sign in with an API key; the server keeps the session in a cookie that no script can read.
 import { api } from "../api.js";
 import { html, useState } from "../lib.js";
 import { Button, Copy, Field, Icon } from "../parts.js";
@@ -31,24 +31,36 @@ export default function Login() {
 
   return html`
     <form class="panel stack login" onSubmit=${logIn}>
-      <h1><${Icon} name="key-round" /> Log in</h1>
-      <p>This server wants to know who you are. Show it an API key.</p>
+      <h1><${Icon} name="key-round" /> Sign in</h1>
+      ${query.get("link") === "refused" && html`
+        <p class="refused-link" role="alert">This sign-in link was used before or is not valid. Each
+          link works once: open the newest one that the server printed in its terminal, restart the
+          server, or use an API key.</p>`}
+      <p>On the server’s machine, open the sign-in link that the server printed in its terminal.
+        Elsewhere, sign in with an API key.</p>
       <${Field} label="API key" problem=${problem}>${(attributes) => html`
         <input ...${attributes} name="key" type="password" required maxlength="200" autofocus
           autocomplete="current-password" spellcheck="false" placeholder="tk_…" />`}
       </${Field}>
-      <${Button} kind="primary" type="submit" icon="log-in" busy=${isBusy}>Log in</${Button}>
+      <${Button} kind="primary" type="submit" icon="log-in" busy=${isBusy}>Sign in</${Button}>
       <div class="hint stack">
-        <p>Whoever runs the server makes one; with <code>--privilege ADMIN</code> it
-          may administer, too:</p>
+        <p>The operator makes a key; with <code>--privilege ADMIN</code> it may administer, too:</p>
         <p class="row command"><code>${COMMAND}</code>
           <${Copy} text=${COMMAND} label="Copy the command" /></p>
-        <p>You stay logged in for eight hours, or until the key ends.</p>
+        <p>You stay signed in for eight hours, or until the key ends.</p>
+        <p><button type="button" class="as-link" onClick=${goOn}>Continue without signing
+          in</button>, if the server allows it.</p>
       </div>
     </form>`;
 }
 
-/* Where somebody wanted to go before they had to log in. */
+/* Drop a session that has ended; where callers need a credential, the page leads back here. */
+async function goOn() {
+  await api.post("/ui/logout").catch(() => {});
+  location.assign("/ui/");
+}
+
+/* The page that was asked for before signing in. */
 function after(to) {
   return to?.startsWith("/") && !to.startsWith("/login") ? to : "/";
 }
@@ -56,5 +68,5 @@ function after(to) {
 function words({ status, message }) {
   if (status === 401) return "This key is unknown, revoked or expired.";
   if (status === 429) return "Too many wrong keys were shown. Wait a moment and try again.";
-  return `You cannot log in: ${message}.`;
+  return `You cannot sign in: ${message}.`;
 }

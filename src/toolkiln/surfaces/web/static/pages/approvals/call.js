@@ -1,5 +1,6 @@
 // A call that waits: its exact arguments, and yes, yes with others, or no.
 import { api } from "../../api.js";
+import { mayAnswer } from "../../badge.js";
 import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { Busy, Button, Field, Time, Trouble, useAsked } from "../../parts.js";
 import { Shown } from "../../result/text.js";
@@ -22,8 +23,8 @@ export function CallDetail({ item, who, onEnd, acts }) {
   const [reason, setReason] = useState("");
   const [remember, setRemember] = useState("");
   const { busy, error, answer } = useAnswer(item, onEnd);
-  const isOwn = call.user === who.user && !call.approve_own;
-  const mayAnswer = !item.ended && !isOwn;
+  const isRefused = !mayAnswer(call, who);
+  const isOpen = !item.ended && !isRefused;
   const path = `/v1/approvals/${encodeURIComponent(call.id)}`;
 
   const approve = (given) => answer(async () => outcome(await api.post(`${path}/approve`, {
@@ -36,7 +37,7 @@ export function CallDetail({ item, who, onEnd, acts }) {
   };
   const askWhyNot = () => setMode("reject");
   const leave = () => setMode("look");
-  acts.current = mayAnswer && mode === "look"
+  acts.current = isOpen && mode === "look"
     ? { approve: () => approve(), edit, reject: askWhyNot } : {};
 
   const buttons = {
@@ -66,9 +67,13 @@ export function CallDetail({ item, who, onEnd, acts }) {
     </section>
     ${error && html`<${Trouble} error=${error} />`}
     <${Verdict} ended=${item.ended}>
-      ${isOwn && html`<p class="hint">This is your own call: somebody else with APPROVE has to
-        answer it, unless a rule says <code>approve_own = true</code>.</p>`}
-      ${mayAnswer && html`
+      ${isRefused && html`<p class="hint">This is your own call: another person with APPROVE has
+        to answer it${call.approve_own === false
+          ? html`, because the rule says <code>approve_own = false</code>`
+          : html`, unless a rule says <code>approve_own = true</code>`}.</p>`}
+      ${isOpen && html`
+        ${call.user === who.user && html`<p class="hint">This is your own call: the audit marks
+          the approval as self-approved.</p>`}
         <div class="answer">
           <${Reason} value=${reason} onChange=${setReason} kept="told to the caller"
             isWanted=${mode === "reject"} onDone=${reject} onCancel=${leave} />

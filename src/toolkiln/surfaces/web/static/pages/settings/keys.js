@@ -26,7 +26,7 @@ export function Keys() {
     <${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>Make a key</${Button}>`;
   return html`
     <div class="row">
-      <p class="muted grow">A program shows a key with each request, a person to log in. It acts
+      <p class="muted grow">A program shows a key with each request, a person to sign in. It acts
         for one user, with the rights that it was made with.</p>
       ${keys.items?.length > 0 && make}
     </div>
@@ -94,7 +94,7 @@ function Made({ made, onClose }) {
           The server keeps no more than its hash.</p>
         <p class="row secret"><code>${made.key}</code>
           <${Copy} text=${made.key} label="Copy the key" /></p>
-        <p class="hint">Programs send it as <code>Authorization: Bearer …</code>; people log in
+        <p class="hint">Programs send it as <code>Authorization: Bearer …</code>; people sign in
           with it.</p>
         <div class="row end">
           <${Button} kind="primary" onClick=${onClose}>I have copied it</${Button}></div>

@@ -40,6 +40,8 @@ function Rule({ rule: { place, effect, conditions, reason, approve_own, shadowed
         ${conditions ? html`<code><${Shown} text=${conditions} /></code>` : "everybody, every tool"}
         ${reason && html`<p class="hint"><${Shown} text=${reason} /></p>`}
         ${approve_own && html`<p class="hint">Callers may approve their own calls.</p>`}
+        ${approve_own === false && html`
+          <p class="hint">Callers may not approve their own calls.</p>`}
         ${shadowed_by && html`<p class="never"><${Icon} name="triangle-alert" /> It never decides:
           rule ${shadowed_by} fits everything that it fits.</p>`}</div></li>`;
 }

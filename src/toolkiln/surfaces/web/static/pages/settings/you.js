@@ -1,4 +1,4 @@
-// On whose behalf the page asks, with which rights, and the way out.
+// Who uses the page, with which privileges, and signing out.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
@@ -17,21 +17,25 @@ export function You() {
         <dt>Tools</dt><dd>${isAll(who.tools)
           ? "all that the rules allow" : html`<${Names} names=${who.tools} />`}</dd>
         <dt>Session</dt><dd><code>${who.trace_id}</code></dd>
-        <dt>Known by</dt><dd>${who.key_id
-          ? html`the key <code>${who.key_id}</code>` : "being on the server’s machine"}</dd>
+        <dt>Signed in with</dt><dd>${signedInWith(who)}</dd>
       </dl>
-      ${who.key_id ? html`<${LogOut} />` : html`
-        <p class="hint">Nobody had to log in: whoever reaches this server from its own machine acts
-          for the account that runs it. With <code>require_key = true</code> everybody needs a
-          key.</p>`}
+      ${who.kind !== "anonymous" && html`<${LogOut} />`}
     </div>
     <h3>What you may</h3>
     <dl class="facts panel">
       <dt>everybody</dt>
-      <dd>Run the tools that the rules allow, and see what becomes of your own calls.</dd>
+      <dd>${who.kind === "anonymous"
+        ? "Run the tools that the rules allow."
+        : "Run the tools that the rules allow, and see what becomes of your own calls."}</dd>
       ${Object.entries(PRIVILEGES).filter(([name]) => who.may(name)).map(([name, words]) => html`
         <dt key=${name}><code>${name}</code></dt><dd>${words}</dd>`)}
     </dl>`;
+}
+
+function signedInWith({ kind, key_id }) {
+  if (kind === "key") return html`the API key <code>${key_id}</code>`;
+  if (kind === "local") return "the sign-in link of the server’s terminal";
+  return kind === "anonymous" ? "nothing: you are not signed in" : "the token of a session";
 }
 
 function LogOut() {
@@ -42,12 +46,12 @@ function LogOut() {
       await api.post("/ui/logout");
       location.assign("/ui/"); // a new page: nothing that this one knows is left
     } catch (error) {
-      toast(`You are still logged in: ${error.message}`, "bad");
+      toast(`You are still signed in: ${error.message}`, "bad");
       setBusy(false);
     }
   };
   return html`
-    <div><${Button} icon="log-out" busy=${isBusy} onClick=${leave}>Log out</${Button}></div>`;
+    <div><${Button} icon="log-out" busy=${isBusy} onClick=${leave}>Sign out</${Button}></div>`;
 }
 
 function isAll(tools) {

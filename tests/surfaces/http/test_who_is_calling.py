@@ -1,0 +1,441 @@
+"""Who a request acts for on this machine: the local person, an anonymous caller, a key's user."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.app import account
+
+from ..conftest import BOUND, Shell
+from .served import SETTINGS, TOOLS, Answer, Served, make_shell, serving, until
+
+MORE = '''
+
+@tool(requires_secrets=["PASSWORD"])
+def send_mail(to: str, ctx: Context) -> str:
+    """Send a mail to one address.
+
+    Args:
+        to: The address.
+    """
+    return "sent"
+
+
+@tool(sandbox=False)
+def restart(name: str) -> str:
+    """Restart a service of this machine.
+
+    Args:
+        name: Of the service.
+    """
+    return name
+
+
+@tool(workspace="read")
+def count_files(folder: str) -> int:
+    """Count the files of a folder in the workspace.
+
+    Args:
+        folder: Of the workspace.
+    """
+    return len(list(Path("/workspace", folder).iterdir()))
+
+
+@tool(needs_approval=True)
+def pay(amount: int) -> int:
+    """Pay an amount.
+
+    Args:
+        amount: How much.
+    """
+    return amount
+
+
+class Account(BaseModel):
+    key: SecretStr = SecretStr("")
+
+
+@tool(settings=Account)
+def order(thing: str, ctx: Context) -> str:
+    """Order a thing from a shop.
+
+    Args:
+        thing: What.
+    """
+    return thing
+'''
+RULES = """
+[[rules]]
+effect = "allow"
+users = ["anonymous"]
+tools = ["linger"]
+
+[[rules]]
+effect = "ask"
+tools = ["repeat"]
+approve_own = false
+
+[grants.greet]
+secrets = ["PASSWORD"]
+"""
+RESTRICTED = {"send_mail", "restart", "count_files", "order"}
+
+
+def shell_of(folder: Path, settings: str = "") -> Shell:
+    """A folder with tools that ask for everything; admitted."""
+    shell = make_shell(folder, settings + RULES + SETTINGS)
+    source = f"from pydantic import BaseModel, SecretStr\n{TOOLS}{MORE}"
+    (folder / "tools" / "tools.py").write_text(source)
+    admitted = shell.invoke("admit", "--yes")
+    assert admitted.code == 0, admitted.err
+    return shell
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    shell = shell_of(tmp_path_factory.mktemp("loopback"))
+    shell.invoke("secrets", "set", "PASSWORD", stdin="hunter2")
+    with serving(shell) as served:
+        yield served
+
+
+def get(served: Served, path: str, **headers: str) -> Answer:
+    """What an anonymous caller gets."""
+    return served.ask_plainly("GET", path, headers=headers)
+
+
+def post(served: Served, path: str, body: Any = None, **headers: str) -> Answer:
+    return served.ask_plainly("POST", path, {} if body is None else body, headers)
+
+
+def names(answer: Answer) -> set[str]:
+    return {tool["name"] for tool in answer.json()["items"]}
+
+
+# The start-up link
+
+
+def test_the_start_up_link_signs_the_local_person_in_and_leaves_the_address_bar(
+    served: Served,
+) -> None:
+    answer = get(served, f"/ui/login?token={served.start_up}", **{"Sec-Fetch-Site": "cross-site"})
+    name, _, token = answer.headers["set-cookie"].partition(";")[0].partition("=")
+    page = {"Cookie": f"{name}={token}", "X-Toolkiln-Page": "1"}
+    own = get(served, "/v1/sessions/own", **page).json()
+
+    assert answer.status == 303
+    assert answer.headers["location"] == "/ui/"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "HttpOnly; SameSite=Strict" in answer.headers["set-cookie"]
+    assert (own["kind"], own["user"]) == ("local", account())
+    assert {"ADMIN", "APPROVE", "WRITE_TOOLS", "UNSANDBOXED_EXEC"} <= set(own["privileges"])
+
+
+def test_a_link_works_once_and_the_terminal_shows_the_next_one(served: Served) -> None:
+    before = served.start_up
+
+    first = get(served, f"/ui/login?token={before}")
+    until(lambda: served.start_up != before, "another link")
+    again = get(served, f"/ui/login?token={before}")
+    fresh = get(served, f"/ui/login?token={served.start_up}")
+
+    assert [first.status, again.status, fresh.status] == [303, 303, 303]
+    assert again.headers["location"] == "/ui/login?link=refused"
+    assert "set-cookie" not in again.headers
+    assert "set-cookie" in fresh.headers
+
+
+def test_neither_a_prefetch_nor_a_head_uses_the_link_up(served: Served) -> None:
+    path = f"/ui/login?token={served.start_up}"
+
+    prefetched = get(served, path, **{"Sec-Purpose": "prefetch;prerender"})
+    head = served.ask_plainly("HEAD", path)
+    opened = get(served, path)
+
+    assert prefetched.status == 403
+    assert "set-cookie" not in prefetched.headers
+    assert "set-cookie" not in head.headers
+    assert "set-cookie" in opened.headers
+
+
+@pytest.mark.parametrize("token", ["", "x", "%00", "%C3%A4", "%ff", "tk_wrong", "x" * 5_000])
+def test_a_wrong_token_does_not_sign_in(served: Served, token: str) -> None:
+    answer = get(served, f"/ui/login?token={token}")
+
+    assert answer.status == (303 if token else 200)
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_link_that_a_proxy_forwards_signs_nobody_in(served: Served) -> None:
+    answer = get(served, f"/ui/login?token={served.start_up}", **{"X-Forwarded-For": "10.0.0.1"})
+
+    assert answer.headers["location"] == "/ui/login?link=refused"
+
+
+def test_signing_in_is_recorded_without_the_token(served: Served) -> None:
+    token = served.start_up
+
+    get(served, f"/ui/login?token={token}")
+    records = served.ask("GET", "/v1/audit?limit=200").text
+
+    assert '"act":"login"' in records.replace(" ", "")
+    assert "start-up token" in records
+    assert token not in records
+
+
+def test_signing_out_ends_the_session_of_the_local_person(served: Served) -> None:
+    opened = get(served, f"/ui/login?token={served.start_up}")
+    cookie = opened.headers["set-cookie"].partition(";")[0]
+    page = {"Cookie": cookie, "X-Toolkiln-Page": "1"}
+
+    before = get(served, "/v1/sessions/own", **page)
+    left = post(served, "/ui/logout", **page)
+    after = get(served, "/v1/sessions/own", **page)
+
+    assert [before.status, left.status, after.status] == [200, 204, 401]
+
+
+# Anonymous callers
+
+
+def test_a_request_without_a_credential_is_anonymous_and_has_no_privileges(served: Served) -> None:
+    own = get(served, "/v1/sessions/own").json()
+
+    assert (own["kind"], own["user"], own["privileges"]) == ("anonymous", "anonymous", [])
+
+
+def test_anonymous_callers_see_and_call_what_asks_for_nothing(served: Served) -> None:
+    seen = names(get(served, "/v1/tools?limit=200"))
+    result = post(served, "/v1/tools/greet/call", {"arguments": {"name": "Ada"}}).json()
+
+    assert {"greet", "pay"} <= seen
+    assert not seen & RESTRICTED
+    assert names(served.ask("GET", "/v1/tools?limit=200")) >= RESTRICTED
+    assert result["value"] == "Hello Ada"
+
+
+@pytest.mark.parametrize("tool", sorted(RESTRICTED))
+def test_tools_with_secrets_a_workspace_or_no_sandbox_do_not_exist_for_anonymous_callers(
+    served: Served, tool: str
+) -> None:
+    shown = get(served, f"/v1/tools/{tool}")
+    called = post(served, f"/v1/tools/{tool}/call", {"arguments": {}})
+    over_mcp = served.call_over_mcp(tool, {}, anonymous=True)
+
+    assert (shown.status, shown.code) == (404, "unknown_tool")
+    assert (called.status, called.code) == (404, "unknown_tool")
+    assert "nknown tool" in str(over_mcp) or "no tool" in str(over_mcp)
+
+
+def test_a_rule_that_names_anonymous_allows_such_a_tool(served: Served) -> None:
+    arguments = {"name": "note", "seconds": 0}
+
+    result = post(served, "/v1/tools/linger/call", {"arguments": arguments}).json()
+
+    assert result["value"] == "done"
+
+
+def test_anonymous_callers_pass_no_secret_as_an_argument(served: Served) -> None:
+    arguments = {"arguments": {"name": "secret:PASSWORD"}}
+
+    anonymous = post(served, "/v1/tools/greet/call", arguments).json()
+    local = served.ask("POST", "/v1/tools/greet/call", arguments).json()
+
+    assert (anonymous["status"], anonymous["error"]["code"]) == ("denied", "not_allowed")
+    assert local["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/keys"), ("POST", "/v1/keys"), ("GET", "/v1/sessions"),
+        ("POST", "/v1/sessions"), ("GET", "/v1/audit"), ("GET", "/v1/settings"),
+        ("GET", "/v1/rules"), ("GET", "/v1/proposals"), ("POST", "/v1/run"),
+    ],
+)  # fmt: skip
+def test_anonymous_callers_do_not_administer(served: Served, method: str, path: str) -> None:
+    bodies = {
+        "/v1/keys": {"name": "mine", "user_id": "me"},
+        "/v1/sessions": {"user_id": "me"},
+        "/v1/run": {"source": "def f() -> int:\n    return 1\n"},
+    }
+    body = bodies.get(path) if method == "POST" else None
+
+    answer = served.ask_plainly(method, path, body)
+
+    assert (answer.status, answer.code) == (403, "not_allowed")
+
+
+def test_anonymous_callers_see_no_calls_of_each_other(served: Served) -> None:
+    task = post(served, "/v1/tools/greet/call", {"arguments": {"name": "A"}, "background": True})
+    task_id = task.json()["id"]
+
+    runs = get(served, "/v1/runs").json()["items"]
+    calls = get(served, "/v1/calls").json()["items"]
+    approvals = get(served, "/v1/approvals?state=all").json()["items"]
+    minutes = get(served, "/v1/statistics").json()["minutes"]
+    by_id = get(served, f"/v1/calls/{task_id}?wait=30").json()
+
+    assert (runs, calls, approvals) == ([], [], [])
+    assert not any(minute["outcomes"] for minute in minutes)
+    assert by_id["result"]["value"] == "Hello A"
+
+
+def test_an_anonymous_caller_s_idempotency_key_is_refused(served: Served) -> None:
+    arguments = {"arguments": {"name": "Ada"}}
+
+    answer = post(served, "/v1/tools/greet/call", arguments, **{"Idempotency-Key": "1"})
+
+    assert (answer.status, answer.code) == (403, "not_allowed")
+    assert "sign in" in answer.json()["hint"]
+
+
+def test_anonymous_callers_set_nothing_for_each_other(served: Served) -> None:
+    answer = served.ask_plainly(
+        "PATCH", "/v1/tools/greet/settings?own=true", {"values": {"key": "x"}}
+    )
+
+    assert answer.status in (403, 404)
+
+
+def test_the_name_anonymous_is_reserved(served: Served, tmp_path: Path) -> None:
+    key = served.shell.invoke("keys", "create", "k", "--user", "anonymous")
+    session = served.shell.invoke("sessions", "create", "anonymous")
+    shell = make_shell(tmp_path, f'[privileges]\nanonymous = ["ADMIN"]\n{SETTINGS}')
+    listed = shell.invoke("list")
+
+    assert (key.code, session.code, listed.code) == (2, 2, 2)
+    assert "reserved" in key.err
+    assert "reserved" in session.err
+    assert "anonymous callers have no privileges" in listed.err
+
+
+def test_the_policy_is_explained_for_anonymous_callers(served: Served) -> None:
+    refused = served.shell.invoke("policy", "explain", "anonymous", "send_mail")
+    named = served.shell.invoke("policy", "explain", "anonymous", "linger")
+
+    assert "asks for secrets" in refused.out
+    assert 'users = ["anonymous"]' in refused.out
+    assert "allow" in named.out
+
+
+# Which mode counts
+
+
+def test_with_auto_a_key_ends_anonymous_calls_and_its_revocation_allows_them(
+    tmp_path: Path,
+) -> None:
+    shell = make_shell(tmp_path)
+    with serving(shell) as served:
+        before = get(served, "/v1/tools").status
+        shell.invoke("keys", "create", "one", "--user", "ann")
+        until(lambda: get(served, "/v1/tools").status == 401, "the key counts")
+        refused = get(served, "/v1/tools").json()
+        local = served.ask("GET", "/v1/tools").status
+        over_mcp = post(served, "/mcp").status
+        shell.invoke("keys", "revoke", "one")
+        until(lambda: get(served, "/v1/tools").status == 200, "the revocation counts")
+
+    assert (before, local, over_mcp) == (200, 200, 401)
+    assert "the project has API keys" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "status", "mode"),
+    [
+        ("", 401, "credentials required (the project has API keys)"),
+        ('require_key = "auto"', 401, "credentials required (the project has API keys)"),
+        ("require_key = true", 401, "credentials required (require_key is set)"),
+        ("require_key = false", 200, "anonymous callers allowed (127.0.0.1, require_key = false)"),
+    ],
+)
+def test_the_setting_and_the_keys_decide_and_the_log_says_so(
+    tmp_path: Path, setting: str, status: int, mode: str
+) -> None:
+    shell = make_shell(tmp_path, f"{setting}\n{SETTINGS}")
+    shell.invoke("keys", "create", "one", "--user", "ann")
+
+    with serving(shell) as served:
+        assert f"auth: {mode}" in served.err
+        assert get(served, "/v1/tools").status == status
+        assert served.ask("GET", "/v1/tools").status == 200
+
+
+def test_with_require_key_it_starts_without_a_key_since_the_link_signs_in(tmp_path: Path) -> None:
+    shell = make_shell(tmp_path, f"require_key = true\n{SETTINGS}")
+
+    with serving(shell) as served:
+        assert get(served, "/v1/tools").status == 401
+        assert served.ask("GET", "/v1/tools").status == 200
+
+
+def test_an_expired_key_counts_for_nothing(tmp_path: Path) -> None:
+    shell = make_shell(tmp_path)
+    shell.invoke("keys", "create", "one", "--user", "ann", "--days", "0.00001")
+    deadline = time.monotonic() + BOUND
+
+    with serving(shell) as served:
+        while get(served, "/v1/tools").status != 200:
+            assert time.monotonic() < deadline
+
+
+# Approving their own calls
+
+
+def asking(served: Served, tool: str, arguments: dict[str, Any]) -> tuple[HTTPConnection, str]:
+    """A call of the local person that waits, and the id of its approval."""
+    connection = HTTPConnection(served.host, served.port, timeout=BOUND)
+    headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
+    headers["Content-Type"] = "application/json"
+    body = json.dumps({"arguments": arguments})
+    connection.request("POST", f"/v1/tools/{tool}/call", body, headers)
+    response = connection.getresponse()
+    text = b""
+    while not (found := re.search(rb'"text": ?"([0-9a-f]{12})"', text)):
+        text += response.read1()
+    return connection, found[1].decode()
+
+
+def test_the_local_person_approves_their_own_call_and_the_audit_says_so(served: Served) -> None:
+    connection, approval = asking(served, "pay", {"amount": 3})
+
+    approved = served.ask("POST", f"/v1/approvals/{approval}/approve", {"reason": "tried"})
+    connection.close()
+    shown = served.shell.invoke("audit", "list", "--act", "approve").out
+
+    assert approved.status == 200
+    assert approved.json()["self_approved"] is True
+    assert "self-approved" in shown
+
+
+def test_a_rule_that_says_approve_own_false_binds_the_local_person_too(served: Served) -> None:
+    connection, approval = asking(served, "repeat", {"text": "a", "times": 1})
+
+    refused = served.ask("POST", f"/v1/approvals/{approval}/approve", {})
+    at_terminal = served.shell.invoke("approvals", "approve", approval)
+    connection.close()
+
+    assert (refused.status, refused.code) == (403, "not_allowed")
+    assert at_terminal.code != 0
+    assert "approve_own = false" in at_terminal.err
+
+
+def test_a_key_of_the_same_name_does_not_approve_the_local_person_s_call(served: Served) -> None:
+    made = served.ask(
+        "POST", "/v1/keys", {"name": "same", "user_id": account(), "privileges": ["APPROVE"]}
+    )
+    connection, approval = asking(served, "pay", {"amount": 4})
+    headers = {"Authorization": f"Bearer {made.json()['key']}"}
+
+    refused = served.ask("POST", f"/v1/approvals/{approval}/approve", {}, headers)
+    connection.close()
+    served.ask("DELETE", "/v1/keys/same")
+
+    assert (refused.status, refused.code) == (403, "not_allowed")
