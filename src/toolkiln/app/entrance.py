@@ -119,13 +119,13 @@ class Entrance:
 
     def log_out(self, token: str) -> None:
         """End a session, if it is valid."""
-        if token in self._signed_in:
+        with suppress(NoSession):
+            if token not in self._signed_in:
+                self._guarding.end_session(token)
+                return
             self._signed_in.discard(token)
             with self._guarding.act("session.end", self._guarding.caller(token)):
                 self._guarding.sessions.end_local(token)
-            return
-        with suppress(NoSession):
-            self._guarding.end_session(token)
 
     def _shown(self, credential: str) -> str:
         if not credential:

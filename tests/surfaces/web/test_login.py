@@ -11,7 +11,8 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
-from toolkiln.app import OWN, AuditFilter, Scope
+from toolkiln.app import OWN, AuditFilter, Scope, account
+from toolkiln.surfaces.cli.developing import redirect_file
 
 from .site import SOON, Look, Site, looking
 
@@ -109,6 +110,70 @@ class TestPerson:
             page.get_by_role("button", name="Copy the command").click()
 
             expect(page.get_by_text("select the text instead")).to_be_visible()
+
+
+class TestLocalPerson:
+    def test_signs_in_with_the_link_and_the_token_leaves_the_address(
+        self, browser: Browser, open_site: Site
+    ) -> None:
+        with looking(browser, open_site, signed_in=False) as view:
+            link = open_site.server.sign_in_url(open_site.url)
+            assert link is not None
+            page = view.page
+            page.goto(link)
+
+            expect(page.get_by_title("You are signed in")).to_have_text(account())
+            expect(page.get_by_role("link", name="Approvals")).to_be_visible()
+            expect(page.get_by_text("You are not signed in")).to_have_count(0)
+            assert page.url == f"{open_site.url}/ui/"
+            assert page.evaluate("document.referrer") == ""
+
+    def test_is_led_to_the_page_by_a_file_as_dev_opens_it(
+        self, browser: Browser, open_site: Site
+    ) -> None:
+        link = open_site.server.sign_in_url(open_site.url)
+        assert link is not None
+        with redirect_file(link) as address, browser.new_context() as context:
+            page = context.new_page()
+            page.goto(address)
+
+            page.wait_for_url(f"{open_site.url}/ui/")
+            expect(page.get_by_title("You are signed in")).to_have_text(account())
+
+    def test_is_told_that_a_link_was_used(self, browser: Browser, open_site: Site) -> None:
+        link = open_site.server.sign_in_url(open_site.url)
+        assert link is not None
+        with looking(browser, open_site, signed_in=False) as view:
+            httpx2.get(link, trust_env=False)
+            view.page.goto(link)
+
+            expect(view.page.get_by_role("alert")).to_contain_text("used before or is not valid")
+            view.check_access()
+
+    def test_signs_out_and_goes_on_without_privileges(
+        self, browser: Browser, open_site: Site
+    ) -> None:
+        with looking(browser, open_site) as view:
+            page = view.open("/settings")
+            expect(page.get_by_role("link", name="Keys")).to_be_visible()
+            page.get_by_role("button", name="Sign out").click()
+
+            expect(page.get_by_text("You are not signed in")).to_be_visible()
+            expect(page.get_by_role("link", name="Approvals")).to_have_count(0)
+            expect(page.get_by_role("link", name="Audit")).to_have_count(0)
+            view.check_access()
+
+    def test_whose_session_has_ended_can_go_on_without_signing_in(
+        self, browser: Browser, open_site: Site
+    ) -> None:
+        with looking(browser, open_site) as view:
+            view.forgiven = (UNAUTHORIZED,)
+            (cookie,) = view.page.context.cookies()
+            open_site.kiln.sessions.end_local(cookie["value"])
+            page = view.open("/")
+            page.get_by_role("button", name="Continue without signing in").click()
+
+            expect(page.get_by_text("You are not signed in")).to_be_visible()
 
 
 class TestSession:

@@ -19,9 +19,9 @@ const PAGES = [
 const NAVIGATION = [
   { to: "/", title: "Catalog", icon: "layout-grid" },
   { to: "/write", title: "Write", icon: "pencil" },
-  { to: "/runs", title: "Runs", icon: "activity" },
-  { to: "/approvals", title: "Approvals", icon: "circle-check" },
-  { to: "/audit", title: "Audit", icon: "scroll-text" },
+  { to: "/runs", title: "Runs", icon: "activity", needsSignIn: true },
+  { to: "/approvals", title: "Approvals", icon: "circle-check", needsSignIn: true },
+  { to: "/audit", title: "Audit", icon: "scroll-text", needsSignIn: true },
   { to: "/settings", title: "Settings", icon: "settings" },
 ];
 const Who = createContext(null);
@@ -77,8 +77,8 @@ function NotSignedIn() {
   return html`
     <p class="not-signed-in" role="note"><${Icon} name="circle-user-round" />
       <span>You are not signed in. Tools that use secrets or a workspace, or run outside the
-        sandbox, are hidden, and you cannot approve or administer. Open the sign-in link that the
-        server printed in its terminal, or
+        sandbox, are hidden, calls are not listed, and you cannot approve or administer. Open the
+        sign-in link that the server printed in its terminal, or
         ${" "}<${Link} to="/login">sign in with an API key</${Link}>.</span></p>`;
 }
 
@@ -88,6 +88,8 @@ function Bar({ path }) {
   const who = useWho();
   const connection = useConnection();
   const waiting = useWaiting(who);
+  const isAnonymous = who?.kind === "anonymous";
+  const shown = NAVIGATION.filter(({ needsSignIn }) => !(needsSignIn && isAnonymous));
   const item = ({ to, title, icon }) => html`
     <li><${Link} to=${to} aria-current=${isCurrent(to, path) ? "page" : undefined}>
       <${Icon} name=${icon} />${title}
@@ -99,14 +101,14 @@ function Bar({ path }) {
       <${Link} to="/" class="brand">
         <img src=${new URL("icon.svg", import.meta.url)} alt="" width="22" height="22" />Toolkiln
       </${Link}>
-      <nav aria-label="Pages" ref=${pages}><ul>${NAVIGATION.map(item)}</ul></nav>
+      <nav aria-label="Pages" ref=${pages}><ul>${shown.map(item)}</ul></nav>
       <span class="connection" role="status">
         ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
       </span>
-      ${who && who.kind !== "anonymous" && path !== "/login" && html`
+      ${who && !isAnonymous && path !== "/login" && html`
         <${Link} to="/settings" class="who" title="You are signed in">
           <${Icon} name="user" />${who.user}</${Link}>`}
-      ${who?.kind === "anonymous" && path !== "/login" && html`
+      ${isAnonymous && path !== "/login" && html`
         <${Link} to="/login" class="who" title="You are not signed in">
           <${Icon} name="log-in" />Sign in</${Link}>`}
     </header>`;
