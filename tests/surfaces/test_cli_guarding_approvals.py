@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolkiln.app import account
 from toolkiln.model import Approval
 from toolkiln.store import open_store
 
@@ -20,6 +21,11 @@ effect = "ask"
 tools = ["own"]
 approve_own = true
 reason = "look first"
+
+[[rules]]
+effect = "ask"
+tools = ["shut"]
+approve_own = false
 """
 TOOLS = {
     "tools.py": '''
@@ -43,6 +49,15 @@ def own(name: str) -> str:
         name: What.
     """
     return f"did {name}"
+
+@tool
+def shut(name: str) -> str:
+    """Shut something that another person has to look at.
+
+    Args:
+        name: What.
+    """
+    return f"shut {name}"
 ''',
 }
 HOSTILE = "fine\nerror: forged \x1b[2J\u202e"
@@ -194,7 +209,7 @@ class TestAnswering:
         done = fresh.invoke("approvals", command, approval, "--token", approver(fresh))
 
         assert (done.code, done.out) == (2, "")
-        assert "nobody approves their own" in done.err
+        assert "made this call and may not approve it" in done.err
         assert known(fresh, approval)["state"] == "pending"
 
     def test_a_rule_may_let_them(self, fresh: Shell) -> None:
@@ -273,7 +288,7 @@ class TestAnswering:
 class TestCalling:
     def test_a_call_waits_and_runs_with_what_was_approved(self, fresh: Shell) -> None:
         bob = approver(fresh)
-        with fresh.start("call", "wipe", "path=/a") as call:
+        with fresh.start("call", "shut", "name=a") as call:
             assert call.stdout is not None
             assert call.stderr is not None
             assert call.stderr.readline().startswith("waiting for a person until 2")
@@ -281,11 +296,11 @@ class TestCalling:
             assert told is not None
 
             refused = fresh.invoke("approvals", "approve", told[1])
-            edited = ["--edit", '{"path": "/b"}', "--token", bob]
+            edited = ["--edit", '{"name": "b"}', "--token", bob]
             approved = fresh.invoke("approvals", "approve", told[1], *edited)
 
             assert (refused.code, approved.code) == (2, 0)
-            assert call.stdout.read() == "wiped /b\n"
+            assert call.stdout.read() == "shut b\n"
             assert call.wait(BOUND) == 0
 
     def test_a_rejected_call_says_why(self, fresh: Shell) -> None:
@@ -368,8 +383,17 @@ class TestCalling:
 
         assert (ended, "did it" in shown) == (0, True)
 
-    def test_nobody_else_is_asked_there(self, fresh: Shell) -> None:
-        ended, shown = typed(fresh, b"y\n\x03", "call", "wipe", "path=/a", marker=b"approve ")
+    def test_the_person_at_the_terminal_is_asked_where_no_rule_forbids_it(
+        self, fresh: Shell
+    ) -> None:
+        ended, shown = typed(fresh, b"y\n", "call", "wipe", "path=/a")
+        records = fresh.invoke("audit", "list").out
+
+        assert (ended, "wiped /a" in shown) == (0, True)
+        assert f"self-approved by {account()}" in records
+
+    def test_who_may_not_approve_their_own_is_not_asked_there(self, fresh: Shell) -> None:
+        ended, shown = typed(fresh, b"y\n\x03", "call", "shut", "name=it", marker=b"approve ")
 
         assert ended != 0
         assert "[y/N]" not in shown

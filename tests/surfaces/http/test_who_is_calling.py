@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import account
+from toolkiln.app import Entrance, Kiln, account
+from toolkiln.config import Settings
 
 from ..conftest import BOUND, Shell
 from .served import SETTINGS, TOOLS, Answer, Served, make_shell, serving, until
@@ -439,3 +440,16 @@ def test_a_key_of_the_same_name_does_not_approve_the_local_person_s_call(served:
     served.ask("DELETE", "/v1/keys/same")
 
     assert (refused.status, refused.code) == (403, "not_allowed")
+
+
+# Agents over stdio
+
+
+def test_an_agent_over_stdio_is_the_account_s_and_has_no_privileges(tmp_path: Path) -> None:
+    with Kiln(tmp_path, settings=Settings(state=tmp_path / "state")) as kiln:
+        entrance = Entrance(kiln.guarding, kiln.settings)
+        caller = kiln.guarding.caller(entrance.agent())
+
+    assert caller.who == f"mcp:{account()}"
+    assert caller.privileges == frozenset()
+    assert not caller.is_anonymous

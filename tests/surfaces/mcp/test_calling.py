@@ -68,7 +68,7 @@ async def test_tools_are_listed_with_schemas_and_hints(served: Served, era: str)
     assert add.output_schema is not None
     assert add.output_schema["properties"]["result"] == {"type": "integer"}
     assert add.input_schema["properties"]["b"]["description"] == "The second. (default: 1)"
-    assert {"rag_search", "await_task", "read_output", "write_python_tool"} <= tools.keys()
+    assert {"rag_search", "await_task", "read_output"} <= tools.keys()
     assert not {"search_tools", "call_tool"} & tools.keys()
 
 

@@ -44,7 +44,7 @@ def test_records_are_filtered_paged_and_shown_in_detail(look: Look) -> None:
     view = look("/audit")
     page = view.page
     records = page.get_by_role("list", name="Records")
-    expect(records.get_by_role("button").first).to_contain_text("settings")
+    expect(records.get_by_role("button", name="settings").first).to_be_visible()
     view.check_access()
 
     page.get_by_label("Act").fill("switch")
