@@ -188,7 +188,7 @@ def options_of_commands() -> dict[str, set[str]]:
             option
             for p in command.params
             if p.param_type_name == "option" and not p.hidden
-            for option in p.opts
+            for option in (*p.opts, *p.secondary_opts)
         }
         for name, command in commands().items()
     }

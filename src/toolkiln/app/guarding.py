@@ -387,11 +387,13 @@ class Guarding:
         caller = self.caller(session)
         known = self.approvals.get(approval_id)
         about = known.model_dump(include={"tool", "digest", "call_id"}) if known else {}
-        is_own = known is not None and known.user == caller.who
-        how = "(self-approved)" if is_own and verdict.approve else ""
+        is_local = self.is_local_person(session)
+        how = ""
+        if verdict.approve and known is not None and known.user == caller.who:
+            may = may_answer(caller, known, is_local=is_local)
+            how = "(self-approved)" if may else ""
         detail = " ".join(part for part in (approval_id, how, verdict.reason) if part)
         with self.act(act, caller, detail=detail, **about):
-            is_local = self.is_local_person(session)
             return self.approvals.decide(approval_id, verdict, caller, fits, is_local=is_local)
 
     def _on_session(self, session: Session) -> None:

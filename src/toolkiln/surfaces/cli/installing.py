@@ -172,7 +172,7 @@ def _new_key(order: Order) -> Iterator[str]:
         made = keys.create(order.key_name, Scope(user_id=order.client), OWN)
         try:
             yield made.text
-        except BaseException:
+        except BaseException:  # whatever it was, a key that is in no file stays useless
             keys.revoke(made.key.id, OWN)
             raise
 
