@@ -123,10 +123,8 @@ class CommandLine:
 class Http:
     """A program that sends requests with ann's key."""
 
-    def __init__(self, url: str, key: str) -> None:
-        self._client = httpx2.Client(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=BOUND
-        )
+    def __init__(self, client: httpx2.Client) -> None:
+        self._client = client
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
         answer = self._client.post(f"/v1/tools/{tool}/call", json={"arguments": arguments}).json()
@@ -196,8 +194,12 @@ def command_line(project: Project) -> Iterator[Door]:
 @contextmanager
 def http(project: Project) -> Iterator[Door]:
     """`toolkiln serve`, and its HTTP API."""
-    with _served(project) as url:
-        yield Http(url, project.ann)
+    headers = {"Authorization": f"Bearer {project.ann}"}
+    with (
+        _served(project) as url,
+        httpx2.Client(base_url=url, headers=headers, timeout=BOUND) as client,
+    ):
+        yield Http(client)
 
 
 @contextmanager

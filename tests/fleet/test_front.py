@@ -294,8 +294,8 @@ def test_who_has_no_right_is_refused_by_the_worker(client: httpx.Client) -> None
     writer = client.post("/v1/sessions", json={"user_id": "wim", "privileges": ["WRITE_TOOLS"]})
     wim = {"authorization": f"Bearer {writer.json()['token']}"}
 
+    proposed = client.put("/v1/tools/halve", json={"source": HALVE}, headers=ann)
     refused = [
-        client.put("/v1/tools/halve", json={"source": HALVE}, headers=ann),
         client.patch("/v1/tools/add", json={"enabled": False}, headers=ann),
         client.delete("/v1/tools/add", headers=wim),
         client.post("/v1/tools/add/rollback", json={"version": 1}, headers=wim),
@@ -307,6 +307,7 @@ def test_who_has_no_right_is_refused_by_the_worker(client: httpx.Client) -> None
     unseen = client.get("/v1/tools/be_hidden/versions", headers=ann)
     source = client.get("/v1/tools/add/versions/1", headers=wim)
 
+    assert (proposed.status_code, proposed.json()["proposed"]) == (202, True)
     assert {(one.status_code, one.json()["code"]) for one in refused} == {(403, "not_allowed")}
     assert (unseen.status_code, unseen.json()["code"]) == (404, "unknown_tool")
     assert "def add" in source.json()["sources"]["contract.py"]
