@@ -133,7 +133,7 @@ async def test_whoever_shows_no_key_is_told_which_one_to_show(tmp_path: Path) ->
     assert nothing.status_code == wrong.status_code == 401
     assert "Bearer" in nothing.headers["www-authenticate"]
     assert right.status_code == 200
-    assert "write_python_tool" not in right.text
+    assert "write_python_tool" in right.text  # what she writes is a proposal
 
 
 async def test_a_state_serves_its_own_call_only(served: Served) -> None:
