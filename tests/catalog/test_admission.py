@@ -55,7 +55,9 @@ def test_admitted_version_is_served_and_tells_who_and_when(shop: Workshop) -> No
     shop.write("a.py", tool("a"))
     (version,) = shop.admit("a.py")
 
-    admission = shop.catalog().snapshot.served["a"].admission
+    admission = shop.catalog().manifest.files["a.py"]
+    served = shop.catalog().snapshot.served["a"]
+    assert (served.admission, served.version, served.dev) == (admission, 1, False)
     assert (admission.admitted_by, admission.version) == ("ann", version.number)
     assert admission.sha256 == version.digest
     assert admission.admitted_at == admission.since == version.at
@@ -65,7 +67,7 @@ def test_admitted_version_is_served_and_tells_who_and_when(shop: Workshop) -> No
 def test_change_is_served_once_it_is_admitted(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"))
     running = shop.catalog()
-    since = running.snapshot.served["a"].admission.since
+    since = running.manifest.files["a.py"].since
     shop.write("a.py", tool("a", 2))
     before = text_of(shop.catalog(), "a")
 
@@ -74,7 +76,7 @@ def test_change_is_served_once_it_is_admitted(shop: Workshop) -> None:
 
     assert (before, text_of(running, "a")) == (tool("a"), tool("a", 2))
     assert version.number == 2
-    assert running.snapshot.served["a"].admission.since == since
+    assert running.manifest.files["a.py"].since == since
 
 
 def test_candidate_is_admitted_as_it_was_looked_at(shop: Workshop) -> None:
@@ -188,11 +190,11 @@ def test_assessment_of_a_first_version_is_against_nothing(shop: Workshop) -> Non
 def test_rights_are_granted_with_the_decision_only(shop: Workshop) -> None:
     shop.write("a.py", asking("example.org"))
     shop.admit("a.py")
-    without = shop.catalog().snapshot.served["fetch"].admission.rights
+    without = shop.catalog().snapshot.served["fetch"].grants
     shop.admit("a.py", grant=True)
 
     assert without == {}
-    assert shop.catalog().snapshot.served["fetch"].admission.rights == {
+    assert shop.catalog().snapshot.served["fetch"].grants == {
         "fetch": Grant(network=("example.org",), workspace="read")
     }
 
@@ -205,7 +207,7 @@ def test_rights_stay_as_they_were_granted_when_the_next_version_asks_for_more(
     shop.write("a.py", asking("evil.org", workspace="write"))
     shop.admit("a.py")
 
-    granted = shop.catalog().snapshot.served["fetch"].admission.rights["fetch"]
+    granted = shop.catalog().snapshot.served["fetch"].grants["fetch"]
     assert granted == Grant(network=("example.org",), workspace="read")
 
 
@@ -215,7 +217,7 @@ def test_rights_go_with_the_tool_they_were_granted_to(shop: Workshop) -> None:
     shop.write("a.py", asking("example.org").replace("fetch", "other"))
     shop.admit("a.py")
 
-    assert shop.catalog().snapshot.served["other"].admission.rights == {}
+    assert shop.catalog().snapshot.served["other"].grants == {}
 
 
 def test_rejected_change_leaves_the_admitted_version(shop: Workshop) -> None:
@@ -452,7 +454,7 @@ def test_rollback_grants_nothing_more(shop: Workshop) -> None:
 
     Admissions(shop.catalog()).rollback("fetch", "1", Decision("ann"))
 
-    granted = shop.catalog().snapshot.served["fetch"].admission.rights["fetch"]
+    granted = shop.catalog().snapshot.served["fetch"].grants["fetch"]
     assert granted.network == ("example.org",)
 
 

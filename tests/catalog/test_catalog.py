@@ -4,18 +4,18 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolkiln.catalog import MANIFEST, Admissions, Catalog, Decision, ManifestError
+from toolkiln.catalog import MANIFEST, Admissions, Catalog, Conflict, Decision, ManifestError
 from toolkiln.errors import InputError
 from toolkiln.model import FileState, Snapshot
 
-from .conftest import Start, Workshop, text_of, tool
+from .conftest import Workshop, text_of, tool
 
 SOON = 60.0
 
@@ -432,34 +432,22 @@ def test_file_admitted_elsewhere_is_served_once_the_manifest_is_seen(shop: Works
     assert states(running) == dict.fromkeys(("a.py", "b.py"), FileState.ADMITTED)
 
 
-def meanwhile(shop: Workshop, monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    """Does something the next time when a version is about to be written down."""
-    archive = shop.archive()
-    real = archive.keep_many
-    waiting = [work]
-
-    def slow(*arguments: Any) -> Any:
-        if waiting:
-            waiting.pop()()
-        return real(*arguments)
-
-    monkeypatch.setattr(archive, "keep_many", slow)
-
-
 class TestDev:
-    """With `dev` what is on disk admits itself."""
+    """With `dev` what is on disk is served without an admission."""
 
-    def test_readable_files_are_served_and_written_down(self, shop: Workshop) -> None:
+    def test_readable_files_are_served_and_nothing_is_written(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))
         shop.write("broken.py", "def b(:\n")
 
         snapshot = shop.catalog(dev=True).snapshot
 
         assert list(snapshot.tools) == ["a"]
-        assert shop.served() == {"a": "a.py"}
-        assert snapshot.served["a"].admission.admitted_by == "dev"
-        (version,) = Admissions(shop.catalog()).history("a")
-        assert (version.action, version.number) == ("dev", 1)
+        served = snapshot.served["a"]
+        assert (served.dev, served.version, served.admission) == (True, None, None)
+        assert not (shop.tools / MANIFEST).exists()
+        assert not shop.state.joinpath("store.db").exists()
+        with pytest.raises(ManifestError):
+            shop.served()
 
     def test_change_is_served_at_once(self, shop: Workshop) -> None:
         path = shop.write("a.py", tool("a"))
@@ -470,45 +458,81 @@ class TestDev:
         catalog.refresh([path])
 
         assert list(catalog.snapshot.tools) == ["b"]
-        assert [v.number for v in Admissions(catalog).history("b")] == [2, 1]
+        assert Admissions(catalog).history("b") == []
+
+    def test_an_unchanged_admitted_file_is_served_as_admitted(self, shop: Workshop) -> None:
+        path = shop.write("a.py", tool("a"))
+        shop.admit("a.py")
+        catalog = shop.catalog(dev=True)
+        before = catalog.snapshot.served["a"]
+
+        path.write_text(tool("a", 2))
+        catalog.refresh([path])
+        changed = catalog.snapshot.served["a"]
+        path.write_text(tool("a"))
+        catalog.refresh([path])
+        after = catalog.snapshot.served["a"]
+
+        assert [(s.dev, s.version) for s in (before, changed, after)] == [
+            (False, 1),
+            (True, None),
+            (False, 1),
+        ]
 
     @pytest.mark.parametrize("broken", ["def a(:\n", "", "x = 1\n"])
     def test_earlier_version_serves_on_while_the_file_is_broken(
         self, shop: Workshop, broken: str
     ) -> None:
         path = shop.write("a.py", tool("a"))
+        shop.admit("a.py")
         catalog = shop.catalog(dev=True)
-        assert catalog.snapshot.tools
+        path.write_text(tool("a", 2))
+        catalog.refresh([path])
 
         path.write_text(broken)
         catalog.refresh([path])
 
-        for one in (catalog, shop.catalog(dev=True), shop.catalog()):
+        assert text_of(catalog, "a") == tool("a", 2)
+        for one in (shop.catalog(dev=True), shop.catalog()):
             assert text_of(one, "a") == tool("a")
 
-        path.write_text(tool("a", 2))
+        path.write_text(tool("a", 3))
         catalog.refresh([path])
 
-        assert text_of(catalog, "a") == tool("a", 2)
+        assert text_of(catalog, "a") == tool("a", 3)
+
+    def test_an_earlier_version_that_is_rejected_serves_no_longer(self, shop: Workshop) -> None:
+        path = shop.write("a.py", tool("a"))
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+        looked_at = Admissions(shop.catalog()).candidate("a.py")
+        path.write_text("def a(:\n")
+        catalog.refresh([path])
+        assert text_of(catalog, "a") == tool("a")
+
+        Admissions(shop.catalog()).reject("a.py", "ann", looked_at=looked_at)
+        catalog.refresh([shop.tools / MANIFEST])
+
+        assert dict(catalog.snapshot.tools) == {}
 
     def test_no_rights_are_granted(self, shop: Workshop) -> None:
         shop.write("a.py", ASKING)
 
-        assert shop.catalog(dev=True).snapshot.served["fetch"].admission.rights == {}
+        assert shop.catalog(dev=True).snapshot.served["fetch"].grants == {}
 
     def test_rights_that_were_granted_hold_for_that_version(self, shop: Workshop) -> None:
         path = shop.write("a.py", ASKING)
         shop.admit("a.py", grant=True)
         catalog = shop.catalog(dev=True)
 
-        granted = catalog.snapshot.served["fetch"].admission.rights
+        granted = catalog.snapshot.served["fetch"].grants
         path.write_text(ASKING + "\n")
         catalog.refresh([path])
 
         assert granted["fetch"].network == ("example.org",)
-        assert catalog.snapshot.served["fetch"].admission.rights == {}
+        assert catalog.snapshot.served["fetch"].grants == {}
 
-    def test_rejected_and_proposed_versions_do_not_admit_themselves(self, shop: Workshop) -> None:
+    def test_rejected_and_proposed_versions_are_not_served(self, shop: Workshop) -> None:
         shop.write("no.py", tool("no"))
         shop.write("later.py", tool("later"))
         admissions = Admissions(shop.catalog())
@@ -525,7 +549,7 @@ class TestDev:
 
         assert list(catalog.snapshot.tools) == ["no"]
 
-    def test_withdrawn_version_does_not_admit_itself_again(self, shop: Workshop) -> None:
+    def test_withdrawn_version_is_not_served_again(self, shop: Workshop) -> None:
         path = shop.write("a.py", tool("a"))
         catalog = shop.catalog(dev=True)
         assert catalog.snapshot.tools
@@ -537,52 +561,59 @@ class TestDev:
         assert dict(shop.catalog(dev=True).snapshot.tools) == {}
 
     @pytest.mark.parametrize("is_changed", [True, False])
-    def test_admission_made_meanwhile_holds(
-        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, is_changed: bool
-    ) -> None:
+    def test_admission_made_meanwhile_holds(self, shop: Workshop, is_changed: bool) -> None:
         path = shop.write("a.py", tool("a"))
         shop.admit("a.py")
         catalog = shop.catalog(dev=True)
         assert catalog.snapshot.tools
         path.write_text(ASKING)
-
-        def admit() -> None:
-            path.write_text(ASKING + "#\n" * is_changed)
-            shop.admit("a.py", grant=True)
-
-        meanwhile(shop, monkeypatch, admit)
         catalog.refresh([path])
+        assert catalog.snapshot.served["fetch"].dev
+
+        path.write_text(ASKING + "#\n" * is_changed)
+        shop.admit("a.py", grant=True)
+        catalog.refresh([path, shop.tools / MANIFEST])
 
         for one in (catalog, shop.catalog()):
-            admission = one.snapshot.served["fetch"].admission
-            assert admission.admitted_by == "ann"
-            assert admission.rights["fetch"].network == ("example.org",)
+            served = one.snapshot.served["fetch"]
+            assert (served.dev, served.version) == (False, 2)
+            assert served.grants["fetch"].network == ("example.org",)
 
     @pytest.mark.parametrize("existed", [True, False])
-    def test_proposal_made_meanwhile_holds(
-        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, existed: bool
-    ) -> None:
+    def test_proposal_made_meanwhile_holds(self, shop: Workshop, existed: bool) -> None:
         shop.write("b.py", tool("b"))
         path = shop.write("a.py", tool("a"))
         shop.admit("b.py", *(["a.py"] if existed else []))
         path.unlink(missing_ok=not existed)
         catalog = shop.catalog(dev=True)
         assert "b" in catalog.snapshot.tools
+
         path.write_text(tool("a", 2))
-
-        def propose() -> None:
-            admissions = Admissions(shop.catalog())
-            admissions.propose(admissions.candidate("a.py"), "bot", 20)
-
-        meanwhile(shop, monkeypatch, propose)
-        catalog.refresh([path])
+        admissions = Admissions(shop.catalog())
+        admissions.propose(admissions.candidate("a.py"), "bot", 20)
+        catalog.refresh([path, shop.tools / MANIFEST])
 
         for one in (catalog, shop.catalog(), shop.catalog(dev=True)):
             assert states(one)["a.py"] is FileState.PROPOSED
             assert set(one.snapshot.tools) == ({"a", "b"} if existed else {"b"})
             assert not existed or text_of(one, "a") == tool("a")
 
-    def test_file_with_an_error_does_not_admit_itself(self, shop: Workshop) -> None:
+    def test_a_proposal_over_an_unadmitted_file_leaves_what_dev_served(
+        self, shop: Workshop
+    ) -> None:
+        path = shop.write("a.py", tool("a"))
+        catalog = shop.catalog(dev=True)
+        assert catalog.snapshot.tools
+        path.write_text(tool("a", 2))
+        admissions = Admissions(shop.catalog())
+        admissions.propose(admissions.candidate("a.py"), "bot", 20)
+
+        catalog.refresh([path, shop.tools / MANIFEST])
+
+        assert text_of(catalog, "a") == tool("a")
+        assert dict(shop.catalog(dev=True).snapshot.tools) == {}
+
+    def test_file_with_an_error_is_not_served(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))
         path = shop.write("b.py", tool("b", extra='HALF = "\\ud800"'))
         catalog = shop.catalog(dev=True)
@@ -595,18 +626,47 @@ class TestDev:
 
         assert list(catalog.snapshot.tools) == ["a", "b"]
 
-    def test_manifest_that_is_deleted_is_written_again(self, shop: Workshop) -> None:
+    def test_a_manifest_that_is_deleted_leaves_everything_unadmitted(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))
+        shop.admit("a.py")
         catalog = shop.catalog(dev=True)
-        assert catalog.snapshot.tools
+        assert not catalog.snapshot.served["a"].dev
         (shop.tools / MANIFEST).unlink()
         catalog.refresh([shop.tools / MANIFEST])
 
         path = shop.write("b.py", tool("b"))
         catalog.refresh([path])
 
+        assert {name: s.dev for name, s in catalog.snapshot.served.items()} == {
+            "a": True,
+            "b": True,
+        }
+        assert not (shop.tools / MANIFEST).exists()
+
+    def test_a_decision_in_dev_is_about_one_file_and_no_other(self, shop: Workshop) -> None:
+        shop.write("a.py", tool("a"))
+        shop.write("b.py", tool("b"))
+        catalog = shop.catalog(dev=True)
         assert set(catalog.snapshot.tools) == {"a", "b"}
-        assert shop.served() == {"a": "a.py", "b": "b.py"}
+        admissions = Admissions(catalog)
+
+        admissions.admit([admissions.candidate("a.py")], Decision("ann"))
+
+        assert {name: s.dev for name, s in catalog.snapshot.served.items()} == {
+            "a": False,
+            "b": True,
+        }
+        assert shop.served() == {"a": "a.py"}
+
+    def test_of_two_files_with_one_name_the_admitted_one_keeps_it(self, shop: Workshop) -> None:
+        shop.write("b.py", tool("a", 2))
+        shop.admit("b.py")
+        shop.write("a.py", tool("a"))
+
+        snapshot = shop.catalog(dev=True).snapshot
+
+        assert (snapshot.served["a"].file, snapshot.served["a"].dev) == ("b.py", False)
+        assert [finding.rule for finding in snapshot.findings] == ["duplicate-name"]
 
     def test_file_that_only_helps_is_no_tool_however_it_changes(self, shop: Workshop) -> None:
         shop.write("a.py", "import shared\n" + tool("a"))
@@ -619,47 +679,36 @@ class TestDev:
 
         assert before == set(catalog.snapshot.tools) == {"a"}
 
-    def test_store_out_of_reach_is_a_finding(self, shop: Workshop) -> None:
+    def test_store_out_of_reach_does_not_matter(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))
         shop.state.write_text("no folder")
 
         snapshot = shop.catalog(dev=True).snapshot
 
-        assert list(snapshot.tools) == ["a"]
-        assert [finding.rule for finding in snapshot.findings] == ["version-not-kept"]
+        assert (list(snapshot.tools), snapshot.findings) == (["a"], ())
 
-    def test_two_processes_that_start_at_once_agree(
-        self, shop: Workshop, start_python: Start
+    def test_a_tool_with_unadmitted_changes_is_not_removed(self, shop: Workshop) -> None:
+        path = shop.write("a.py", tool("a"))
+        shop.admit("a.py")
+        path.write_text(tool("a", 2))
+
+        with pytest.raises(Conflict, match="unadmitted changes"):
+            Admissions(shop.catalog(dev=True)).remove("a", "ann")
+
+        assert path.exists()
+
+    def test_rolling_back_to_the_admitted_version_undoes_the_change_on_disk(
+        self, shop: Workshop
     ) -> None:
-        for number in range(10):
-            shop.write(f"t{number}.py", tool(f"t{number}"))
-        code = """
-            import sys
-            from pathlib import Path
-            from toolkiln.catalog import Catalog, Options
-            from toolkiln.store import open_store
-            store = open_store(Path(sys.argv[2]) / "store.db")
-            catalog = Catalog(Path(sys.argv[1]), lambda: store.archive, Options(dev=True))
-            print("ready", flush=True)
-            sys.stdin.readline()
-            print(len(catalog.snapshot.tools), catalog.manifest.catalog)
-        """
-        others = [start_python(code, shop.tools, shop.state) for _ in range(2)]
-        for other in others:
-            assert other.stdout
-            assert other.stdout.readline() == "ready\n"
-        for other in others:
-            assert other.stdin
-            other.stdin.write("go\n")
-            other.stdin.flush()
+        path = shop.write("a.py", tool("a"))
+        shop.admit("a.py")
+        path.write_text(tool("a", 2))
+        catalog = shop.catalog(dev=True)
 
-        said = [other.communicate(timeout=SOON)[0].split() for other in others]
+        Admissions(catalog).rollback("a", "1", Decision("ann"))
 
-        assert [count for count, _ in said] == ["10", "10"]
-        catalog = shop.catalog()
-        assert {name for _, name in said} == {catalog.manifest.catalog}
-        assert len(catalog.snapshot.tools) == 10
-        assert [v.number for v in Admissions(catalog).history("t3")] == [1]
+        assert path.read_text() == tool("a")
+        assert not catalog.snapshot.served["a"].dev
 
 
 ASKING = '''
@@ -695,8 +744,7 @@ def test_folder_of_somebody_else_is_served_in_dev(read_only: Workshop) -> None:
 
     snapshot = catalog.snapshot
 
-    assert list(snapshot.tools) == ["a"]
-    assert [finding.rule for finding in snapshot.findings] == ["version-not-kept"]
+    assert (list(snapshot.tools), snapshot.findings) == (["a"], ())
     assert sorted(path.name for path in read_only.tools.iterdir()) == ["a.py"]
     catalog.refresh([read_only.tools / MANIFEST])
     catalog.refresh()

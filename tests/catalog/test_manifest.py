@@ -240,11 +240,10 @@ def test_manifest_of_another_key_is_refused(
         load(tmp_path, asked)
 
 
-@pytest.mark.parametrize("dev", [False, True])
-def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop, dev: bool) -> None:
+def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None:
     shop.write("a.py", tool("a"))
     shop.admit("a.py")
-    catalog = shop.catalog(dev=dev)
+    catalog = shop.catalog()
     good = (shop.tools / FILE_NAME).read_bytes()
     assert "a" in catalog.snapshot.tools
 
@@ -254,12 +253,36 @@ def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop, dev: bo
     with pytest.raises(ManifestError):
         _ = catalog.snapshot
     with pytest.raises(ManifestError):
-        _ = shop.catalog(dev=dev).snapshot
+        _ = shop.catalog().snapshot
 
     (shop.tools / FILE_NAME).write_bytes(good)
     catalog.refresh([shop.tools / FILE_NAME])
 
     assert "a" in catalog.snapshot.tools
+
+
+def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Workshop) -> None:
+    shop.write("a.py", tool("a"))
+    shop.admit("a.py")
+    catalog = shop.catalog(dev=True)
+    good = (shop.tools / FILE_NAME).read_bytes()
+    assert not catalog.snapshot.served["a"].dev
+
+    (shop.tools / FILE_NAME).write_bytes(good.replace(b"ann", b"eve"))
+    catalog.refresh([shop.tools / FILE_NAME])
+
+    for one in (catalog, shop.catalog(dev=True)):
+        (finding,) = one.snapshot.findings
+        assert (finding.rule, finding.path) == ("manifest-unusable", str(shop.tools / FILE_NAME))
+        assert "somebody changed it" in finding.message
+        assert "toolkiln admit --afresh" in finding.fix
+        assert one.snapshot.served["a"].dev
+
+    (shop.tools / FILE_NAME).write_bytes(good)
+    catalog.refresh([shop.tools / FILE_NAME])
+
+    assert catalog.snapshot.findings == ()
+    assert not catalog.snapshot.served["a"].dev
 
 
 def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Workshop) -> None:

@@ -108,7 +108,7 @@ async def test_a_file_that_is_written_edited_and_deleted_comes_changes_and_goes(
     assert (added.added, added.changed, added.removed) == (("greet",), (), ())
     assert (changed.added, changed.changed, changed.removed) == ((), ("greet",), ())
     assert (removed.added, removed.changed, removed.removed) == ((), (), ("greet",))
-    assert changed.snapshot.served["greet"].admission.version == 2
+    assert changed.snapshot.served["greet"].dev
     assert added.snapshot.number < changed.snapshot.number < removed.snapshot.number
     assert changed.seconds > 0
 
@@ -569,15 +569,14 @@ async def test_what_this_process_admits_is_told_too(shop: Workshop) -> None:
     assert change.added == ("late",)
 
 
-@pytest.mark.parametrize("dev", [True, False], ids=["dev", "admitted"])
 async def test_a_manifest_that_was_tampered_with_serves_nothing_until_it_is_mended(
-    shop: Workshop, dev: bool
+    shop: Workshop,
 ) -> None:
     shop.write("greet.py", tool("greet"))
     shop.admit("greet.py")
     manifest = shop.tools / MANIFEST
     good = manifest.read_bytes()
-    async with watching(shop.catalog(dev=dev)) as watched:
+    async with watching(shop.catalog()) as watched:
         manifest.write_bytes(good.replace(b'"ann"', b'"eve"'))
         bad = await watched.until(lambda: watched.changes[-1].error)
         shop.write("greet.py", tool("greet", 2))
@@ -586,6 +585,23 @@ async def test_a_manifest_that_was_tampered_with_serves_nothing_until_it_is_mend
 
     assert isinstance(bad.error, ManifestError)
     assert (bad.removed, bad.snapshot.tools) == (("greet",), {})
+
+
+async def test_in_dev_a_manifest_that_was_tampered_with_is_a_finding(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    shop.admit("greet.py")
+    manifest = shop.tools / MANIFEST
+    good = manifest.read_bytes()
+    async with developing(shop) as watched:
+        manifest.write_bytes(good.replace(b'"ann"', b'"eve"'))
+        bad = await watched.until(lambda: watched.changes[-1].refused)
+        manifest.write_bytes(good)
+        mended = await watched.until(lambda: not watched.catalog.current.served["greet"].dev)
+
+    assert (bad.error, bad.changed) == (None, ("greet",))
+    assert bad.snapshot.served["greet"].dev
+    assert [f.rule for f in bad.refused[str(manifest)]] == ["manifest-unusable"]
+    assert (mended.changed, mended.snapshot.findings) == (("greet",), ())
 
 
 async def test_a_manifest_that_goes_serves_nothing_but_in_dev(shop: Workshop) -> None:
@@ -600,39 +616,32 @@ async def test_a_manifest_that_goes_serves_nothing_but_in_dev(shop: Workshop) ->
     assert (strict.names, lax.names) == (set(), {"greet"})
 
 
-async def test_what_dev_served_is_written_down_when_it_is_quiet_and_at_the_end(
-    shop: Workshop,
-) -> None:
+async def test_nothing_that_dev_serves_is_written_down(shop: Workshop) -> None:
+    def no_store() -> Archive:
+        raise StoreError("nothing may be kept")
+
     shop.write("greet.py", tool("greet"))
-    async with developing(shop) as watched:
-        async with asyncio.timeout(BOUND):
-            while not (shop.tools / MANIFEST).exists():  # nobody tells that it is written
-                await asyncio.sleep(0.01)
+    async with watching(Catalog(shop.tools, no_store, Options(dev=True))) as watched:
         shop.write("greet.py", tool("greet", 2))
         await watched.until_text("greet", "return 2")
-
-    assert text_of(shop.catalog(), "greet") == tool("greet", 2)
-    assert shop.catalog().snapshot.served["greet"].admission.version == 2
-    assert shop.leftovers() == []
-
-
-async def test_what_cannot_be_written_down_is_served_and_told_once(shop: Workshop) -> None:
-    def broken() -> Archive:
-        raise StoreError("the disk is full")
-
-    shop.write("greet.py", tool("greet"))
-    async with watching(Catalog(shop.tools, broken, Options(dev=True))) as watched:
-        told = await watched.until(lambda: watched.changes[-1].refused)
         shop.write("last.py", tool("last"))
         await watched.until_served("greet", "last")
 
-    assert list(told.refused) == [str(shop.tools)]
-    assert "the disk is full" in str(told.refused)
+    assert watched.errors == set()
+    assert watched.catalog.current.findings == ()
+    assert sorted(path.name for path in shop.tools.iterdir()) == ["greet.py", "last.py"]
 
 
-def test_a_version_not_yet_written_down_outlives_a_decision_about_another_file(
-    shop: Workshop,
-) -> None:
+async def test_in_dev_an_admission_elsewhere_is_a_change_of_the_tool(shop: Workshop) -> None:
+    shop.write("greet.py", tool("greet"))
+    async with developing(shop) as watched:
+        shop.admit("greet.py")
+        change = await watched.until(lambda: not watched.catalog.current.served["greet"].dev)
+
+    assert (change.added, change.changed, change.removed) == ((), ("greet",), ())
+
+
+def test_a_version_that_dev_serves_outlives_a_decision_about_another_file(shop: Workshop) -> None:
     shop.write("greet.py", tool("greet"))
     shop.write("other.py", tool("other"))
     shop.admit("greet.py")
@@ -640,41 +649,28 @@ def test_a_version_not_yet_written_down_outlives_a_decision_about_another_file(
     assert catalog.snapshot.tools.keys() == {"greet", "other"}
 
     file = shop.write("greet.py", tool("greet", 2))
-    catalog.refresh([file], keep=False)
+    catalog.refresh([file])
     file.write_text(BROKEN)
     shop.admit("other.py")
-    catalog.refresh([file, shop.tools / MANIFEST], keep=False)
+    catalog.refresh([file, shop.tools / MANIFEST])
 
     assert text_of(catalog, "greet") == tool("greet", 2)
     assert catalog.manifest.files["other.py"].admitted_by == "ann"
-
-
-def test_a_decision_about_a_version_not_yet_written_down_holds(shop: Workshop) -> None:
-    file = shop.write("greet.py", tool("greet"))
-    catalog = shop.catalog(dev=True)
-    catalog.refresh(keep=False)
-
-    shop.admit("greet.py", grant=True)
-    catalog.keep()
-
-    assert catalog.manifest.files["greet.py"].admitted_by == "ann"
-    assert shop.catalog().manifest.files["greet.py"].admitted_by == "ann"
-    assert text_of(catalog, "greet") == file.read_text()
 
 
 def test_a_manifest_of_our_own_is_not_parsed_again(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.write("greet.py", tool("greet"))
-    catalog = shop.catalog(dev=True)
-    assert catalog.snapshot.tools
+    catalog = shop.catalog()
+    admissions = Admissions(catalog)
+    admissions.admit([admissions.candidate("greet.py")], Decision("ann"))
     manifest = sys.modules["toolkiln.catalog.manifest"]
     monkeypatch.setattr(manifest, "load", lambda *_: pytest.fail("it was parsed"))
 
-    catalog.refresh([shop.write("greet.py", tool("greet", 2))])
     catalog.refresh([shop.tools / MANIFEST])
 
-    assert text_of(catalog, "greet") == tool("greet", 2)
+    assert text_of(catalog, "greet") == tool("greet")
 
 
 async def test_where_the_system_cannot_watch_folders_are_looked_at_again_and_again(

@@ -114,7 +114,7 @@ async def test_what_is_published_is_presented_as_it_is(
     found = published.snapshot
     assert changed
     assert found.tools["hello"] == hello.read.tool("hello").model_copy(update={"path": "hello.py"})
-    assert found.served["hello"].admission.rights == {"hello": grant}
+    assert found.served["hello"].grants == {"hello": grant}
     assert found.pool("hello") == "default"
     assert found.permissions == {**OPEN, "policy": "deny"}
     assert found.tools.get("other") is None
@@ -492,7 +492,7 @@ async def test_a_version_is_fetched_with_its_sources_and_its_grant(
     assert next(iter(found.sources)) == "hello.py"
     assert found.reading.digest == old.read.digest
     assert found.read.tool("hello").description == "Old."
-    assert found.admission.rights == {"hello": grant}
+    assert found.grants == {"hello": grant}
 
 
 async def test_no_version_is_run_whose_files_are_gone_or_damaged(

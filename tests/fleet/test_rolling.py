@@ -98,6 +98,55 @@ async def test_of_two_workers_with_two_versions_either_ends_what_the_other_began
     assert (afterwards.value, before.value) == ("two", "one")
 
 
+async def test_what_a_worker_serves_without_admission_is_marked_for_its_callers(
+    server: Server, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "last.py").write_text(LASTING.replace("{0}", "one"), "utf-8")
+    admit(tools, "last.py")
+    (tools / "other.py").write_text(LASTING.replace("{0}", "two").replace("last", "other"), "utf-8")
+    with worker(server.url, tools) as running:
+        async with Kiln.connect(server.url, settings=Settings(state=tmp_path / "front")) as kiln:
+            marks = {name: kiln.is_dev(name) for name in kiln.specs}
+            results = [await kiln.call(name) for name in ("last", "other")]
+
+    assert marks == {"last": False, "other": True}
+    assert [(result.value, result.dev) for result in results] == [("one", False), ("two", True)]
+    assert "note: dev: 1 of them served as on disk, without an admission" in running.said
+
+
+async def test_a_worker_without_dev_does_not_run_a_version_that_was_not_admitted(
+    server: Server, tmp_path: Path
+) -> None:
+    folders = {version: tmp_path / version / "tools" for version in ("one", "two")}
+    for version, folder in folders.items():
+        folder.mkdir(parents=True)
+        (folder / "last.py").write_text(LASTING.replace("{0}", version), "utf-8")
+    admit(folders["one"], "last.py")
+    async with asking(server) as asker:
+        published = Published(asker.pipe, asker.key)
+        with worker(server.url, folders["two"]):
+            await published.refresh()
+            new = published.snapshot.tools["last"].digest
+        with worker(server.url, folders["one"], dev=False):
+            strict = await asker.call("last", digest=new)
+            own = await asker.call("last")
+        with worker(server.url, folders["one"]):
+            lax = await asker.call("last", digest=new)
+
+    assert strict.error is not None
+    assert (strict.value, strict.error.code) == (None, "stale")
+    assert (own.value, own.dev) == ("one", False)
+    assert (lax.value, lax.dev) == ("two", True)
+
+
+def admit(tools: Path, file: str) -> None:
+    """Admit a file of a worker's folder."""
+    with Kiln(tools, settings=Settings(state=tools.parent / "state")) as kiln:
+        kiln.admissions.admit([kiln.admissions.candidate(file)], kiln.guarding.decision())
+
+
 async def begun(kiln: Kiln, seconds: float) -> "asyncio.Task[Result]":
     """A call that some worker has begun."""
     started = asyncio.Event()

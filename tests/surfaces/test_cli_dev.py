@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from .conftest import BOUND, COMMAND, Shell
+from .conftest import ADMITTED, BOUND, COMMAND, Shell
 
 GREET = 'def greet(name: str) -> str:\n    """Greet."""\n    return name\n'
 ASKING = '''from toolkiln import tool
@@ -112,8 +112,8 @@ def test_each_edit_is_one_line_on_stdout_and_everything_else_is_on_stderr(
     code = session.end()
 
     assert code == 0
-    assert session.out[0] == "+ greet (v1)"
-    assert re.fullmatch(r"~ greet \(v2\)  \d+ ms", session.out[1])
+    assert session.out[0] == "+ greet (dev)"
+    assert re.fullmatch(r"~ greet \(dev\)  \d+ ms", session.out[1])
     assert session.out[2:] == ["- greet"]
     assert session.err == ["1 tool of tools; Ctrl-C ends it"]
 
@@ -128,7 +128,7 @@ def test_a_signal_ends_it_well(here: Shell, develop: Develop, number: signal.Sig
 
     assert code == 0
     assert len(session.err) == 1
-    assert (here.folder / "tools" / "_manifest.json").exists()
+    assert not (here.folder / "tools" / "_manifest.json").exists()
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
@@ -143,7 +143,7 @@ def test_a_folder_without_tools_waits_for_the_first(
 
     tools.mkdir(exist_ok=True)
     (tools / "greet.py").write_text(GREET)
-    session.until(re.escape("+ greet (v1)"))
+    session.until(re.escape("+ greet (dev)"))
 
     assert session.end() == 0
 
@@ -181,25 +181,25 @@ def test_rights_that_are_asked_for_and_not_granted_are_told(here: Shell, develop
     assert line == "  fetch is not granted network api.example.org, workspace write"
 
 
-def test_a_manifest_that_was_tampered_with_is_told_with_what_to_do(
+def test_a_manifest_that_was_tampered_with_is_reported_with_what_to_do(
     here: Shell, develop: Develop
 ) -> None:
     (here.folder / "tools" / "greet.py").write_text(GREET)
     manifest = here.folder / "tools" / "_manifest.json"
-    first = develop()
-    first.until("1 tool")
-    first.end()
+    assert here.run(*ADMITTED).code == 0
     good = manifest.read_bytes()
     session = develop()
     session.until("1 tool")
 
-    manifest.write_bytes(good.replace(b'"dev"', b'"eve"'))
-    session.until("^waiting: ")
-    hint = session.until("^hint")
+    manifest.write_bytes(good.replace(b'"format": 1', b'"format": 2'))
+    session.until(re.escape("~ greet (dev)"))
+    finding = session.until("manifest-unusable")
+    fix = session.until("fix:")
     manifest.write_bytes(good)
-    session.until(re.escape("+ greet (v1)"))
+    session.until(re.escape("~ greet (v1)"))
 
-    assert "toolkiln admit --afresh" in hint
+    assert finding.startswith("tools/_manifest.json:")
+    assert "toolkiln admit --afresh" in fix
 
 
 def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> None:

@@ -61,7 +61,7 @@ class TestSearch:
         first, second = done.out.splitlines()
         assert (done.code, done.err) == (0, "")
         assert first.split("  ")[0].strip() == "send_mail"
-        assert first.endswith("  Send an email to somebody.")
+        assert first.endswith("  Send an email to somebody. (dev)")
         assert second
 
     def test_descriptions_stand_below_each_other(self, shell: Shell) -> None:

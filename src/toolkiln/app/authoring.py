@@ -276,7 +276,7 @@ class Authoring:
             raise _stop(error) from error
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
         try:
-            refuse_outdated(draft.name, candidate.base, draft.base)
+            refuse_outdated(draft.name, self._catalog.served_digest(candidate.file), draft.base)
         except ToolkilnError as error:
             raise _stop(error) from error
         self._refuse_taken_names(candidate)

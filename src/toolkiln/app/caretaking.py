@@ -129,12 +129,13 @@ class Caretaking:
     def _grant(self, name: str, served: Served, digest: str | None) -> None:
         guarding, admissions = self._kiln.guarding, self._kiln.admissions
         candidate = admissions.candidate(served.file)
-        refuse_outdated(name, candidate.base, digest)
         if candidate.read.digest != candidate.base:
             raise Conflict(
-                f"{served.file} has changes that nobody admitted",
-                hint="admit them, or undo them, then grant it",
+                f"{served.file} has unadmitted changes",
+                hint=f"admit and grant them with `toolkiln admit --grant {served.file}`, or grant "
+                f"it in [grants.{name}] of toolkiln.toml",
             )
+        refuse_outdated(name, candidate.base, digest)
         admissions.admit([candidate], guarding.decision(grant=True, session=self._session))
 
     def _switch_toolkit(self, errand: errands.SwitchToolkit) -> dict[str, bool]:
@@ -156,7 +157,7 @@ class Caretaking:
             tools=gone.read.names,
             file=gone.file,
             digest=gone.read.digest,
-            version=gone.admission.version,
+            version=gone.version or 0,
         )
 
     def _list_versions(self, errand: errands.ListVersions) -> tuple[KeptVersion, ...]:
@@ -168,15 +169,16 @@ class Caretaking:
         self._require(Privilege.WRITE_TOOLS, "source.show")
         self._refuse_unseen(errand.name)
         admissions = self._kiln.admissions
+        served = self._kiln.catalog.snapshot.served.get(errand.name)
+        if served and served.dev and errand.version == served.read.digest:
+            return _unadmitted(served)
         version = admissions.version(errand.name, errand.version)
-        sources = {
-            file: _shown_source(file, data) for file, data in admissions.sources(version).items()
-        }
         diff = None
         if errand.since is not None:
             diff = admissions.diff(errand.name, errand.since, str(version.number))
         kept = self._kept(errand.name, version).model_dump()
-        return errands.VersionDetails(**kept, sources=sources, diff=diff)
+        texts = _texts(admissions.sources(version))
+        return errands.VersionDetails(**kept, sources=texts, diff=diff)
 
     def _roll_back(self, errand: errands.RollBack) -> KeptVersion:
         self._require(Privilege.ADMIN, "rollback")
@@ -268,7 +270,8 @@ class Caretaking:
             spec=spec,
             enabled=spec.name in snapshot.tools,
             file=served.file,
-            version=served.admission.version or None,
+            version=served.version,
+            dev=served.dev,
             granted=self._kiln.grant(spec.name),
         )
 
@@ -289,7 +292,7 @@ class Caretaking:
             at=version.at,
             tools=version.tools,
             note=version.note,
-            served=served is not None and served.admission.version == version.number,
+            served=served is not None and served.version == version.number,
         )
 
 
@@ -302,6 +305,26 @@ def _about(name: str, served: Served | None, match: Match) -> str | None:
         there = f"{name} is at version {current}" if current else f"there is no tool {name!r}"
         raise Outdated(there, hint="look at it as it is, then try again")
     return current
+
+
+def _unadmitted(served: Served) -> errands.VersionDetails:
+    """A version that `dev` serves without an admission."""
+    return errands.VersionDetails(
+        version=0,
+        digest=served.read.digest,
+        action="dev",
+        by="",
+        at="",
+        tools=served.read.names,
+        note="",
+        served=True,
+        sources=_texts(served.sources),
+        diff=None,
+    )
+
+
+def _texts(sources: Sources) -> dict[str, str]:
+    return {file: _shown_source(file, data) for file, data in sources.items()}
 
 
 def _shown(found: Proposal) -> errands.ProposedFile:

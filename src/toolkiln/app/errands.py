@@ -27,6 +27,8 @@ class Standing(Value):
     """Relative to the tools' folder."""
     version: int | None = None
     """Its number in the history of its file; a front of a fleet knows none without asking."""
+    dev: bool = False
+    """Whether `dev` serves it without an admission."""
     granted: Grant | None = None
 
 
@@ -34,9 +36,10 @@ class KeptVersion(Value):
     """One version of a tool's file."""
 
     version: int
+    """Its number in the file's history; 0 if `dev` serves it without an admission."""
     digest: str
     action: str
-    """`admit`, `rollback` or `dev`."""
+    """`admit` or `rollback`; `dev` if it was not admitted, or by an earlier Toolkiln."""
     by: str
     at: str
     """UTC, ISO 8601."""
@@ -231,7 +234,10 @@ class ListVersions(Errand[tuple[KeptVersion, ...]]):
 
 
 class ShowVersion(Errand[VersionDetails]):
-    """One version with its source; takes WRITE_TOOLS."""
+    """One version with its source; takes WRITE_TOOLS.
+
+    A version that `dev` serves without an admission is named by its whole digest.
+    """
 
     kind = "show-version"
     answer = VersionDetails

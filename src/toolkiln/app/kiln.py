@@ -78,7 +78,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
 
         Without `settings` they come from the project's `toolkiln.toml` and from `TOOLKILN_*`
         variables, as on the command line; `settings=Settings()` means the defaults alone.
-        With `dev` the files on disk are served without anybody admitting them.
+        With `dev` the files on disk are served without an admission, and marked as such.
         `functions` run in this process, without a sandbox: hand over only what you trust.
         `surface` is what the audit says that calls came through.
         `resolve_host` replaces the look-up of hosts that tools were granted.
@@ -212,6 +212,10 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
             NoSession: nobody holds it.
         """
         return self._offer.of(role, self._may_see(session))
+
+    def is_dev(self, name: str) -> bool:
+        """Whether `dev` serves a tool without an admission."""
+        return self._offer.is_dev(name)
 
     def grant(self, name: str) -> Grant:
         """What a tool of the catalog was granted, by the settings or with its admission."""

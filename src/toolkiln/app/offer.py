@@ -181,11 +181,22 @@ class Offer:
         """A tool of the catalog, to be run."""
         from toolkiln.execution import Admitted
 
-        return Admitted(spec, lambda: served.sources, self._grant(spec.name, served))
+        grant = self._grant(spec.name, served)
+        return Admitted(spec, lambda: served.sources, grant, dev=served.dev)
 
     def version(self, name: str, served: Served) -> "Admitted":
         """A tool in another version, with what it is granted here, or else was with that."""
         return self._admitted(served.read.tool(name), served)
+
+    def is_dev(self, name: str) -> bool:
+        """Whether `dev` serves a tool without an admission."""
+        if name in self._own or name in BUILTIN_NAMES:
+            return False
+        try:
+            served = self.snapshot.served.get(name)
+        except ToolkilnError:  # nothing is served
+            return False
+        return served is not None and served.dev
 
     def is_function(self, name: str) -> bool:
         """Whether a tool is a function of this process."""
@@ -224,7 +235,7 @@ class Offer:
         given = grants.get(name, grants.get("*"))
         if given is not None:
             return Grant.model_validate(dict(given))
-        return served.admission.rights.get(name, Grant()) if served else Grant()
+        return served.grants.get(name, Grant()) if served else Grant()
 
     def _why_not(self, name: str) -> ToolkilnError:
         snapshot = self.snapshot
@@ -257,7 +268,7 @@ def _without_sources(spec: ToolSpec, grant: Grant) -> Served:
         since="",
         rights={spec.name: grant},
     )
-    return Served(spec.path, Read(reading, {}), admission)
+    return Served.admitted(spec.path, Read(reading, {}), admission)
 
 
 def functions_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Function]:

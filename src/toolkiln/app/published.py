@@ -219,12 +219,12 @@ class FleetOffer(Offer):
 
     def grant(self, name: str) -> Grant:
         """What workers granted a tool of theirs, as they say."""
-        return self.snapshot.served[name].admission.rights.get(name, Grant())
+        return self.snapshot.served[name].grants.get(name, Grant())
 
     def _why_not(self, name: str) -> ToolkilnError:
         return self._published.no_worker or super()._why_not(name)
 
-    def _admitted(self, spec: ToolSpec, _: Served) -> "Admitted":
+    def _admitted(self, spec: ToolSpec, served: Served) -> "Admitted":
         """A tool whose files come from the fleet, if it is to run here.
 
         What it may use on this machine, this machine's own settings grant and nothing else.
@@ -236,7 +236,7 @@ class FleetOffer(Offer):
                 raise StoreError(f"{spec.name} runs at a worker, and could not be sent there")
             return self._published.sources(spec.name, spec.digest)
 
-        return Admitted(spec, sources, self._grant(spec.name, None))
+        return Admitted(spec, sources, self._grant(spec.name, None), dev=served.dev)
 
 
 async def changes_of(published: PublishedTools) -> AsyncGenerator[Change, None]:

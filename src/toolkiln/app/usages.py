@@ -34,4 +34,6 @@ class Usages:
         """Remember that a tool answered a prompt."""
         with suppress(ToolkilnError):
             catalog, said = self._catalog.manifest.catalog, prompt[:_LONGEST_PROMPT]
+            if not catalog:  # in `dev` without a manifest: nothing could find it again
+                return
             self._store().archive.add_usage(catalog, tool, said, utc_now())

@@ -46,6 +46,7 @@ from toolkiln.fleet import (
     read_address,
     start_attendant,
 )
+from toolkiln.model import Served
 from toolkiln.store import StoreError
 
 _TOLD = 2.0
@@ -141,6 +142,11 @@ class Station:
             raise Leaving("the worker is about to stop")
         await self._pipe.command("PING")
 
+    async def _fetch(self, key: bytes, name: str, digest: str) -> Served | None:
+        """A published version; without `dev` only if its publisher serves it as admitted."""
+        found = await fetch(self._pipe, key, name, digest)
+        return None if found and found.dev and not self._kiln.settings.dev else found
+
     async def run(self, ready: Callable[[], None]) -> None:
         """Work until it is stopped; `ready` is called when calls are taken.
 
@@ -165,7 +171,7 @@ class Station:
                 kiln.engine,
                 kiln.guarding,
                 key,
-                partial(fetch, self._pipe, key),
+                partial(self._fetch, key),
                 book.note_progress,
                 questions,
                 Attending(kiln, publishing.publish),

@@ -16,7 +16,13 @@ from typing import Any, ClassVar, Protocol
 from toolkiln.catalog import overruled_errors
 from toolkiln.catalog.cache import read_sources
 from toolkiln.catalog.catalog import Catalog, utc_now
-from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
+from toolkiln.catalog.changes import (
+    RightsAsked,
+    new_findings,
+    pending_change,
+    rights_asked,
+    unified,
+)
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.removal import refuse_outdated, removable, without
 from toolkiln.catalog.switches import switched
@@ -325,12 +331,17 @@ class Admissions:
             if len({v.digest for v in found}) == 1:
                 return found[0]
         known = ", ".join(str(version.number) for version in versions[:10])
-        raise NotFound(f"{tool} has no version {wanted!r}", hint=f"there are {known}")
+        hint = f"there are {known}" if known else "no version of it was admitted"
+        raise NotFound(f"{tool} has no version {wanted!r}", hint=hint)
 
     def diff(self, tool: str, old: str, new: str) -> str:
         """What changed between two versions of a tool's file and helpers."""
         before, after = self.version(tool, old), self.version(tool, new)
         return unified(self.sources(before), self.sources(after))
+
+    def pending(self, tool: str) -> str:
+        """The change of a tool's file that waits for admission, as `pending_change`."""
+        return pending_change(self._catalog, tool)
 
     def unsaved(self, tool: str, version: Version) -> Path | None:
         """The file of a version, if what it holds at this moment is in no version."""
@@ -354,8 +365,9 @@ class Admissions:
         sources = self.sources(version)
         reading = read_sources(sources, self._catalog.root / version.file)
         candidate = self.written(version.file, Read(reading, sources))
-        refuse_outdated(tool, candidate.base, digest)
-        if candidate.base == version.digest:
+        served = self._catalog.served_digest(version.file)
+        refuse_outdated(tool, served, digest)
+        if served == version.digest:
             raise InputError(f"{tool} is at version {version.number} already")
         note = f"back to version {version.number}"
         decision = replace(decision, grant=False, note=note, action="rollback")
@@ -388,7 +400,7 @@ class Admissions:
             Conflict: somebody else changed the file meanwhile.
         """
         served, data = removable(self._catalog, tool, digest, with_others=with_others)
-        candidate = Candidate(served.file, served.read, served.admission.sha256, data, False)
+        candidate = Candidate(served.file, served.read, served.read.digest, data, False)
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)

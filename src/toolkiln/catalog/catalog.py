@@ -1,16 +1,16 @@
 """The catalog: what is served from a folder of tools, one immutable snapshot after another.
 
-Readers take `snapshot` and never lock; whoever changes something publishes the next one.
-Only versions on the manifest are served. With `dev` every version on disk that has no
-errors is put there by the catalog itself, without any rights. What people decide about
-files is in `admission`, noticing that files changed in `watch`.
+Readers take `snapshot` and never lock; a change publishes the next one. Only versions on
+the manifest are served. With `dev` the files on disk are served from memory, without any
+grants: neither the manifest nor the history is written. Decisions about files are made in
+`admission`; `watch` notices that files changed.
 """
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ from toolkiln.catalog.snapshots import Snapshots
 from toolkiln.catalog.transaction import Installation
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import (
-    Admission,
     FileState,
     FileStatus,
     Finding,
@@ -41,12 +40,16 @@ if TYPE_CHECKING:
     from toolkiln.store import Archive
 
 
+_NO_DECISIONS = Manifest(catalog="")
+"""Used in `dev` where the folder has no usable manifest. It has no history to name."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How a catalog is kept."""
 
     dev: bool = False
-    """Whether what is on disk admits itself."""
+    """Whether files on disk are served without an admission."""
     key: str = ""
     """The key that manifests are sealed with."""
     cache: Path | None = None
@@ -71,8 +74,6 @@ class Catalog:
         self._ledger = Ledger(self.root, self.options.key)
         self.problem: InputError | None = None
         """Why nothing is served."""
-        self._unkept: dict[str, Admission | None] = {}
-        """What admitted itself and is not written down, with what was decided before."""
         self._troubles: dict[str, Finding] = {}
 
     @property
@@ -114,12 +115,10 @@ class Catalog:
         """Where versions are kept."""
         return self._open_archive()
 
-    def refresh(self, paths: Iterable[Path] | None = None, *, keep: bool = True) -> set[str]:
-        """Look again: at these paths, or at everything; then publish what has changed.
+    def refresh(self, paths: Iterable[Path] | None = None) -> set[str]:
+        """Read these paths again, or everything, and publish what changed.
 
-        Without `keep` it is left to the caller to `keep` what admitted itself.
-
-        Returns the files that were looked at.
+        Returns the files that were read.
         """
         with self._changing, without_collector() if paths is None else nullcontext():
             try:
@@ -129,38 +128,11 @@ class Catalog:
                     keys = self._look_at(list(paths))
             except InputError as problem:
                 self._manifest, self.problem = None, problem
-                self._unkept.clear()
                 self._snapshots.publish(dict.fromkeys(self._snapshots.served), Manifest(), ())
                 return set()
-            if self.options.dev:
-                self._admit_what_is_new(keys)
             self._publish(keys)
             self.problem = None
-        if keep:
-            self.keep()
         return keys
-
-    def keep(self) -> None:
-        """Write down what admitted itself. What is served does not wait for that.
-
-        What cannot be written down is served all the same, and a finding says so.
-        """
-        if not self._unkept:
-            return
-        self._troubles.pop("", None)
-        try:
-            self._write_down()
-        except (ToolkilnError, OSError) as error:
-            with self._changing:
-                self._troubles[""] = Finding(
-                    rule="version-not-kept",
-                    severity=Severity.WARNING,
-                    message=f"versions are served, but not written down: {error}",
-                    fix="make the tools' folder and the state folder writable",
-                    path=str(self.root),
-                )
-                if self._manifest is not None:
-                    self._publish(())
 
     def update(
         self,
@@ -179,7 +151,7 @@ class Catalog:
             ManifestError: the manifest cannot be trusted.
         """
         with self._changing:
-            self._ledger.write(edit, self._fallback, install, afresh=afresh)
+            self._ledger.write(edit, install, afresh=afresh)
             touched = [self.root / manifests.FILE_NAME]
             touched += [self.root / install.file] if install else []
             self.refresh(touched)
@@ -245,6 +217,23 @@ class Catalog:
             kept = read if read is not None and read.digest == entry.sha256 else None
         return kept
 
+    def pending(self, tool: str) -> FileStatus | None:
+        """The file of an admitted tool, if it was read in another version than is served.
+
+        Raises:
+            ManifestError: nothing is served, and why.
+        """
+        served = self.snapshot.served.get(tool)
+        read = self.disk.reads.get(served.file) if served else None
+        if served is None or served.dev or read is None or read.digest == served.read.digest:
+            return None
+        return _status(served.file, read, self.manifest)
+
+    def served_digest(self, file: str) -> str | None:
+        """The digest of the version of a file that is served; None if none is."""
+        served = self._snapshots.served.get(file)
+        return served.read.digest if served else None
+
     def version_sources(self, digest: str, file: str) -> Sources | None:
         """The files of a version that was once admitted; None if they are not kept whole."""
         try:
@@ -265,10 +254,7 @@ class Catalog:
         keys: set[str] = set()
         if self.root / manifests.FILE_NAME in paths:
             paths.remove(self.root / manifests.FILE_NAME)
-            theirs = self._load_manifest()
-            manifest = theirs.model_copy(
-                update={"files": {**theirs.files, **_undecided(theirs, before, self._unkept)}}
-            )
+            manifest = self._load_manifest()
             keys = before.differences(manifest)
             paths += [self.root / key for key in keys]  # whoever decided may have written it
             if before.enabled != manifest.enabled:
@@ -278,99 +264,48 @@ class Catalog:
         return keys
 
     def _load_manifest(self) -> Manifest:
+        self._troubles.pop("", None)
         try:
             return self._ledger.read()
-        except MissingManifest:
+        except ManifestError as error:
             if not self.root.exists():
                 self.disk.everything()  # says so
             if not self.options.dev:
                 raise
-            return self._fallback
-
-    @property
-    def _fallback(self) -> Manifest:
-        """The manifest to start from where there is none on disk."""
-        return (self.options.dev and self._manifest) or Manifest()
+            if not isinstance(error, MissingManifest):
+                self._troubles[""] = _unusable(error, self.root)
+            return _NO_DECISIONS
 
     @property
     def _must_look(self) -> bool:
         is_missing = self.problem is not None and not isinstance(self.problem, ManifestError)
         return self.current.number == 0 or is_missing
 
-    def _admit_what_is_new(self, keys: Iterable[str]) -> None:
-        """Put what is on disk onto the manifest in memory; `keep` writes it down."""
-        assert self._manifest is not None
-        manifest, at = self._manifest, utc_now()
-        arrived: dict[str, Admission] = {}
-        for key in sorted(keys):
-            read, old = self.disk.reads.get(key), manifest.files.get(key)
-            if read is None or not read.sources or _is_decided(manifest, key, read.digest):
-                continue
-            if has_errors(read):
-                continue
-            arrived[key] = Admission(
-                sha256=read.digest,
-                version=old.version + 1 if old else 1,
-                admitted_by="dev",
-                admitted_at=at,
-                since=old.since if old else at,
-            )
-            self._unkept.setdefault(key, old)
-        if arrived:
-            self._manifest = manifest.model_copy(update={"files": {**manifest.files, **arrived}})
-
-    def _write_down(self) -> None:
-        """Other threads go on publishing meanwhile: this takes longer the more files there are."""
-        from toolkiln.store import Arrival, Content  # SQLAlchemy is slow to load
-
-        with self._changing:
-            ours, unkept, served = self._manifest, dict(self._unkept), self._snapshots.served
-            if ours is None:
-                return
-            contents = [
-                Content(file=key, reading=served[key].reading, sources=served[key].sources)
-                for key in unkept
-                if key in served
-            ]
-        arrival = Arrival(action="dev", by="dev", at=utc_now())
-        versions = self.archive.keep_many(ours.catalog, contents, arrival)
-        numbers = {version.file: version.number for version in versions}
-
-        def edit(theirs: Manifest) -> Manifest:
-            admitted = {
-                key: entry.model_copy(update={"version": numbers[key]})
-                for key, entry in _undecided(theirs, ours, unkept).items()
-                if key in numbers
-            }
-            return theirs.model_copy(update={"files": {**theirs.files, **admitted}})
-
-        after = self._ledger.write(edit, ours)
-        with self._changing:
-            for key in unkept.keys() & self._unkept.keys():
-                if self._manifest and self._manifest.files.get(key) == ours.files.get(key):
-                    del self._unkept[key]
-                else:  # it has changed once more
-                    self._unkept[key] = after.files.get(key)
-            self.refresh([self.root / manifests.FILE_NAME], keep=False)
-
     def _publish(self, keys: Iterable[str]) -> None:
         manifest = self._manifest
         assert manifest is not None
-        served = {key: self._serve(key, manifest.files.get(key)) for key in keys}
+        served = {key: self._serve(key, manifest) for key in keys}
         self._snapshots.publish(served, manifest, tuple(self._troubles.values()))
 
-    def _serve(self, key: str, admission: Admission | None) -> Served | None:
+    def _serve(self, key: str, manifest: Manifest) -> Served | None:
         self._troubles.pop(key, None)
         read, old = self.disk.reads.get(key), self._snapshots.served.get(key)
-        if admission is None or read is None:
+        if read is None:
             return None
-        if read.sources and read.digest == admission.sha256:
-            return Served(key, read, admission)
-        if old is not None and old.admission.sha256 == admission.sha256:
-            return replace(old, admission=admission)
+        admission = manifest.files.get(key)
+        if admission is not None and read.sources and read.digest == admission.sha256:
+            return Served.admitted(key, read, admission)
+        if self._is_served_by_dev(key, read, manifest):
+            return Served(key, read)
+        if old is not None and old.dev and self._is_served_by_dev(key, old.read, manifest):
+            return old  # until the file on disk can be served again
+        if admission is None:
+            return None
+        if old is not None and old.read.digest == admission.sha256:
+            return Served.admitted(key, old.read, admission)
         kept = self._kept(admission.sha256, key)
         if kept is not None:
-            return Served(key, kept, admission)
+            return Served.admitted(key, kept, admission)
         self._troubles[key] = Finding(
             rule="version-not-kept",
             severity=Severity.ERROR,
@@ -379,6 +314,15 @@ class Catalog:
             path=str(self.root / key),
         )
         return None
+
+    def _is_served_by_dev(self, key: str, read: Read, manifest: Manifest) -> bool:
+        """Whether `dev` serves a version: it has no errors, and no decision was made about it."""
+        return (
+            self.options.dev
+            and bool(read.sources)
+            and manifest.state_of(key, read.digest) in (FileState.NEW, FileState.CHANGED)
+            and not has_errors(read)
+        )
 
     def _kept(self, digest: str, key: str) -> Read | None:
         sources = self.version_sources(digest, key)
@@ -408,21 +352,14 @@ def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
     )
 
 
-def _is_decided(manifest: Manifest, key: str, digest: str) -> bool:
-    return manifest.state_of(key, digest) not in (FileState.NEW, FileState.CHANGED)
-
-
-def _undecided(
-    theirs: Manifest, ours: Manifest, unkept: Mapping[str, Admission | None]
-) -> dict[str, Admission]:
-    """What admitted itself, but for what somebody decided about meanwhile: that holds."""
-    return {
-        key: ours.files[key]
-        for key, before in unkept.items()
-        if key in ours.files
-        and ((entry := theirs.files.get(key)) == before or (entry and entry.admitted_by == "dev"))
-        and not _is_decided(theirs, key, ours.files[key].sha256)
-    }
+def _unusable(error: ManifestError, root: Path) -> Finding:
+    return Finding(
+        rule="manifest-unusable",
+        severity=Severity.WARNING,
+        message=f"decisions about these tools are unknown: {error.reason}",
+        fix=error.hint or "restore the manifest",
+        path=str(root / manifests.FILE_NAME),
+    )
 
 
 def _digest(sources: Sources) -> str:

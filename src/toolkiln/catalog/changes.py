@@ -12,10 +12,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import takewhile
+from pathlib import Path
 from typing import Literal
 
+from toolkiln.catalog.catalog import Catalog
+from toolkiln.catalog.manifest import Manifest, MissingManifest
 from toolkiln.catalog.mending import source_lines
-from toolkiln.model import Capability, Finding, Reading, Rights, Sources, Value
+from toolkiln.errors import InputError, UnknownTool
+from toolkiln.model import (
+    Capability,
+    FileState,
+    Finding,
+    Reading,
+    Rights,
+    Sources,
+    Value,
+)
 from toolkiln.spec.checks import unseen
 
 _CONTEXT = 3
@@ -26,6 +38,8 @@ _LARGEST_DATA = 100_000
 """Bytes of a data file that is shown."""
 _MOST_COMPARED = 2_000
 """Lines of a changed part that are matched one by one: the time grows with their square."""
+
+_UNDECIDED = (FileState.NEW, FileState.CHANGED, FileState.PROPOSED)
 
 _Opcode = tuple[str, int, int, int, int]
 """As `difflib` has them: kind, and where it starts and ends in the old and the new lines."""
@@ -51,6 +65,58 @@ def unified(old: Sources, new: Sources) -> str:
         counts = ", ".join(f"{count:,} of {_visible(name)}" for name, count in left_out.items())
         shown.append(f"… lines not shown: {counts}")
     return "".join(f"{line}\n" for line in shown)
+
+
+def pending_change(catalog: Catalog, tool: str) -> str:
+    """The diff, as `unified`, from the admitted version of a tool's file to what is undecided.
+
+    That is the file on disk, or a proposal; where both are, a line above each says which.
+
+    Raises:
+        UnknownTool: no file declares it, and none of its versions was admitted.
+        InputError: the admitted version is not in the store.
+    """
+    try:
+        manifest = catalog.manifest
+    except MissingManifest:
+        manifest = Manifest()
+    file = _file_of(catalog, tool, manifest)
+    admission, read = manifest.files.get(file), catalog.disk.read(file)
+    undecided: dict[str, Sources] = {}
+    if read is not None and manifest.state_of(file, read.digest) in _UNDECIDED:
+        undecided["on disk"] = read.sources or _unread(catalog.root / file)
+    elif read is None and admission is not None:
+        undecided["on disk"] = {}
+    proposal = catalog.proposals().get(file)
+    if proposal is not None and (read is None or proposal.digest != read.digest):
+        undecided[f"proposed by {manifest.proposed[file].by}"] = proposal.sources
+    old = catalog.version_sources(admission.sha256, file) if admission and undecided else {}
+    if old is None:
+        raise InputError(
+            f"the admitted version of {file} is not in the store, or damaged",
+            hint="restore the store from a backup",
+        )
+    diffs = {where: unified(old, new) for where, new in undecided.items()}
+    if len(diffs) == 1:
+        return next(iter(diffs.values()))
+    return "".join(f"… {_visible(where)}\n{diff}" for where, diff in diffs.items())
+
+
+def _unread(file: Path) -> Sources:
+    """A file that declares no tool, or has a syntax error."""
+    return {file.name: file.read_bytes()}
+
+
+def _file_of(catalog: Catalog, tool: str, manifest: Manifest) -> str:
+    """The file that declares a tool, or did so when it was last admitted."""
+    served = {name: one.file for name, one in catalog.current.served.items()}
+    declared = {name: one.file for one in catalog.statuses() for name in one.tools}
+    if file := served.get(tool) or declared.get(tool):
+        return file
+    versions = catalog.archive.history_of_tool(manifest.catalog, tool)
+    if not versions:
+        raise UnknownTool(tool, {**declared, **served})
+    return versions[0].file
 
 
 def new_findings(old: Reading | None, new: Reading) -> list[Finding]:

@@ -39,14 +39,13 @@ class Ledger:
     def write(
         self,
         edit: Callable[[Manifest], Manifest],
-        fallback: Manifest,
         install: Installation | None = None,
         *,
         afresh: bool = False,
     ) -> Manifest:
         """Replace the manifest by an edited one, and with it perhaps one file.
 
-        Where there is none, `fallback` is edited; with `afresh` also one that cannot be
+        Where there is none, an empty one is edited; with `afresh` also one that cannot be
         trusted is replaced.
 
         Raises:
@@ -57,10 +56,8 @@ class Ledger:
             transaction.recover(self._folder)
             try:
                 before = self.read()
-            except MissingManifest:
-                before = fallback
-            except ManifestError:
-                if not afresh:
+            except ManifestError as error:
+                if not afresh and not isinstance(error, MissingManifest):
                     raise
                 before = Manifest()
             after = edit(before)

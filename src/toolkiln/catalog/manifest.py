@@ -29,6 +29,10 @@ class ManifestError(InputError):
 
     code: ClassVar[str] = "manifest_unusable"
 
+    def __init__(self, folder: Path, reason: str, *, hint: str) -> None:
+        super().__init__(f"nothing is served from {folder}: {reason}", hint=hint)
+        self.reason = reason
+
 
 class MissingManifest(ManifestError):
     """Nothing was ever admitted in this folder."""
@@ -65,14 +69,12 @@ class Manifest(Value):
         return FileState.CHANGED if file in self.files else FileState.NEW
 
     def differences(self, other: "Manifest") -> set[str]:
-        """The files that another manifest admits differently."""
-        ours, theirs = self.files, other.files
-        # Most entries are the same object, and comparing two takes long.
-        return {
-            file
-            for file in ours.keys() | theirs.keys()
-            if ours.get(file) is not theirs.get(file) and ours.get(file) != theirs.get(file)
-        }
+        """The files about which another manifest has other decisions."""
+        return (
+            _differing(self.files, other.files)
+            | _differing(self.proposed, other.proposed)
+            | _differing(self.rejected, other.rejected)
+        )
 
     def with_files(self, files: dict[str, Admission], decided: Mapping[str, str]) -> "Manifest":
         """Return the same with these files on the list.
@@ -87,6 +89,15 @@ class Manifest(Value):
                 "rejected": {k: v for k, v in self.rejected.items() if k not in decided},
             }
         )
+
+
+def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> set[str]:
+    # Most entries are the same object, and comparing two takes long.
+    return {
+        file
+        for file in ours.keys() | theirs.keys()
+        if ours.get(file) is not theirs.get(file) and ours.get(file) != theirs.get(file)
+    }
 
 
 def load(folder: Path, key: str = "") -> Manifest:
@@ -107,8 +118,8 @@ def load(folder: Path, key: str = "") -> Manifest:
         return Manifest.model_validate(content)
     except FileNotFoundError:
         raise MissingManifest(
-            f"nothing is served from {folder}: nobody has admitted anything ({FILE_NAME} is "
-            "missing)",
+            folder,
+            f"nobody has admitted anything ({FILE_NAME} is missing)",
             hint=f"look at the tools and admit them with `toolkiln admit {folder}`, "
             "or work on them with `toolkiln dev`",
         ) from None
@@ -143,7 +154,8 @@ def _suspicion(seal: str, key: str) -> str:
 
 def _unusable(file: Path, reason: str) -> ManifestError:
     return ManifestError(
-        f"nothing is served from {file.parent}: {file} {reason}",
+        file.parent,
+        f"{file} {reason}",
         hint="put the right one back (from version control or a backup), or look at every tool "
         f"again with `toolkiln admit --afresh {file.parent}`",
     )

@@ -34,7 +34,7 @@ def removable(
         UnknownTool: no file serves one of that name.
         Outdated: another version than `digest` is served.
         TakesOthers: it is not the only tool of its file.
-        Conflict: the file has changes that are in no version.
+        Conflict: the file has changes that were not admitted.
         InputError: it is a core tool, others import its file, or it could not be brought back.
     """
     snapshot = catalog.snapshot
@@ -42,6 +42,11 @@ def removable(
     if served is None:
         raise UnknownTool(tool, snapshot.served)
     file = catalog.root / served.file
+    if served.dev:
+        raise Conflict(
+            f"{served.file} has unadmitted changes",
+            hint="admit or undo them, then remove the tool",
+        )
     refuse_outdated(tool, served.read.digest, digest)
     for spec in served.reading.tools:
         if spec.cannot_be_disabled:

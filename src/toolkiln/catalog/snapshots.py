@@ -60,7 +60,7 @@ class Snapshots:
         self.current = Snapshot(self.current.number + 1, Tools(offered), by_name, findings)
 
     def _owner(self, name: str) -> str | None:
-        """Of several files that want a name, the one that was admitted first."""
+        """Of several files that want a name, the one admitted first; unadmitted ones come last."""
         claims = self._claims[name]
         if not claims:
             del self._claims[name]
@@ -73,7 +73,11 @@ class Snapshots:
             self._contested.discard(name)
             return next(iter(claims))
         self._contested.add(name)
-        return min(claims, key=lambda file: (self.served[file].admission.since, file))
+        return min(claims, key=self._precedence)
+
+    def _precedence(self, file: str) -> tuple[bool, str, str]:
+        admission = self.served[file].admission
+        return admission is None, admission.since if admission else "", file
 
     def _taken_names(self) -> Iterator[Finding]:
         for name in sorted(self._contested):

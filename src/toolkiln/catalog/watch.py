@@ -13,16 +13,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.disk import folders_below, is_folder, may_hold_modules
 from toolkiln.catalog.manifest import FILE_NAME
 from toolkiln.errors import InputError
 from toolkiln.model import Finding, Served, Severity, Snapshot
-
-if TYPE_CHECKING:
-    import asyncio
 
 DEBOUNCE = 0.05
 """Seconds without another event after which files are looked at."""
@@ -65,20 +62,15 @@ async def watch(
 
     watcher = _Watcher(catalog, say)
     loop = get_running_loop()
-    threads = ThreadPoolExecutor(2, thread_name_prefix="toolkiln-watch")
-    keeping: asyncio.Future[None] | None = None
+    threads = ThreadPoolExecutor(1, thread_name_prefix="toolkiln-watch")
     try:
         while True:
             change = await loop.run_in_executor(threads, watcher.next)
             if change is not None:
                 yield change
-            if watcher.should_keep and (keeping is None or keeping.done()):
-                watcher.should_keep = False
-                keeping = loop.run_in_executor(threads, catalog.keep)
     finally:
         watcher.stop.set()
         threads.shutdown()
-        catalog.keep()
 
 
 class _Watcher:
@@ -90,9 +82,6 @@ class _Watcher:
         self._root = catalog.root
         self._manifest_file = catalog.root / FILE_NAME
         self.stop = threading.Event()
-        self.should_keep = False
-        """Whether things have calmed down after something happened."""
-        self._is_busy = False
         self._events: _Events | None = None
         self._folders: set[Path] = set()
         self._identity: tuple[int, int] | None = None
@@ -113,13 +102,9 @@ class _Watcher:
             paths = {path for path in found if self._is_relevant(path)}
         if self.stop.is_set():
             return None
-        is_quiet = not paths
-        self.should_keep |= is_quiet and self._is_busy
-        if is_quiet and (self._has_gaps or _identity(self._root) != self._identity):
+        if not paths and (self._has_gaps or _identity(self._root) != self._identity):
             self._watch_everything()
-            self._is_busy = True
             return self._look(None)
-        self._is_busy = not is_quiet
         change = self._look(paths)
         self._follow_folders(paths, is_second_look)
         return change
@@ -145,7 +130,7 @@ class _Watcher:
 
     def _look(self, paths: Iterable[Path] | None) -> Change | None:
         started = time.perf_counter()
-        files = self._catalog.refresh(paths, keep=False) if paths or paths is None else set()
+        files = self._catalog.refresh(paths) if paths or paths is None else set()
         seconds = time.perf_counter() - started
         before, self._seen = self._seen, self._catalog.current
         error, self._error = self._error, self._catalog.problem
@@ -315,5 +300,5 @@ def _differences(
 def _differs(old: Served, new: Served) -> bool:
     return old is not new and (
         (old.read.digest, old.file) != (new.read.digest, new.file)
-        or old.admission.rights != new.admission.rights
+        or (old.dev, old.grants) != (new.dev, new.grants)
     )

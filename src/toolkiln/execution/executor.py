@@ -59,6 +59,8 @@ class Admitted:
     grant: Grant = _NO_GRANT
     function: Callable[..., Any] | None = None
     """The code itself, if this process trusts it: then it runs here."""
+    dev: bool = False
+    """Whether `dev` serves it without an admission."""
 
 
 @dataclass(slots=True)

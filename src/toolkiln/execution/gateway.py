@@ -214,7 +214,7 @@ class Gateway:
             call.session, running=call.depth > 0
         ) or await self._caller(call)
         tool = self._resolve(call, caller)
-        trail.spec = tool.spec
+        trail.resolved(tool)
         decision = self._guard.decide(caller, tool.spec)
         if decision.effect == "deny":
             raise Refused(Status.DENIED, not_allowed(call.tool, decision), tool)
@@ -440,6 +440,7 @@ class Gateway:
             injected_tools=tuple(outcome.injected_tools),
             truncation=truncation,
             sandbox=outcome.sandbox,
+            dev=passage.tool.dev,
             timing=Timing(
                 started=started,
                 duration=time.time() - started,

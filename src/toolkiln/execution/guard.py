@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from toolkiln.execution.acting import acting_session
 from toolkiln.execution.approvals import Approvals
@@ -34,6 +34,9 @@ from toolkiln.model import (
     Status,
     ToolSpec,
 )
+
+if TYPE_CHECKING:
+    from toolkiln.execution.executor import Admitted
 
 NO_MASK = Mask({})
 _MOST_REMEMBERED = 10_000
@@ -155,6 +158,12 @@ class Trail:
         self.is_waiting = False
         """Whether a person is asked about it."""
         self._arguments = ""
+
+    def resolved(self, tool: "Admitted") -> None:
+        """Record which tool and version the call names."""
+        self.spec = tool.spec
+        if tool.dev:
+            self.note("dev")
 
     def note(self, said: str) -> None:
         """Add something that whoever reads the audit should know."""

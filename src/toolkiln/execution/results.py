@@ -20,6 +20,7 @@ def refused(
         status=status,
         error=error,
         text=text,
+        dev=tool is not None and tool.dev,
         timing=Timing(started=started, duration=time.time() - started),
     )
 

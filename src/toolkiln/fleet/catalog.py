@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,7 +207,7 @@ async def fetch(pipe: "Pipe", key: bytes, name: str, digest: str) -> Served | No
     if reading.digest != digest or name not in {spec.name for spec in reading.tools}:
         _log.warning("the files of %r at %s are damaged: not run", name, digest[:12])
         return None
-    return Served(served.file, Read(reading, sources), served.admission)
+    return replace(served, read=Read(reading, sources))
 
 
 def _text(data: bytes) -> str:

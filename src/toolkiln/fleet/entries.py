@@ -92,6 +92,7 @@ def write_entry(key: bytes, pool: str, served: Served, spec: ToolSpec, grant: Gr
             "files": [[path, digest_of(data)] for path, data in served.sources.items()],
             "grant": grant.model_dump(exclude_defaults=True),
             "spec": told.model_dump(exclude_defaults=True),
+            **({"dev": True} if served.dev else {}),
         }
     )
     packed = _Packed(name=spec.name, pool=pool, digest=spec.digest, rest=rest)
@@ -126,15 +127,13 @@ def _content(packed: _Packed) -> Content | None:
         _log.warning("the published tool %r cannot be read: %s", packed.name, said)
         return None
     reading = Reading(path=file, digest=spec.digest, tools=(spec,))
-    return Content(Served(file, Read(reading, {}), admission(spec, grant)), files)
+    admission = None if told.get("dev") is True else _admission(spec)
+    return Content(Served(file, Read(reading, {}), admission, {spec.name: grant}), files)
 
 
-def admission(spec: ToolSpec, grant: Grant) -> Admission:
-    """That the fleet serves a tool: some worker's people have admitted it."""
-    rights = {spec.name: grant}
-    return Admission(
-        sha256=spec.digest, version=0, admitted_by="", admitted_at="", since="", rights=rights
-    )
+def _admission(spec: ToolSpec) -> Admission:
+    """That a worker serves an admitted version; who admitted it and when is not published."""
+    return Admission(sha256=spec.digest, version=0, admitted_by="", admitted_at="", since="")
 
 
 def write_permissions(key: bytes, permissions: Mapping[str, Any]) -> bytes:

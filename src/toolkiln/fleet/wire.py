@@ -249,7 +249,7 @@ def _plainly(result: Result) -> bytes | None:
     """A result without anything special, as it would be written anyway; None if it has that."""
     if (
         result.error or result.notes or result.files or result.messages
-        or result.injected_tools or result.truncation
+        or result.injected_tools or result.truncation or result.dev
     ):  # fmt: skip
         return None
     when = result.timing

@@ -161,6 +161,8 @@ class Result(Value):
     truncation: Truncation | None = None
     sandbox: str = ""
     """The mode that it ran in: A, B, C or none; empty if nothing ran."""
+    dev: bool = False
+    """Whether `dev` served the version without an admission."""
     timing: Timing = Timing()
 
     @property

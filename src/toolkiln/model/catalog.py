@@ -176,7 +176,25 @@ class Served:
 
     file: str
     read: Read
-    admission: Admission
+    admission: Admission | None = None
+    """None: `dev` serves the version without an admission."""
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    """What its tools were granted, by name."""
+
+    @classmethod
+    def admitted(cls, file: str, read: Read, admission: Admission) -> "Served":
+        """An admitted version, with what was granted to it."""
+        return cls(file, read, admission, admission.rights)
+
+    @property
+    def dev(self) -> bool:
+        """Whether the version is served without an admission."""
+        return self.admission is None
+
+    @property
+    def version(self) -> int | None:
+        """Its number in the file's history; None if it has none."""
+        return self.admission.version or None if self.admission else None
 
     @property
     def reading(self) -> Reading:

@@ -9,7 +9,7 @@ from typing import Literal
 from toolkiln.model.value import Value
 
 Action = Literal["admit", "rollback", "dev"]
-"""How a version came in: a person admitted it, went back to it, or `toolkiln dev` took it."""
+"""How a version was admitted. `dev` is found only in histories of earlier Toolkiln versions."""
 
 
 class Version(Value):

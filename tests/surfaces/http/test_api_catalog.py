@@ -112,6 +112,7 @@ def test_a_card_has_what_is_seen_of_a_tool(operator: httpx2.Client) -> None:
         },
         "state": "served",
         "has_proposal": False,
+        "dev": False,
     }
     assert (found["whisper"]["is_shown"], found["whisper"]["health"]) == (False, "NON_STRICT_ONLY")
     looks = {name: (found[name]["icon"], found[name]["color"]) for name in ("light", "clear")}

@@ -46,6 +46,33 @@ async def test_a_tool_that_is_written_is_told_and_listed(tmp_path: Path, era: st
     assert "welcome" in after - before
 
 
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_a_version_without_admission_is_marked_until_it_is_admitted(
+    tmp_path: Path, era: str
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "greet.py").write_text(GREET)
+    async with serving(tmp_path / "state", FUNCTIONS, tools=tools) as served:
+        before = await _marks(served.url, era)
+        admissions = served.kiln.admissions
+        by = served.kiln.guarding.decision()
+        await asyncio.to_thread(admissions.admit, [admissions.candidate("greet.py")], by)
+        after = await _marks(served.url, era)
+
+    assert before == {"greet": True, "add": None, "call": True}
+    assert after == {"greet": None, "add": None, "call": None}
+
+
+async def _marks(url: str, era: str) -> dict[str, object]:
+    """The mark in `_meta` of two tools, and of a call of one, for a client without a cache."""
+    async with Client(url, mode=era) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        result = await client.call_tool("greet", {"name": "Ada"})
+    marked = {"greet": listed["greet"], "add": listed["add"], "call": result}
+    return {name: (one.meta or {}).get("toolkiln/dev") for name, one in marked.items()}
+
+
 async def _change_until(tools: Path, told: asyncio.Event) -> None:
     """Change a file again and again: watching may begin after the first time."""
     number = 0

@@ -102,6 +102,7 @@ def test_cards_are_grouped_and_say_what_a_tool_is(look: Look) -> None:
     assert titles(page) == ["Clear", "Light", "Weigh", "Convert Currency", "Summarize"]
     expect(card(page, "weigh")).to_contain_text("Weigh <b>things</b> together.")
     expect(card(page, "weigh")).to_contain_text("Core")
+    expect(card(page, "weigh").get_by_title("this version is not admitted")).to_have_text("dev")
     expect(card(page, "weigh").get_by_label("Asks for network: example.org")).to_be_visible()
     expect(card(page, "weigh").get_by_role("switch")).to_be_disabled()
     expect(card(page, "summarize")).to_contain_text("Prompt")

@@ -105,6 +105,7 @@ def greet(name: str, anything: dict) -> str:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     files = {"ship.py": SHIP, "hostile.py": HOSTILE, "greet.py": GREET.replace("greeting", "'Hi'")}
     with Site(tmp_path_factory.mktemp("tool"), files).running() as site:
+        site.admit(*files)
         yield site
 
 
@@ -191,6 +192,8 @@ def test_versions_are_compared_and_an_earlier_one_is_served_again(
     expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
 
     site.write("greet.py", GREET.replace("greeting", "'Good day'"))
+    expect(page.get_by_title("this version is not admitted")).to_have_text("dev")
+    site.admit("greet.py")
     page.get_by_role("button", name="Changes of version 2").click()
     changes = page.get_by_role("region", name="Changes of version 2")
     expect(changes.locator("tr.added")).to_contain_text("Good day")

@@ -172,7 +172,7 @@ def test_a_tool_keeps_its_helpers_and_its_author_what_is_typed_meanwhile(
     editor(page).press("ControlOrMeta+End")
     page.keyboard.type("# typed meanwhile")
 
-    expect(page.get_by_text("version 2", exact=True)).to_be_visible()
+    expect(page.get_by_text("version 1", exact=True)).to_be_visible()
     expect(page.locator(".cm-content")).to_contain_text("# typed meanwhile")
     expect(page.get_by_text("not saved")).to_be_visible()
     assert (site.tools / "polite.py").read_text("utf-8").endswith("# mine\n")

@@ -78,8 +78,10 @@ def list_tools(kiln: app.Kiln, token: str | None, *, as_json: bool, everything: 
 def _list_tools(
     kiln: app.Kiln, session: app.SessionToken, *, as_json: bool, everything: bool
 ) -> None:
+    dev: set[str] = set()
     try:
         specs = list(kiln.visible(session, None).values())
+        dev = {spec.name for spec in specs if kiln.is_dev(spec.name)}
     except app.ManifestError as unserved:
         specs = sorted(_on_disk(kiln).values(), key=lambda spec: (spec.weight, spec.name))
         _note(unserved)
@@ -90,9 +92,10 @@ def _list_tools(
             say(f"note: {denied:,} not listed, because of the rules", err=True)
     shown = specs if everything else [spec for spec in specs if spec.is_shown]
     if as_json:
-        typer.echo(json.dumps([output.tool_json(spec) for spec in shown], indent=2))
+        listed = [{**output.tool_json(spec), "dev": spec.name in dev} for spec in shown]
+        typer.echo(json.dumps(listed, indent=2))
     else:
-        output.print_tools(shown)
+        output.print_tools(shown, dev)
     note_no_worker(kiln)
     for status in statuses:
         problem = next((f for f in status.findings if f.severity is Severity.ERROR), None)
@@ -115,7 +118,9 @@ def _show(kiln: app.Kiln, name: str, form: str | None) -> int:
     if form is not None and form not in forms:
         hint = nearest_hint(form, forms) or f"one of {', '.join(forms)}"
         raise InputError(f"there is no form {form!r}", hint=hint)
-    spec = _served_or_not(kiln, name)
+    spec, dev = _served_or_not(kiln, name)
+    if dev:
+        say(f"note: {name} is not admitted; dev serves it as it is on disk", err=True)
     if form == "docs":
         typer.echo(spec.detailed_description())
         return 0
@@ -123,10 +128,16 @@ def _show(kiln: app.Kiln, name: str, form: str | None) -> int:
         typer.echo(json.dumps(spec.parameters, indent=2, ensure_ascii=False))
         return 0
     if form is None:
-        seen = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        seen: dict[str, Any] = {
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": spec.parameters,
+        }
         if spec.role is not Role.TOOL:
             about = {"role": spec.role, "uri": spec.uri, "mime_type": spec.mime_type}
             seen |= {name: value for name, value in about.items() if value is not None}
+        if dev:
+            seen["dev"] = True
         typer.echo(json.dumps(seen, indent=2, ensure_ascii=False))
         return 0
     if spec.role is not Role.TOOL:
@@ -140,16 +151,16 @@ def _show(kiln: app.Kiln, name: str, form: str | None) -> int:
     return 1 if compiled.errors else 0
 
 
-def _served_or_not(kiln: app.Kiln, name: str) -> ToolSpec:
-    """A tool as it is served, or as it would be if somebody admitted it."""
+def _served_or_not(kiln: app.Kiln, name: str) -> tuple[ToolSpec, bool]:
+    """A tool as it is served, or would be after admission; and whether `dev` serves it."""
     try:
-        return kiln.tool(name)
+        return kiln.tool(name), kiln.is_dev(name)
     except (app.ManifestError, app.NotAdmitted) as problem:
         found = _on_disk(kiln)
         if name not in found:
             raise UnknownTool(name, found) from None
         _note(problem)
-        return found[name]
+        return found[name], False
 
 
 def _on_disk(kiln: app.Kiln) -> dict[str, ToolSpec]:
@@ -174,13 +185,22 @@ def _not_listed(kiln: app.Kiln) -> list[FileStatus]:
         _on_disk(kiln)  # raises if there is nothing that could be admitted
     if off := sorted(snapshot.served.keys() - snapshot.tools.keys()):
         say(f"note: disabled: {', '.join(off)}", err=True)
-    unserved = sum(
-        bool(status.tools) and status.state is not FileState.ADMITTED for status in statuses
-    )
+    for finding in snapshot.findings:
+        if finding.rule == "manifest-unusable":
+            say(f"note: {finding.message}", err=True)
+    unserved = sum(_is_unserved(kiln, status) for status in statuses)
     if unserved:
         files = "1 file is" if unserved == 1 else f"{unserved:,} files are"
         say(f"note: {files} not served as on disk; `toolkiln status` tells more", err=True)
     return statuses
+
+
+def _is_unserved(kiln: app.Kiln, status: FileStatus) -> bool:
+    """Whether a file declares tools, and they are not served in this version."""
+    if not status.tools or status.state is FileState.ADMITTED:
+        return False
+    is_undecided = status.state in (FileState.NEW, FileState.CHANGED)
+    return not (is_undecided and all(map(kiln.is_dev, status.tools)))
 
 
 def _note(problem: InputError) -> None:

@@ -156,11 +156,12 @@ def _print(kiln: Kiln, change: Change, *, is_first: bool) -> None:
         return
     arrived = (*change.added, *change.changed)
     for name in () if is_first else arrived:
-        version = change.snapshot.served[name].admission.version
+        served = change.snapshot.served[name]
+        version = "dev" if served.dev else f"v{served.version}"
         if name in change.changed:
-            say(f"~ {name} (v{version})  {change.seconds * 1000:.0f} ms")
+            say(f"~ {name} ({version})  {change.seconds * 1000:.0f} ms")
         else:
-            say(f"+ {name} (v{version})")
+            say(f"+ {name} ({version})")
     for name in change.removed:
         say(f"- {name}")
     for name in arrived:

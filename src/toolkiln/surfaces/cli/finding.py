@@ -22,13 +22,13 @@ def search(kiln: "Kiln", query: str, k: int, token: str | None, *, why: bool, as
     answer = kiln.search(query, k, acting(token))
     found = [(hit, kiln.tool(hit.key)) for hit in answer.hits]
     if as_json:
-        hits = [_as_json(hit, spec) for hit, spec in found]
+        hits = [{**_as_json(hit, spec), "dev": kiln.is_dev(hit.key)} for hit, spec in found]
         told = {"hits": hits, "confidence": answer.confidence, "note": answer.note}
         print_json(told)
     else:
         width = max((len(spec.name) for _, spec in found), default=0)
         for hit, spec in found:
-            _print_hit(hit, spec, width, why=why)
+            _print_hit(hit, spec, width, why=why, dev=kiln.is_dev(hit.key))
         if answer.note:
             say(f"note: {answer.note}", err=True)
         if why:
@@ -91,9 +91,10 @@ def library(tools: Path | None) -> "Iterator[Library]":
         yield kiln.library
 
 
-def _print_hit(hit: Hit, spec: ToolSpec, width: int, *, why: bool) -> None:
+def _print_hit(hit: Hit, spec: ToolSpec, width: int, *, why: bool, dev: bool) -> None:
     name = typer.style(f"{spec.name:<{width}}", fg="green")
-    typer.echo(f"{name}  {printable(spec.description.partition(chr(10))[0])}")
+    mark = " (dev)" if dev else ""
+    typer.echo(f"{name}  {printable(spec.description.partition(chr(10))[0])}{mark}")
     if why:
         parts = ", ".join(f"{part} {value:.2f}" for part, value in hit.parts.items() if value)
         words = f"; words: {', '.join(hit.words)}" if hit.words else ""

@@ -1,5 +1,6 @@
 """Reports, tools and totals as text for people and as JSON for programs."""
 
+from collections.abc import Container
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,8 @@ def print_report(report: Report) -> None:
         typer.echo(_finding_text(finding, path, lines[path]))
 
 
-def print_tools(specs: list[ToolSpec]) -> None:
-    """The tools, toolkit by toolkit, each with its first sentence."""
+def print_tools(specs: list[ToolSpec], dev: Container[str] = ()) -> None:
+    """Print tools by toolkit, each with its first sentence; mark those named in `dev`."""
     if not specs:
         return
     width = max(len(spec.name) for spec in specs)
@@ -96,6 +97,7 @@ def print_tools(specs: list[ToolSpec]) -> None:
             typer.echo(f"{chr(10) if index else ''}{title}  {_first_line(toolkit.description)}")
         for spec in members:
             core = " (core)" if spec.cannot_be_disabled else ""
+            core += " (dev)" if spec.name in dev else ""
             role = (
                 "" if spec.role is Role.TOOL else f" ({spec.role} {spec.uri or ''}".rstrip() + ")"
             )

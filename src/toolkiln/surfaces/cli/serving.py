@@ -50,8 +50,10 @@ def _tell_tools(kiln: Kiln) -> None:
             talk(f"note: {unserved.hint}")
         return
     talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.place}; Ctrl-C ends it")
+    if unadmitted := sum(map(kiln.is_dev, kiln.specs)):
+        talk(f"note: dev: {unadmitted:,} of them served as on disk, without an admission")
     served = kiln.snapshot.served.values()
-    if unconfirmed := {one.file for one in served if one.admission.is_unconfirmed}:
+    if unconfirmed := {s.file for s in served if s.admission and s.admission.is_unconfirmed}:
         talk(f"warning: {unconfirmed_note(len(unconfirmed))}")
     note_no_worker(kiln)
 

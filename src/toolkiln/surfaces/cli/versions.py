@@ -14,7 +14,9 @@ def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
     with open_folder(tools) as kiln:
         versions = kiln.admissions.history(tool)
         served = kiln.catalog.snapshot.served.get(tool)
-    current = served.admission.version if served else None
+    current = served.version if served else None
+    if not versions:
+        say(f"no version of {tool} was admitted", err=True)
     if as_json:
         print_json([{**v.model_dump(mode="json"), "served": v.number == current} for v in versions])
         return
@@ -28,16 +30,27 @@ def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
         )
 
 
-def diff(tool: str, old: str, new: str, tools: Path | None, *, as_json: bool) -> None:
-    """Print what changed between two versions."""
+def diff(tool: str, old: str | None, new: str | None, tools: Path | None, *, as_json: bool) -> None:
+    """Print what changed between two versions, or from the admitted version to the file on disk.
+
+    Raises:
+        InputError: only one version is named.
+    """
+    if (old is None) is not (new is None):
+        raise InputError(
+            "one version has nothing to be compared with", hint="name two versions, or none"
+        )
     with open_folder(tools) as kiln:
-        text = kiln.admissions.diff(tool, old, new)
+        if old is None or new is None:
+            text, equal = kiln.admissions.pending(tool), f"{tool} has no pending change"
+        else:
+            text, equal = kiln.admissions.diff(tool, old, new), "the versions are the same"
     if as_json:
         print_json({"tool": tool, "diff": text})
     elif text:
         print_diff(text)
     else:
-        say("the versions are the same", err=True)
+        say(equal, err=True)
 
 
 def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: bool) -> int:
@@ -70,7 +83,7 @@ def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_js
             if not says_yes(told):
                 return 1
         gone = kiln.admissions.remove(tool, account(), digest=digest, with_others=with_others)
-        file, number = kiln.catalog.root / gone.file, gone.admission.version
+        file, number = kiln.catalog.root / gone.file, gone.version
     if as_json:
         print_json({"file": str(file), "tools": gone.read.names, "version": number})
     else:

@@ -69,6 +69,8 @@ async def _perform(kiln: Kiln, post: Post, shared: Kept, health_port: int | None
         gc.freeze()  # what a start has made stays: it need not be gone through again and again
         count = len(kiln.specs)
         talk(f"ready: {count:,} tool{'' if count == 1 else 's'}, {post.slots} calls at once")
+        if unadmitted := sum(map(kiln.is_dev, kiln.specs)):
+            talk(f"note: dev: {unadmitted:,} of them served as on disk, without an admission")
 
     station = Station(kiln, post, shared)
     _heed(station.stop)

@@ -60,6 +60,8 @@ class ToolCard(Value):
     """`disabled` and `proposed` ones are told to people with ADMIN only."""
     has_proposal: bool
     """Whether a version of it waits for a person to admit it; told to people with ADMIN only."""
+    dev: bool
+    """Whether it is served as it is on disk, without an admission."""
 
 
 class ToolkitCard(Value):
@@ -123,7 +125,12 @@ def _view(
     }
     ordered = sorted(found.values(), key=lambda one: (one[0].weight, one[0].name))
     cards = tuple(
-        _with_state(visit.kiln.made_of(spec, _card), state, has_proposal=spec.name in proposed)
+        _in_state(
+            visit.kiln.made_of(spec, _card),
+            state=state,
+            has_proposal=spec.name in proposed,
+            dev=visit.kiln.is_dev(spec.name),
+        )
         for spec, state in ordered
     )
     offered = {card.toolkit for card in cards if card.state == "served"}
@@ -135,10 +142,11 @@ def _view(
     )
 
 
-def _with_state(card: ToolCard, state: State, *, has_proposal: bool) -> ToolCard:
-    if state == card.state and has_proposal == card.has_proposal:
+def _in_state(card: ToolCard, **state: State | bool) -> ToolCard:
+    """A card with what can change while the tool's version stays the same."""
+    if all(getattr(card, name) == value for name, value in state.items()):
         return card
-    return card.model_copy(update={"state": state, "has_proposal": has_proposal})
+    return card.model_copy(update=state)
 
 
 def _card(spec: ToolSpec) -> ToolCard:
@@ -166,6 +174,7 @@ def _card(spec: ToolSpec) -> ToolCard:
         ),
         state="served",
         has_proposal=False,
+        dev=False,
     )
 
 

@@ -35,6 +35,8 @@ class FoundTool(Value):
     """The words of the query that it has."""
     clause: str | None
     """The part of the query that it answers best, if there are several."""
+    dev: bool
+    """Whether it is served as it is on disk, without an admission."""
 
 
 class FoundTools(Value):
@@ -111,7 +113,10 @@ async def search(visit: Visit, query: SearchQuery) -> FoundTools:
         answer = visit.kiln.search(query.q, query.k, visit.session)
         specs = visit.kiln.specs
         return FoundTools(
-            items=tuple(_found(hit, specs[hit.key].description) for hit in answer),
+            items=tuple(
+                _found(hit, specs[hit.key].description, dev=visit.kiln.is_dev(hit.key))
+                for hit in answer
+            ),
             confidence=answer.confidence,
             note=answer.note,
         )
@@ -119,7 +124,7 @@ async def search(visit: Visit, query: SearchQuery) -> FoundTools:
     return await asyncio.to_thread(found)
 
 
-def _found(hit: Hit, description: str) -> FoundTool:
+def _found(hit: Hit, description: str, *, dev: bool) -> FoundTool:
     return FoundTool(
         name=hit.key,
         description=description,
@@ -127,6 +132,7 @@ def _found(hit: Hit, description: str) -> FoundTool:
         parts=dict(hit.parts),
         words=hit.words,
         clause=hit.clause,
+        dev=dev,
     )
 
 

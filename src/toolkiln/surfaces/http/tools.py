@@ -56,6 +56,8 @@ class ToolSummary(Value):
     color: str | None
     weight: int
     """Lighter ones come first."""
+    dev: bool
+    """Whether it is served as it is on disk, without an admission."""
 
 
 class ToolList(Value):
@@ -141,7 +143,7 @@ def _listed(visit: Visit, query: ToolsQuery, off: tuple[ToolSpec, ...]) -> ToolL
             end = shown[query.limit - 1]
             following = cursors.made(_KIND, end.weight, end.name)
     return ToolList(
-        items=tuple(_summary(spec) for spec in shown[: query.limit]),
+        items=tuple(_summary(visit, spec) for spec in shown[: query.limit]),
         next_cursor=following,
         hidden=0 if query.all else sum(not spec.is_shown for spec in fitting),
     )
@@ -157,8 +159,8 @@ def _fits(spec: ToolSpec, query: ToolsQuery) -> bool:
     )
 
 
-def _summary(spec: ToolSpec) -> ToolSummary:
-    return ToolSummary(**_summary_fields(spec))
+def _summary(visit: Visit, spec: ToolSpec) -> ToolSummary:
+    return ToolSummary(**_summary_fields(spec), dev=visit.kiln.is_dev(spec.name))
 
 
 def _summary_fields(spec: ToolSpec) -> dict[str, Any]:
@@ -192,6 +194,7 @@ def details(visit: Visit, standing: errands.Standing) -> ToolDetails:
     spec = standing.spec
     return ToolDetails(
         **_summary_fields(spec),
+        dev=standing.dev,
         enabled=standing.enabled,
         parameters=spec.parameters,
         returns=spec.returns,

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolkiln.model import Result, SentFile, Status, Task, Truncation
+from toolkiln.surfaces.mcp.cards import DEV
 
 Structured = Callable[[Any], dict[str, Any] | None]
 """What puts a value into the form that the tool promises; None if it does not fit."""
@@ -44,6 +45,8 @@ def answer(result: Result, structured: Structured | None, *, promises: bool) -> 
     meta: dict[str, Any] = {"toolkiln/notes": list(result.notes)} if result.notes else {}
     if result.error is not None:
         meta["toolkiln/code"] = result.error.code
+    if result.dev:
+        meta[DEV] = True
     return found | ({"_meta": meta} if meta else {})
 
 

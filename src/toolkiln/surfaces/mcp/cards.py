@@ -14,6 +14,8 @@ _LONGEST = 1_000
 """Characters of a description that every client passes on."""
 _ORIGINAL = "toolkiln/name"
 _ICON = "toolkiln/icon"
+DEV = "toolkiln/dev"
+"""In `_meta` of tools and results that are not of an admitted version."""
 _SVG = "image/svg+xml"
 _GREY = "#808080"
 """Can be seen on light and dark ground; an image does not know the color of the text around it."""
@@ -22,10 +24,11 @@ _GREY = "#808080"
 class Card:
     """One version of one tool."""
 
-    def __init__(self, spec: ToolSpec, compiled: dict[str, Any]) -> None:
-        """`compiled` is what the compiler for MCP made of it."""
+    def __init__(self, spec: ToolSpec, compiled: dict[str, Any], *, dev: bool) -> None:
+        """`compiled` is its form for MCP; `dev`: it is served without an admission."""
         self.spec = spec
-        self.payload = _payload(spec, compiled)
+        self.dev = dev
+        self.payload = _payload(spec, compiled, dev=dev)
 
     @cached_property
     def illustrated(self) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def icons(spec: ToolSpec) -> dict[str, Any]:
     return {"icons": [_icon(drawing)]} if drawing else {}
 
 
-def _payload(spec: ToolSpec, compiled: dict[str, Any]) -> dict[str, Any]:
+def _payload(spec: ToolSpec, compiled: dict[str, Any], *, dev: bool) -> dict[str, Any]:
     payload = dict(compiled)
     hints = payload.get("annotations", {})
     is_read_only = hints.get("readOnlyHint", False)
@@ -71,7 +74,7 @@ def _payload(spec: ToolSpec, compiled: dict[str, Any]) -> dict[str, Any]:
     payload["description"] = _described(spec)
     payload["execution"] = {"taskSupport": "optional"}
     payload["name"] = wire_name(spec.name)
-    meta = {}
+    meta: dict[str, Any] = {DEV: True} if dev else {}
     if payload["name"] != spec.name:
         meta[_ORIGINAL] = spec.name
     if spec.icon:

@@ -83,10 +83,10 @@ class Listing:
 
     def card(self, spec: ToolSpec) -> Card:
         """A tool as clients see it."""
-        known = self._cards.get(spec.name)
-        if known is None or known.spec is not spec:
+        known, dev = self._cards.get(spec.name), self._kiln.is_dev(spec.name)
+        if known is None or known.spec is not spec or known.dev is not dev:
             payload = self._kiln.compiled(spec, "mcp").payload
-            known = self._cards[spec.name] = Card(spec, payload)
+            known = self._cards[spec.name] = Card(spec, payload, dev=dev)
         return known
 
     def schema_with_headers(self, name: str, session: str) -> dict[str, Any] | None:

@@ -17,6 +17,9 @@ export function Button({
     </button>`;
 }
 
+/* The title of the badge "dev". */
+export const DEV = "Served as on disk: this version is not admitted";
+
 export function Badge({ kind = "quiet", icon, title, children }) {
   return html`<span class=${`badge ${kind}`} title=${title}>
     ${icon && html`<${Icon} name=${icon} />`}${children}</span>`;

@@ -5,7 +5,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { useLive } from "../live.js";
 import { Markdown } from "../markdown.js";
 import {
-  Badge, Busy, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useAsked,
+  Badge, Busy, DEV, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useAsked,
 } from "../parts.js";
 import { Link, navigate, useQuery } from "../router.js";
 import { Attempt } from "./tool/attempt.js";
@@ -96,8 +96,9 @@ function Head({ tool, color, onChange }) {
 
 /* What is worth knowing before it is called. */
 function badges(tool) {
-  const { enabled, is_core, is_shown, hints, rights, role } = tool;
+  const { dev, enabled, is_core, is_shown, hints, rights, role } = tool;
   const all = [
+    dev && { kind: "warn", children: "dev", title: DEV },
     role !== "tool"
       && { icon: "file-text", children: role, title: `A ${role} of MCP; models call tools only` },
     !enabled && { kind: "warn", icon: "power-off", children: "switched off" },

@@ -1,6 +1,6 @@
 // Cards of tools and headings of toolkits, as the catalog shows them.
 import { html } from "../../lib.js";
-import { Badge, Icon, Switch } from "../../parts.js";
+import { Badge, DEV, Icon, Switch } from "../../parts.js";
 import { Link } from "../../router.js";
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
@@ -26,7 +26,9 @@ export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
       </header>
       <p class="summary" title=${tool.summary}>${tool.summary}</p>
       ${why && html`<${Why} why=${why} />`}
-      <footer><${Badges} tool=${tool} /></footer>
+      <footer>
+        ${tool.dev && html`<${Badge} kind="warn" title=${DEV}>dev</${Badge}>`}
+        <${Badges} tool=${tool} /></footer>
     </article>`;
 }
 

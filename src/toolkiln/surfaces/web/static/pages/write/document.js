@@ -7,10 +7,10 @@ import { STARTERS } from "./starters.js";
 /* The current version of a tool, as {tool, saved, digest, version, helpers}. */
 export async function current(tool, signal) {
   const about = await api.get(`/v1/tools/${encodeURIComponent(tool)}`, {}, { signal });
-  if (about.version === null) {
+  if (about.version === null && !about.dev) {
     throw new Error(`${tool} comes with the server, and has no source to edit`);
   }
-  const path = `/v1/tools/${encodeURIComponent(tool)}/versions/${about.version}`;
+  const path = `/v1/tools/${encodeURIComponent(tool)}/versions/${about.version ?? about.digest}`;
   const { sources } = await api.get(path, {}, { signal });
   const [[, saved], ...helpers] = Object.entries(sources);
   return {
