@@ -17,7 +17,7 @@ import typer
 
 from toolkiln.app import Kiln
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import CallError, Event, Result, Status, Task
+from toolkiln.model import CallError, Event, FileState, Result, Severity, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
 from toolkiln.surfaces.cli.opening import acting, open_kiln
 from toolkiln.surfaces.cli.pending import Pending
@@ -53,12 +53,14 @@ class Options:
     files: Path | None
     tools: Path | None
     redis: str | None = None
+    dev: bool = False
 
 
 def call(name: str, given: list[str], options: Options) -> int:
     """Run a tool and print the result; the exit status says how it ended."""
     _check(options)
-    with open_kiln(options.tools, options.redis) as kiln:
+    with open_kiln(options.tools, options.redis, dev=options.dev) as kiln:
+        _tell_pending_change(kiln, name, options)
         arguments = parse_arguments(kiln, name, given)
         session = options.token
         if session is None:
@@ -94,9 +96,11 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
             hint="write it behind `toolkiln task await` or `toolkiln task check`",
         )
     task_id = options.call_id or os.urandom(8).hex()
-    with open_kiln(options.tools, options.redis) as kiln, TemporaryFile() as arguments:
+    opened = open_kiln(options.tools, options.redis, dev=options.dev)
+    with opened as kiln, TemporaryFile() as arguments:
         if kiln.path is None:
             return _leave_to_the_fleet(kiln, name, given, task_id, options)
+        _tell_pending_change(kiln, name, options)
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
         known = _known(kiln, task_id, options)
@@ -202,6 +206,36 @@ def _print_error(tool: str, error: CallError) -> None:
         say(f"\nhint: {hint}", err=True)
 
 
+def _tell_pending_change(kiln: Kiln, name: str, options: Options) -> None:
+    """Say on stderr that the tool's file differs from the version that runs."""
+    try:
+        status = kiln.catalog.pending(name) if kiln.path is not None else None
+    except InputError:  # the call itself says why nothing is served
+        return
+    if status is None or status.state is FileState.REJECTED:
+        return
+    file = kiln.catalog.root / status.file
+    runs = f"the admitted version (v{status.admission.version})" if status.admission else ""
+    if any(finding.severity is Severity.ERROR for finding in status.findings):
+        say(
+            f"note: {file} has errors, so {runs} runs; `toolkiln check {file}` lists them", err=True
+        )
+    elif status.state is FileState.PROPOSED:
+        say(
+            f"note: {file} holds a proposal; {runs} runs; "
+            f"`toolkiln diff {name}` shows it, `toolkiln admit {file}` admits it",
+            err=True,
+        )
+    else:
+        where = "" if options.tools is None else f"--tools {options.tools} "
+        say(
+            f"note: {file} differs from {runs}, which runs; "
+            f"`toolkiln admit {file}` admits the file, "
+            f"`toolkiln call --dev {where}{name}` runs it without admission",
+            err=True,
+        )
+
+
 def _check(options: Options) -> None:
     if options.call_id is not None and not 0 < len(options.call_id) <= 200:
         raise InputError("--id is empty or longer than 200 characters")
@@ -231,6 +265,8 @@ def _command(name: str, task_id: str, options: Options) -> list[str]:
     command += [f"--id={task_id}", f"--session={options.workspace}"]
     if options.tools is not None:
         command.append(f"--tools={options.tools}")
+    if options.dev:
+        command.append("--dev")
     if options.timeout is not None:
         command.append(f"--timeout={options.timeout}")
     if options.prompt is not None:

@@ -14,6 +14,10 @@ FilesArgument = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 ToolArgument = Annotated[str, typer.Argument(help="The name of the tool.")]
 VersionArgument = Annotated[str, typer.Argument(help="A number, or the start of a digest.")]
+OptionalVersionArgument = Annotated[
+    str | None,
+    typer.Argument(help="A number, or the start of a digest.", show_default=False),
+]
 SwitchArgument = Annotated[
     str, typer.Argument(help="A tool, a toolkit, or a method as Toolkit.method.")
 ]
@@ -140,12 +144,12 @@ def history(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOption 
 @app.command()
 def diff(
     tool: ToolArgument,
-    old: VersionArgument,
-    new: VersionArgument,
+    old: OptionalVersionArgument = None,
+    new: OptionalVersionArgument = None,
     as_json: JsonOption = False,
     tools: ToolsOption = None,
 ) -> None:
-    """Show what changed between two versions of a tool."""
+    """Show the pending change of a tool, or compare two versions."""
     from toolkiln.surfaces.cli import versions
 
     with errors():

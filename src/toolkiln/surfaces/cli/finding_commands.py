@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from toolkiln.surfaces.cli.shell import (
+    DevOption,
     JsonOption,
     RedisOption,
     TokenOption,
@@ -26,13 +27,14 @@ def search(
     why: Annotated[bool, typer.Option("--why", help="Show what each score is made of.")] = False,
     token: TokenOption = None,
     as_json: JsonOption = False,
+    dev: DevOption = False,
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
     """Find the tools that fit a prompt."""
     from toolkiln.surfaces.cli import finding, opening
 
-    with errors(), opening.open_kiln(tools, redis) as kiln:
+    with errors(), opening.open_kiln(tools, redis, dev=dev) as kiln:
         raise typer.Exit(finding.search(kiln, query, k, token, why=why, as_json=as_json))
 
 

@@ -1,19 +1,16 @@
 """The command for MCP clients that start a process: `toolkiln mcp`."""
 
 import gc
-from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import RedisOption, ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import DevOption, RedisOption, ToolsOption, app, errors
 
 
 @app.command()
 def mcp(
     tools: ToolsOption = None,
-    dev: Annotated[
-        bool, typer.Option("--dev", help="Serve what is on disk, admitted or not.")
-    ] = False,
+    dev: DevOption = False,
     redis: RedisOption = None,
 ) -> None:
     """Speak MCP over stdin and stdout, until the client closes them."""

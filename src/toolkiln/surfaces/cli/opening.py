@@ -46,7 +46,8 @@ def open_kiln(
     known = replace(project_settings(tools), **values)
     is_folder = tools is not None or dev
     if is_folder and redis is not None:
-        raise InputError("--redis names a fleet, which has tools of its own", hint="drop --tools")
+        hint = "drop --tools" if tools is not None else "drop --dev"
+        raise InputError("--redis names a fleet, which has tools of its own", hint=hint)
     if known.fleet and not is_folder:
         return Kiln.connect(known.fleet, settings=known, surface=surface)
     return Kiln(tools_path(tools, known), settings=known, dev=dev, surface=surface)

@@ -78,6 +78,7 @@ RedisOption = Annotated[
         show_default=False,
     ),
 ]
+DevOption = Annotated[bool, typer.Option("--dev", help="Serve what is on disk, admitted or not.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TokenOption = Annotated[
     str | None,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from toolkiln.surfaces.cli.shell import (
+    DevOption,
     FilesOption,
     JsonOption,
     RedisOption,
@@ -57,6 +58,7 @@ def list_(
     as_json: JsonOption = False,
     everything: Annotated[bool, typer.Option("--all", help="Show hidden tools too.")] = False,
     token: TokenOption = None,
+    dev: DevOption = False,
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
@@ -64,7 +66,7 @@ def list_(
     from toolkiln.surfaces.cli import commands, opening
 
     with errors():
-        kiln = opening.open_kiln(tools, redis)
+        kiln = opening.open_kiln(tools, redis, dev=dev)
         commands.list_tools(kiln, token, as_json=as_json, everything=everything)
 
 
@@ -81,6 +83,7 @@ def show(
             show_default=False,
         ),
     ] = None,
+    dev: DevOption = False,
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
@@ -88,7 +91,7 @@ def show(
     from toolkiln.surfaces.cli import commands, opening
 
     with errors():
-        raise typer.Exit(commands.show(opening.open_kiln(tools, redis), tool, form))
+        raise typer.Exit(commands.show(opening.open_kiln(tools, redis, dev=dev), tool, form))
 
 
 @app.command()
@@ -124,6 +127,7 @@ def call(
     background: Annotated[
         bool, typer.Option("--background", help="Print a task id and leave the call running.")
     ] = False,
+    dev: DevOption = False,
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
@@ -131,7 +135,7 @@ def call(
     from toolkiln.surfaces.cli import calling
 
     options = calling.Options(
-        as_json, session, token, call_id, timeout, prompt, files, tools, redis
+        as_json, session, token, call_id, timeout, prompt, files, tools, redis, dev
     )
     with errors():
         run = calling.start_in_background if background else calling.call

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from toolkiln.surfaces.cli.shell import ToolsOption, app, errors
+from toolkiln.surfaces.cli.shell import DevOption, ToolsOption, app, errors
 
 
 @app.command()
@@ -27,9 +27,7 @@ def worker(
         ),
     ] = None,
     tools: ToolsOption = None,
-    dev: Annotated[
-        bool, typer.Option("--dev", help="Serve what is on disk, admitted or not.")
-    ] = False,
+    dev: DevOption = False,
     lease: Annotated[float, typer.Option(hidden=True)] = 10.0,
     kept: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:

@@ -1,0 +1,489 @@
+"""`dev` serves and marks what is on disk, and writes neither the manifest nor the history."""
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from toolkiln import Kiln
+from toolkiln.config import Settings
+
+from .conftest import ADMITTED, KIT, POLITE, Shell, manifest, write
+
+BROKEN = "def greet(:\n"
+ASKING = '''from toolkiln import tool
+
+
+@tool(workspace="write")
+def keep(text: str) -> str:
+    """Keep a text.
+
+    Args:
+        text: What to keep.
+    """
+    return text
+'''
+
+COMMANDS = (
+    "list",
+    "list --json --all",
+    "show greet",
+    "search greet",
+    "status",
+    "check",
+    "diff open_drawer",
+    "call greet name=Ada",
+    "docs index",
+)
+
+
+def contents(desk: Shell) -> dict[str, bytes]:
+    """Every file of the tools folder."""
+    tools = desk.folder / "tools"
+    return {
+        str(path.relative_to(tools)): path.read_bytes()
+        for path in sorted(tools.rglob("*"))
+        if path.is_file()
+    }
+
+
+def versions(desk: Shell) -> int:
+    """How many versions the history holds."""
+    store = desk.folder / "state" / "store.db"
+    if not store.exists():
+        return 0
+    with sqlite3.connect(store) as database:
+        return int(database.execute("SELECT count(*) FROM toolkiln_versions").fetchone()[0])
+
+
+@contextmanager
+def nothing_written(desk: Shell) -> Iterator[None]:
+    """Assert that the folder and the history are the same afterwards."""
+    before = contents(desk), versions(desk)
+    yield
+    assert (contents(desk), versions(desk)) == before
+
+
+@contextmanager
+def running(desk: Shell, *arguments: str) -> Iterator[Callable[[str], str]]:
+    """Start a command that serves; give a function that waits for a line of it."""
+    process = desk.start(*arguments)
+    assert process.stderr is not None
+    assert process.stdout is not None
+
+    def line(pattern: str) -> str:
+        assert process.stderr is not None
+        for said in process.stderr:
+            if re.search(pattern, said):
+                return said
+        raise AssertionError(f"no {pattern!r}")
+
+    try:
+        yield line
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def ask(
+    url: str,
+    body: object = None,
+    method: str | None = None,
+    *,
+    match: str | None = None,
+    token: str | None = None,
+) -> Any:
+    """The JSON of an answer, or of the problem."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    headers |= {"if-match": f'"{match}"'} if match else {}
+    headers |= {"authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urlopen(Request(url, data, headers, method=method)) as answer:
+            return json.load(answer)
+    except HTTPError as problem:
+        with problem:
+            return json.load(problem)
+
+
+def base_url(line: Callable[[str], str]) -> str:
+    found = re.search(r"http://[0-9.]+:\d+", line("^MCP"))
+    assert found
+    return found[0]
+
+
+@pytest.fixture(params=["never admitted", "changed", "damaged", "read-only"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path, template: Path) -> Iterator[Shell]:
+    """A folder in dev whose file differs from what was admitted, if anything was."""
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    desk = Shell(tmp_path)
+    write(desk, "greet.py", POLITE)
+    write(desk, "kit.py", KIT)
+    if request.param == "never admitted":
+        manifest(desk).unlink()
+    if request.param == "damaged":
+        manifest(desk).write_bytes(manifest(desk).read_bytes()[:-20])
+    tools = tmp_path / "tools"
+    if request.param != "read-only":
+        yield desk
+        return
+    if os.geteuid() != 0:
+        tools.chmod(0o500)
+        yield desk
+        tools.chmod(0o700)
+        return
+    for options in (["--bind", str(tools)], ["-o", "remount,ro,bind"]):
+        if subprocess.run(["mount", *options, tools], capture_output=True).returncode:
+            pytest.skip("no mounts here")
+    yield desk
+    subprocess.run(["umount", tools], check=True)
+
+
+class TestNothingIsWritten:
+    def test_by_commands(self, folder: Shell) -> None:
+        with nothing_written(folder):
+            done = {command: folder.invoke(*command.split()) for command in COMMANDS}
+
+        assert {command: end.err for command, end in done.items() if end.code not in (0, 1)} == {}
+        assert done["call greet name=Ada"].out == "Good day, Ada\n"
+
+    def test_by_python(self, folder: Shell) -> None:
+        tools, settings = folder.folder / "tools", Settings(state=folder.folder / "state")
+
+        with nothing_written(folder), Kiln(tools, settings=settings, dev=True) as kiln:
+            names = set(kiln.specs)
+            compiled = kiln.tools("openai")
+            hits = kiln.search("greet a person").hits
+            result = kiln.call_sync("greet", {"name": "Ada"})
+
+        assert names == {"greet", "open_drawer", "close_drawer"}
+        assert len(compiled) == 3
+        assert hits[0].key == "greet"
+        assert (result.value, result.dev) == ("Good day, Ada", True)
+
+    def test_by_a_server_in_dev(self, folder: Shell) -> None:
+        with nothing_written(folder), running(folder, "serve", "--port", "0") as line:
+            url = base_url(line)
+            listed = ask(f"{url}/v1/tools")["items"]
+            details = ask(f"{url}/v1/tools/greet")
+            cards = ask(f"{url}/v1/catalog")["tools"]
+            result = ask(f"{url}/v1/tools/greet/call", {"arguments": {"name": "Ada"}})
+
+        assert {tool["name"]: tool["dev"] for tool in listed} == dict.fromkeys(
+            ("close_drawer", "greet", "open_drawer"), True
+        )
+        assert (details["dev"], details["version"]) == (True, None)
+        assert all(card["dev"] for card in cards)
+        assert (result["value"], result["dev"]) == ("Good day, Ada", True)
+
+    def test_by_toolkiln_dev_while_files_are_edited(self, tmp_path: Path, template: Path) -> None:
+        shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+        desk = Shell(tmp_path, {"TOOLKILN_DEV": "0"})
+        with running(desk, "dev", "--port", "0", "--no-open") as line:
+            url = base_url(line)
+            before = ask(f"{url}/v1/tools/greet")
+            sealed, count = manifest(desk).read_bytes(), versions(desk)
+            write(desk, "greet.py", POLITE)
+            for _ in range(600):
+                if (after := ask(f"{url}/v1/tools/greet"))["dev"]:
+                    break
+            result = ask(f"{url}/v1/tools/greet/call", {"arguments": {"name": "Ada"}})
+
+        assert (before["dev"], before["version"]) == (False, 1)
+        assert (after["dev"], after["version"]) == (True, None)
+        assert result["value"] == "Good day, Ada"
+        assert manifest(desk).read_bytes() == sealed
+        assert versions(desk) == count
+
+    def test_so_that_a_server_without_dev_still_serves_the_admitted_version(
+        self, admitted: Shell
+    ) -> None:
+        write(admitted, "greet.py", POLITE)
+        write(admitted, "kit.py", KIT)
+
+        in_dev = admitted.having(TOOLKILN_DEV="1").invoke("call", "greet", "name=Ada")
+        strict = admitted.invoke("call", "greet", "name=Ada")
+        history = admitted.invoke("history", "greet", "--json").json()
+        new = admitted.invoke("call", "open_drawer", "number=1")
+
+        assert (in_dev.out, strict.out) == ("Good day, Ada\n", "Hello Ada\n")
+        assert [(version["number"], version["served"]) for version in history] == [(1, True)]
+        assert (new.code, "is not admitted" in new.err) == (2, True)
+
+
+class TestMarks:
+    def test_what_is_served_without_admission_is_marked_in_lists(self, admitted: Shell) -> None:
+        write(admitted, "kit.py", KIT)
+
+        text = admitted.invoke("list", "--dev")
+        listed = admitted.invoke("list", "--dev", "--json").json()
+        shown = admitted.invoke("show", "open_drawer", "--dev")
+        plain = admitted.invoke("show", "greet", "--dev")
+        found = admitted.invoke("search", "open a drawer", "--dev")
+        hits = admitted.invoke("search", "open a drawer", "--dev", "--json").json()["hits"]
+
+        assert "open_drawer   Open a drawer of the desk. (dev)\n" in text.out
+        assert "greet         Greet a person by name.\n" in text.out
+        assert {tool["name"]: tool["dev"] for tool in listed} == {
+            "greet": False,
+            "close_drawer": True,
+            "open_drawer": True,
+        }
+        assert shown.json()["dev"] is True
+        assert "note: open_drawer is not admitted" in shown.err
+        assert "dev" not in plain.json()
+        assert plain.err == ""
+        assert found.out.startswith("open_drawer   Open a drawer of the desk. (dev)\n")
+        assert {hit["name"]: hit["dev"] for hit in hits}["open_drawer"] is True
+
+    def test_results_and_the_audit_say_dev_and_which_version_ran(self, admitted: Shell) -> None:
+        write(admitted, "kit.py", KIT)
+
+        drawer = admitted.invoke("call", "--dev", "--json", "open_drawer", "number=1").json()
+        greeting = admitted.invoke("call", "--dev", "--json", "greet", "name=Ada").json()
+        wrong = admitted.invoke("call", "--dev", "--json", "open_drawer", "number=one").json()
+        records = admitted.invoke("audit", "list", "--json").json()
+
+        assert (drawer["dev"], greeting["dev"], wrong["dev"]) == (True, False, True)
+        calls = {record["call_id"]: record for record in records if record["act"] == "call"}
+        assert calls[drawer["call_id"]]["detail"] == "dev"
+        assert calls[drawer["call_id"]]["digest"] == drawer["digest"]
+        assert calls[greeting["call_id"]]["detail"] == ""
+        assert calls[wrong["call_id"]]["detail"].startswith("dev; invalid_arguments")
+
+    def test_admitting_a_version_removes_its_mark(self, desk: Shell) -> None:
+        tools, settings = desk.folder / "tools", Settings(state=desk.folder / "state")
+        with Kiln(tools, settings=settings, dev=True) as kiln:
+            before = kiln.call_sync("greet", {"name": "Ada"})
+            candidate = kiln.admissions.candidate("greet.py")
+            kiln.admissions.admit([candidate], kiln.guarding.decision())
+            after = kiln.call_sync("greet", {"name": "Ada"})
+
+        assert (before.dev, after.dev) == (True, False)
+        assert before.digest == after.digest
+        assert desk.invoke("call", "greet", "name=Ada").out == "Hello Ada\n"
+
+
+class TestDecisionsHoldInDev:
+    def test_a_rejected_version_is_not_served(self, desk: Shell) -> None:
+        desk.invoke("reject", "tools/greet.py")
+
+        done = desk.invoke("call", "--dev", "greet", "name=Ada")
+
+        assert done.code == 2
+        assert "greet is not admitted: tools/greet.py is rejected" in done.err
+
+    def test_a_disabled_tool_stays_disabled_when_its_file_changes(self, admitted: Shell) -> None:
+        admitted.invoke("disable", "greet")
+        write(admitted, "greet.py", POLITE)
+
+        done = admitted.invoke("call", "--dev", "greet", "name=Ada")
+
+        assert (done.code, "greet is disabled" in done.err) == (2, True)
+
+    def test_what_was_granted_to_the_admitted_version_is_not_granted_to_a_changed_one(
+        self, desk: Shell
+    ) -> None:
+        write(desk, "keep.py", ASKING)
+        assert desk.invoke(*ADMITTED, "--grant").code == 0
+        granted = desk.invoke("call", "--dev", "keep", "text=a")
+        write(desk, "keep.py", ASKING + "\n")
+        changed = desk.invoke("call", "--dev", "keep", "text=a")
+        (desk.folder / "toolkiln.toml").write_text('[grants.keep]\nworkspace = "write"\n')
+        by_settings = desk.invoke("call", "--dev", "keep", "text=a")
+
+        assert (granted.code, changed.code, by_settings.code) == (0, 2, 0)
+        assert "workspace" in changed.err
+
+    def test_a_file_with_an_error_leaves_the_admitted_version_served(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", BROKEN)
+
+        done = admitted.invoke("call", "--dev", "--json", "greet", "name=Ada").json()
+
+        assert (done["value"], done["dev"]) == ("Hello Ada", False)
+
+    def test_over_http_an_unadmitted_version_is_read_refused_a_grant_and_replaced(
+        self, desk: Shell
+    ) -> None:
+        write(desk, "keep.py", ASKING)
+        privileges = ("--privilege", "ADMIN", "--privilege", "WRITE_TOOLS")
+        ann = desk.invoke("sessions", "create", "ann", *privileges, "--json").json()["token"]
+        newer = {"source": ASKING.replace("Keep a text", "Keep some text")}
+        with running(desk.having(TOOLKILN_DEV="1"), "serve", "--port", "0") as line:
+            tool = f"{base_url(line)}/v1/tools/keep"
+            before = ask(tool, token=ann)
+            shown = ask(f"{tool}/versions/{before['digest']}", token=ann)
+            refused = ask(tool, {"granted": True}, "PATCH", token=ann)
+            outdated = ask(tool, newer, "PUT", match="0000", token=ann)
+            ask(tool, newer, "PUT", match=before["digest"], token=ann)
+            after = ask(tool, token=ann)
+
+        assert (shown["sources"], shown["version"]) == ({"keep.py": ASKING}, 0)
+        assert (refused["status"], "unadmitted changes" in refused["detail"]) == (409, True)
+        assert outdated["status"] == 412
+        assert (before["dev"], after["dev"], after["version"]) == (True, False, 1)
+
+    def test_switching_a_tool_off_writes_the_manifest(self, desk: Shell) -> None:
+        developing = desk.having(TOOLKILN_DEV="1")
+
+        done = developing.invoke("disable", "greet")
+        called = developing.invoke("call", "greet", "name=Ada")
+
+        assert done.code == 0
+        assert manifest(desk).exists()
+        assert (called.code, "greet is disabled" in called.err) == (2, True)
+
+    def test_a_damaged_manifest_is_reported_and_what_is_on_disk_is_served(
+        self, admitted: Shell
+    ) -> None:
+        manifest(admitted).write_text("{}")
+
+        called = admitted.invoke("call", "--dev", "greet", "name=Ada")
+        status = admitted.having(TOOLKILN_DEV="1").invoke("status")
+        listed = admitted.invoke("list", "--dev")
+
+        assert called.out == "Hello Ada\n"
+        assert "_manifest.json is damaged" in status.err
+        assert "_manifest.json is damaged" in listed.err
+
+
+class TestNotice:
+    def test_a_call_of_a_changed_tool_names_both_ways_on(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE)
+
+        done = admitted.invoke("call", "greet", "name=Ada")
+        as_json = admitted.invoke("call", "--json", "greet", "name=Ada")
+
+        assert (done.code, done.out) == (0, "Hello Ada\n")
+        assert done.err == (
+            "note: tools/greet.py differs from the admitted version (v1), which runs; "
+            "`toolkiln admit tools/greet.py` admits the file, "
+            "`toolkiln call --dev greet` runs it without admission\n"
+        )
+        assert as_json.json()["value"] == "Hello Ada"
+        assert as_json.err == done.err
+
+    def test_a_call_in_dev_runs_the_file(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE)
+
+        done = admitted.invoke("call", "--dev", "greet", "name=Ada")
+
+        assert (done.out, done.err) == ("Good day, Ada\n", "")
+
+    def test_a_call_of_a_tool_whose_file_has_an_error_says_so(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", BROKEN)
+
+        done = admitted.invoke("call", "greet", "name=Ada")
+
+        assert done.out == "Hello Ada\n"
+        assert "`toolkiln check tools/greet.py`" in done.err
+        assert "--dev" not in done.err
+
+    def test_a_rejected_change_is_not_mentioned(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE)
+        admitted.invoke("reject", "tools/greet.py")
+
+        assert admitted.invoke("call", "greet", "name=Ada").err == ""
+
+    def test_a_call_in_the_background_gives_the_notice_and_honours_dev(
+        self, admitted: Shell
+    ) -> None:
+        write(admitted, "greet.py", POLITE)
+
+        strict = admitted.run("call", "--background", "greet", "name=Ada")
+        lax = admitted.run("call", "--background", "--dev", "greet", "name=Ada")
+        results = [
+            admitted.run("task", "await", done.out.strip(), "--json").json()
+            for done in (strict, lax)
+        ]
+
+        assert "differs from the admitted version" in strict.err
+        assert "differs from the admitted version" not in lax.err
+        found = [task.get("result") or task for task in results]
+        assert [result["value"] for result in found] == ["Hello Ada", "Good day, Ada"]
+        assert [result["dev"] for result in found] == [False, True]
+
+    def test_dev_names_a_folder_and_redis_a_fleet(self, desk: Shell) -> None:
+        done = desk.invoke("list", "--dev", "--redis", "redis://127.0.0.1:1")
+
+        assert (done.code, "--dev" in done.err) == (2, True)
+
+
+class TestDiff:
+    def test_without_versions_it_shows_the_change_on_disk(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE)
+
+        done = admitted.invoke("diff", "greet")
+        as_json = admitted.invoke("diff", "greet", "--json").json()
+
+        assert done.code == 0
+        assert '-    return f"Hello {name}"\n' in done.out
+        assert '+    return f"Good day, {name}"\n' in done.out
+        assert "+from toolkiln" not in done.out
+        assert as_json["diff"].strip() == done.out.strip()
+
+    def test_of_a_tool_that_was_never_admitted_it_shows_the_whole_file(
+        self, admitted: Shell
+    ) -> None:
+        write(admitted, "kit.py", KIT)
+
+        done = admitted.invoke("diff", "open_drawer")
+
+        assert done.code == 0
+        assert all(f"+{line}\n" in done.out for line in KIT.splitlines())
+
+    def test_it_shows_a_whole_file_where_nothing_was_ever_admitted(self, desk: Shell) -> None:
+        done = desk.invoke("diff", "greet")
+
+        assert (done.code, "+def greet(name: str) -> str:" in done.out) == (0, True)
+
+    def test_without_a_change_it_says_so_and_succeeds(self, admitted: Shell) -> None:
+        done = admitted.invoke("diff", "greet")
+
+        assert (done.code, done.out) == (0, "")
+        assert done.err == "greet has no pending change\n"
+
+    def test_it_shows_a_file_that_cannot_be_parsed(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE + "def (:\n")
+
+        done = admitted.invoke("diff", "greet")
+
+        assert done.code == 0
+        assert "+def (:\n" in done.out
+        assert "-from toolkiln" not in done.out
+
+    def test_it_shows_that_a_file_is_gone(self, admitted: Shell) -> None:
+        (admitted.folder / "tools" / "greet.py").unlink()
+        write(admitted, "kit.py", KIT)
+
+        done = admitted.invoke("diff", "greet")
+
+        assert done.code == 0
+        assert "-def greet(name: str) -> str:\n" in done.out
+
+    def test_one_version_alone_is_an_error(self, admitted: Shell) -> None:
+        done = admitted.invoke("diff", "greet", "1")
+
+        assert (done.code, "name two versions, or none" in done.err) == (2, True)
+
+    def test_an_unknown_tool_is_an_error_with_the_nearest_name(self, admitted: Shell) -> None:
+        done = admitted.invoke("diff", "great")
+
+        assert (done.code, "did you mean 'greet'?" in done.err) == (2, True)
+
+    def test_a_damaged_manifest_is_an_error(self, admitted: Shell) -> None:
+        manifest(admitted).write_text("{}")
+
+        done = admitted.invoke("diff", "greet")
+
+        assert (done.code, "is damaged" in done.err) == (2, True)
