@@ -118,7 +118,7 @@ def test_every_act_of_the_audit_is_documented_and_every_documented_act_exists() 
 def acts_in_source() -> set[str]:
     """What the source gives as `act` of a record: by its place in the calls that make one."""
     places = {
-        "AuditRecord": 1, "act": 0, "_act": 0, "_admin": 1, "_decide": 0, "record": 0,
+        "AuditRecord": 1, "act": 0, "_act": 0, "_admin": 1, "_asked": 1, "_decide": 0, "record": 0,
         "require": 2, "_require": 1,
     }  # fmt: skip
     found = {*get_args(Action)} - {"dev"}  # written to the history only, by nobody's decision

@@ -10,8 +10,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -139,7 +139,7 @@ class Http:
 class Mcp:
     """An MCP client, over either transport."""
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
+    def __init__(self, connect: "Callable[[], AbstractAsyncContextManager[Client]]") -> None:
         self._connect = connect
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
@@ -149,7 +149,7 @@ class Mcp:
         return asyncio.run(self._names())
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Outcome:
-        async with asyncio.timeout(BOUND), Client(self._connect()) as client:
+        async with asyncio.timeout(BOUND), self._connect() as client:
             try:
                 result = await client.call_tool(tool, arguments)
             except MCPError as error:  # the protocol's answer for a tool that is not listed
@@ -166,7 +166,7 @@ class Mcp:
         return Outcome(content["result"] if is_wrapped else content)
 
     async def _names(self) -> set[str]:
-        async with asyncio.timeout(BOUND), Client(self._connect()) as client:
+        async with asyncio.timeout(BOUND), self._connect() as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
 
@@ -207,9 +207,14 @@ def mcp_http(project: Project) -> Iterator[Door]:
     """`toolkiln serve`, and MCP over HTTP."""
     with _served(project) as url:
 
-        def connect() -> Any:
-            client = create_mcp_http_client(headers={"Authorization": f"Bearer {project.ann}"})
-            return streamable_http_client(f"{url}/mcp", http_client=client)
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[Client]:
+            headers = {"Authorization": f"Bearer {project.ann}"}
+            async with (
+                create_mcp_http_client(headers=headers) as http,
+                Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
+            ):
+                yield client
 
         yield Mcp(connect)
 
@@ -218,13 +223,12 @@ def mcp_http(project: Project) -> Iterator[Door]:
 def mcp_stdio(project: Project) -> Iterator[Door]:
     """`toolkiln mcp`."""
 
-    def connect() -> Any:
+    def connect() -> Client:
         environ = project.environ(project.ann)
-        return stdio_client(
-            StdioServerParameters(
-                command=str(COMMAND), args=["mcp"], cwd=project.folder, env=environ
-            )
+        server = StdioServerParameters(
+            command=str(COMMAND), args=["mcp"], cwd=project.folder, env=environ
         )
+        return Client(stdio_client(server))
 
     yield Mcp(connect)
 

@@ -70,7 +70,9 @@ def audit(project: Project, *acts: str) -> list[tuple[str, ...]]:
     return [
         tuple(record[name] for name in wanted)
         for record in reversed(records)
-        if record["act"] in (acts or ("call",)) and record["outcome"] != "started"
+        if record["act"] in (acts or ("call",))
+        and record["outcome"] != "started"
+        and record["tool"] != "await_task"  # of clients that cannot ask their person
     ]
 
 

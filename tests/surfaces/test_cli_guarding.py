@@ -190,7 +190,7 @@ class TestSessions:
 
     @pytest.mark.parametrize("how", ["argument", "variable", "stdin"])
     def test_a_session_is_renewed_and_ended_by_its_token(self, fresh: Shell, how: str) -> None:
-        held = token(fresh, "ann", "--seconds", "50")
+        held = token(fresh, "ann", "--seconds", "50", "--privilege", "ADMIN")
         given = [held] if how == "argument" else []
         stdin = f"{held}\n" if how == "stdin" else ""
         shell = fresh.having(TOOLKILN_TOKEN=held) if how == "variable" else fresh

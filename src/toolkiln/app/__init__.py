@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from toolkiln.app.authentication import is_loopback
     from toolkiln.app.authoring import Authored, Draft, Problem, Stage
     from toolkiln.app.changes import Changes
+    from toolkiln.app.credentials import (
+        KEY_VARIABLE,
+        TOKEN_VARIABLE,
+        Credential,
+        find_credential,
+    )
     from toolkiln.app.entrance import Entrance
     from toolkiln.app.examples import shown_calls
     from toolkiln.app.explaining import Explanation, Who, explain, rule_text, shadows
@@ -65,6 +71,7 @@ _HOMES = {
     "Candidate": "toolkiln.catalog",
     "Change": "toolkiln.catalog",
     "Changes": "toolkiln.app.changes",
+    "Credential": "toolkiln.app.credentials",
     "DeadLetter": "toolkiln.fleet",
     "Decision": "toolkiln.catalog",
     "Diagnosis": "toolkiln.execution",
@@ -74,6 +81,7 @@ _HOMES = {
     "Explanation": "toolkiln.app.explaining",
     "FleetState": "toolkiln.fleet",
     "History": "toolkiln.app.history",
+    "KEY_VARIABLE": "toolkiln.app.credentials",
     "Kept": "toolkiln.app.working",
     "Kiln": "toolkiln.app.kiln",
     "LIVE": "toolkiln.app.live",
@@ -102,6 +110,7 @@ _HOMES = {
     "SourceCall": "toolkiln.app.sources",
     "Stage": "toolkiln.app.authoring",
     "Station": "toolkiln.app.working",
+    "TOKEN_VARIABLE": "toolkiln.app.credentials",
     "Verification": "toolkiln.store",
     "Who": "toolkiln.app.explaining",
     "Wanted": "toolkiln.app.history",
@@ -109,6 +118,7 @@ _HOMES = {
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
     "explain": "toolkiln.app.explaining",
+    "find_credential": "toolkiln.app.credentials",
     "health": "toolkiln.schema",
     "is_loopback": "toolkiln.app.authentication",
     "join_fleet": "toolkiln.app.working",
@@ -134,10 +144,12 @@ _HOMES = {
 
 __all__ = [
     "BUILTIN_NAMES",
+    "KEY_VARIABLE",
     "LIVE",
     "OWN",
     "PROVIDERS",
     "START",
+    "TOKEN_VARIABLE",
     "Assessment",
     "AuditFilter",
     "Authored",
@@ -145,6 +157,7 @@ __all__ = [
     "Candidate",
     "Change",
     "Changes",
+    "Credential",
     "DeadLetter",
     "Decision",
     "Diagnosis",
@@ -185,6 +198,7 @@ __all__ = [
     "check",
     "evaluation",
     "explain",
+    "find_credential",
     "health",
     "is_loopback",
     "join_fleet",

@@ -15,12 +15,11 @@ from toolkiln.app.authentication import Authentication, StartUpToken, is_loopbac
 from toolkiln.app.own import account
 from toolkiln.config import Settings
 from toolkiln.execution import NoSession
-from toolkiln.model import ANONYMOUS, Caller, OpenSession
+from toolkiln.model import ANONYMOUS, KEY_PREFIX, Caller, OpenSession
 
 if TYPE_CHECKING:
     from toolkiln.app.guarding import Guarding
 
-_KEY = "tk_"
 _SPARE = 0.2
 """The share of a session's time that must be left for it to be used again."""
 _MOST_KEPT = 10_000
@@ -130,7 +129,7 @@ class Entrance:
     def _shown(self, credential: str) -> str:
         if not credential:
             raise _needs_credential("the Authorization header has none")
-        if not credential.startswith(_KEY):
+        if not credential.startswith(KEY_PREFIX):
             self._guarding.sessions.find(credential)
             return credential
         with self._opening:  # a key that is shown a hundred times at once makes one session

@@ -114,6 +114,12 @@ class Guarding:
         caller = Caller(user_id=account(), privileges=frozenset(Privilege), workspace=workspace)
         return self.sessions.local(caller)
 
+    def is_operator(self, token: str | None) -> bool:
+        """Return whether a session is that of the account that runs this process."""
+        if token is None or not self.sessions.is_local(token):
+            return False
+        return Privilege.ADMIN in self.sessions.find(token).caller.privileges
+
     def token(self, session: SessionToken) -> str | None:
         """What a request carries."""
         return self.operator if session is OWN else session
@@ -144,10 +150,16 @@ class Guarding:
         caller = self.caller(session)
         if privilege not in caller.privileges:
             self.recording.denied(what, caller, f"lacks {privilege}")
+            if self.sessions.find(self.token(session)).key_id is None:
+                hint = (
+                    f'an operator can write in toolkiln.toml: [privileges] "{caller.who}" = '
+                    f'["{privilege}"]'
+                )
+            else:  # the settings add nothing to what a key has
+                create = f"toolkiln keys create NAME --user {caller.who} --privilege {privilege}"
+                hint = f"an operator creates a key that has it: `{create}`"
             raise NotAllowed(
-                f"{caller.who} may not do this: it takes the privilege {privilege}",
-                hint=f'an operator can write in toolkiln.toml: [privileges] "{caller.who}" = '
-                f'["{privilege}"]',
+                f"{caller.who} may not do this: it takes the privilege {privilege}", hint=hint
             )
         return caller
 

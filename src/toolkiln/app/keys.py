@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolkiln.app.own import SessionToken
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.execution import NoSession, refuse_ambiguous
-from toolkiln.model import ApiKey, Caller, OpenSession, Privilege
+from toolkiln.model import KEY_PREFIX, TOKEN_PREFIX, ApiKey, Caller, OpenSession, Privilege
 
 if TYPE_CHECKING:
     from toolkiln.app.guarding import Guarding
     from toolkiln.store import Keys as KeyBook
 
-_PREFIX = "tk_"
 _DAY = 86_400.0
 _LONGEST_NAME = 100
 _MOST_DAYS = 3_650
@@ -74,7 +73,7 @@ class Keys:
             tools=tuple(scope.tools),
         )
         refuse_ambiguous(caller)
-        text = _PREFIX + secrets.token_urlsafe(32)
+        text = KEY_PREFIX + secrets.token_urlsafe(32)
         now = time.time()
         key = ApiKey(
             id=secrets.token_hex(6),
@@ -116,7 +115,12 @@ class Keys:
         Raises:
             NoSession: it is no key, or does not hold any more.
         """
-        key = self._open().find(_hash(text)) if text.startswith(_PREFIX) else None
+        if text.startswith(TOKEN_PREFIX):
+            raise NoSession(
+                "this is a session token, not an API key",
+                hint="set TOOLKILN_TOKEN, or use the token as it is: the session exists",
+            )
+        key = self._open().find(_hash(text)) if text.startswith(KEY_PREFIX) else None
         if key is None:
             raise NoSession(
                 "this API key is unknown, revoked or expired",

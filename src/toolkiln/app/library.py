@@ -107,9 +107,13 @@ class Library:
         tools = self._offer.tools.values()
         return docs.prompt_index(spec for spec in tools if allow is None or allow(spec))
 
-    def build_docs(self, folder: Path, *, html: bool) -> Site:
-        """Bring a folder of pages up to date, with a site of HTML if wanted."""
-        entries = [(spec, self._admission(name)) for name, spec in self._offer.tools.items()]
+    def build_docs(self, folder: Path, *, html: bool, allow: Allow | None = None) -> Site:
+        """Write the pages of the allowed tools to a folder, with a site of HTML if wanted."""
+        entries = [
+            (spec, self._admission(name))
+            for name, spec in self._offer.tools.items()
+            if allow is None or allow(spec)
+        ]
         site = docs.write_site(folder, entries)
         if not html:
             return site

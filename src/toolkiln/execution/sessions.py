@@ -19,14 +19,12 @@ from typing import Any, ClassVar, Protocol
 from pydantic import ValidationError
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.model import ANONYMOUS, Caller, OpenSession, Session
+from toolkiln.model import ANONYMOUS, KEY_PREFIX, TOKEN_PREFIX, Caller, OpenSession, Session
 
 _BELIEVED = 1.0
 """Seconds for which another process's word is not asked for again."""
 _MOST_KNOWN = 10_000
 _LONGEST = 200
-_PREFIX = "ts_"
-"""Else some tokens would look like an option on a command line."""
 _ALIAS, _PROOF = "ta_", 64
 _MOST_SECONDS = 30 * 86_400.0
 
@@ -216,7 +214,7 @@ class Sessions:
         kept = self._open().get(self._hash(token), running=running)
         if kept is None:
             self._known.pop(token, None)
-            raise _NONE
+            raise _KEY if token.startswith(KEY_PREFIX) else _NONE
         session, left = kept
         if len(self._known) >= _MOST_KNOWN:
             self._known = {t: k for t, k in list(self._known.items()) if k.until == inf}
@@ -250,10 +248,14 @@ _NONE = NoSession(
     "this session is unknown, has ended or has expired",
     hint="ask whoever made it for another; sessions have to be renewed in time",
 )
+_KEY = NoSession(
+    "this is an API key, not a session token",
+    hint="set TOOLKILN_API_KEY, or open a session with it: `kiln.guarding.keys.session(key).token`",
+)
 
 
 def _made(caller: Caller, key_id: str | None) -> tuple[str, Session]:
-    token, trace_id = _PREFIX + secrets.token_urlsafe(32), secrets.token_hex(8)
+    token, trace_id = TOKEN_PREFIX + secrets.token_urlsafe(32), secrets.token_hex(8)
     workspace = caller.workspace or f"session-{trace_id}"
     named = caller.model_copy(update={"session": trace_id, "workspace": workspace})
     return token, Session(trace_id=trace_id, caller=named, key_id=key_id)

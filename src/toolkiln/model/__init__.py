@@ -45,6 +45,8 @@ from toolkiln.model.catalog import (
 from toolkiln.model.documents import Passage, PassageHit, Site
 from toolkiln.model.guarding import (
     ANONYMOUS,
+    KEY_PREFIX,
+    TOKEN_PREFIX,
     ApiKey,
     Approval,
     ApprovalState,
@@ -90,6 +92,8 @@ from toolkiln.model.versions import Action, Version
 
 __all__ = [
     "ANONYMOUS",
+    "KEY_PREFIX",
+    "TOKEN_PREFIX",
     "Action",
     "Admission",
     "Answer",

@@ -12,6 +12,9 @@ from pydantic import Field, computed_field
 
 from toolkiln.model.value import Value
 
+TOKEN_PREFIX, KEY_PREFIX = "ts_", "tk_"
+"""How session tokens and API keys begin; on a command line neither looks like an option."""
+
 
 class Privilege(StrEnum):
     """The privileges that Toolkiln itself asks for; operators may name further ones."""

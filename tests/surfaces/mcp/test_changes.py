@@ -69,8 +69,8 @@ async def _marks(url: str, era: str) -> dict[str, object]:
     async with Client(url, mode=era) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         result = await client.call_tool("greet", {"name": "Ada"})
-    marked = {"greet": listed["greet"], "add": listed["add"], "call": result}
-    return {name: (one.meta or {}).get("toolkiln/dev") for name, one in marked.items()}
+    marked = {"greet": listed["greet"].meta, "add": listed["add"].meta, "call": result.meta}
+    return {name: (meta or {}).get("toolkiln/dev") for name, meta in marked.items()}
 
 
 async def _change_until(tools: Path, told: asyncio.Event) -> None:

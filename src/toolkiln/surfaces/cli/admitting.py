@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkiln.app import Candidate, Kiln, ManifestError, account, not_granted
+from toolkiln.app import Candidate, Kiln, ManifestError, SessionToken, not_granted
 from toolkiln.errors import InputError
-from toolkiln.model import FileState, FileStatus, Finding, Severity
-from toolkiln.surfaces.cli.opening import open_folder, tools_path
+from toolkiln.model import FileState, FileStatus, Finding, Privilege, Severity
+from toolkiln.surfaces.cli.opening import open_folder, require, tools_path, user_of
 from toolkiln.surfaces.cli.terminal import Live, print_json, printable, say
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
         raise InputError(f"{given.file} cannot be read: {error.strerror}") from error
     draft = Draft(code, given.name or given.file.stem, given.description, given.overwrite)
     with open_folder(tools) as kiln, Live(quiet=as_json) as live:
+        session = require(kiln, Privilege.ADMIN, "admit")
         target = kiln.catalog.root / f"{draft.name.removesuffix('.py')}.py"
         is_there = os.path.lexists(target)
         if os.path.realpath(given.file) == os.path.realpath(target):
@@ -78,7 +79,7 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
         authored = kiln.run_sync(
             kiln.authoring.write(
                 draft,
-                kiln.guarding.decision(),
+                kiln.guarding.decision(session=session),
                 observe=lambda stage: live.report(stage.value, None, None),
             )
         )
@@ -102,13 +103,14 @@ def admit(files: list[Path], options: Options, tools: Path | None) -> int:
         with open_folder(tools) as kiln:
             _refuse_missing(kiln, missing)
     with open_folder(_place(files, tools)) as kiln:
+        session = require(kiln, Privilege.ADMIN, "admit")
         if not options.afresh:
             _refuse_unusable_manifest(kiln)
         candidates = _waiting(kiln, files, afresh=options.afresh)
         agreed = candidates
         if not options.yes and not options.as_json:
             agreed = _agreed(kiln, candidates, grant=options.grant, is_named=is_named)
-        told = _admitted(kiln, agreed, options)
+        told = _admitted(kiln, agreed, options, session)
         if options.as_json:
             print_json({key: authored.model_dump(mode="json") for key, authored in told.items()})
         else:
@@ -125,7 +127,8 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"{str(file)!r} is no file")
     with open_folder(_place([file], tools)) as kiln:
-        is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), account())
+        by = user_of(kiln, require(kiln, Privilege.ADMIN, "reject"))
+        is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), by)
     if as_json:
         print_json({"file": str(file), "served": is_served})
         return
@@ -136,6 +139,7 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
 def status(tools: Path | None, *, as_json: bool) -> int:
     """Print how each file stands; the exit status is 1 if one waits for a decision."""
     with open_folder(tools) as kiln:
+        require(kiln, Privilege.ADMIN, "proposals.list")
         problem: ManifestError | None = None
         findings: Sequence[Finding] = ()
         found = [item for item in kiln.catalog.statuses() if _concerns_us(item)]
@@ -177,7 +181,8 @@ def unconfirmed_note(count: int) -> str:
 def switch(name: str, tools: Path | None, *, on: bool, as_json: bool) -> None:
     """Offer something, or cease to."""
     with open_folder(tools) as kiln:
-        kiln.admissions.switch(name, on, account())
+        by = user_of(kiln, require(kiln, Privilege.ADMIN, "switch"))
+        kiln.admissions.switch(name, on, by)
     if as_json:
         print_json({"name": name, "enabled": on})
     else:
@@ -327,13 +332,15 @@ def _agreed(
     return agreed
 
 
-def _admitted(kiln: Kiln, candidates: list[Candidate], options: Options) -> "dict[str, Authored]":
+def _admitted(
+    kiln: Kiln, candidates: list[Candidate], options: Options, session: SessionToken
+) -> "dict[str, Authored]":
     places = iter(range(len(candidates)))
     with Live(quiet=options.as_json) as live:
         return kiln.run_sync(
             kiln.authoring.admit(
                 candidates,
-                kiln.guarding.decision(grant=options.grant),
+                kiln.guarding.decision(grant=options.grant, session=session),
                 probe=options.probe,
                 afresh=options.afresh,
                 observe=lambda file: live.report(file, next(places), len(candidates)),

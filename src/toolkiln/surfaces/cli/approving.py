@@ -12,7 +12,7 @@ from typing import Any
 from toolkiln.errors import InputError
 from toolkiln.model import Approval, Remember
 from toolkiln.surfaces.cli.arguments import parse_object
-from toolkiln.surfaces.cli.opening import acting, open_kiln
+from toolkiln.surfaces.cli.opening import authenticate, open_kiln
 from toolkiln.surfaces.cli.tables import exact_json, one_line, print_table, when
 from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -30,7 +30,7 @@ def approvals_list(token: str | None, *, everything: bool, as_json: bool) -> Non
     """Print the calls that wait, or all that are still known."""
     with open_kiln() as kiln:
         approvals = kiln.guarding.approvals
-        may_see = kiln.guarding.approvals_for(acting(token))
+        may_see = kiln.guarding.approvals_for(authenticate(kiln, token))
         found = approvals.history() if everything else approvals.waiting()
         found = [approval for approval in found if may_see(approval)]
     if as_json:
@@ -48,7 +48,7 @@ def approvals_list(token: str | None, *, everything: bool, as_json: bool) -> Non
 def show(approval_id: str, token: str | None, *, as_json: bool) -> None:
     """Print what somebody has to know who decides."""
     with open_kiln() as kiln:
-        approval = kiln.guarding.approval(approval_id, acting(token))
+        approval = kiln.guarding.approval(approval_id, authenticate(kiln, token))
     if as_json:
         print_json(approval.model_dump(mode="json"))
         return
@@ -67,7 +67,7 @@ def approve(
     with open_kiln(tools) as kiln:
         approval = kiln.guarding.approve(
             approval_id,
-            session=acting(token),
+            session=authenticate(kiln, token),
             arguments=arguments,
             reason=yes.reason,
             remember=yes.remember,
@@ -78,14 +78,15 @@ def approve(
 def reject(approval_id: str, reason: str, token: str | None, *, as_json: bool) -> None:
     """Keep a call from running."""
     with open_kiln() as kiln:
-        approval = kiln.guarding.reject(approval_id, session=acting(token), reason=reason)
+        session = authenticate(kiln, token)
+        approval = kiln.guarding.reject(approval_id, session=session, reason=reason)
     _tell(approval, as_json=as_json)
 
 
 def forget(approval_id: str, token: str | None, *, as_json: bool) -> None:
     """Ask people again."""
     with open_kiln() as kiln:
-        if not kiln.guarding.forget_approval(approval_id, acting(token)):
+        if not kiln.guarding.forget_approval(approval_id, authenticate(kiln, token)):
             raise InputError(
                 f"nothing is remembered of {approval_id[:100]!r}",
                 hint="see `toolkiln approvals list --all`",

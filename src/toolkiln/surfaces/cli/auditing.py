@@ -13,11 +13,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from toolkiln.app import OWN, AuditFilter
+from toolkiln.app import AuditFilter
 from toolkiln.errors import InputError
-from toolkiln.model import AuditEntry, AuditRecord
+from toolkiln.model import AuditEntry, AuditRecord, Privilege
 from toolkiln.surfaces.cli.admitting import says_yes
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import open_kiln, require
 from toolkiln.surfaces.cli.tables import one_line, print_table, when
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
@@ -65,6 +65,7 @@ def audit_list(wanted: Wanted, limit: int, *, as_json: bool) -> None:
     """Print records, newest first."""
     chosen = wanted.filter()
     with open_kiln() as kiln:
+        require(kiln, Privilege.ADMIN, "audit.list")
         entries = list(kiln.guarding.audit.entries(chosen, limit))
     if as_json:
         print_json([_as_json(entry) for entry in entries])
@@ -85,13 +86,15 @@ def export(wanted: Wanted, form: str, file: Path | None, *, as_json: bool) -> No
     count = 0
     # Where the records go to the same terminal, they are progress enough.
     is_quiet = as_json or (file is None and sys.stdout.isatty())
-    with open_kiln() as kiln, _output(file) as write, Live(quiet=is_quiet) as live:
-        if form == "csv":
-            write(_csv_text(_COLUMNS))
-        for count, entry in enumerate(kiln.guarding.audit.export(chosen), 1):
-            write(line(entry))
-            if count % _MANY == 0:
-                live.report("records", count, None)
+    with open_kiln() as kiln:
+        require(kiln, Privilege.ADMIN, "audit.list")
+        with _output(file) as write, Live(quiet=is_quiet) as live:
+            if form == "csv":
+                write(_csv_text(_COLUMNS))
+            for count, entry in enumerate(kiln.guarding.audit.export(chosen), 1):
+                write(line(entry))
+                if count % _MANY == 0:
+                    live.report("records", count, None)
     if as_json and file is not None:
         print_json({"file": str(file), "records": count})
     else:
@@ -102,6 +105,7 @@ def verify(head: str | None, *, as_json: bool) -> int:
     """Print whether the chain is whole, and its head; the exit status is 1 if it is not."""
     expected = None if head is None else _noted(head)
     with open_kiln() as kiln:
+        require(kiln, Privilege.ADMIN, "audit.verify")
         found = kiln.guarding.audit.verify(expected)
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -121,10 +125,11 @@ def prune(days: float, *, yes: bool, as_json: bool) -> int:
         raise InputError(f"--older-than is not between 0 and {_MOST_DAYS:g} days")
     if as_json and not yes:
         raise InputError("with --json nobody is asked", hint="add --yes")
-    if not yes and not says_yes(f"remove all records that are older than {days:g} days?"):
-        return 1
     with open_kiln() as kiln:
-        removed = kiln.guarding.audit.prune(days, OWN)
+        session = require(kiln, Privilege.ADMIN, "audit.prune")
+        if not yes and not says_yes(f"remove all records that are older than {days:g} days?"):
+            return 1
+        removed = kiln.guarding.audit.prune(days, session)
     if as_json:
         print_json({"removed": removed})
     else:

@@ -15,11 +15,11 @@ from typing import IO
 
 import typer
 
-from toolkiln.app import Kiln
+from toolkiln.app import KEY_VARIABLE, OWN, TOKEN_VARIABLE, Kiln, SessionToken
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model import CallError, Event, FileState, Result, Severity, Status, Task
 from toolkiln.surfaces.cli.arguments import parse_arguments
-from toolkiln.surfaces.cli.opening import acting, open_kiln
+from toolkiln.surfaces.cli.opening import authenticate, open_kiln
 from toolkiln.surfaces.cli.pending import Pending
 from toolkiln.surfaces.cli.questioning import ask, is_somebody_there
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
@@ -34,7 +34,6 @@ EXIT_STATUS = {
     Status.DENIED: 2,
     Status.UNAVAILABLE: 3,
 }
-TOKEN_VARIABLE = "TOOLKILN_TOKEN"  # noqa: S105
 _POLL = 0.02
 _NOT_THERE = ("unknown_tool", "not_admitted", "disabled", "manifest_unusable")
 """Errors whose message says itself which tool is meant, or that it could be any."""
@@ -60,11 +59,11 @@ def call(name: str, given: list[str], options: Options) -> int:
     """Run a tool and print the result; the exit status says how it ended."""
     _check(options)
     with open_kiln(options.tools, options.redis, dev=options.dev) as kiln:
-        _tell_pending_change(kiln, name, options)
-        arguments = parse_arguments(kiln, name, given)
-        session = options.token
-        if session is None:
+        session = authenticate(kiln, options.token)
+        if session is OWN:
+            _tell_pending_change(kiln, name, options)
             session = kiln.guarding.operator_in(options.workspace)
+        arguments = parse_arguments(kiln, name, given)
         with Live(quiet=options.as_json) as live, Pending(kiln, session) as pending:
 
             def observe(event: Event) -> None:
@@ -98,40 +97,46 @@ def start_in_background(name: str, given: list[str], options: Options) -> int:
     task_id = options.call_id or os.urandom(8).hex()
     opened = open_kiln(options.tools, options.redis, dev=options.dev)
     with opened as kiln, TemporaryFile() as arguments:
+        session = authenticate(kiln, options.token)
         if kiln.path is None:
-            return _leave_to_the_fleet(kiln, name, given, task_id, options)
-        _tell_pending_change(kiln, name, options)
+            return _leave_to_the_fleet(kiln, name, given, task_id, session, options)
+        if session is OWN:
+            _tell_pending_change(kiln, name, options)
         arguments.write(json.dumps(parse_arguments(kiln, name, given)).encode())
         arguments.seek(0)
-        known = _known(kiln, task_id, options)
+        known = _known(kiln, task_id, session)
         if known is not None and not (known.result and known.result.is_open):
             return _earlier(known, name, given, options)
         with TemporaryFile() as out, TemporaryFile() as err:
             child = subprocess.Popen(  # noqa: S603
                 _command(name, task_id, options),
                 stdin=arguments, stdout=out, stderr=err, start_new_session=True,
-                env=_environment(options),
+                env=_environment(session),
             )  # fmt: skip
             # Nobody is told an id that cannot be asked for: the child claims it first, or ends.
-            while (started := _known(kiln, task_id, options)) == known and child.poll() is None:
+            while (started := _known(kiln, task_id, session)) == known and child.poll() is None:
                 time.sleep(_POLL)
             if started == known:
-                started = _known(kiln, task_id, options)
+                started = _known(kiln, task_id, session)
             if started is None or started == known:
                 return report(_last_words(out, err), None, as_json=options.as_json)
     return _told(started, options)
 
 
 def _leave_to_the_fleet(
-    kiln: Kiln, name: str, given: list[str], task_id: str, options: Options
+    kiln: Kiln,
+    name: str,
+    given: list[str],
+    task_id: str,
+    session: SessionToken,
+    options: Options,
 ) -> int:
     """Workers see the call out, whether this process is there or not."""
-    session = options.token or kiln.guarding.operator_in(options.workspace)
     begun: Result | Task = kiln.call_sync(
         name,
         parse_arguments(kiln, name, given),
         call_id=task_id,
-        session=session,
+        session=kiln.guarding.operator_in(options.workspace) if session is OWN else session,
         timeout=options.timeout,
         background=True,
     )
@@ -243,9 +248,9 @@ def _check(options: Options) -> None:
         raise InputError("--timeout is not above zero")
 
 
-def _known(kiln: Kiln, task_id: str, options: Options) -> Task | None:
+def _known(kiln: Kiln, task_id: str, session: SessionToken) -> Task | None:
     try:
-        return kiln.run_sync(kiln.check_task(task_id, acting(options.token)))
+        return kiln.run_sync(kiln.check_task(task_id, session))
     except InputError:
         return None
 
@@ -274,10 +279,15 @@ def _command(name: str, task_id: str, options: Options) -> list[str]:
     return [*command, "--", name, "-"]
 
 
-def _environment(options: Options) -> dict[str, str]:
-    """The token travels where other users do not see it."""
-    told = {} if options.token is None else {TOKEN_VARIABLE: options.token}
-    return {**os.environ, **told}
+def _environment(session: SessionToken) -> dict[str, str]:
+    """Return the environment of a process that acts in the same session.
+
+    Other users of the machine see command lines, but not the environment.
+    """
+    if not isinstance(session, str):  # the operator's, who has no credential
+        return dict(os.environ)
+    others = {name: text for name, text in os.environ.items() if name != KEY_VARIABLE}
+    return {**others, TOKEN_VARIABLE: session}
 
 
 def _last_words(out: IO[bytes], err: IO[bytes]) -> Result:

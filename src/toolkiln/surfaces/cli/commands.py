@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,13 @@ from toolkiln import app
 from toolkiln.errors import InputError, UnknownTool, nearest_hint
 from toolkiln.model import FileState, FileStatus, Role, Severity, ToolSpec
 from toolkiln.surfaces.cli import output, templates
-from toolkiln.surfaces.cli.opening import acting, note_no_worker, tools_path
+from toolkiln.surfaces.cli.opening import (
+    authenticate,
+    is_admin,
+    note_no_worker,
+    tools_path,
+    visible_tool,
+)
 from toolkiln.surfaces.cli.terminal import say
 
 _MANY_FILES = 50
@@ -69,25 +74,27 @@ def check(paths: list[Path] | None, tools: Path | None, *, as_json: bool, strict
 
 
 def list_tools(kiln: app.Kiln, token: str | None, *, as_json: bool, everything: bool) -> None:
-    """Print the tools that somebody may run, grouped by toolkit."""
-    # Only a session or a fleet has to be looked up: for files alone there is nothing to close.
-    with nullcontext() if token is None and kiln.path is not None else kiln:
-        _list_tools(kiln, acting(token), as_json=as_json, everything=everything)
+    """Print the tools that the caller may see, grouped by toolkit."""
+    with kiln:
+        _list_tools(kiln, authenticate(kiln, token), as_json=as_json, everything=everything)
 
 
 def _list_tools(
     kiln: app.Kiln, session: app.SessionToken, *, as_json: bool, everything: bool
 ) -> None:
     dev: set[str] = set()
+    sees_files = kiln.path is not None and is_admin(kiln, session)
     try:
         specs = list(kiln.visible(session, None).values())
         dev = {spec.name for spec in specs if kiln.is_dev(spec.name)}
     except app.ManifestError as unserved:
+        if not sees_files:
+            raise
         specs = sorted(_on_disk(kiln).values(), key=lambda spec: (spec.weight, spec.name))
         _note(unserved)
         statuses = kiln.catalog.statuses()
     else:
-        statuses = _not_listed(kiln) if kiln.path is not None else []
+        statuses = _not_listed(kiln) if sees_files else []
         if denied := len(kiln.specs) - len(specs):
             say(f"note: {denied:,} not listed, because of the rules", err=True)
     shown = specs if everything else [spec for spec in specs if spec.is_shown]
@@ -109,16 +116,16 @@ def _list_tools(
 
 def show(kiln: app.Kiln, name: str, form: str | None) -> int:
     """Print one tool in one form; the exit status is 1 if that form cannot be used."""
-    with nullcontext() if kiln.path is not None else kiln:
-        return _show(kiln, name, form)
+    with kiln:
+        return _show(kiln, name, form, authenticate(kiln))
 
 
-def _show(kiln: app.Kiln, name: str, form: str | None) -> int:
+def _show(kiln: app.Kiln, name: str, form: str | None, session: app.SessionToken) -> int:
     forms = [*app.PROVIDERS, "schema", "docs"]
     if form is not None and form not in forms:
         hint = nearest_hint(form, forms) or f"one of {', '.join(forms)}"
         raise InputError(f"there is no form {form!r}", hint=hint)
-    spec, dev = _served_or_not(kiln, name)
+    spec, dev = _served_or_not(kiln, name, session)
     if dev:
         say(f"note: {name} is not admitted; dev serves it as it is on disk", err=True)
     if form == "docs":
@@ -151,11 +158,16 @@ def _show(kiln: app.Kiln, name: str, form: str | None) -> int:
     return 1 if compiled.errors else 0
 
 
-def _served_or_not(kiln: app.Kiln, name: str) -> tuple[ToolSpec, bool]:
-    """A tool as it is served, or would be after admission; and whether `dev` serves it."""
+def _served_or_not(kiln: app.Kiln, name: str, session: app.SessionToken) -> tuple[ToolSpec, bool]:
+    """Return a tool as it is served, and whether `dev` serves it.
+
+    For the operator, also one that is not admitted yet.
+    """
     try:
-        return kiln.tool(name), kiln.is_dev(name)
+        return visible_tool(kiln, name, session), kiln.is_dev(name)
     except (app.ManifestError, app.NotAdmitted) as problem:
+        if session is not app.OWN:
+            raise
         found = _on_disk(kiln)
         if name not in found:
             raise UnknownTool(name, found) from None

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import typer
@@ -22,14 +21,9 @@ class Library(Protocol):
         """How to use a tool, as Markdown for a model."""
         ...
 
-    def build_docs(self, folder: Path, *, html: bool) -> Site:
-        """Bring a folder of pages up to date, with a site of HTML if wanted."""
-        ...
 
-
-def docs_build(kiln: Library, folder: Path, *, html: bool, as_json: bool) -> None:
-    """Write the pages of all tools, and tell what changed."""
-    site = kiln.build_docs(folder, html=html)
+def print_site(site: Site, *, as_json: bool) -> None:
+    """Print where pages were written, and how many changed."""
     if as_json:
         print_json(site.model_dump(mode="json"))
         return

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from toolkiln.app import Who, explain, rule_text, shadows
-from toolkiln.config import project_settings
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.model import Privilege
+from toolkiln.surfaces.cli.opening import open_kiln, require
 from toolkiln.surfaces.cli.tables import one_line
 from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -14,6 +14,7 @@ _LONGEST = 1000
 def print_explanation(who: Who, tool: str, tools: Path | None, *, as_json: bool) -> int:
     """Print which rule decides; the exit status is 1 if it denies."""
     with open_kiln(tools) as kiln:
+        require(kiln, Privilege.ADMIN, "rules.explain")
         told = explain(kiln, who, tool)
     if as_json:
         print_json(told.model_dump(mode="json"))
@@ -31,7 +32,9 @@ def print_explanation(who: Who, tool: str, tools: Path | None, *, as_json: bool)
 
 def check(*, as_json: bool) -> None:
     """Print the rules in their order, and warn of those that never decide."""
-    settings = project_settings()
+    with open_kiln() as kiln:
+        require(kiln, Privilege.ADMIN, "rules.list")
+    settings = kiln.settings
     rules = settings.rules
     shadowed = shadows(rules)
     if as_json:

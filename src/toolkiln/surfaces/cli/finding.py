@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkiln.model import Hit, ToolSpec
-from toolkiln.surfaces.cli.documents import print_passages
+from toolkiln.app import OWN
+from toolkiln.model import Hit, Privilege, ToolSpec
+from toolkiln.surfaces.cli.documents import print_passages, print_site
 from toolkiln.surfaces.cli.evaluating import Options, evaluate_search
-from toolkiln.surfaces.cli.opening import acting, note_no_worker, open_kiln
+from toolkiln.surfaces.cli.opening import (
+    authenticate,
+    note_no_worker,
+    open_kiln,
+    require,
+    visible_tool,
+)
 from toolkiln.surfaces.cli.terminal import print_json, printable, say
 
 if TYPE_CHECKING:
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
 def search(kiln: "Kiln", query: str, k: int, token: str | None, *, why: bool, as_json: bool) -> int:
     """Print the tools that fit; the exit status is 1 if there is none."""
-    answer = kiln.search(query, k, acting(token))
+    answer = kiln.search(query, k, authenticate(kiln, token))
     found = [(hit, kiln.tool(hit.key)) for hit in answer.hits]
     if as_json:
         hits = [{**_as_json(hit, spec), "dev": kiln.is_dev(hit.key)} for hit, spec in found]
@@ -42,14 +49,14 @@ def search(kiln: "Kiln", query: str, k: int, token: str | None, *, why: bool, as
 def docs_search(query: str, k: int, token: str | None, tools: Path | None, *, as_json: bool) -> int:
     """Print the passages that answer a query; the exit status is 1 if there is none."""
     with open_kiln(tools) as kiln:
-        hits = kiln.search_docs(query, k, acting(token))
+        hits = kiln.search_docs(query, k, authenticate(kiln, token))
     return print_passages(hits, as_json=as_json)
 
 
 def docs_index(token: str | None, tools: Path | None) -> None:
     """Print the index of all tools as a prompt holds it."""
     with open_kiln(tools) as kiln:
-        visible = kiln.visible(acting(token))
+        visible = kiln.visible(authenticate(kiln, token))
         say(kiln.library.prompt_index(lambda spec: spec.name in visible))
 
 
@@ -58,16 +65,19 @@ def eval_search(
 ) -> None:
     """Measure the search of the catalog on queries from a file."""
     with open_kiln(tools) as kiln:
+        session = authenticate(kiln)
 
         def names(query: str, k: int) -> list[str]:
-            return [hit.key for hit in kiln.search(query, k).hits]
+            return [hit.key for hit in kiln.search(query, k, session).hits]
 
-        evaluate_search(file, names, kiln.specs, Options(as_json, svg, against))
+        specs = kiln.specs if session is OWN else kiln.visible(session, None)
+        evaluate_search(file, names, specs, Options(as_json, svg, against))
 
 
 def usages_list(tools: Path | None, *, as_json: bool) -> None:
     """Print the prompts that were kept."""
     with open_kiln(tools) as kiln:
+        require(kiln, Privilege.ADMIN, "usages.list")
         found = kiln.store.archive.usages(kiln.catalog.manifest.catalog)
     if as_json:
         print_json(found)
@@ -80,14 +90,24 @@ def usages_list(tools: Path | None, *, as_json: bool) -> None:
 def usages_clear(tool: str | None, tools: Path | None) -> None:
     """Forget prompts."""
     with open_kiln(tools) as kiln:
+        require(kiln, Privilege.ADMIN, "usages.clear")
         kiln.store.archive.clear_usages(kiln.catalog.manifest.catalog, tool)
     say(f"forgotten: {tool or 'the prompts of all tools'}")
 
 
-@contextmanager
-def library(tools: Path | None) -> "Iterator[Library]":
-    """What is written about the tools, for the commands that print it."""
+def docs_build(folder: Path, tools: Path | None, *, html: bool, as_json: bool) -> None:
+    """Write the pages of the tools that the caller may see."""
     with open_kiln(tools) as kiln:
+        session = authenticate(kiln)
+        allow = None if session is OWN else kiln.guarding.may_see(session)
+        print_site(kiln.library.build_docs(folder, html=html, allow=allow), as_json=as_json)
+
+
+@contextmanager
+def library_about(tool: str, tools: Path | None) -> "Iterator[Library]":
+    """Open the library to read about a tool that the caller may see."""
+    with open_kiln(tools) as kiln:
+        visible_tool(kiln, tool, authenticate(kiln))
         yield kiln.library
 
 

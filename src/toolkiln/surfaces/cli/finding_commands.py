@@ -98,7 +98,7 @@ def docs_show(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOptio
     """Print the page about a tool."""
     from toolkiln.surfaces.cli import documents, finding
 
-    with errors(), finding.library(tools) as library:
+    with errors(), finding.library_about(tool, tools) as library:
         documents.docs_show(library, tool, as_json=as_json)
 
 
@@ -107,7 +107,7 @@ def docs_guide(tool: ToolArgument, tools: ToolsOption = None) -> None:
     """Print how to use a tool, as a model that has chosen it reads it."""
     from toolkiln.surfaces.cli import documents, finding
 
-    with errors(), finding.library(tools) as library:
+    with errors(), finding.library_about(tool, tools) as library:
         documents.docs_guide(library, tool)
 
 
@@ -145,7 +145,7 @@ def docs_build(
     tools: ToolsOption = None,
 ) -> None:
     """Write pages about all tools, as Markdown, RST and HTML."""
-    from toolkiln.surfaces.cli import documents, finding
+    from toolkiln.surfaces.cli import finding
 
-    with errors(), finding.library(tools) as library:
-        documents.docs_build(library, folder, html=not no_html, as_json=as_json)
+    with errors():
+        finding.docs_build(folder, tools, html=not no_html, as_json=as_json)

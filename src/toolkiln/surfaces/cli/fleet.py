@@ -8,6 +8,8 @@ from typing import NamedTuple, TypeVar
 from toolkiln.app import DeadLetter, FleetState, Operator, operating
 from toolkiln.config import project_settings
 from toolkiln.errors import InputError
+from toolkiln.model import Privilege
+from toolkiln.surfaces.cli.opening import open_kiln, require
 from toolkiln.surfaces.cli.tables import print_table
 from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
@@ -24,7 +26,7 @@ class Chosen(NamedTuple):
 
 def status(redis: str | None, *, as_json: bool) -> None:
     """Print how the fleet stands."""
-    state = _asked(redis, lambda operator: operator.state())
+    state = _asked(redis, "fleet.show", lambda operator: operator.state())
     if as_json:
         print_json(asdict(state))
         return
@@ -87,7 +89,7 @@ def drain(redis: str | None, worker: str, pool: str, *, as_json: bool) -> None:
             "say whom to drain: one worker by its name, or --pool NAME",
             hint="`toolkiln fleet status` lists them",
         )
-    asked = _asked(redis, lambda operator: operator.drain(worker=worker, pool=pool))
+    asked = _asked(redis, "fleet.drain", lambda fleet: fleet.drain(worker=worker, pool=pool))
     if as_json:
         print_json([one.name for one in asked])
         return
@@ -97,7 +99,7 @@ def drain(redis: str | None, worker: str, pool: str, *, as_json: bool) -> None:
 
 def reload(redis: str | None, *, as_json: bool) -> None:
     """Ask all workers to read again what they serve."""
-    count = _asked(redis, lambda operator: operator.reload())
+    count = _asked(redis, "fleet.reload", lambda operator: operator.reload())
     if as_json:
         print_json({"asked": count})
     else:
@@ -106,7 +108,7 @@ def reload(redis: str | None, *, as_json: bool) -> None:
 
 def letters_list(redis: str | None, pool: str, *, as_json: bool) -> None:
     """Print the calls that were given up."""
-    letters = _asked(redis, lambda operator: operator.dead_letters(pool))
+    letters = _asked(redis, "dead_letters.list", lambda fleet: fleet.dead_letters(pool))
     if as_json:
         print_json([asdict(letter) for letter in letters])
         return
@@ -139,7 +141,7 @@ def letters_retry(redis: str | None, chosen: Chosen, *, as_json: bool) -> None:
             await operator.retry(letter)
         return letters
 
-    _tell("tried again", _asked(redis, retry), as_json=as_json)
+    _tell("tried again", _asked(redis, "dead_letters.retry", retry), as_json=as_json)
 
 
 def letters_drop(redis: str | None, chosen: Chosen, *, as_json: bool) -> None:
@@ -150,7 +152,7 @@ def letters_drop(redis: str | None, chosen: Chosen, *, as_json: bool) -> None:
         await operator.drop(letters)
         return letters
 
-    _tell("dropped", _asked(redis, drop), as_json=as_json)
+    _tell("dropped", _asked(redis, "dead_letters.drop", drop), as_json=as_json)
 
 
 async def _chosen(operator: Operator, chosen: Chosen) -> list[DeadLetter]:
@@ -177,7 +179,9 @@ def _tell(what: str, letters: list[DeadLetter], *, as_json: bool) -> None:
         say(f"{what}: {letter.id} {letter.tool}".rstrip())
 
 
-def _asked(redis: str | None, ask: Callable[[Operator], Awaitable[T]]) -> T:
+def _asked(redis: str | None, act: str, ask: Callable[[Operator], Awaitable[T]]) -> T:
+    """Ask the fleet for something, for a caller with ADMIN; `act` names it in a denial."""
+
     async def asking() -> T:
         async with operating(url) as operator:
             return await ask(operator)
@@ -188,6 +192,8 @@ def _asked(redis: str | None, ask: Callable[[Operator], Awaitable[T]]) -> T:
         raise InputError(
             "there is no fleet to look after", hint="name its Redis: --redis redis://HOST:PORT"
         )
+    with open_kiln(redis=url) as kiln:
+        require(kiln, Privilege.ADMIN, act)
     return asyncio.run(asking())
 
 

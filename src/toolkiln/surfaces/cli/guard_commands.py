@@ -23,7 +23,7 @@ SecondsOption = Annotated[
 ]
 SessionToken = Annotated[
     str | None,
-    typer.Argument(envvar="TOOLKILN_TOKEN", help="Default: stdin.", show_default=False),
+    typer.Argument(help="Default: $TOOLKILN_TOKEN, else stdin.", show_default=False),
 ]
 ApprovalArgument = Annotated[str, typer.Argument(help="The id, or how it begins.")]
 ReasonOption = Annotated[str, typer.Option(help="For whoever made the call, and the audit.")]

@@ -7,10 +7,10 @@ own words alone: a variable or stdin does as well.
 import time
 from typing import Any
 
-from toolkiln.app import OWN, MadeKey, Scope
+from toolkiln.app import TOKEN_VARIABLE, Kiln, MadeKey, Scope
 from toolkiln.errors import InputError
-from toolkiln.model import ApiKey, Session
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.model import ApiKey, Privilege, Session
+from toolkiln.surfaces.cli.opening import authenticate, open_kiln, require
 from toolkiln.surfaces.cli.prompting import hidden
 from toolkiln.surfaces.cli.tables import listed, one_line, print_table, when
 from toolkiln.surfaces.cli.terminal import print_json, say
@@ -27,7 +27,8 @@ def keys_create(
     if for_ever or days is not None:
         scope = {**scope, "days": days}
     with open_kiln() as kiln:
-        made: MadeKey = kiln.guarding.keys.create(name, Scope(**scope), OWN)
+        session = authenticate(kiln)
+        made: MadeKey = kiln.guarding.keys.create(name, Scope(**scope), session)
     if as_json:
         print_json({"key": made.text, **_key_json(made.key)})
     else:
@@ -39,6 +40,7 @@ def keys_create(
 def keys_list(*, as_json: bool) -> None:
     """Print all keys, but not what they are."""
     with open_kiln() as kiln:
+        require(kiln, Privilege.ADMIN, "key.list")
         keys = kiln.guarding.keys.list()
     if as_json:
         print_json([_key_json(key) for key in keys])
@@ -70,7 +72,7 @@ def keys_list(*, as_json: bool) -> None:
 def keys_revoke(which: str, *, as_json: bool) -> None:
     """Let a key hold no longer."""
     with open_kiln() as kiln:
-        key = kiln.guarding.keys.revoke(which, OWN)
+        key = kiln.guarding.keys.revoke(which, authenticate(kiln))
     if as_json:
         print_json(_key_json(key))
     else:
@@ -80,7 +82,7 @@ def keys_revoke(which: str, *, as_json: bool) -> None:
 def sessions_create(user: str, identity: dict[str, Any], *, as_json: bool) -> None:
     """Make a session, and print its token."""
     with open_kiln() as kiln:
-        made = kiln.guarding.create_session(user, **identity)
+        made = kiln.guarding.create_session(user, session=authenticate(kiln), **identity)
     if as_json:
         print_json(made._asdict())
     else:
@@ -91,6 +93,7 @@ def sessions_create(user: str, identity: dict[str, Any], *, as_json: bool) -> No
 def sessions_list(*, as_json: bool) -> None:
     """Print the sessions that hold, but not their tokens."""
     with open_kiln() as kiln:
+        require(kiln, Privilege.ADMIN, "session.list")
         found = kiln.sessions.alive(_MOST_LISTED)
     if as_json:
         print_json([_session_json(session, left) for session, left in found])
@@ -117,11 +120,10 @@ def sessions_list(*, as_json: bool) -> None:
 
 
 def sessions_renew(token: str | None, seconds: float | None, *, as_json: bool) -> None:
-    """Let a session hold for longer."""
-    token = token if token is not None else hidden("the token").strip()
+    """Extend a session."""
     with open_kiln() as kiln:
-        session = kiln.sessions.find(token)
-        kiln.sessions.renew(token, seconds)
+        admin = require(kiln, Privilege.ADMIN, "session.renew")
+        session = kiln.guarding.renew_session(_token(kiln, token), seconds, session=admin)
     if as_json:
         print_json({"trace_id": session.trace_id, "renewed": True})
     else:
@@ -129,15 +131,21 @@ def sessions_renew(token: str | None, seconds: float | None, *, as_json: bool) -
 
 
 def sessions_end(token: str | None, *, as_json: bool) -> None:
-    """Let a session hold no longer."""
-    token = token if token is not None else hidden("the token").strip()
+    """End a session."""
     with open_kiln() as kiln:
-        if not kiln.sessions.end(token):
-            raise InputError("there is no such session", hint="see `toolkiln sessions list`")
+        authenticate(kiln)
+        kiln.guarding.end_session(_token(kiln, token))
     if as_json:
         print_json({"ended": True})
     else:
         say("ended")
+
+
+def _token(kiln: Kiln, given: str | None) -> str:
+    """Return the token of the session to renew or end: the argument, the variable, or stdin."""
+    if given is None:
+        given = kiln.settings.environ.get(TOKEN_VARIABLE)
+    return given if given is not None else hidden("the token").strip()
 
 
 def _state(key: ApiKey) -> str:

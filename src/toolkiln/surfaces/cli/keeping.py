@@ -8,7 +8,8 @@ from pathlib import Path
 
 from toolkiln.app import Kiln
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.model import Privilege
+from toolkiln.surfaces.cli.opening import open_kiln, require
 from toolkiln.surfaces.cli.prompting import hidden
 from toolkiln.surfaces.cli.tables import one_line, print_table
 from toolkiln.surfaces.cli.terminal import print_json, say
@@ -17,6 +18,7 @@ from toolkiln.surfaces.cli.terminal import print_json, say
 def secrets_list(tools: Path | None, *, as_json: bool) -> None:
     """Print the names of secrets and where they come from, and which are missing."""
     with open_kiln(tools) as kiln:
+        require(kiln, Privilege.ADMIN, "secret")
         sources = kiln.guarding.secrets.sources()
         missing = _missing(kiln)
     if as_json:
@@ -33,7 +35,8 @@ def secrets_list(tools: Path | None, *, as_json: bool) -> None:
 def secrets_set(name: str, *, as_json: bool) -> None:
     """Keep a secret."""
     with open_kiln() as kiln:
-        kiln.guarding.set_secret(name, hidden(f"the secret {one_line(name)}"))
+        session = require(kiln, Privilege.ADMIN, "secret")
+        kiln.guarding.set_secret(name, hidden(f"the secret {one_line(name)}"), session)
         source = kiln.guarding.secrets.sources().get(name, "")
     if source.startswith("$"):
         say(f"note: {source} is set, and comes first", err=True)
@@ -46,13 +49,14 @@ def secrets_set(name: str, *, as_json: bool) -> None:
 def secrets_remove(name: str, *, as_json: bool) -> None:
     """Forget a secret."""
     with open_kiln() as kiln:
+        session = require(kiln, Privilege.ADMIN, "secret")
         secrets = kiln.guarding.secrets
         source = secrets.sources().get(name)
         if source is None:
             raise InputError(
                 f"there is no secret {name[:100]!r}", hint="see `toolkiln secrets list`"
             )
-        kiln.guarding.set_secret(name, None)
+        kiln.guarding.set_secret(name, None, session)
         left = secrets.sources().get(name)
     if left is not None:
         raise InputError(f"{name} is set by {left}", hint="unset the variable where it is set")

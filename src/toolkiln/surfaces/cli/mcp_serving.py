@@ -10,11 +10,9 @@ import signal
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from toolkiln.app import Entrance, Kiln
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.app import Entrance, Kiln, find_credential
+from toolkiln.surfaces.cli.opening import open_kiln, open_session
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
-
-_CREDENTIALS = ("TOOLKILN_TOKEN", "TOOLKILN_API_KEY")
 
 
 def serve(tools: Path | None, redis: str | None = None, *, dev: bool) -> int:
@@ -33,12 +31,11 @@ async def _serve(kiln: Kiln) -> None:
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    environ = kiln.settings.environ
-    credential = next((environ[name] for name in _CREDENTIALS if environ.get(name)), None)
+    credential = find_credential(kiln.settings.environ)
     entrance = Entrance(kiln.guarding, kiln.settings)
     if credential is not None:
-        entrance.session(credential)  # refuse a wrong key at once
-    service = Service(kiln, entrance, credential)
+        open_session(entrance, credential)  # a wrong one is refused before anything is served
+    service = Service(kiln, entrance, credential and credential.text)
     # What a start has made stays: it need not be gone through again and again.
     gc.freeze()
     gc.enable()

@@ -1,13 +1,21 @@
-"""A Kiln for a command: the settings of the current folder, the tools or fleet that were named."""
+"""A Kiln for a command, and whom the command acts for.
+
+The Kiln has the settings of the current folder, and the tools or the fleet that were named.
+A command acts for the local operator, or for the user of a session token or an API key.
+"""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolkiln.app import OWN, Kiln, SessionToken
+from toolkiln.app import OWN, Credential, Kiln, SessionToken, account, find_credential
 from toolkiln.config import Settings, checked, project_settings
 from toolkiln.errors import InputError
+from toolkiln.model import Privilege, ToolSpec
 from toolkiln.surfaces.cli.terminal import say
+
+if TYPE_CHECKING:
+    from toolkiln.app import Entrance
 
 
 def tools_path(given: Path | None, settings: Settings | None = None) -> Path:
@@ -60,9 +68,70 @@ def note_no_worker(kiln: Kiln) -> None:
         say(f"note: {missing.hint}", err=True)
 
 
-def acting(token: str | None) -> SessionToken:
-    """Whom a command acts for: the holder of a session, or else whoever runs it.
+def authenticate(kiln: Kiln, token: str | None = None) -> SessionToken:
+    """Return the session to act in: that of the credential, or `OWN` where there is none.
 
-    An empty token is one that nobody holds, not none: a script that lost it gets no rights.
+    `token` is the value of `--token`. A refused credential is recorded.
+
+    Raises:
+        InputError: the credential is malformed, unknown, expired or revoked.
     """
-    return OWN if token is None else token
+    credential = find_credential(kiln.settings.environ, token)
+    if credential is None:
+        return OWN
+    from toolkiln.app import Entrance
+
+    return open_session(Entrance(kiln.guarding, kiln.settings), credential)
+
+
+def open_session(entrance: "Entrance", credential: Credential) -> str:
+    """Return the session of a credential. A refused one is recorded as a denied login.
+
+    Raises:
+        NoSession: the credential is unknown, expired or revoked.
+    """
+    from toolkiln.app import NoSession
+
+    try:
+        return entrance.session(credential.text)
+    except NoSession as error:
+        entrance.record_refusal(f"{credential.source} of {account()}")
+        raise NoSession(f"{credential.source}: {error.message}", hint=error.hint) from None
+
+
+def require(kiln: Kiln, privilege: Privilege, act: str, token: str | None = None) -> SessionToken:
+    """Return the session to act in, whose caller holds a privilege; the operator holds all.
+
+    `act` names the act in the record of a denial.
+
+    Raises:
+        InputError: as for `authenticate`.
+        NotAllowed: the caller lacks the privilege.
+    """
+    session = authenticate(kiln, token)
+    if session is not OWN:
+        kiln.guarding.require(session, privilege, act)
+    return session
+
+
+def user_of(kiln: Kiln, session: SessionToken) -> str:
+    """Return the user as records name them."""
+    return account() if session is OWN else kiln.guarding.caller(session).who
+
+
+def is_admin(kiln: Kiln, session: SessionToken) -> bool:
+    """Return whether the caller holds ADMIN."""
+    return session is OWN or Privilege.ADMIN in kiln.guarding.caller(session).privileges
+
+
+def visible_tool(kiln: Kiln, name: str, session: SessionToken) -> ToolSpec:
+    """Return a tool that the caller may see; the operator sees all.
+
+    Raises:
+        UnknownTool: there is no such tool, or the rules hide it from the caller.
+    """
+    if session is OWN:
+        return kiln.tool(name)
+    from toolkiln.app.errands import Look
+
+    return kiln.run_sync(kiln.tend(Look(name=name), session)).spec

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln.errors import InputError
-from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.model import JsonSchema, Privilege, ToolSpec
 from toolkiln.surfaces.cli.arguments import parse_object, parse_pairs
-from toolkiln.surfaces.cli.opening import open_kiln
+from toolkiln.surfaces.cli.opening import authenticate, open_kiln, user_of, visible_tool
 from toolkiln.surfaces.cli.prompting import hidden
 from toolkiln.surfaces.cli.tables import one_line, print_table
 from toolkiln.surfaces.cli.terminal import print_json, say
@@ -29,13 +29,17 @@ def settings(
 ) -> None:
     """Set what is given, then print all settings of the tool."""
     with open_kiln(tools) as kiln:
-        spec = kiln.tool(tool)
+        session = authenticate(kiln)
+        spec = visible_tool(kiln, tool, session)
+        if user_of(kiln, session) != user:
+            kiln.guarding.require(session, Privilege.ADMIN, "settings")
         schema = _schema(spec, user)
         changes = _changes(schema, given)
         if both := sorted(changes.keys() & unset):
             raise InputError(f"{both[0]!r} is both set and unset")
         if changes or unset:
-            kiln.guarding.set_tool(spec, changes, removed=frozenset(unset), user=user)
+            removed = frozenset(unset)
+            kiln.guarding.set_tool(spec, changes, removed=removed, user=user, session=session)
         shown = kiln.guarding.tool_settings.shown(spec, user)
         lacking = kiln.guarding.tool_settings.missing(spec, user)
     fields = list(_fields(schema, shown))

@@ -83,8 +83,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TokenOption = Annotated[
     str | None,
     typer.Option(
-        envvar="TOOLKILN_TOKEN",
-        help="Act for the holder of a session instead of yourself.",
+        help="Act for the user of this session token. Default: $TOOLKILN_TOKEN.",
         show_default=False,
     ),
 ]

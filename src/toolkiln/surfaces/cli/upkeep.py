@@ -11,9 +11,9 @@ import typer
 from toolkiln.app import Kiln
 from toolkiln.config import places
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import Task, ToolSpec
+from toolkiln.model import Privilege, Task, ToolSpec
 from toolkiln.surfaces.cli.calling import EXIT_STATUS, keep_files, print_result
-from toolkiln.surfaces.cli.opening import acting, open_folder, open_kiln
+from toolkiln.surfaces.cli.opening import authenticate, open_folder, open_kiln, require
 from toolkiln.surfaces.cli.tables import one_line
 from toolkiln.surfaces.cli.terminal import Live, print_json, say
 
@@ -42,7 +42,7 @@ def doctor(tools: Path | None, *, as_json: bool) -> int:
 def task_list(token: str | None, *, as_json: bool) -> None:
     """Print the remembered calls."""
     with open_kiln() as kiln:
-        tasks = kiln.run_sync(kiln.tasks(acting(token)))
+        tasks = kiln.run_sync(kiln.tasks(authenticate(kiln, token)))
     if as_json:
         print_json([task.model_dump(mode="json") for task in tasks])
         return
@@ -53,7 +53,7 @@ def task_list(token: str | None, *, as_json: bool) -> None:
 def task_check(task_id: str, files: Path | None, token: str | None, *, as_json: bool) -> int:
     """Print how a task stands."""
     with open_kiln() as kiln:
-        task = kiln.run_sync(kiln.check_task(task_id, acting(token)))
+        task = kiln.run_sync(kiln.check_task(task_id, authenticate(kiln, token)))
     return _print_task(task, files, as_json=as_json)
 
 
@@ -64,14 +64,15 @@ def task_await(
     if timeout is not None and not timeout >= 0:
         raise InputError("--timeout is below zero")
     with open_kiln() as kiln:
-        task = kiln.run_sync(kiln.await_task(task_id, acting(token), timeout=timeout))
+        session = authenticate(kiln, token)
+        task = kiln.run_sync(kiln.await_task(task_id, session, timeout=timeout))
     return _print_task(task, files, as_json=as_json)
 
 
 def task_cancel(task_id: str, token: str | None, *, as_json: bool) -> int:
     """Stop a task, and print how it ended."""
     with open_kiln() as kiln:
-        session = acting(token)
+        session = authenticate(kiln, token)
         kiln.run_sync(kiln.cancel_task(task_id, session))
         task = kiln.run_sync(kiln.await_task(task_id, session, timeout=_STOPPING))
     _print_task(task, None, as_json=as_json)
@@ -81,7 +82,8 @@ def task_cancel(task_id: str, token: str | None, *, as_json: bool) -> int:
 def read_output(handle: str, offset: int, limit: int, token: str | None, *, as_json: bool) -> None:
     """Print a page of an output that was cut."""
     with open_kiln() as kiln:
-        reading = kiln.read_output(handle, acting(token), offset=offset, limit=limit)
+        session = authenticate(kiln, token)
+        reading = kiln.read_output(handle, session, offset=offset, limit=limit)
         page = kiln.run_sync(reading)
     if as_json:
         print_json(page.model_dump(mode="json"))
@@ -95,6 +97,7 @@ def read_output(handle: str, offset: int, limit: int, token: str | None, *, as_j
 def env_list(*, as_json: bool) -> None:
     """Print the environments."""
     with open_folder() as kiln:
+        require(kiln, Privilege.ADMIN, "environment.list")
         entries = kiln.run_sync(kiln.engine.environments.entries())
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
@@ -144,6 +147,9 @@ def env_prune(days: float, *, as_json: bool) -> None:
     if not 0 <= days <= _MOST_DAYS:
         raise InputError(f"--older-than is not between 0 and {_MOST_DAYS:g} days")
     with open_folder() as kiln:
+        admin = kiln.guarding.caller(require(kiln, Privilege.ADMIN, "environment.prune"))
+        detail = f"unused for {days:g} days"
+        kiln.guarding.record("environment.prune", admin, detail=detail)
         removed = kiln.run_sync(kiln.engine.environments.prune(timedelta(days=days)))
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in removed])
@@ -155,6 +161,7 @@ def env_prune(days: float, *, as_json: bool) -> None:
 def workspace_list(*, as_json: bool) -> None:
     """Print the workspaces."""
     with open_folder() as kiln:
+        require(kiln, Privilege.ADMIN, "workspace.list")
         found = kiln.engine.workspaces.list()
     if as_json:
         print_json([asdict(item) for item in found])
@@ -166,6 +173,7 @@ def workspace_list(*, as_json: bool) -> None:
 def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
     """Copy a workspace out."""
     with open_folder() as kiln:
+        require(kiln, Privilege.ADMIN, "workspace.export")
         exported = kiln.engine.workspaces.export(session, folder)
     if as_json:
         print_json(asdict(exported))
@@ -178,6 +186,7 @@ def workspace_export(session: str, folder: Path, *, as_json: bool) -> None:
 def workspace_clear(session: str) -> None:
     """Remove a workspace."""
     with open_folder() as kiln:
+        require(kiln, Privilege.ADMIN, "workspace.clear")
         kiln.engine.workspaces.clear(session)
     say(f"cleared: {session}", err=True)
 
@@ -192,6 +201,7 @@ def _for_each(
     """Do something for each tool; one that fails does not keep the others from it."""
     told: list[dict[str, Any]] = []
     with open_folder(tools) as kiln:
+        require(kiln, Privilege.ADMIN, "environment.build")
         for spec in _chosen(kiln, names):
             try:
                 with Live(quiet=as_json) as live:

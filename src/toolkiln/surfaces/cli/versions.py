@@ -2,16 +2,18 @@
 
 from pathlib import Path
 
-from toolkiln.app import account
+from toolkiln.app import OWN, Kiln, SessionToken
 from toolkiln.errors import InputError
+from toolkiln.model import Privilege
 from toolkiln.surfaces.cli.admitting import print_diff, says_yes
-from toolkiln.surfaces.cli.opening import open_folder
+from toolkiln.surfaces.cli.opening import authenticate, open_folder, require, user_of
 from toolkiln.surfaces.cli.terminal import print_json, say
 
 
 def history(tool: str, tools: Path | None, *, as_json: bool) -> None:
     """Print the versions of a tool."""
     with open_folder(tools) as kiln:
+        _refuse_hidden(kiln, tool, authenticate(kiln))
         versions = kiln.admissions.history(tool)
         served = kiln.catalog.snapshot.served.get(tool)
     current = served.version if served else None
@@ -41,6 +43,7 @@ def diff(tool: str, old: str | None, new: str | None, tools: Path | None, *, as_
             "one version has nothing to be compared with", hint="name two versions, or none"
         )
     with open_folder(tools) as kiln:
+        _refuse_hidden(kiln, tool, require(kiln, Privilege.WRITE_TOOLS, "source.show"))
         if old is None or new is None:
             text, equal = kiln.admissions.pending(tool), f"{tool} has no pending change"
         else:
@@ -56,6 +59,7 @@ def diff(tool: str, old: str | None, new: str | None, tools: Path | None, *, as_
 def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: bool) -> int:
     """Serve an earlier version again; the exit status is 1 if that was called off."""
     with open_folder(tools) as kiln:
+        session = require(kiln, Privilege.ADMIN, "rollback")
         version = kiln.admissions.version(tool, wanted)
         if not yes and (file := kiln.admissions.unsaved(tool, version)):
             question = f"{file} has changes that nobody admitted; overwrite them?"
@@ -63,7 +67,8 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
                 raise InputError(question, hint="add --yes")
             if not says_yes(question):
                 return 1
-        version = kiln.admissions.rollback(tool, wanted, kiln.guarding.decision())
+        decision = kiln.guarding.decision(session=session)
+        version = kiln.admissions.rollback(tool, wanted, decision)
     if as_json:
         print_json(version.model_dump(mode="json"))
     else:
@@ -74,6 +79,7 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
 def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_json: bool) -> int:
     """Remove a tool with its file; the exit status is 1 if that was called off."""
     with open_folder(tools) as kiln:
+        session = require(kiln, Privilege.ADMIN, "remove")
         if as_json and not yes:
             raise InputError("with --json nobody is asked", hint="add --yes")
         served = kiln.catalog.snapshot.served.get(tool)
@@ -82,10 +88,20 @@ def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_js
             told = f"remove {kiln.catalog.root / served.file} ({', '.join(served.read.names)})?"
             if not says_yes(told):
                 return 1
-        gone = kiln.admissions.remove(tool, account(), digest=digest, with_others=with_others)
+        by = user_of(kiln, session)
+        gone = kiln.admissions.remove(tool, by, digest=digest, with_others=with_others)
         file, number = kiln.catalog.root / gone.file, gone.version
     if as_json:
         print_json({"file": str(file), "tools": gone.read.names, "version": number})
     else:
         say(f"removed: {file}; `toolkiln rollback {tool} {number}` brings it back")
     return 0
+
+
+def _refuse_hidden(kiln: Kiln, tool: str, session: SessionToken) -> None:
+    """Refuse to show versions of a tool that the rules hide from the caller."""
+    if session is OWN:
+        return
+    from toolkiln.app.errands import ListVersions
+
+    kiln.run_sync(kiln.tend(ListVersions(name=tool), session))

@@ -1,0 +1,650 @@
+"""Whom a command acts for: the local operator, or the user of a session token or an API key.
+
+`COMMANDS` lists every command with the privilege it takes. A new command must be added to it.
+"""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from toolkiln import Kiln
+from toolkiln.app import OWN, AuditFilter, NoSession, Scope, account
+from toolkiln.config import Settings
+from toolkiln.surfaces.cli import app
+
+from .conftest import GREET, POLITE, Shell
+
+ANYONE, LOCAL, CLIENT = "any session", "local operator", "its client"
+ADMIN, APPROVE, WRITE_TOOLS = "ADMIN", "APPROVE", "WRITE_TOOLS"
+NOWHERE = ("--redis", "redis://127.0.0.1:1")
+VAULT = '''
+def vault(name: str) -> str:
+    """Open the vault for a person.
+
+    Args:
+        name: Who gets in.
+    """
+    return f"open for {name}"
+'''
+CODE = {
+    "greet.py": GREET,
+    "vault.py": VAULT,
+    "wipe.py": '''
+from toolkiln import tool
+
+@tool(needs_approval=True)
+def wipe(path: str) -> str:
+    """Wipe a path.
+
+    Args:
+        path: Which one.
+    """
+    return f"wiped {path}"
+''',
+    "own.py": '''
+from toolkiln import tool
+
+@tool
+def own(name: str) -> str:
+    """Do something of the caller's own.
+
+    Args:
+        name: What.
+    """
+    return f"did {name}"
+''',
+    "speak.py": '''
+from pydantic import BaseModel
+from toolkiln import tool
+
+class Service(BaseModel):
+    url: str = "here"
+
+@tool(settings=Service)
+def speak(word: str) -> str:
+    """Say a word aloud.
+
+    Args:
+        word: Which one.
+    """
+    return word
+''',
+}
+SETTINGS = """
+[[rules]]
+effect = "deny"
+groups = ["guests"]
+tools = ["vault"]
+reason = "guests stay outside"
+
+[[rules]]
+effect = "ask"
+tools = ["own"]
+approve_own = true
+reason = "look first"
+"""
+
+
+class Command(NamedTuple):
+    """What a command takes, and arguments to try it with."""
+
+    takes: str
+    arguments: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    # Local files and processes: they run as the operator, whatever the environment holds.
+    "new": Command(LOCAL, ("fresh_tool",)),
+    "check": Command(LOCAL),
+    "version": Command(LOCAL),
+    "doctor": Command(LOCAL),
+    "install": Command(LOCAL),
+    "serve": Command(LOCAL),
+    "dev": Command(LOCAL),
+    "worker": Command(LOCAL),
+    "mcp": Command(CLIENT),
+    # Tools, as far as the caller may see them.
+    "list": Command(ANYONE),
+    "show": Command(ANYONE, ("greet",)),
+    "call": Command(ANYONE, ("greet", "name=Ada")),
+    "search": Command(ANYONE, ("greet",)),
+    "eval search": Command(ANYONE, ("queries.jsonl",)),
+    "docs show": Command(ANYONE, ("greet",)),
+    "docs guide": Command(ANYONE, ("greet",)),
+    "docs index": Command(ANYONE),
+    "docs search": Command(ANYONE, ("greet",)),
+    "docs build": Command(ANYONE, ("site", "--no-html")),
+    "history": Command(ANYONE, ("greet",)),
+    "diff": Command(WRITE_TOOLS, ("greet", "1", "1")),
+    # The caller's own calls.
+    "task list": Command(ANYONE),
+    "task check": Command(ANYONE, ("1",)),
+    "task await": Command(ANYONE, ("1",)),
+    "task cancel": Command(ANYONE, ("1",)),
+    "output": Command(ANYONE, ("handle",)),
+    "approvals list": Command(ANYONE),
+    "approvals show": Command(ANYONE, ("abcdef",)),
+    "approvals approve": Command(ANYONE, ("abcdef",)),
+    "approvals reject": Command(ANYONE, ("abcdef",)),
+    "approvals forget": Command(APPROVE, ("abcdef",)),
+    "sessions end": Command(ANYONE),
+    # Administration.
+    "add": Command(ADMIN, ("more.py",)),
+    "admit": Command(ADMIN, ("--yes",)),
+    "reject": Command(ADMIN, ("tools/greet.py",)),
+    "status": Command(ADMIN),
+    "rollback": Command(ADMIN, ("greet", "1", "--yes")),
+    "remove": Command(ADMIN, ("greet", "--yes")),
+    "enable": Command(ADMIN, ("greet",)),
+    "disable": Command(ADMIN, ("greet",)),
+    "settings": Command(ADMIN, ("speak", "url=there")),
+    "secrets list": Command(ADMIN),
+    "secrets set": Command(ADMIN, ("NAME",)),
+    "secrets remove": Command(ADMIN, ("NAME",)),
+    "keys create": Command(ADMIN, ("more", "--user", "eve")),
+    "keys list": Command(ADMIN),
+    "keys revoke": Command(ADMIN, ("spare",)),
+    "sessions create": Command(ADMIN, ("eve",)),
+    "sessions list": Command(ADMIN),
+    "sessions renew": Command(ADMIN),
+    "policy explain": Command(ADMIN, ("ann", "greet")),
+    "policy check": Command(ADMIN),
+    "audit list": Command(ADMIN),
+    "audit export": Command(ADMIN),
+    "audit verify": Command(ADMIN),
+    "audit prune": Command(ADMIN, ("--older-than", "0", "--yes")),
+    "usages list": Command(ADMIN),
+    "usages clear": Command(ADMIN),
+    "env list": Command(ADMIN),
+    "env build": Command(ADMIN),
+    "env upgrade": Command(ADMIN),
+    "env prune": Command(ADMIN),
+    "workspace list": Command(ADMIN),
+    "workspace export": Command(ADMIN, ("default", "exported")),
+    "workspace clear": Command(ADMIN, ("default",)),
+    "fleet status": Command(ADMIN, NOWHERE),
+    "fleet drain": Command(ADMIN, ("--pool", "default", *NOWHERE)),
+    "fleet reload": Command(ADMIN, NOWHERE),
+    "fleet dead-letters list": Command(ADMIN, NOWHERE),
+    "fleet dead-letters retry": Command(ADMIN, ("--all", *NOWHERE)),
+    "fleet dead-letters drop": Command(ADMIN, ("--all", *NOWHERE)),
+}
+ACTING = sorted(name for name, one in COMMANDS.items() if one.takes not in (LOCAL, CLIENT))
+HERE = [name for name in ACTING if not name.startswith("fleet")]
+"""Those that keep sessions in the store; `tests/fleet` has the others, with a real Redis."""
+ADMINISTRATIVE = [name for name in HERE if COMMANDS[name].takes == ADMIN]
+IGNORING = ("new", "check", "version", "install")
+"""Local commands that end by themselves, within a second."""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A folder with admitted tools, two users with keys, and files for commands to work on."""
+    folder = tmp_path_factory.mktemp("identity")
+    (folder / "tools").mkdir()
+    for name, source in CODE.items():
+        (folder / "tools" / name).write_text(source, "utf-8")
+    (folder / "toolkiln.toml").write_text(SETTINGS, "utf-8")
+    (folder / "more.py").write_text(VAULT.replace("vault", "more"), "utf-8")
+    (folder / "queries.jsonl").write_text('{"query": "greet", "gold": ["greet"]}\n')
+    shell = Shell(folder, {"TOOLKILN_DEV": "0"})
+    assert shell.invoke("admit", "--yes", "--no-probe").code == 0
+    assert shell.invoke("keys", "create", "spare", "--user", "eve").code == 0
+    return shell
+
+
+def greeting(name: str) -> str:
+    """Greet a person.
+
+    Args:
+        name: Who is greeted.
+    """
+    return f"Hello {name}"
+
+
+def key(shell: Shell, user: str, *options: str) -> str:
+    done = shell.invoke("keys", "create", secrets.token_hex(), "--user", user, *options)
+    assert done.code == 0, done
+    return done.out.strip()
+
+
+def token(shell: Shell, user: str, *options: str) -> str:
+    done = shell.invoke("sessions", "create", user, *options)
+    assert done.code == 0, done
+    return done.out.strip()
+
+
+def records(shell: Shell, *options: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = shell.invoke("audit", "list", "--json", *options).json()
+    return found
+
+
+def attempt(shell: Shell, name: str, stdin: str = "secret value\n") -> Any:
+    return shell.invoke(*name.split(), *COMMANDS[name].arguments, stdin=stdin)
+
+
+def files(shell: Shell) -> dict[str, bytes]:
+    """Everything in the folder but the state."""
+    found = (path for path in sorted(shell.folder.rglob("*")) if path.is_file())
+    state = shell.folder / "state"
+    return {str(path): path.read_bytes() for path in found if state not in path.parents}
+
+
+def commands(group: Any, before: str = "") -> Iterator[str]:
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+def test_the_table_lists_every_command() -> None:
+    assert sorted(commands(typer.main.get_command(app))) == sorted(COMMANDS)
+
+
+class TestCredentials:
+    @pytest.mark.parametrize("name", HERE)
+    def test_an_unknown_token_is_refused_before_anything_happens(
+        self, base: Shell, name: str
+    ) -> None:
+        before = files(base)
+
+        done = attempt(base.having(TOOLKILN_TOKEN="ts_unknown"), name)
+
+        assert (done.code, done.out) == (2, "")
+        assert "TOOLKILN_TOKEN" in done.err
+        assert "unknown" in done.err
+        assert "hint:" in done.err
+        assert files(base) == before
+
+    @pytest.mark.parametrize("name", ACTING)
+    def test_an_unknown_key_is_refused_before_anything_happens(
+        self, base: Shell, name: str
+    ) -> None:
+        before = files(base)
+
+        done = attempt(base.having(TOOLKILN_API_KEY="tk_unknown"), name)
+
+        assert (done.code, done.out) == (2, "")
+        assert "TOOLKILN_API_KEY: this API key is unknown, revoked or expired" in done.err
+        assert "hint:" in done.err
+        assert files(base) == before
+
+    @pytest.mark.parametrize("name", ACTING)
+    @pytest.mark.parametrize("variable", ["TOOLKILN_TOKEN", "TOOLKILN_API_KEY"])
+    def test_an_empty_variable_is_an_error_and_not_the_operator(
+        self, base: Shell, name: str, variable: str
+    ) -> None:
+        done = attempt(base.having(**{variable: ""}), name)
+
+        assert (done.code, done.out) == (2, "")
+        assert f"{variable} is empty" in done.err
+        assert f"unset {variable}" in done.err
+
+    @pytest.mark.parametrize("name", ["list", "keys list", "call", "mcp"])
+    def test_two_variables_at_once_are_an_error(self, base: Shell, name: str) -> None:
+        both = {"TOOLKILN_TOKEN": "ts_a", "TOOLKILN_API_KEY": "tk_a"}
+
+        done = attempt(base.having(**both), name)
+
+        assert (done.code, done.out) == (2, "")
+        assert "TOOLKILN_TOKEN and TOOLKILN_API_KEY are both set" in done.err
+
+    @pytest.mark.parametrize("name", ["list", "approvals list", "status", "mcp"])
+    def test_a_key_in_place_of_a_token_is_named_as_such(self, base: Shell, name: str) -> None:
+        done = attempt(base.having(TOOLKILN_TOKEN=key(base, "ann")), name)
+
+        assert (done.code, done.out) == (2, "")
+        assert "TOOLKILN_TOKEN holds an API key, not a session token" in done.err
+        assert "set TOOLKILN_API_KEY" in done.err
+
+    @pytest.mark.parametrize("name", ["list", "approvals list", "status", "mcp"])
+    def test_a_token_in_place_of_a_key_is_named_as_such(self, base: Shell, name: str) -> None:
+        done = attempt(base.having(TOOLKILN_API_KEY=token(base, "ann")), name)
+
+        assert (done.code, done.out) == (2, "")
+        assert "TOOLKILN_API_KEY holds a session token, not an API key" in done.err
+        assert "set TOOLKILN_TOKEN" in done.err
+
+    def test_a_key_as_the_option_is_named_as_such(self, base: Shell) -> None:
+        done = base.invoke("list", "--token", key(base, "ann"))
+
+        assert (done.code, done.out) == (2, "")
+        assert "--token holds an API key, not a session token" in done.err
+
+    def test_the_option_goes_before_the_variables(self, base: Shell) -> None:
+        shell = base.having(TOOLKILN_API_KEY="tk_unknown", TOOLKILN_TOKEN="ts_unknown")
+
+        done = shell.invoke("call", "greet", "name=Ada", "--token", token(base, "ann"))
+
+        assert (done.code, done.out) == (0, "Hello Ada\n")
+
+    def test_an_expired_token_is_refused(self, base: Shell) -> None:
+        expired = token(base, "ann", "--seconds", "0.001")
+
+        done = base.having(TOOLKILN_TOKEN=expired).invoke("list")
+
+        assert (done.code, done.out) == (2, "")
+        assert "expired" in done.err
+
+    def test_a_revoked_key_is_refused(self, base: Shell) -> None:
+        made = base.invoke("keys", "create", "gone", "--user", "ann").out.strip()
+        shell = base.having(TOOLKILN_API_KEY=made)
+        before = shell.invoke("list")
+        base.invoke("keys", "revoke", "gone")
+
+        after = shell.invoke("list")
+
+        assert before.code == 0
+        assert (after.code, after.out) == (2, "")
+        assert "revoked" in after.err
+
+    def test_a_refused_credential_is_recorded_as_a_denied_login(self, base: Shell) -> None:
+        base.having(TOOLKILN_API_KEY="tk_wrong").invoke("keys", "list")
+
+        (record,) = records(base, "--act=login", "--limit=1")
+
+        assert (record["outcome"], record["surface"]) == ("denied", "cli")
+        assert "TOOLKILN_API_KEY" in record["detail"]
+        assert account() in record["detail"]
+        assert "tk_wrong" not in record["detail"]
+
+    @pytest.mark.parametrize("name", IGNORING)
+    def test_commands_about_local_files_need_no_credential(self, name: str, tmp_path: Path) -> None:
+        (tmp_path / "tools").mkdir()
+        (tmp_path / "tools" / "greet.py").write_text(GREET)
+        plain = Shell(tmp_path)
+        expected = attempt(plain, name)
+        (tmp_path / "tools" / "fresh_tool.py").unlink(missing_ok=True)
+
+        done = attempt(plain.having(TOOLKILN_TOKEN="ts_unknown", TOOLKILN_API_KEY=""), name)
+
+        assert done == expected
+        assert done.code == 0
+
+    def test_a_server_runs_as_the_operator_whatever_the_environment_holds(
+        self, base: Shell
+    ) -> None:
+        shell = base.having(TOOLKILN_TOKEN="ts_unknown")
+        with shell.start("serve", "--port", "0") as serving:
+            assert serving.stderr is not None
+            said = [next(serving.stderr) for _ in range(2)]
+            serving.terminate()
+            rest = serving.stderr.read()
+
+        assert "tools of tools" in said[0], (said, rest)
+        assert "error" not in "".join(said) + rest
+
+
+class TestPrivileges:
+    @pytest.mark.parametrize("name", ADMINISTRATIVE)
+    def test_administration_takes_the_privilege(self, base: Shell, name: str) -> None:
+        before = files(base)
+        held = token(base, "bob")
+
+        done = attempt(base.having(TOOLKILN_TOKEN=held), name, stdin=f"{held}\n")
+
+        assert (done.code, done.out) == (2, "")
+        assert "bob may not do this: it takes the privilege ADMIN" in done.err
+        assert files(base) == before
+        (record,) = records(base, "--user=bob", "--limit=1")
+        assert record["outcome"] == "denied"
+
+    def test_reading_source_takes_write_tools(self, base: Shell) -> None:
+        done = attempt(base.having(TOOLKILN_TOKEN=token(base, "bob")), "diff")
+
+        assert (done.code, done.out) == (2, "")
+        assert "it takes the privilege WRITE_TOOLS" in done.err
+
+    def test_forgetting_an_approval_takes_approve(self, base: Shell) -> None:
+        done = attempt(base.having(TOOLKILN_TOKEN=token(base, "bob")), "approvals forget")
+
+        assert (done.code, done.out) == (2, "")
+        assert "it takes the privilege APPROVE" in done.err
+
+    def test_nobody_gives_a_key_a_privilege_that_they_lack(self, base: Shell) -> None:
+        shell = base.having(TOOLKILN_API_KEY=key(base, "ann", "--privilege", "ADMIN"))
+
+        done = shell.invoke("keys", "create", "x", "--user", "eve", "--privilege", "APPROVE")
+
+        assert (done.code, done.out) == (2, "")
+        assert "ann has no APPROVE" in done.err
+
+    def test_a_session_does_not_renew_itself(self, base: Shell) -> None:
+        held = token(base, "bob", "--seconds", "50")
+
+        done = base.having(TOOLKILN_TOKEN=held).invoke("sessions", "renew", "--seconds", "5000")
+
+        assert (done.code, done.out) == (2, "")
+        assert "ADMIN" in done.err
+
+    def test_a_user_sets_their_own_settings_and_no_others(self, base: Shell) -> None:
+        bob = base.having(TOOLKILN_TOKEN=token(base, "bob"))
+
+        done = bob.invoke("settings", "speak")
+
+        assert (done.code, done.out) == (2, "")
+        assert "ADMIN" in done.err
+
+
+class TestVisibility:
+    @pytest.fixture
+    def guest(self, base: Shell) -> Shell:
+        return base.having(TOOLKILN_API_KEY=key(base, "ann", "--group", "guests"))
+
+    @pytest.mark.parametrize(
+        "command",
+        ["show vault", "docs show vault", "docs guide vault", "history vault", "settings vault"],
+    )
+    def test_a_hidden_tool_is_like_one_that_is_not_there(
+        self, guest: Shell, base: Shell, command: str
+    ) -> None:
+        hidden = guest.invoke(*command.split())
+        missing = guest.invoke(*command.replace("vault", "vauxt").split())
+
+        assert (hidden.code, hidden.out) == (2, "")
+        assert hidden.err == missing.err.replace("vauxt", "vault")
+        assert base.invoke("show", "vault").code == 0
+
+    @pytest.mark.parametrize(
+        "command", ["list --json", "search vault", "docs index", "docs search vault"]
+    )
+    def test_listings_leave_hidden_tools_out(self, guest: Shell, command: str) -> None:
+        done = guest.invoke(*command.split())
+
+        assert done.code == 0
+        assert "greet" in done.out or command.startswith(("search", "docs search"))
+        assert "vault" not in done.out + done.err
+
+    def test_pages_are_built_of_visible_tools(self, guest: Shell, tmp_path: Path) -> None:
+        done = guest.invoke("docs", "build", str(tmp_path / "site"), "--no-html")
+
+        assert done.code == 0
+        pages = {path.stem for path in (tmp_path / "site").rglob("*.md")}
+        assert "greet" in pages
+        assert "vault" not in pages
+
+    def test_names_of_disabled_tools_are_for_administrators(
+        self, guest: Shell, base: Shell
+    ) -> None:
+        base.invoke("disable", "vault")
+        try:
+            listed = guest.invoke("list")
+            shown = guest.invoke("show", "vault")
+            by_operator = base.invoke("list")
+        finally:
+            base.invoke("enable", "vault")
+
+        assert "vault" not in listed.out + listed.err
+        assert "no tool named 'vault'" in shown.err
+        assert "disabled: vault" in by_operator.err
+
+    def test_a_call_of_a_hidden_tool_does_not_run(self, guest: Shell) -> None:
+        done = guest.invoke("call", "vault", "name=Eve")
+
+        assert (done.code, done.out) == (2, "")
+
+    def test_tasks_of_others_are_not_seen(self, base: Shell) -> None:
+        ann = base.having(TOOLKILN_API_KEY=key(base, "ann"))
+        bob = base.having(TOOLKILN_API_KEY=key(base, "bob"))
+        ann.invoke("call", "greet", "name=Ada", "--id", "anns")
+
+        assert ann.invoke("task", "check", "anns").out == "Hello Ada\n"
+        assert "anns" not in bob.invoke("task", "list").out
+        assert bob.invoke("task", "check", "anns").code == 2
+        assert base.invoke("task", "check", "anns").code == 2
+
+
+class TestRecords:
+    @pytest.fixture
+    def ann(self, base: Shell) -> Shell:
+        every = [part for name in (ADMIN, APPROVE, WRITE_TOOLS) for part in ("--privilege", name)]
+        return base.having(TOOLKILN_API_KEY=key(base, "ann", *every))
+
+    def test_a_call_with_a_key_is_recorded_for_its_user(self, base: Shell) -> None:
+        shell = base.having(TOOLKILN_API_KEY=key(base, "carol"))
+
+        done = shell.invoke("call", "greet", "name=Ada")
+
+        assert (done.code, done.out) == (0, "Hello Ada\n")
+        (record,) = records(base, "--user=carol", "--act=call", "--outcome=ok")
+        assert record["tool"] == "greet"
+
+    def test_a_call_in_the_background_runs_for_its_user(self, base: Shell) -> None:
+        shell = base.having(TOOLKILN_API_KEY=key(base, "dave"))
+
+        begun = shell.run("call", "greet", "name=Ada", "--id=daves", "--background")
+        ended = shell.run("task", "await", "daves")
+
+        assert (begun.code, begun.out) == (0, "daves\n")
+        assert (ended.code, ended.out) == (0, "Hello Ada\n")
+        assert [one["user"] for one in records(base, "--user=dave", "--act=call")] != []
+
+    @pytest.mark.parametrize("how", ["token", "key"])
+    @pytest.mark.parametrize("answer", ["approve", "reject"])
+    def test_an_approval_is_recorded_for_the_person_who_gave_it(
+        self, base: Shell, ann: Shell, how: str, answer: str
+    ) -> None:
+        call_id = f"waits-{how}-{answer}"
+        base.run("call", "wipe", "path=/a", f"--id={call_id}", "--background")
+        (waiting,) = [
+            one
+            for one in base.invoke("approvals", "list", "--json").json()
+            if one["call_id"] == call_id
+        ]
+        by = "ann"
+        if how == "token":
+            by, ann = "amy", base.having(TOOLKILN_TOKEN=token(base, "amy", "--privilege", APPROVE))
+
+        done = ann.invoke("approvals", answer, waiting["id"])
+
+        assert done.code == 0, done
+        told = base.invoke("approvals", "show", waiting["id"], "--json").json()
+        assert told["decided_by"] == by
+        (record, *_) = records(base, f"--act={answer}", "--outcome=ok", f"--user={by}")
+        assert record["call_id"] == call_id
+        base.run("task", "await", call_id)
+
+    def test_an_approval_at_the_terminal_is_recorded_for_the_caller(self, base: Shell) -> None:
+        shell = base.having(TOOLKILN_API_KEY=key(base, "frank"))
+
+        code, said = shell.typed(
+            [(b"[y/N] ", b"y\n")], "call", "own", "name=it", "--id", "terminal"
+        )
+
+        assert code == 0, said
+        (record,) = records(base, "--act=approve", "--outcome=ok", "--user=frank")
+        assert record["call_id"] == "terminal"
+
+    def test_decisions_about_tools_are_recorded_for_the_caller(
+        self, base: Shell, ann: Shell
+    ) -> None:
+        file = base.folder / "tools" / "greet.py"
+        before = base.invoke("history", "greet", "--json").json()[0]["number"]
+        file.write_text(POLITE)
+
+        assert ann.invoke("admit", "--yes", "--no-probe").code == 0
+        assert ann.invoke("disable", "greet").code == 0
+        assert ann.invoke("enable", "greet").code == 0
+        assert ann.invoke("rollback", "greet", str(before), "--yes").code == 0
+        file.write_text(POLITE + "\n")
+        assert ann.invoke("reject", "tools/greet.py").code == 0
+        file.write_text(GREET)
+        assert ann.invoke("add", "more.py").code == 0
+        assert ann.invoke("remove", "more", "--yes").code == 0
+
+        acts = [one["act"] for one in records(base, "--user=ann", "--outcome=ok")]
+        assert {"admit", "switch", "rollback", "reject", "remove"} <= set(acts)
+        assert ann.invoke("history", "greet", "--json").json()[0]["by"] == "ann"
+        assert ann.invoke("diff", "greet", "1", str(before)).code == 0
+
+    def test_settings_secrets_and_identities_are_recorded_for_the_caller(
+        self, base: Shell, ann: Shell
+    ) -> None:
+        assert ann.invoke("settings", "speak", "url=there").code == 0
+        assert ann.invoke("secrets", "set", "NAME", stdin="long enough\n").code == 0
+        assert ann.invoke("secrets", "list").code == 0
+        assert ann.invoke("secrets", "remove", "NAME").code == 0
+        assert ann.invoke("keys", "create", "made by ann", "--user", "eve").code == 0
+        assert ann.invoke("keys", "revoke", "made by ann").code == 0
+        held = ann.invoke("sessions", "create", "eve").out.strip()
+        assert ann.invoke("sessions", "renew", held).code == 0
+        assert ann.invoke("sessions", "end", held).code == 0
+
+        acts = {one["act"] for one in records(base, "--user=ann", "--outcome=ok")}
+        assert {
+            "settings", "secret.set", "secret.remove", "key.create", "key.revoke",
+            "session.create", "session.renew",
+        } <= acts  # fmt: skip
+
+    def test_the_rest_of_administration_works_with_the_privilege(
+        self, base: Shell, ann: Shell
+    ) -> None:
+        names = [
+            "status", "keys list", "sessions list", "policy explain", "policy check", "audit list",
+            "audit export", "audit verify", "usages list", "env list", "env prune",
+            "workspace list",
+        ]  # fmt: skip
+
+        for name in names:
+            done = attempt(ann, name)
+            assert done.code == 0, (name, done)
+        (record,) = records(base, "--act=environment.prune", "--user=ann")
+        assert record["surface"] == "cli"
+
+
+class TestPython:
+    @pytest.fixture
+    def kiln(self, tmp_path: Path) -> Iterator[Kiln]:
+        with Kiln(functions=[greeting], settings=Settings(state=tmp_path)) as kiln:
+            yield kiln
+
+    def test_a_key_as_the_session_of_a_call_is_named_as_such(self, kiln: Kiln) -> None:
+        made = kiln.guarding.keys.create("ci", Scope("bot"), OWN).text
+
+        result = kiln.call_sync("greeting", {"name": "Ada"}, session=made)
+
+        assert (result.status, result.error.code) == ("denied", "no_session")
+        assert "this is an API key, not a session token" in result.error.message
+        assert "TOOLKILN_API_KEY" in result.error.hint
+
+    def test_a_token_as_a_key_is_named_as_such(self, kiln: Kiln) -> None:
+        held = kiln.sessions.create("ann").token
+
+        with pytest.raises(NoSession, match="this is a session token, not an API key") as refused:
+            kiln.guarding.keys.session(held)
+
+        assert "TOOLKILN_TOKEN" in (refused.value.hint or "")
+
+    def test_listing_with_a_key_is_refused_without_a_record_of_the_key(self, kiln: Kiln) -> None:
+        made = kiln.guarding.keys.create("ci", Scope("bot"), OWN).text
+
+        with pytest.raises(NoSession, match="not a session token"):
+            kiln.visible(made)
+
+        told = [str(entry.record) for entry in kiln.guarding.audit.entries(AuditFilter())]
+        assert made not in "".join(told)
