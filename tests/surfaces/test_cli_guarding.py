@@ -369,10 +369,11 @@ class TestSight:
         forged = fresh.invoke("call", "greeet", "--json", "--token", "ts_forged", *background)
         fresh.invoke("call", "greeet", "a=1", *background)
 
-        assert forged.json()["error"]["code"] == "no_session"
-        found = fresh.invoke("audit", "list", "--tool", "greeet", "--json").json()
-        ended = [record["outcome"] for record in found if record["outcome"] != "started"]
-        assert ended == ["invalid", "denied"]
+        assert (forged.code, forged.out) == (2, "")
+        assert "--token: this session is unknown" in forged.err
+        found = fresh.invoke("audit", "list", "--json").json()
+        ended = [(one["act"], one["outcome"]) for one in found if one["outcome"] != "started"]
+        assert ended == [("call", "invalid"), ("login", "denied")]
 
     def test_others_see_it(self, fresh: Shell) -> None:
         ann = token(fresh, "ann")

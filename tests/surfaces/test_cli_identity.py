@@ -3,11 +3,13 @@
 `COMMANDS` lists every command with the privilege it takes. A new command must be added to it.
 """
 
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 import typer
 
@@ -16,7 +18,7 @@ from toolkiln.app import OWN, AuditFilter, NoSession, Scope, account
 from toolkiln.config import Settings
 from toolkiln.surfaces.cli import app
 
-from .conftest import GREET, POLITE, Shell
+from .conftest import BOUND, GREET, POLITE, Shell
 
 ANYONE, LOCAL, CLIENT = "any session", "local operator", "its client"
 ADMIN, APPROVE, WRITE_TOOLS = "ADMIN", "APPROVE", "WRITE_TOOLS"
@@ -548,6 +550,28 @@ class TestRecords:
         (record, *_) = records(base, f"--act={answer}", "--outcome=ok", f"--user={by}")
         assert record["call_id"] == call_id
         base.run("task", "await", call_id)
+
+    def test_an_approval_on_the_page_is_recorded_for_the_person_signed_in(
+        self, base: Shell
+    ) -> None:
+        base.run("call", "wipe", "path=/a", "--id=paged", "--background")
+        listed = base.invoke("approvals", "list", "--json").json()
+        (waiting,) = [one for one in listed if one["call_id"] == "paged"]
+        held = token(base, "gwen", "--privilege", APPROVE)
+        with base.start("serve", "--port", "0") as serving:
+            assert serving.stderr is not None
+            url = next(line.split()[1] for line in serving.stderr if line.startswith("HTTP"))
+            port = re.findall(r":([0-9]+)/", url)[0]
+            cookies = {"cookie": f"toolkiln-{port}={held}", "x-toolkiln-page": "1"}
+            place = f"http://127.0.0.1:{port}/v1/approvals/{waiting['id']}/approve"
+            done = httpx2.post(place, json={}, headers=cookies, trust_env=False, timeout=BOUND)
+            serving.terminate()
+            serving.stderr.read()
+
+        assert (done.status_code, done.json()["decided_by"]) == (200, "gwen"), done.text
+        (record,) = records(base, "--act=approve", "--outcome=ok", "--user=gwen")
+        assert (record["call_id"], record["surface"]) == ("paged", "http")
+        base.run("task", "await", "paged")
 
     def test_an_approval_at_the_terminal_is_recorded_for_the_caller(self, base: Shell) -> None:
         shell = base.having(TOOLKILN_API_KEY=key(base, "frank"))

@@ -118,7 +118,7 @@ class Keys:
         if text.startswith(TOKEN_PREFIX):
             raise NoSession(
                 "this is a session token, not an API key",
-                hint="set TOOLKILN_TOKEN, or use the token as it is: the session exists",
+                hint="set TOOLKILN_TOKEN, or send `Authorization: Bearer ts_…`",
             )
         key = self._open().find(_hash(text)) if text.startswith(KEY_PREFIX) else None
         if key is None:

@@ -94,6 +94,20 @@ class TestApprovals:
         assert (try_own.status_code, try_own.json()["code"]) == (403, "not_allowed")
         assert wrong.status_code == 400
 
+    def test_an_approval_is_recorded_for_the_person_who_gave_it(
+        self, api: Serving, operator: httpx2.Client
+    ) -> None:
+        paying = Paying(api, "payer", 3)
+        made = {"name": "approver", "user_id": "fay", "privileges": ["APPROVE"]}
+        with api.client(operator.post("/v1/keys", json=made).json()["key"]) as fay:
+            answer = fay.post(f"/v1/approvals/{paying.request['id']}/approve", json={})
+
+        paying.result()
+        assert answer.json()["decided_by"] == "fay"
+        query = {"act": "approve", "user": "fay", "outcome": "ok"}
+        (record,) = operator.get("/v1/audit", params=query).json()["items"]
+        assert record["call_id"] == paying.request["call_id"]
+
 
 class TestAudit:
     def test_records_are_paged_and_filtered(self, operator: httpx2.Client) -> None:

@@ -99,7 +99,7 @@ def open_session(entrance: "Entrance", credential: Credential) -> str:
         raise NoSession(f"{credential.source}: {error.message}", hint=error.hint) from None
 
 
-def require(kiln: Kiln, privilege: Privilege, act: str, token: str | None = None) -> SessionToken:
+def require(kiln: Kiln, privilege: Privilege, act: str) -> SessionToken:
     """Return the session to act in, whose caller holds a privilege; the operator holds all.
 
     `act` names the act in the record of a denial.
@@ -108,7 +108,7 @@ def require(kiln: Kiln, privilege: Privilege, act: str, token: str | None = None
         InputError: as for `authenticate`.
         NotAllowed: the caller lacks the privilege.
     """
-    session = authenticate(kiln, token)
+    session = authenticate(kiln)
     if session is not OWN:
         kiln.guarding.require(session, privilege, act)
     return session
@@ -132,6 +132,6 @@ def visible_tool(kiln: Kiln, name: str, session: SessionToken) -> ToolSpec:
     """
     if session is OWN:
         return kiln.tool(name)
-    from toolkiln.app.errands import Look
+    from toolkiln.app import errands
 
-    return kiln.run_sync(kiln.tend(Look(name=name), session)).spec
+    return kiln.run_sync(kiln.tend(errands.Look(name=name), session)).spec

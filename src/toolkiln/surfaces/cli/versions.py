@@ -102,6 +102,6 @@ def _refuse_hidden(kiln: Kiln, tool: str, session: SessionToken) -> None:
     """Refuse to show versions of a tool that the rules hide from the caller."""
     if session is OWN:
         return
-    from toolkiln.app.errands import ListVersions
+    from toolkiln.app import errands
 
-    kiln.run_sync(kiln.tend(ListVersions(name=tool), session))
+    kiln.run_sync(kiln.tend(errands.ListVersions(name=tool), session))
