@@ -79,10 +79,17 @@ class Changes:
 
     async def stop(self) -> None:
         """Watch no longer; listeners stay, and hear nothing until it starts again."""
+        loop, tasks = asyncio.get_running_loop(), self.cancel()
+        own = [task for task in tasks if task.get_loop() is loop]
+        await asyncio.gather(*own, return_exceptions=True)
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """Stop watching, from any thread; returns what will have ended soon."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(RuntimeError):  # its loop has ended, and the task with it
+                task.get_loop().call_soon_threadsafe(task.cancel)
+        return tasks
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

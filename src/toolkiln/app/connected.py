@@ -9,13 +9,14 @@ loaded, but for pinned ones in a sandbox.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import asdict, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkiln.app.forwarding import Forwarding
 from toolkiln.app.kiln import Kiln
 from toolkiln.app.live import FleetLive
 from toolkiln.app.offer import BUILTIN_NAMES
+from toolkiln.app.opened import part
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.published import FleetOffer, NoWorker, PublishedTools, changes_of
 from toolkiln.catalog import Catalog, Change
@@ -106,7 +107,7 @@ class Connected(Kiln):
             return run
         return lambda observe: self.engine.tasks.seen_out(run(observe))
 
-    @cached_property
+    @part
     def guarding(self) -> "Guarding":
         """Who may run what here; workers decide for themselves what they run."""
         from toolkiln.app.guarding import Guarding
@@ -114,8 +115,7 @@ class Connected(Kiln):
         live = FleetLive(self.settings, lambda: self._published.snapshot.permissions)
         return Guarding(self.settings, lambda: self.store, self.tool, self._surface, live)
 
-    @cached_property
-    def engine(self) -> "Engine":
+    def _new_engine(self) -> "Engine":
         """What calls need that run here, and the way to the workers for all others."""
         from toolkiln.app.engine import Engine
 
@@ -126,7 +126,7 @@ class Connected(Kiln):
             self._resolve_host,
             self.guarding.guard,
             self.guarding.call_book,
-            self._forwarding,
+            self._new_forwarding(),
         )
 
     async def __aenter__(self) -> "Connected":
@@ -134,22 +134,16 @@ class Connected(Kiln):
         await asyncio.to_thread(lambda: self._published.snapshot)
         return self
 
-    async def close(self) -> None:
-        """Let go of the fleet; calls in the background go on there."""
-        forwarding: Forwarding | None = self.__dict__.pop("_forwarding", None)
-        if forwarding is not None:
-            forwarding.detach()
-        await super().close()
-        if forwarding is not None:
-            await forwarding.close()
-
     def let_go(self) -> None:
         """Close what needs no event loop for that."""
         super().let_go()
         self._published.close()
 
-    @cached_property
-    def _forwarding(self) -> Forwarding:
+    def _begin_in_child(self) -> None:
+        super()._begin_in_child()
+        self._published.begin_in_child()
+
+    def _new_forwarding(self) -> Forwarding:
         from toolkiln.fleet import RedisRecords
 
         @cache
@@ -168,7 +162,9 @@ class Connected(Kiln):
     def _delegating(self) -> "Delegating":
         from toolkiln.app.delegating import Delegating
 
-        return Delegating(self._forwarding, self._surface)
+        forwarding = self.engine.elsewhere
+        assert isinstance(forwarding, Forwarding)
+        return Delegating(forwarding, self._surface)
 
     def _is_for_us(self, errand: "Errand[Any]", session: SessionToken) -> bool:
         """Whether an errand is a look at what is published, or about settings kept here."""
@@ -183,7 +179,7 @@ class Connected(Kiln):
             return spec is None or spec.pinned or self._offer.is_function(name)
         return False
 
-    @cached_property
+    @part
     def _offer(self) -> FleetOffer:
         def home() -> object:
             from toolkiln.app.builtin import Builtin

@@ -62,6 +62,7 @@ class Engine:
     ) -> None:
         """`elsewhere` takes the calls that do not run in this process or its sandbox."""
         self._offer = offer
+        self.elsewhere = elsewhere
         self.resolve = offer.resolve
         self.version = offer.version
         self.published = offer.published
@@ -87,10 +88,11 @@ class Engine:
             allow_reduced=settings.allow_reduced,
             reveal=settings.show_exceptions,
         )
+        self._inline = InlineExecutor(reveal=settings.show_exceptions)
         self.discretion = Discretion(offer, guard)
         parts = Parts(
             resolve=offer.resolve,
-            inline=InlineExecutor(reveal=settings.show_exceptions),
+            inline=self._inline,
             sandbox=self.sandboxes,
             environments=self.environments,
             workspaces=self.workspaces,
@@ -220,7 +222,15 @@ class Engine:
         return candidate, None
 
     async def close(self) -> None:
-        """End what runs, then close what is open."""
+        """End what runs, then close what is open; calls in the background go on in a fleet."""
+        if self.elsewhere is not None:
+            self.elsewhere.detach()
         await self.tasks.close()
         await self.sandboxes.close()
-        await self.memory.close()
+        await self._inline.close()
+        if self.elsewhere is not None:
+            await self.elsewhere.close()
+
+    def kill(self) -> None:
+        """End all processes, from any thread: for an engine whose event loop has ended."""
+        self.sandboxes.kill()

@@ -7,13 +7,12 @@ sandbox, unless the tool is a function that was handed over as one.
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from toolkiln import schema
 from toolkiln.app.offer import BUILTIN_NAMES, Function, Offer, Specs, functions_by_name
-from toolkiln.app.opened import Opened
+from toolkiln.app.opened import Opened, part
 from toolkiln.app.options import CallOptions, asking_of
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.app.presented import Presented
@@ -87,6 +86,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
             ConfigError: `toolkiln.toml` or a variable cannot be used.
             InputError: the settings name a fleet, which `Kiln.connect` is for.
         """
+        super().__init__()
         self._given = tuple(functions)
         if settings is None:
             settings = project_settings(tools)
@@ -138,7 +138,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """Where the tools are, for people."""
         return str(self.path)
 
-    @cached_property
+    @part
     def catalog(self) -> Catalog:
         """What is served from the tools' folder.
 
@@ -165,7 +165,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """
         return watch(self.catalog, say)
 
-    @cached_property
+    @part
     def changes(self) -> "Changes":
         """What changes while this serves, for any number of listeners."""
         from toolkiln.app.changes import Changes
@@ -221,7 +221,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """What a tool of the catalog was granted, by the settings or with its admission."""
         return self._offer.grant(name)
 
-    @cached_property
+    @part
     def library(self) -> "Library":
         """Search, and what is written about tools."""
         from toolkiln.app.library import Library
@@ -296,7 +296,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
     def handle_sync(
         self, message: object, provider: str | None = None, session: SessionToken = OWN
     ) -> list[Any]:
-        """As `handle`, for programs without an event loop."""
+        """As `handle`, from any thread without an event loop."""
         return self.run_sync(self.handle(message, provider, session))
 
     @overload
@@ -382,16 +382,17 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         return await self.engine.gateway.call_many(made)
 
     def call_sync(self, name: str, arguments: object = None, **options: Any) -> Any:
-        """As `call`, for programs without an event loop; the same options."""
+        """As `call`, from any thread without an event loop; the same options.
+
+        `observe` and `ask` are called in another thread.
+        """
         return self.run_sync(self.call(name, arguments, **options))
 
     async def doctor(self) -> "Diagnosis":
         """Every mode of the sandbox, tried out on this machine."""
         return await self.engine.sandboxes.diagnose()
 
-    @cached_property
-    def engine(self) -> "Engine":
-        """What calls need: environments, workspaces, the sandbox; made with the first use."""
+    def _new_engine(self) -> "Engine":
         from toolkiln.app.engine import Engine
 
         return Engine(
@@ -403,7 +404,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
             self.guarding.call_book,
         )
 
-    @cached_property
+    @part
     def guarding(self) -> "Guarding":
         """Who may run what: sessions, keys, approvals, secrets, settings of tools, the audit."""
         from toolkiln.app.guarding import Guarding
@@ -415,7 +416,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """On whose behalf calls run; for the trusted side, which has authenticated them."""
         return self.guarding.sessions
 
-    @cached_property
+    @part
     def store(self) -> "Store":
         """Where results, outputs and versions are kept; opened with the first use."""
         from toolkiln.store import open_store
@@ -423,19 +424,18 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         return open_store(self.settings.store or self.settings.made_state() / "store.db")
 
     async def close(self) -> None:
-        """End everything that calls started, and watching."""
+        """End everything that calls started, in all threads, and watching; see `close_sync`."""
         if "changes" in self.__dict__:
             await self.changes.stop()
-        if "engine" in self.__dict__:
-            await self.engine.close()
-            del self.__dict__["engine"]
-        self.let_go()
+        await super().close()
 
     def let_go(self) -> None:
         """Close what needs no event loop for that."""
-        for part in ("guarding", "store"):
-            if part in self.__dict__:
-                self.__dict__.pop(part).close()
+        if "changes" in self.__dict__:
+            self.changes.cancel()
+        for name in ("guarding", "store"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
 
     def _may_see(self, session: SessionToken) -> "Allow | None":
         """What the holder of a session is shown; None if that is everything."""
@@ -443,17 +443,17 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
             return None
         return self.guarding.may_see(session)
 
-    @cached_property
+    @part
     def _usages(self) -> Usages | None:
         if not self.settings.learn_usages or self.path is None:
             return None
         return Usages(self.catalog, lambda: self.store)
 
-    @cached_property
+    @part
     def _functions(self) -> dict[str, Function]:
         return functions_by_name(self._given)
 
-    @cached_property
+    @part
     def _offer(self) -> Offer:
         def home() -> object:
             from toolkiln.app.builtin import Builtin

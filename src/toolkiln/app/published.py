@@ -124,6 +124,12 @@ class PublishedTools:
         if following is not None:
             following.stop()
 
+    def begin_in_child(self) -> None:
+        """Start afresh in a forked process, which has neither the thread nor its connections."""
+        self._inherited, self._following = self._following, None
+        self._starting = threading.Lock()
+        self._listeners = {}
+
     def _started(self) -> "_Following":
         following = self._following
         if following is None:

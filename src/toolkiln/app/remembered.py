@@ -5,9 +5,9 @@ engine.
 """
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolkiln.app.opened import part
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.model import Caller, Task
 
@@ -33,7 +33,7 @@ class Remembered(ABC):
     def guarding(self) -> "Guarding":
         """Who may run what."""
 
-    @cached_property
+    @part
     def runs(self) -> "Runs":
         """The calls that run, and the last that ended, while somebody serves."""
         from toolkiln.app.runs import Runs
@@ -43,14 +43,14 @@ class Remembered(ABC):
 
         return Runs(identify)
 
-    @cached_property
+    @part
     def history(self) -> "History":
         """The runs, and what the audit knows of earlier ones, for those who may look at them."""
         from toolkiln.app.history import History
 
         return History(self.runs, self.guarding.audit, self.engine.discretion)
 
-    @cached_property
+    @part
     def awaited(self) -> "Awaited":
         """The calls that wait for a person."""
         from toolkiln.app.awaited import Awaited

@@ -4,13 +4,14 @@ What is asked for on behalf of a session beyond writing is in `errands`.
 """
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from toolkiln.app.opened import part
 from toolkiln.app.own import OWN, SessionToken
 from toolkiln.catalog import Admissions, Catalog
 from toolkiln.config import Settings
-from toolkiln.model import CallError, ToolSpec
+from toolkiln.model import CallError, Finding, Read, ToolSpec
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Authoring, Draft
@@ -47,12 +48,12 @@ class Tended(ABC):
     def _now(self) -> Settings:
         """The settings of this moment."""
 
-    @cached_property
+    @part
     def admissions(self) -> Admissions:
         """What people decide about files, and what became of it."""
         return Admissions(self.catalog, self.guarding.act)
 
-    @cached_property
+    @part
     def authoring(self) -> "Authoring":
         """The way of new versions into the catalog."""
         from toolkiln.app.authoring import Authoring
@@ -62,8 +63,11 @@ class Tended(ABC):
 
             return await to_thread(self.library.refresh)
 
+        def probe(read: Read) -> Awaitable[list[Finding]]:
+            return self.engine.probe(read)  # in the event loop that writes a tool
+
         refuse = self._now.refuse
-        return Authoring(self.admissions, frozenset(refuse), self.engine.probe, index)
+        return Authoring(self.admissions, frozenset(refuse), probe, index)
 
     async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
         """Write a tool for the holder of a session: admitted, or as a proposal.

@@ -24,7 +24,7 @@ from toolkiln.execution.environments import (
 from toolkiln.execution.executor import Admitted, Bounds, Executor
 from toolkiln.execution.gateway import Gateway, Parts
 from toolkiln.execution.guard import BucketBook, Guard, Trail
-from toolkiln.execution.inline import InlineExecutor
+from toolkiln.execution.inline import InlineExecutor, Threads
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
 from toolkiln.execution.observing import careful
@@ -83,6 +83,7 @@ __all__ = [
     "SessionBook",
     "Sessions",
     "Tasks",
+    "Threads",
     "ToolSettings",
     "Trail",
     "WorkspaceInfo",

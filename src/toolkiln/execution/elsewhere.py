@@ -38,3 +38,11 @@ class Elsewhere(Protocol):
     async def ready(self) -> None:
         """Raises ToolkilnError if calls would not be taken."""
         ...
+
+    def detach(self) -> None:
+        """Let calls that are remembered continue after `close`."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...

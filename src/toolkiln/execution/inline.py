@@ -7,14 +7,16 @@ serialising as in the sandbox surround the call.
 
 import asyncio
 import inspect
+import threading
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from types import CoroutineType, coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from toolkiln.execution.asking import CANNOT_ASK
 from toolkiln.execution.clock import Clock
@@ -27,6 +29,7 @@ from toolkiln.runtime.running import failure, streams
 from toolkiln.runtime.serialise import plain
 from toolkiln.runtime.settings import typed
 
+T = TypeVar("T")
 Frame = dict[str, Any]
 Bind = Callable[[dict[str, Any], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 _MOST_THREADS = 1000
@@ -40,7 +43,7 @@ class InlineExecutor:
         self._reveal = reveal
         self._bound: dict[int, tuple[Bind, bool, Admitted]] = {}
         # Not the loop's few threads: calls within calls would wait there for each other.
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, "toolkiln-inline")
+        self._threads = Threads(_MOST_THREADS, "toolkiln-inline")
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Call the function that the tool is."""
@@ -111,6 +114,32 @@ class InlineExecutor:
     async def close(self) -> None:
         """Let go of the threads; a function that does not come back keeps its own."""
         self._threads.shutdown(wait=False)
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool that also works while Python exits.
+
+    Threads of a program go on after its main thread has ended, and so do their calls, but the
+    pools of `concurrent.futures` take no more work then.
+    """
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """As the pool, or in a new thread, or at once if no thread can be started either."""
+        with suppress(RuntimeError):
+            return super().submit(fn, *args, **kwargs)
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
+                done.set_exception(error)
+
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        except RuntimeError:
+            run()
+        return done
 
 
 def _as_one(arguments: dict[str, Any], _: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -217,11 +217,6 @@ class Memory:
             await asyncio.sleep(min(poll, left))
             poll = min(poll * 2, _LONGEST_POLL)
 
-    async def close(self) -> None:
-        """Let go of the book, if it was opened."""
-        if self._book is not None:
-            await asyncio.to_thread(self._book.close)
-
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:
         if self._book is None:
             async with self._opening:

@@ -68,6 +68,12 @@ class Sandboxes:
             await executor.close()
         self._executors.clear()
 
+    def kill(self) -> None:
+        """End all processes, from any thread; for when the event loop has ended."""
+        for executor in self._executors.values():
+            executor.kill()
+        self._executors.clear()
+
     async def diagnose(self) -> Diagnosis:
         """Every mode, tried out."""
         return await diagnose(self._state, wanted=self._wanted, allow_reduced=self._allow_reduced)

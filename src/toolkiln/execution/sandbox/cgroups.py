@@ -9,6 +9,8 @@ is the only bound.
 
 import asyncio
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +52,22 @@ class Cgroup:
 
         One that does not get empty is removed when another process starts.
         """
-        left = list(self.folders)
-        self.folders = ()
+        for pause in self._removing():
+            await asyncio.sleep(pause)
+
+    def remove(self) -> None:
+        """As `close`, without an event loop."""
+        for pause in self._removing():
+            time.sleep(pause)
+
+    def _removing(self) -> Iterator[float]:
+        """Try to remove the group; yields the seconds to wait before the next attempt."""
+        left, self.folders = list(self.folders), ()
         for _ in range(_PATIENCE):
             left = [folder for folder in left if not _remove(folder)]
             if not left:
                 return
-            await asyncio.sleep(0.01)
+            yield 0.01
 
 
 def find_cgroup(root: Path = _ROOT) -> Cgroup:

@@ -101,6 +101,11 @@ class SandboxExecutor:
             await asyncio.wait(self._ending, timeout=_DYING)
         await self._launcher.close()
 
+    def kill(self) -> None:
+        """End all processes, from any thread; for when the event loop has ended."""
+        self._warm.kill()
+        self._launcher.kill()
+
     async def _run_fresh(
         self, invocation: Invocation, recipe: Recipe, conversation: Conversation, outcome: Outcome
     ) -> None:

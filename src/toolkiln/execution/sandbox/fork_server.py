@@ -133,6 +133,16 @@ class ForkServer:
         self._lost("it was closed")
         await self._cgroup.close()
 
+    def kill(self) -> None:
+        """End the server and its processes, from any thread; for when the event loop has ended."""
+        running, control = self._running, self._control
+        self._running = self._control = None
+        if running is not None:
+            _end(running)
+        if control is not None:
+            control.close()
+        self._cgroup.remove()
+
     def _kill(self, number: int) -> None:
         if number in self._jobs and self._control is not None:
             try:
@@ -168,7 +178,8 @@ class ForkServer:
         return f"/kiln/{path.relative_to(self._state)}"
 
     def _on_control(self) -> None:
-        assert self._control is not None
+        if self._control is None:  # another thread has just ended the server
+            return
         try:
             data = self._control.recv(65536)
         except BlockingIOError:

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import os
+import select
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,9 @@ from toolkiln.execution.sandbox.layout import (
 from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
 from toolkiln.execution.trees import empty, opened
 
+_ENDING = 2.0
+"""Seconds that a program has to end after it was asked to."""
+
 
 class _Programs:
     """Programs that run, each for one job, and how they end."""
@@ -50,7 +54,8 @@ class _Programs:
 
         def on_end() -> None:
             loop.remove_reader(running.end)
-            del self._running[running]
+            if self._running.pop(running, None) is None:  # another thread has ended it
+                return
             status, cpu, memory = running.reap()
             out_of_memory = self._cgroup.kills() > kills
             ended = Ended(settle(status), cpu, memory, out_of_memory, running.complaint())
@@ -68,6 +73,17 @@ class _Programs:
             await asyncio.sleep(0.01)
         await self._cgroup.close()
 
+    def kill(self) -> None:
+        """End all of them, from any thread; for when the event loop has ended."""
+        left, self._running = self._running, {}
+        for end in left.values():
+            end()
+        for running in left:
+            if select.select([running.end], [], [], _ENDING)[0]:
+                running.reap()
+            running.complaint()
+        self._cgroup.remove()
+
 
 class Bubblewrap:
     """Mode B: bwrap for each job."""
@@ -80,7 +96,7 @@ class Bubblewrap:
         self._python = python
         self._cgroup = cgroup
         self._programs = _Programs(cgroup)
-        self.close = self._programs.close
+        self.close, self.kill = self._programs.close, self._programs.kill
 
     async def ready(self) -> None:
         """Nothing runs in advance."""
@@ -143,7 +159,7 @@ class Bare:
         self._base = state / "base" / origin[:16]
         self._cgroup = cgroup
         self._programs = _Programs(cgroup)
-        self.close = self._programs.close
+        self.close, self.kill = self._programs.close, self._programs.kill
 
     async def ready(self) -> None:
         """Lay out pydantic where tools find it."""

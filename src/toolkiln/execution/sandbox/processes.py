@@ -87,3 +87,7 @@ class Launcher(Protocol):
     async def close(self) -> None:
         """End everything."""
         ...
+
+    def kill(self) -> None:
+        """End everything, from any thread; for when the event loop has ended."""
+        ...

@@ -185,6 +185,15 @@ class WarmWorkers:
             self._forget(key, worker)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def kill(self) -> None:
+        """Close what is kept, from any thread; for when the event loop has ended.
+
+        The launcher ends the processes.
+        """
+        for workers in self._idle.values():
+            for worker in workers:
+                worker.control.close()
+
     def _start(self, recipe: Recipe) -> None:
         key = recipe.key
         if self._count.get(key, 0) >= self._per_tool:

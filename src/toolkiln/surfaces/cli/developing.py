@@ -24,7 +24,7 @@ from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.model import Reading
 from toolkiln.surfaces.cli import output
-from toolkiln.surfaces.cli.opening import open_folder, open_kiln
+from toolkiln.surfaces.cli.opening import open_folder, open_kiln, run_in_main_thread
 from toolkiln.surfaces.cli.terminal import is_terminal, say, talk
 
 _HOST = "127.0.0.1"
@@ -53,13 +53,14 @@ def dev(
         sys.stdout.reconfigure(line_buffering=True)
     if not serves:
         with open_folder(tools, dev=True) as kiln, suppress(asyncio.CancelledError):
-            kiln.run_sync(_watch(kiln))
+            run_in_main_thread(kiln, _watch(kiln))
         return 0
     with (
         open_kiln(tools, dev=True, surface="http", host=_HOST, port=port) as kiln,
         _listening(kiln, is_port_named=port is not None) as listener,
     ):
-        kiln.run_sync(_serve(kiln, listener, opens=opens and _is_desktop(kiln.settings)))
+        work = _serve(kiln, listener, opens=opens and _is_desktop(kiln.settings))
+        run_in_main_thread(kiln, work)
     return 0
 
 

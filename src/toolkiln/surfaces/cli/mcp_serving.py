@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from toolkiln.app import Entrance, Kiln, find_credential
-from toolkiln.surfaces.cli.opening import open_kiln, open_session
+from toolkiln.surfaces.cli.opening import open_kiln, open_session, run_in_main_thread
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
 
@@ -19,7 +19,7 @@ def serve(tools: Path | None, redis: str | None = None, *, dev: bool) -> int:
     """Serve until the client goes or somebody ends this process."""
     opened = open_kiln(tools, redis, dev=dev, surface="mcp")
     with opened as kiln, suppress(asyncio.CancelledError):
-        kiln.run_sync(_serve(kiln))
+        run_in_main_thread(kiln, _serve(kiln))
     return 0
 
 

@@ -4,6 +4,7 @@ The Kiln has the settings of the current folder, and the tools or the fleet that
 A command acts for the local operator, or for the user of a session token or an API key.
 """
 
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,19 @@ def note_no_worker(kiln: Kiln) -> None:
     if (missing := kiln.no_worker) is not None:
         say(f"note: {missing.message}", err=True)
         say(f"note: {missing.hint}", err=True)
+
+
+def run_in_main_thread(kiln: Kiln, work: Coroutine[Any, Any, None]) -> None:
+    """Run a server and close the Kiln: in this thread, which alone receives signals."""
+    import asyncio
+
+    async def run() -> None:
+        try:
+            await work
+        finally:
+            await kiln.close()
+
+    asyncio.run(run())
 
 
 def authenticate(kiln: Kiln, token: str | None = None) -> SessionToken:

@@ -28,7 +28,9 @@ class Pending:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop_listening()
+        loop, self._loop = self._loop, None
+        if loop is not None:  # which runs in another thread
+            loop.call_soon_threadsafe(loop.remove_reader, sys.stdin.fileno())
 
     def tell(self, approval_id: str) -> None:
         """Say that a call waits, and ask if that makes sense; called from the event loop."""
@@ -54,14 +56,15 @@ class Pending:
         self._loop.add_reader(sys.stdin.fileno(), self._answered, approval)
 
     def _answered(self, approval: Approval) -> None:
-        loop = self._loop
-        self._stop_listening()
+        loop, self._loop = self._loop, None
+        if loop is None:  # the call has ended meanwhile
+            return
+        loop.remove_reader(sys.stdin.fileno())
         try:
             is_yes = sys.stdin.readline().strip().lower() in ("y", "yes")
         except UnicodeDecodeError:
             is_yes = False
-        if loop is not None:
-            loop.run_in_executor(None, self._decide, approval.id, is_yes)
+        loop.run_in_executor(None, self._decide, approval.id, is_yes)
 
     def _decide(self, approval_id: str, is_yes: bool) -> None:
         guarding = self._kiln.guarding
@@ -70,8 +73,3 @@ class Pending:
             decide(approval_id, session=self._session)
         except ToolkilnError as error:  # answered elsewhere, or too late: the call tells
             say(f"note: {error.message}", err=True)
-
-    def _stop_listening(self) -> None:
-        if self._loop is not None:
-            self._loop.remove_reader(sys.stdin.fileno())
-            self._loop = None

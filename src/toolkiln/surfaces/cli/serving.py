@@ -6,7 +6,7 @@ from socket import socket
 from toolkiln.app import Kiln, ManifestError
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.admitting import unconfirmed_note
-from toolkiln.surfaces.cli.opening import note_no_worker, open_kiln
+from toolkiln.surfaces.cli.opening import note_no_worker, open_kiln, run_in_main_thread
 from toolkiln.surfaces.cli.terminal import talk
 from toolkiln.surfaces.http.server import Server, listening, refuse_without_keys, url_of
 
@@ -23,7 +23,7 @@ def serve(
         refuse_without_keys(kiln)
         with listening(kiln.settings.host, kiln.settings.port) as listener:
             _tell_tools(kiln)
-            kiln.run_sync(_serve(kiln, listener))
+            run_in_main_thread(kiln, _serve(kiln, listener))
 
 
 def tell_urls(server: Server, url: str) -> None:

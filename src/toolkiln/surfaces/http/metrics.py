@@ -116,7 +116,7 @@ class _Sandbox(Collector):
     """How busy the sandbox is, asked for when somebody wants to know."""
 
     def __init__(self, kiln: Kiln) -> None:
-        self._kiln = kiln
+        self._engine = kiln.engine  # that of the loop that serves; metrics come from any
 
     def collect(self) -> "Iterator[Metric]":
         calls = GaugeMetricFamily(
@@ -127,7 +127,7 @@ class _Sandbox(Collector):
             "Processes that have imported their tool: busy, or spare.",
             labels=("mode", "state"),
         )
-        for load in self._kiln.engine.sandboxes.loads:
+        for load in self._engine.sandboxes.loads:
             calls.add_metric((load.mode, "running"), load.running)
             calls.add_metric((load.mode, "waiting"), load.waiting)
             processes.add_metric((load.mode, "busy"), load.workers - load.spare)
