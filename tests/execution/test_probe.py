@@ -35,7 +35,7 @@ async def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(state: Path) -> AsyncIterator[Sandboxes]:
     """The sandbox of this machine, as a Kiln would make it."""
-    sandboxes = Sandboxes(state, Networks(), wanted="auto", allow_reduced=True, reveal=False)
+    sandboxes = Sandboxes(state, Networks(), wanted="auto", allow_reduced=True)
     yield sandboxes
     await sandboxes.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import BOUND, COMMAND, Shell
+from .conftest import ADMITTED, BOUND, COMMAND, Shell
 
 SETTINGS = """
 [grants.waiting]
@@ -294,17 +294,37 @@ class TestResults:
         assert (done.code, done.out) == (3, "")
         assert "/proc/nowhere" in done.err
 
-    def test_an_error_begins_a_line_of_its_own_and_masks_what_was_raised(
+    def test_an_error_begins_a_line_of_its_own_and_shows_what_was_raised(
         self, shell: Shell
     ) -> None:
         done = shell.invoke("call", "halfway")
 
         assert done.err.startswith("half\nerror: halfway: ValueError in line ")
-        assert "secret" not in done.err
-        assert "show_exceptions" in done.err
+        assert "of outcomes.py: a secret\n\nTraceback (most recent call last):\n" in done.err
+        assert done.err.endswith('    raise ValueError("a secret")\nValueError: a secret\n')
+
+    def test_exceptions_are_shown_to_the_local_user_and_not_with_a_token(
+        self, shell: Shell
+    ) -> None:
+        admitted = shell.having(TOOLKILN_DEV="false")
+        admitted.invoke(*ADMITTED)
+        token = admitted.invoke("sessions", "create", "ann", "--json").json()["token"]
+
+        own = admitted.invoke("call", "halfway")
+        hers = admitted.invoke("call", "halfway", "--token", token)
+
+        assert own.err.endswith("ValueError: a secret\n")
+        assert hers.err.startswith("half\nerror: halfway: ValueError in line ")
+        assert "secret" not in hers.err
+        assert "show_exceptions" in hers.err
+        assert "TOOLKILN_SHOW_EXCEPTIONS" in hers.err
 
     def test_exceptions_are_shown_where_the_operator_says_so(self, shell: Shell) -> None:
-        done = shell.having(TOOLKILN_SHOW_EXCEPTIONS="true").invoke("call", "halfway")
+        shown = shell.having(TOOLKILN_DEV="false", TOOLKILN_SHOW_EXCEPTIONS="true")
+        shown.invoke(*ADMITTED)
+        token = shown.invoke("sessions", "create", "ann", "--json").json()["token"]
+
+        done = shown.invoke("call", "halfway", "--token", token)
 
         assert "a secret" in done.err
 

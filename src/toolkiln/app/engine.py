@@ -86,9 +86,8 @@ class Engine:
             Networks(settings.private_networks, resolve_host),
             wanted=settings.sandbox,
             allow_reduced=settings.allow_reduced,
-            reveal=settings.show_exceptions,
         )
-        self._inline = InlineExecutor(reveal=settings.show_exceptions)
+        self._inline = InlineExecutor()
         self.discretion = Discretion(offer, guard)
         parts = Parts(
             resolve=offer.resolve,
@@ -102,6 +101,7 @@ class Engine:
             guard=guard,
             names=offer.names,
             told=self.discretion.told,
+            show_exceptions=settings.show_exceptions or settings.dev,
             elsewhere=elsewhere,
         )
         self.gateway = Gateway(parts)

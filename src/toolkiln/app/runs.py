@@ -169,7 +169,8 @@ class Run:
         if result is not None:
             masked, error = partial(trail.mask.text, cut=True), result.error
             if error is not None and trail.mask:
-                said = {"message": masked(error.message), "hint": masked(error.hint or "") or None}
+                texts = {name: getattr(error, name) for name in ("message", "hint", "traceback")}
+                said = {name: masked(text) for name, text in texts.items() if text is not None}
                 error = error.model_copy(update=said)
             text = masked(result.text)
             self.given = Given(

@@ -198,4 +198,4 @@ def _tool(wanted: SourceCall) -> Admitted:
     # Settings belong to the admitted tool of that name, and with them secrets.
     alone = spec.model_copy(update={"path": _FILE, "settings": {}})
     data = wanted.source.encode()
-    return Admitted(alone, lambda: {_FILE: data})
+    return Admitted(alone, lambda: {_FILE: data}, is_source=True)

@@ -24,7 +24,7 @@ def conceal(outcome: Outcome, mask: Mask) -> None:
     if outcome.error is not None:
         texts = {
             name: mask.text(text, cut=True)
-            for name in ("message", "type", "hint")
+            for name in ("message", "type", "hint", "traceback")
             if (text := getattr(outcome.error, name)) is not None
         }
         outcome.error = outcome.error.model_copy(update=texts)

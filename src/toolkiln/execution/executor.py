@@ -61,6 +61,8 @@ class Admitted:
     """The code itself, if this process trusts it: then it runs here."""
     dev: bool = False
     """Whether `dev` serves it without an admission."""
+    is_source: bool = False
+    """Whether its caller sent the source with the call."""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,8 @@ class Invocation:
     """What counts the time, if others have to stop it."""
     is_nested: bool = False
     """Whether another call waits for this one."""
+    reveal: bool = False
+    """Whether the caller may see the text and the traceback of exceptions."""
     observe: Callable[[Event], None] = lambda _: None
 
 

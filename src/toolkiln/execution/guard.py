@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 NO_MASK = Mask({})
 _MOST_REMEMBERED = 10_000
+_MISSING = frozenset({"ImportError", "ModuleNotFoundError"})
+"""Exceptions whose text names what cannot be imported, and nothing else."""
 _EXCEPTIONS = frozenset({"exception", "import_failed", "crashed", "exited", "signalled"})
 
 
@@ -188,7 +190,7 @@ class Trail:
         error = result.error
         if error is None:
             return self._record("ok", self.detail, duration)
-        said = f"{error.code}: {error.message}"
+        said = f"{error.code}: {_without_text(error)}"
         detail = f"{self.detail}; {said}" if self.detail else said
         exception = result.status is Status.FAILED and error.code in _EXCEPTIONS
         return self._record("exception" if exception else result.status.value, detail, duration)
@@ -204,6 +206,16 @@ class Trail:
             self.at, "call", outcome, *whom, call.surface, *of_tool, *of_call,
             detail, duration, self._arguments,
         )  # fmt: skip
+
+
+def _without_text(error: CallError) -> str:
+    """What the audit says of an error: of an exception its type and line, never its text."""
+    parts = error.message.split(": ")
+    if error.code == "exception":
+        return parts[0]
+    if error.code == "import_failed" and error.type not in _MISSING:
+        return ": ".join(parts[:2])
+    return error.message
 
 
 def _is_acting(token: str | None) -> bool:

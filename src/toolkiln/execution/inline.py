@@ -39,8 +39,7 @@ _MOST_THREADS = 1000
 class InlineExecutor:
     """Runs functions of this process."""
 
-    def __init__(self, *, reveal: bool = False) -> None:
-        self._reveal = reveal
+    def __init__(self) -> None:
         self._bound: dict[int, tuple[Bind, bool, Admitted]] = {}
         # Not the loop's few threads: calls within calls would wait there for each other.
         self._threads = Threads(_MOST_THREADS, "toolkiln-inline")
@@ -85,7 +84,7 @@ class InlineExecutor:
                 outcome.status, outcome.error = limit_hit("timeout", invocation.bounds)
                 return outcome
             frame = failure(error, inspect.unwrap(function).__code__.co_filename)
-            apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
+            apply_frame(outcome, frame, invocation)
             return outcome
         tool_result = streams(value)
         if tool.spec.role is Role.RESOURCE and type(value) in (bytes, bytearray):
@@ -94,7 +93,7 @@ class InlineExecutor:
         told = plain(value if tool_result is None else tool_result)
         kind = "result" if tool_result is None else "tool_result"
         frame = {"op": kind, "value": told.value, "notes": told.notes}
-        apply_frame(outcome, frame, tool.spec, invocation.bounds, reveal=self._reveal)
+        apply_frame(outcome, frame, invocation)
         return outcome
 
     def _binding(self, tool: Admitted) -> tuple[Bind, bool]:

@@ -10,8 +10,13 @@ from pathlib import PurePath
 from typing import Any
 
 from toolkiln.execution.classification import failure_in, failure_of, is_refusal
-from toolkiln.execution.executor import Bounds, Outcome
+from toolkiln.execution.executor import Bounds, Invocation, Outcome
 from toolkiln.model import CallError, Result, Status, ToolSpec
+
+_MASKED = (
+    "to show the text of exceptions to every caller, set show_exceptions = true in toolkiln.toml "
+    "or TOOLKILN_SHOW_EXCEPTIONS=true"
+)
 
 _LIMITS = {
     "timeout": (Status.TIMEOUT, "it ran longer than {timeout:g} s", "timeout"),
@@ -35,9 +40,7 @@ def limit_hit(limit: str, bounds: Bounds) -> tuple[Status, CallError]:
     return status, CallError(code=code, message=message.format(**values), hint=hint)
 
 
-def apply_frame(
-    outcome: Outcome, frame: Mapping[str, Any], spec: ToolSpec, bounds: Bounds, *, reveal: bool
-) -> None:
+def apply_frame(outcome: Outcome, frame: Mapping[str, Any], invocation: Invocation) -> None:
     """Take over the frame that ends a call."""
     if frame["op"] in ("result", "tool_result"):
         outcome.value = frame.get("value")
@@ -48,9 +51,10 @@ def apply_frame(
     # Without a sandbox nothing but the clock is limited: the machine itself ran out of something.
     limit = None if outcome.sandbox == "none" else _limit_of(frame)
     if limit:
-        outcome.status, outcome.error = limit_hit(limit, bounds)
-    else:
-        outcome.status, outcome.error = _failure(frame, spec, reveal=reveal)
+        outcome.status, outcome.error = limit_hit(limit, invocation.bounds)
+        return
+    failure = _failure(frame, invocation.tool.spec, reveal=invocation.reveal)
+    outcome.status, outcome.error = failure
 
 
 def died(
@@ -138,14 +142,17 @@ def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple
         return Status.FAILED, CallError(
             code="exited", message="it ended its process", type=name, line=line
         )
-    if frame.get("loading") and name in ("ModuleNotFoundError", "ImportError"):
-        reveal = True  # says which package is missing, and nothing of anybody's data
+    traceback = frame.get("traceback") if reveal else None
+    more: dict[str, Any] = {"type": name, "line": line, "hint": None if reveal else _MASKED}
+    if isinstance(traceback, str) and traceback:
+        more["traceback"] = traceback
+    is_loading = bool(frame.get("loading"))
+    if is_loading and name in ("ModuleNotFoundError", "ImportError"):
+        # Says which package is missing, and nothing of anybody's data.
+        reveal, more["hint"] = True, None
     where = f" in line {line} of {PurePath(spec.path).name}" if line else ""
     told = f"{name}{where}" + (f": {text}" if reveal and text else "")
-    hint = None if reveal else "the setting show_exceptions adds the text of the exception"
-    if frame.get("loading"):
-        return Status.FAILED, CallError(
-            code="import_failed", message=f"the tool cannot be imported: {told}", type=name,
-            line=line, hint=hint,
-        )  # fmt: skip
-    return Status.FAILED, CallError(code="exception", message=told, type=name, line=line, hint=hint)
+    if is_loading:
+        message = f"the tool cannot be imported: {told}"
+        return Status.FAILED, CallError(code="import_failed", message=message, **more)
+    return Status.FAILED, CallError(code="exception", message=told, **more)

@@ -73,6 +73,8 @@ class CallError(Value):
     retryable: bool = False
     retry_after: float | None = None
     """Seconds to wait before another try, where that is known."""
+    traceback: str | None = None
+    """Of an exception, within the tool's own files; for callers who can read the source."""
 
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 16 << 20
 _MAX_TEXT = 100_000
+_LONGEST_MESSAGE, _LONGEST_LINE = 2_000, 200
+_MOST_CAUSES, _MOST_CALLS = 5, 30
+"""Of a traceback: exceptions that led to others, and calls of each."""
+_CAUSED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+_DURING = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 _exit = os._exit  # bound before a tool can replace it
 _start_thread = _thread.start_new_thread
 
@@ -147,6 +152,8 @@ def _described(error: BaseException, file: str) -> Frame:
     frame["kind"] = kind
     frame["line"] = _line(error.__traceback__, file)
     frame["message"] = _message(error)
+    if kind == "exception":
+        frame["traceback"] = traceback_of(error, file)
     return frame
 
 
@@ -157,6 +164,71 @@ def _can_start() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def traceback_of(error: BaseException, file: str) -> str:
+    """The traceback of an exception and its causes, within the folder of the tool's file.
+
+    Long texts are left out, not cut: half of a secret could not be masked outside.
+    """
+    parts: list[str] = []
+    raised: BaseException | None = error
+    following = ""
+    try:
+        while raised is not None and len(parts) < _MOST_CAUSES:
+            text = _message(raised)
+            said = f": {text}" if len(text) <= _LONGEST_MESSAGE else ": (a longer text)"
+            name = _bounded(type(raised).__name__, 100)
+            calls = _calls(raised.__traceback__, file)
+            parts.append(f"{calls}{name}{said if text else ''}{following}")
+            if raised.__cause__ is not None:
+                raised, following = raised.__cause__, _CAUSED
+            else:
+                hidden = raised.__suppress_context__
+                raised, following = None if hidden else raised.__context__, _DURING
+    except BaseException:  # noqa: S110 - a hostile class of exceptions: what there is must do
+        pass
+    return "".join(reversed(parts))
+
+
+def _calls(traceback: TracebackType | None, file: str) -> str:
+    """The calls of one traceback: the tool's own with their lines, the others counted."""
+    folder = os.path.dirname(file) + os.sep
+    calls: list[str] = []
+    others = 0
+    while traceback is not None:
+        code, line = traceback.tb_frame.f_code, traceback.tb_lineno
+        path, name = code.co_filename, code.co_name
+        if path.startswith(folder) and "-packages" + os.sep not in path:
+            if others and calls:
+                calls.append(_outside(others))
+            others = 0
+            place = f'  File "{_bounded(path[len(folder) :], 200)}", line {line}'
+            calls.append(f"{place}, in {_bounded(name, 100)}\n{_source(path, line)}")
+        else:
+            others += 1
+        traceback = traceback.tb_next
+    if not calls:
+        return ""
+    if others:
+        calls.append(_outside(others))
+    if len(calls) > _MOST_CALLS:
+        half = _MOST_CALLS // 2
+        calls[half:-half] = [f"  [{len(calls) - 2 * half} more calls]\n"]
+    return "Traceback (most recent call last):\n" + "".join(calls)
+
+
+def _outside(count: int) -> str:
+    return f"  [{count} call{'' if count == 1 else 's'} outside the tool's files]\n"
+
+
+def _source(file: str, line: int) -> str:
+    try:
+        with open(file, "rb") as opened:
+            text = opened.read().splitlines()[line - 1].decode("utf-8", "replace").strip()
+    except (OSError, IndexError):
+        return ""
+    return f"    {text}\n" if 0 < len(text) <= _LONGEST_LINE else ""
 
 
 def _line(traceback: TracebackType | None, file: str) -> int | None:

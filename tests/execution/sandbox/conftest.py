@@ -150,7 +150,7 @@ async def replace_interpreter(kiln: Kiln, state: Path) -> None:
     if python is None:
         pytest.skip("mode C: no Python here can be started by an ordinary user")
     launcher = Bare(python, state, find_cgroup())
-    executor = SandboxExecutor(launcher, state, Networks(), reveal=True)
+    executor = SandboxExecutor(launcher, state, Networks())
     kiln.engine.sandboxes._executors[True] = executor
 
 

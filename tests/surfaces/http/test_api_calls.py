@@ -62,6 +62,8 @@ class TestOneCall:
         assert [a.status_code for a in (said_no, raised, wrong)] == [200, 200, 200]
         assert said_no.json()["error"]["message"] == "unlucky"
         assert raised.json()["error"]["type"] == "ValueError"
+        assert raised.json()["error"]["message"] == "ValueError in line 8 of failing.py"
+        assert raised.json()["error"]["traceback"] is None
         assert (wrong.json()["status"], wrong.json()["error"]["code"]) == (
             "invalid",
             "invalid_arguments",

@@ -9,7 +9,7 @@ from toolkiln.app import PROVIDERS
 from toolkiln.model import Privilege
 from toolkiln.surfaces.http.calls import Provider
 
-from .serving import SETTABLE, TRIPLE, Serving
+from .serving import FAILING, SETTABLE, TRIPLE, Serving
 from .test_api_calls import EVENTS, events
 
 TWO = TRIPLE + TRIPLE.replace("triple", "quadruple").replace("* 3", "* 4")
@@ -100,6 +100,19 @@ class TestRunning:
         )
 
         assert first.json()["value"] == again.json()["value"]
+
+    def test_who_wrote_a_source_sees_its_exceptions(self, api: Serving) -> None:
+        with api.client(api.session("gil", Privilege.WRITE_TOOLS)) as gil:
+            error = run(gil, FAILING, arguments={"message": "words"}).json()["error"]
+            admitted = gil.post("/v1/tools/fail/call", json={"arguments": {"message": "words"}})
+
+        assert error["message"] == "ValueError in line 8 of source.py: words"
+        assert error["traceback"].splitlines()[1:] == [
+            '  File "source.py", line 8, in fail',
+            "    raise ValueError(message)",
+            "ValueError: words",
+        ]
+        assert "words" not in admitted.text
 
     def test_rules_hold_for_it(self, api: Serving) -> None:
         token = api.session("gil", Privilege.WRITE_TOOLS, tools=["other_*"])

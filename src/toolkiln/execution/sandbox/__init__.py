@@ -28,13 +28,11 @@ class Sandboxes:
         *,
         wanted: str = "auto",
         allow_reduced: bool = False,
-        reveal: bool = False,
     ) -> None:
         self._state = state
         self._networks = networks
         self._wanted = wanted
         self._allow_reduced = allow_reduced
-        self._reveal = reveal
         self._executors: dict[bool, SandboxExecutor] = {}
         self._choosing = asyncio.Lock()
 
@@ -90,4 +88,4 @@ class Sandboxes:
         if sandboxed:
             mode = await choose(self._wanted, self._state, allow_reduced=self._allow_reduced)
         launcher = make_launcher(mode, self._state)
-        return SandboxExecutor(launcher, self._state, self._networks, reveal=self._reveal)
+        return SandboxExecutor(launcher, self._state, self._networks)

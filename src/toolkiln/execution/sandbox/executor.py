@@ -37,13 +37,10 @@ _REMEMBERED = 1024
 class SandboxExecutor:
     """Runs calls in processes without rights."""
 
-    def __init__(
-        self, launcher: Launcher, state: Path, networks: Networks, *, reveal: bool = False
-    ) -> None:
+    def __init__(self, launcher: Launcher, state: Path, networks: Networks) -> None:
         self._launcher = launcher
         self._versions = Versions(state / "versions")
         self._networks = networks
-        self._reveal = reveal
         self._slots = Slots(_CONCURRENT)
         self._warm = WarmWorkers(launcher, networks)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -217,7 +214,7 @@ class SandboxExecutor:
         kind, data = conversation.over.result()
         bounds = invocation.bounds
         if kind == "frame":
-            apply_frame(outcome, data, invocation.tool.spec, bounds, reveal=self._reveal)
+            apply_frame(outcome, data, invocation)
             if invocation.workspace is not None and invocation.workspace.writable:
                 excess = await asyncio.to_thread(exceeded, invocation.workspace)
                 if excess:  # it was faster than whoever watched it

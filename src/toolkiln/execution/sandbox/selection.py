@@ -136,7 +136,7 @@ async def attempt(mode: str, state: Path, *, with_network: bool = False) -> Tria
         os.chmod(secret.name, 0o644)
         try:
             networks = Networks(resolve=_find_nothing)
-            executor = SandboxExecutor(make_launcher(mode, state), state, networks, reveal=True)
+            executor = SandboxExecutor(make_launcher(mode, state), state, networks)
             try:
                 outcome = await executor.run(_canary_call(secret.name))
                 if with_network and mode != "C":
@@ -214,13 +214,13 @@ _EXPECTED = {
 
 
 def _canary_call(secret: str) -> Invocation:
-    return Invocation(_canary_tool("look"), {"secret": secret})
+    return Invocation(_canary_tool("look"), {"secret": secret}, reveal=True)
 
 
 def _network_call() -> Invocation:
     rules = parse_rules(f"{_CANARY_HOST}:{port}" for port in _CANARY_PORTS)
     arguments = {"host": _CANARY_HOST, "ports": list(_CANARY_PORTS)}
-    return Invocation(_canary_tool("reach"), arguments, network=rules)
+    return Invocation(_canary_tool("reach"), arguments, network=rules, reveal=True)
 
 
 async def _find_nothing(host: str, port: int) -> list[Address]:

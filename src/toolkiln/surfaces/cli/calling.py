@@ -205,6 +205,8 @@ def _print_error(tool: str, error: CallError) -> None:
     about = "" if error.code in _NOT_THERE else f"{tool}: "
     lines = [f"error: {about}{first}", *(f"       {line}" for line in more)]
     say("\n".join(lines), err=True)
+    if error.traceback:
+        say(f"\n{error.traceback}", err=True)
     wait = error.retry_after
     again = "" if wait is None else f"try again in {max(wait, 0.1):.1f} s"
     if hint := "; ".join(filter(None, (again, error.hint))):

@@ -132,6 +132,7 @@ function Failure({ error }) {
     <div class="failure">
       <p class="failure-message"><${Shown} text=${error.message} /></p>
       ${error.hint && html`<p><strong>What to do:</strong> <${Shown} text=${error.hint} /></p>`}
+      ${error.traceback && html`<pre><${Shown} text=${error.traceback} /></pre>`}
       <p class="hint">${where}</p>
     </div>`;
 }
