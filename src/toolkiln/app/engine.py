@@ -101,7 +101,6 @@ class Engine:
             guard=guard,
             names=offer.names,
             told=self.discretion.told,
-            show_exceptions=settings.show_exceptions or settings.dev,
             elsewhere=elsewhere,
         )
         self.gateway = Gateway(parts)

@@ -102,6 +102,7 @@ class Guarding:
             secrets=self.secrets,
             settings=self.tool_settings,
             recorder=self.recorder,
+            show_exceptions=settings.show_exceptions or settings.dev,
         )
 
     @cached_property

@@ -116,8 +116,8 @@ class Run(Generic[T]):
                 "the Kiln was closed before this call ended",
                 hint="close a Kiln after the last thread that uses it has ended",
             ) from None
-        except BaseException:
-            if not self.ended.done():  # raised by a signal handler, in this thread
+        except BaseException:  # the coroutine's, or that of a signal handler in this thread
+            if not self.ended.done():
                 self._thread.loop.call_soon_threadsafe(self._cancel)
                 with suppress(CancelledError):
                     self.ended.exception()  # wait for the end

@@ -22,7 +22,7 @@ from toolkiln.execution.results import as_call_error, invalid
 from toolkiln.execution.secrets import SecretError, references
 from toolkiln.execution.sessions import NoSession
 from toolkiln.execution.tool_settings import NOTHING, Settled
-from toolkiln.model import ANONYMOUS, Call, Caller, CallError, Decision, Event, Privilege, Status
+from toolkiln.model import ANONYMOUS, Call, Caller, CallError, Decision, Event, Status
 from toolkiln.schema import Problems, check
 
 
@@ -77,7 +77,6 @@ _ANONYMOUS_SECRET = CallError(
     message="permission denied: anonymous callers may not use secrets",
     hint=f'sign in, or let a rule name users = ["{ANONYMOUS}"]',
 )
-_OWN_SURFACES = ("cli", "python")
 
 
 def asks_nothing(guard: Guard, passage: Passage) -> bool:
@@ -205,18 +204,6 @@ async def _still_allowed(guard: Guard, passage: Passage) -> None:
     decision = guard.decide(passage.caller, tool.spec)
     if decision.effect == "deny":
         raise Refused(Status.DENIED, not_allowed(call.tool, decision), tool)
-
-
-def reads_source(guard: Guard, passage: Passage) -> bool:
-    """Whether the caller can read the tool's source anyway, so that exceptions are shown too.
-
-    That is a caller who sent the source and may write tools, and the account that runs this
-    process, at its command line or in its program: not through a server, and not with a token.
-    """
-    if passage.tool.is_source:
-        return Privilege.WRITE_TOOLS in passage.caller.privileges
-    call = passage.call
-    return call.surface in _OWN_SURFACES and guard.sessions.is_local(call.session or "")
 
 
 def not_allowed(tool: str, decision: Decision) -> CallError:

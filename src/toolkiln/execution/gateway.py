@@ -26,7 +26,6 @@ from toolkiln.execution.clearance import (
     asks_nothing,
     cleared,
     not_allowed,
-    reads_source,
     rightful_secrets,
     unsendable,
 )
@@ -92,8 +91,6 @@ class Parts:
     """The tools that a predicate on specs lets through, for hints."""
     told: Callable[[Result, Caller], Result]
     """A result as a caller may know it, who may not know of every tool."""
-    show_exceptions: bool = False
-    """Whether every caller may see the text and the traceback of exceptions."""
     elsewhere: Elsewhere | None = None
 
 
@@ -313,7 +310,7 @@ class Gateway:
         invocation = Invocation(
             tool, passage.arguments, passage.caller, bounds, observe=passage.observe
         )
-        invocation.reveal = self._parts.show_exceptions or reads_source(self._guard, passage)
+        invocation.reveal = self._guard.shows_exceptions(call, passage.caller, tool)
         mask, events = NO_MASK, None
         if secrets:
             mask = Mask(secrets)

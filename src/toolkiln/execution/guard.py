@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from toolkiln.execution.acting import acting_session
 from toolkiln.execution.approvals import Approvals
 from toolkiln.execution.audit import Recorder
+from toolkiln.execution.executor import Admitted
 from toolkiln.execution.masking import Mask
 from toolkiln.execution.rates import Rates
 from toolkiln.execution.redaction import described_arguments
@@ -29,6 +30,7 @@ from toolkiln.model import (
     CallError,
     Decision,
     Draw,
+    Privilege,
     Result,
     Session,
     Status,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 NO_MASK = Mask({})
 _MOST_REMEMBERED = 10_000
+_OWN_SURFACES = ("cli", "python")
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError"})
 """Exceptions whose text names what cannot be imported, and nothing else."""
 _EXCEPTIONS = frozenset({"exception", "import_failed", "crashed", "exited", "signalled"})
@@ -65,6 +68,8 @@ class Guard:
     secrets: Secrets
     settings: ToolSettings
     recorder: Recorder
+    show_exceptions: bool = False
+    """Whether everyone sees the text and the traceback of exceptions."""
     _callers: dict[str, tuple[Session, Rules, Caller]] = field(default_factory=dict)
     _decisions: dict[tuple[str, str, str], tuple[Rules, Decision]] = field(default_factory=dict)
 
@@ -112,6 +117,19 @@ class Guard:
     def may_see(self, caller: Caller, spec: ToolSpec) -> bool:
         """Whether a tool is listed and found for somebody."""
         return self.decide(caller, spec).effect != "deny"
+
+    def shows_exceptions(self, call: Call, caller: Caller, tool: Admitted) -> bool:
+        """Whether a caller sees the text and the traceback of an exception.
+
+        Those do who can read the source anyway: who sent it with the call and may write tools,
+        and the account that runs this process, at its command line or in its own program, but
+        not through a server and not with a token. The operator can let everyone.
+        """
+        if self.show_exceptions:
+            return True
+        if tool.is_source:
+            return Privilege.WRITE_TOOLS in caller.privileges
+        return call.surface in _OWN_SURFACES and self.sessions.is_local(call.session or "")
 
     async def rate_refusal(self, spec: ToolSpec, draws: Sequence[Draw]) -> CallError | None:
         """Why a call comes too early; None if it does not.
