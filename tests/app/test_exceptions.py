@@ -121,7 +121,7 @@ def make(folder: Path, *, dev: bool = False, surface: str = "python", **settings
 
 @pytest_asyncio.fixture
 async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
-    async with make(tmp_path) as kiln:
+    async with make(tmp_path, surface="cli") as kiln:
         yield kiln
 
 
@@ -140,7 +140,7 @@ def assert_masked(result: Result) -> None:
     assert "TOOLKILN_SHOW_EXCEPTIONS" in (error.hint or "")
 
 
-async def test_the_program_that_opened_a_kiln_sees_text_and_traceback(kiln: Kiln) -> None:
+async def test_the_local_user_of_the_command_line_sees_text_and_traceback(kiln: Kiln) -> None:
     result = await kiln.call("parse", {"text": "words"})
 
     error = error_of(result)
@@ -179,8 +179,8 @@ async def test_the_holder_of_a_session_sees_neither(kiln: Kiln, name: str) -> No
     assert_masked(result)
 
 
-@pytest.mark.parametrize("surface", ["http", "mcp", "discord"])
-async def test_the_operator_behind_a_server_sees_neither(tmp_path: Path, surface: str) -> None:
+@pytest.mark.parametrize("surface", ["python", "http", "mcp", "discord"])
+async def test_a_program_and_those_behind_it_see_neither(tmp_path: Path, surface: str) -> None:
     async with make(tmp_path, surface=surface) as kiln:
         result = await kiln.call("parse", {"text": "words"})
 

@@ -1,6 +1,7 @@
 """Programs that do not close their Kiln: they end, leave no process behind, and are audited."""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -142,6 +143,35 @@ def test_python_c_ends_without_closing_its_kiln(tmp_path: Path) -> None:
 
     assert (code, left) == (0, set())
     assert [outcome for _, outcome in outcomes(tmp_path)] == ["ok"]
+
+
+NOTEBOOK = """
+import warnings; warnings.simplefilter("error")
+from pathlib import Path
+from toolkiln import Kiln
+from toolkiln.config import Settings
+kiln = Kiln("tools", settings=Settings(state=Path("state")), dev=True)
+kiln.call_sync("add", {"left": 1})
+(await kiln.call("add", {"left": 2})).value
+(await asyncio.to_thread(kiln.call_sync, "add", {"left": 3})).value
+"""
+
+
+def test_a_notebook_awaits_calls_and_ends_without_closing_its_kiln(tmp_path: Path) -> None:
+    make(tmp_path)
+
+    # As in a notebook, each line runs in an event loop that was there before.
+    done = subprocess.run(
+        [sys.executable, "-m", "asyncio"],
+        cwd=tmp_path, input=NOTEBOOK, capture_output=True, text=True, timeout=BOUND,
+        start_new_session=True,
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert re.findall(r"^(?:>>> )*(\d+)$", done.stdout, re.MULTILINE) == ["4", "5"]
+    assert "write `await kiln.call(…)`" in done.stderr
+    assert done.stderr.count("Traceback") == 1
+    assert [outcome for _, outcome in outcomes(tmp_path)] == ["ok", "ok"]
 
 
 def test_an_exception_ends_a_script_and_leaves_its_traceback_alone(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 NO_MASK = Mask({})
 _MOST_REMEMBERED = 10_000
-_OWN_SURFACES = ("cli", "python")
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError"})
 """Exceptions whose text names what cannot be imported, and nothing else."""
 _EXCEPTIONS = frozenset({"exception", "import_failed", "crashed", "exited", "signalled"})
@@ -122,14 +121,14 @@ class Guard:
         """Whether a caller sees the text and the traceback of an exception.
 
         Those do who can read the source anyway: who sent it with the call and may write tools,
-        and the account that runs this process, at its command line or in its own program, but
-        not through a server and not with a token. The operator can let everyone.
+        and the account at this command line, without a token. A program is not one of them,
+        because it may hand results on to models and users. The operator can let everyone.
         """
         if self.show_exceptions:
             return True
         if tool.is_source:
             return Privilege.WRITE_TOOLS in caller.privileges
-        return call.surface in _OWN_SURFACES and self.sessions.is_local(call.session or "")
+        return call.surface == "cli" and self.sessions.is_local(call.session or "")
 
     async def rate_refusal(self, spec: ToolSpec, draws: Sequence[Draw]) -> CallError | None:
         """Why a call comes too early; None if it does not.

@@ -1,0 +1,89 @@
+"""The examples for web frameworks: served as they are, and called by fifty threads at once."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.test_exit import descendants
+
+FOLDER = Path(__file__).parent.parent / "examples"
+BOUND = 120.0
+AFTER = {"after": "2026-11-13T10:00:00"}
+SERVERS = {
+    "fastapi_app": ["uvicorn", "fastapi_app:app", "--port=0"],
+    "flask_app": ["flask", "--app=flask_app", "run", "--port=0"],
+}
+
+
+@contextmanager
+def serving(folder: Path, example: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """The address of an example on a free port, and its process."""
+    copied = folder / "examples"
+    shutil.copytree(FOLDER, copied, ignore=shutil.ignore_patterns(".toolkiln", "__pycache__"))
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("TOOLKILN_")}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", *SERVERS[example]],
+        cwd=copied, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = ""
+    while not (found := re.search(r"http://127\.0\.0\.1:\d+", said)):
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    with ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(process.stdout.read)
+        try:
+            yield found[0], process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(BOUND)
+            print(rest.result(BOUND)[-2000:])
+            process.stdout.close()
+
+
+@pytest.mark.parametrize("example", SERVERS)
+def test_fifty_threads_make_twenty_requests_each(tmp_path: Path, example: str) -> None:
+    def work(thread: int) -> list[tuple[int, object]]:
+        found: list[tuple[int, object]] = []
+        with httpx2.Client(base_url=url, timeout=BOUND, trust_env=False) as client:
+            for number in range(10):
+                value = thread * 10 + number
+                given = {"value": str(value), "source": "km", "target": "m"}
+                converted = client.get("/convert", params=given)
+                explained = client.get(
+                    "/cron", params=AFTER | {"expression": f"{value % 60} * * * *"}
+                )
+                found.append((value, converted.json() == value * 1000))
+                found.append((explained.status_code, "explanation" in explained.text))
+        return found
+
+    with serving(tmp_path, example) as (url, process), ThreadPoolExecutor(50) as pool:
+        found = [one for answers in pool.map(work, range(50)) for one in answers]
+        below = list(descendants(process.pid))
+
+    assert len(found) == 1000
+    assert all(is_right for _, is_right in found)
+    assert below
+    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.parametrize("example", SERVERS)
+def test_a_wrong_argument_is_an_answer_of_http(tmp_path: Path, example: str) -> None:
+    with serving(tmp_path, example) as (url, _):
+        given = {"value": "1", "source": "mi", "target": "parsec"}
+        answer = httpx2.get(f"{url}/convert", params=given, timeout=BOUND, trust_env=False)
+
+    assert answer.status_code == 422
+    assert "'parsec' is not one of" in answer.text
