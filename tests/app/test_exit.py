@@ -24,6 +24,13 @@ HEADER = """
         "Double a number."
         return number * 2
 
+    blocked = threading.Event()
+
+    async def block() -> None:
+        "Block the event loop."
+        blocked.set()
+        threading.Event().wait()
+
     settings = Settings(state=Path("state"))
     kiln = Kiln("tools", functions=FUNCTIONS, settings=settings, dev=True)
 """
@@ -50,7 +57,14 @@ PROGRAMS = {
         threading.Thread(target=call, daemon=True).start()
         begun.wait()
     """,
+    "a function that blocks the loop": """
+        kiln.call_sync("add", {"left": 1})
+        call = lambda: kiln.call_sync("block")
+        threading.Thread(target=call, daemon=True).start()
+        blocked.wait()
+    """,
     "a task in the background that never ends": """
+        kiln.call_sync("add", {"left": 1})
         kiln.call_sync("wait_long", background=True)
     """,
     "a loop that has ended": """
@@ -87,7 +101,7 @@ PROGRAMS = {
 CALLS = {
     "threads that are joined at exit": ["ok"] * 32,
     "a call in a daemon thread that never ends": ["cancelled"],
-    "a task in the background that never ends": ["cancelled"],
+    "a task in the background that never ends": ["ok", "cancelled"],
     "a call in a loop that never ends": ["cancelled"],
     "both": ["ok"] * 2,
 }
@@ -101,7 +115,7 @@ def run(folder: Path, program: str, how: str) -> tuple[int, str, set[int]]:
     make(folder)
     (folder / "tools" / "numbers.py").write_text(SLOW)
     done = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
-    header = HEADER.replace("FUNCTIONS", "[double]" if how == "script" else "[]")
+    header = HEADER.replace("FUNCTIONS", "[double, block]" if how == "script" else "[]")
     source = dedent(header) + dedent(program).replace("sys.exit", f"{done}; sys.exit") + done
     (folder / "program.py").write_text(source)
     command = ["program.py"] if how == "script" else ["-c", source]

@@ -55,6 +55,12 @@ def add_twice(left: int) -> int:
 
 
 @tool
+async def close_mine() -> None:
+    """Close the Kiln that runs this."""
+    await asyncio.to_thread(KILN[-1].close_sync)
+
+
+@tool
 async def interrupt() -> None:
     """Raise what asyncio lets through."""
     raise KeyboardInterrupt
@@ -188,6 +194,10 @@ class TestRunningLoop:
             kiln.close_sync()
 
         await kiln.close()
+
+    def test_closing_through_run_sync_says_what_to_call(self, tmp_path: Path) -> None:
+        with make(tmp_path) as kiln, pytest.raises(InputError, match=r"kiln.close_sync\(\)"):
+            kiln.run_sync(kiln.close())
 
     async def test_a_kiln_that_only_lists_closes_in_a_running_loop(self, tmp_path: Path) -> None:
         with make(tmp_path) as kiln:
@@ -334,6 +344,16 @@ class TestClosing:
             return first.value, left, again.value
 
         assert asyncio.run(application()) == (3, set(), 3)
+
+    def test_a_function_closes_its_own_kiln(self, tmp_path: Path) -> None:
+        kiln = make(tmp_path, [close_mine, double])
+        KILN.append(kiln)
+
+        with pytest.raises(BackendError, match="closed"):
+            kiln.call_sync("close_mine")
+
+        assert kiln.call_sync("double", {"number": 1}).value == 2
+        kiln.close_sync()
 
 
 class TestInterrupting:

@@ -16,6 +16,9 @@ from toolkiln.execution import Threads
 
 _STOPPING = 10.0
 """Seconds that cancelled coroutines have to end before the loop stops without them."""
+_EXITING = 15.0
+"""Seconds that all of it may take while Python exits."""
+_WORKER = "toolkiln-worker"
 
 T = TypeVar("T")
 
@@ -26,7 +29,8 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._runs: set[Run[Any]] = set()
-        self.loop.set_default_executor(Threads(thread_name_prefix="toolkiln"))
+        self._executor = Threads(thread_name_prefix=_WORKER)
+        self.loop.set_default_executor(self._executor)
         self.is_stopping = self._is_over = False
         """Whether runs are cancelled because the loop is being stopped."""
         self.answers = True
@@ -47,11 +51,16 @@ class LoopThread:
         go on waiting: while Python exits they are daemons, and an error would be printed.
         """
         self.answers = answer
+        finishing = asyncio.run_coroutine_threadsafe(self._finish(last), self.loop)
         try:
-            asyncio.run_coroutine_threadsafe(self._finish(last), self.loop).result()
+            finishing.result(None if answer else _EXITING)
+        except TimeoutError:  # a coroutine blocks the loop: the thread dies with the process
+            return
         finally:
             self.loop.call_soon_threadsafe(self._end)
-            self._thread.join()
+        self._thread.join()
+        is_own = threading.current_thread().name.startswith(_WORKER)
+        self._executor.shutdown(wait=not is_own)
 
     def _start(self, run: "Run[T]") -> None:
         self._runs.add(run)
@@ -78,7 +87,6 @@ class LoopThread:
                 self.loop.run_forever()
         try:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             for run in list(self._runs):  # they did not end when they were cancelled
                 run.give_up()

@@ -120,10 +120,17 @@ class Opened(ABC):
         return run.result()
 
     async def close(self) -> None:
-        """End everything that calls started, in all threads; a later call starts it again."""
+        """End everything that calls started, in all threads; a later call starts it again.
+
+        Raises:
+            InputError: this runs in the event loop of synchronous methods.
+        """
         from asyncio import get_running_loop, to_thread
 
-        engine = self._engines.pop(get_running_loop(), None)
+        loop, thread = get_running_loop(), self._thread
+        if thread is not None and loop is thread.loop:
+            raise InputError("a Kiln cannot close itself in a call: write `kiln.close_sync()`")
+        engine = self._engines.pop(loop, None)
         if engine is not None:
             await engine.close()
         await to_thread(self._close_others)
@@ -143,9 +150,9 @@ class Opened(ABC):
     def _close_others(self) -> None:
         """Close all engines but that of the running loop."""
         with self._changing:
-            thread, self._thread = self._thread, None
-            if thread is not None:
-                thread.stop(self._close_engine)
+            if self._thread is not None:
+                self._thread.stop(self._close_engine)
+                self._thread = None
             elif engine := self._engines.pop(None, None):
                 engine.kill()  # it has started nothing that needs a loop
             for loop in [one for one in self._engines if one is not None]:
@@ -170,9 +177,8 @@ class Opened(ABC):
 
     def _exit(self) -> None:
         """Close while Python exits: no process stays, and the audit is complete."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.stop(self._close_engine, answer=False)
+        if self._thread is not None:
+            self._thread.stop(self._close_engine, answer=False)
         while self._engines:
             self._engines.popitem()[1].kill()
         self.let_go()
