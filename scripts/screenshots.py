@@ -173,8 +173,8 @@ SHOTS = (
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[str]:
-    """A server over the examples and the office, as somebody would set it up."""
+def _serving(folder: Path) -> Iterator[tuple[str, str]]:
+    """A server over the examples and the office: its address, and a cookie that is signed in."""
     shutil.copytree(_ROOT / "examples/tools", folder / "tools")
     (folder / "toolkiln.toml").write_text(_SETTINGS, "utf-8")
     mine = {name: text for name, text in os.environ.items() if not name.startswith("TOOLKILN_")}
@@ -194,17 +194,21 @@ def _serving(folder: Path) -> Iterator[str]:
     ) as process:
         try:
             assert process.stderr is not None
-            found = next(re.finditer("Page (.*)/ui/", process.stderr.readline()), None)
+            found = None
             while found is None:
-                found = re.search("Page (.*)/ui/", process.stderr.readline())
-            yield found[1]
+                found = re.search("Page ((.*)/ui/.*)", process.stderr.readline())
+            answer = httpx2.get(found[1], trust_env=False)
+            yield found[2], answer.headers["set-cookie"].partition(";")[0]
         finally:
             process.kill()  # it would wait for the call that runs
 
 
-def _happen(url: str) -> None:
+def _happen(url: str, cookie: str) -> None:
     """Let people and an agent do things."""
-    with httpx2.Client(base_url=url, timeout=_PATIENCE, trust_env=False) as operator:
+    headers = {"authorization": f"Bearer {cookie.partition('=')[2]}"}
+    with httpx2.Client(
+        base_url=url, headers=headers, timeout=_PATIENCE, trust_env=False
+    ) as operator:
 
         def client(user: str) -> httpx2.Client:
             made = operator.post("/v1/sessions", json={"user_id": user}).raise_for_status()
@@ -238,13 +242,16 @@ def _propose(assistant: httpx2.Client, operator: httpx2.Client) -> None:
 expect.set_options(timeout=_PATIENCE * 1000)
 
 
-def _take(browser: Browser, url: str, shot: Shot, place: Path) -> None:
+def _take(browser: Browser, site: tuple[str, str], shot: Shot, place: Path) -> None:
+    url, cookie = site
+    name, _, value = cookie.partition("=")
     with browser.new_context(
         viewport=_NARROW if shot.is_narrow else _WIDE,
         color_scheme="dark" if shot.is_dark else "light",
         reduced_motion="reduce",
         timezone_id="UTC",
     ) as context:
+        context.add_cookies([{"name": name, "value": value, "url": url}])
         page = context.new_page()
         page.set_default_timeout(_PATIENCE * 1000)
         page.goto(f"{url}/ui{shot.path}")
@@ -269,16 +276,16 @@ def main() -> None:
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        _serving(Path(folder)) as url,
+        _serving(Path(folder)) as site,
         sync_playwright() as playwright,
         playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         ) as browser,
     ):
-        _happen(url)
+        _happen(*site)
         for shot in SHOTS:
             if not given.names or shot.name in given.names:
-                _take(browser, url, shot, given.out)
+                _take(browser, site, shot, given.out)
 
 
 if __name__ == "__main__":

@@ -87,9 +87,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def url(project: Path, programs: Programs) -> Iterator[str]:
-    """Where `toolkiln serve` speaks MCP."""
+    """Where a server speaks MCP, to clients that are the local agent without a credential."""
     with subprocess.Popen(
-        [COMMAND, "serve", "--port", "0"],
+        [sys.executable, Path(__file__).with_name("as_agent.py")],
         cwd=project,
         env=programs.environ(project),
         stderr=subprocess.PIPE,
