@@ -104,7 +104,6 @@ COMMANDS = {
     "check": Command(LOCAL),
     "version": Command(LOCAL),
     "doctor": Command(LOCAL),
-    "install": Command(LOCAL),
     "serve": Command(LOCAL),
     "dev": Command(LOCAL),
     "worker": Command(LOCAL),
@@ -147,6 +146,9 @@ COMMANDS = {
     "secrets list": Command(ADMIN),
     "secrets set": Command(ADMIN, ("NAME",)),
     "secrets remove": Command(ADMIN, ("NAME",)),
+    "install": Command(
+        ADMIN, ("cursor", "--url", "http://127.0.0.1:8420/mcp", "--scope", "project")
+    ),  # which creates a key; without --url it only edits the client's file
     "keys create": Command(ADMIN, ("more", "--user", "eve")),
     "keys list": Command(ADMIN),
     "keys revoke": Command(ADMIN, ("spare",)),
@@ -179,7 +181,7 @@ ACTING = sorted(name for name, one in COMMANDS.items() if one.takes not in (LOCA
 HERE = [name for name in ACTING if not name.startswith("fleet")]
 """Those that keep sessions in the store; `tests/fleet` has the others, with a real Redis."""
 ADMINISTRATIVE = [name for name in HERE if COMMANDS[name].takes == ADMIN]
-IGNORING = ("new", "check", "version", "install")
+IGNORING = ("new", "check", "version")
 """Local commands that end by themselves, within a second."""
 
 
@@ -367,6 +369,17 @@ class TestCredentials:
 
         assert done == expected
         assert done.code == 0
+
+    @pytest.mark.parametrize("options", [[], ["cursor", "--scope", "project"]])
+    def test_an_entry_without_a_key_needs_no_credential(
+        self, options: list[str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "tools").mkdir()
+        (tmp_path / "tools" / "greet.py").write_text(GREET)
+
+        done = Shell(tmp_path, {"TOOLKILN_TOKEN": "ts_unknown"}).invoke("install", *options)
+
+        assert done.code == 0, done
 
     def test_a_server_runs_as_the_operator_whatever_the_environment_holds(
         self, base: Shell

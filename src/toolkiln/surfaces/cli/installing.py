@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from toolkiln.app import OWN, Scope, is_loopback
+from toolkiln.app import Scope, is_loopback
 from toolkiln.config import project_settings
 from toolkiln.errors import InputError, nearest_hint
+from toolkiln.model import Privilege
 from toolkiln.surfaces.cli.clients import CLIENTS, Client, Entry, place
-from toolkiln.surfaces.cli.opening import open_kiln, tools_path
+from toolkiln.surfaces.cli.opening import open_kiln, require, tools_path
 from toolkiln.surfaces.cli.tables import one_line, print_table
 from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
@@ -165,15 +166,16 @@ def install(order: Order, *, as_json: bool) -> None:
 def _new_key(order: Order) -> Iterator[str]:
     """A key for the client, in place of the one that it had; revoked if the block fails."""
     with open_kiln(order.tools) as kiln:
+        session = require(kiln, Privilege.ADMIN, "key.create")
         keys = kiln.guarding.keys
         for key in keys.list():
             if key.name == order.key_name and key.revoked is None:
-                keys.revoke(key.id, OWN)
-        made = keys.create(order.key_name, Scope(user_id=order.client), OWN)
+                keys.revoke(key.id, session)
+        made = keys.create(order.key_name, Scope(user_id=order.client), session)
         try:
             yield made.text
         except BaseException:  # whatever it was, a key that is in no file stays useless
-            keys.revoke(made.key.id, OWN)
+            keys.revoke(made.key.id, session)
             raise
 
 
