@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from toolkiln.execution.acting import acting_session
 from toolkiln.execution.approvals import Approvals
@@ -36,9 +36,6 @@ from toolkiln.model import (
     Status,
     ToolSpec,
 )
-
-if TYPE_CHECKING:
-    from toolkiln.execution.executor import Admitted
 
 NO_MASK = Mask({})
 _MOST_REMEMBERED = 10_000
@@ -178,7 +175,7 @@ class Trail:
         """Whether a person is asked about it."""
         self._arguments = ""
 
-    def resolved(self, tool: "Admitted") -> None:
+    def resolved(self, tool: Admitted) -> None:
         """Record which tool and version the call names."""
         self.spec = tool.spec
         if tool.dev:
