@@ -29,6 +29,7 @@ from toolkiln.execution import (
     admits_own_tools,
     audit_key,
     authoring_refusal,
+    how_to_get,
     may_answer,
 )
 from toolkiln.model import (
@@ -152,10 +153,7 @@ class Guarding:
         if privilege not in caller.privileges:
             self.recording.denied(what, caller, f"lacks {privilege}")
             if self.sessions.find(self.token(session)).key_id is None:
-                hint = (
-                    f'an operator can write in toolkiln.toml: [privileges] "{caller.who}" = '
-                    f'["{privilege}"]'
-                )
+                hint = how_to_get(privilege, caller)
             else:  # the settings add nothing to what a key has
                 create = f"toolkiln keys create NAME --user {caller.who} --privilege {privilege}"
                 hint = f"an operator creates a key that has it: `{create}`"

@@ -28,7 +28,7 @@ from toolkiln.execution.inline import InlineExecutor, Threads
 from toolkiln.execution.memory import Memory
 from toolkiln.execution.network import Resolve
 from toolkiln.execution.observing import careful
-from toolkiln.execution.policy import admits_own_tools, authoring_refusal, lacks
+from toolkiln.execution.policy import admits_own_tools, authoring_refusal, how_to_get, lacks
 from toolkiln.execution.probe import probe, run_examples
 from toolkiln.execution.rates import Rates
 from toolkiln.execution.redaction import described_arguments
@@ -96,6 +96,7 @@ __all__ = [
     "clean",
     "decide",
     "described_arguments",
+    "how_to_get",
     "lacks",
     "may_answer",
     "normalise",

@@ -66,13 +66,21 @@ def admits_own_tools(caller: Caller, authoring: str, *, local: bool = False) -> 
 
 
 def lacks(caller: Caller, privilege: Privilege, what: str) -> CallError:
-    """That somebody has no privilege to do something."""
+    """Return the error of a caller who lacks a privilege to do something."""
     who = caller.who or "this caller"
     return CallError(
         code="not_allowed",
         message=f"permission denied: {who} may not {what} without the privilege {privilege}",
-        hint=f'an operator can write in toolkiln.toml: [privileges] "{who}" = ["{privilege}"]',
+        hint=how_to_get(privilege, caller),
     )
+
+
+def how_to_get(privilege: Privilege, caller: Caller) -> str:
+    """Say how a caller gets a privilege."""
+    if caller.is_anonymous:
+        return "sign in: with the link that the server printed when it started, or with an API key"
+    who = caller.who or "USER"
+    return f'an operator can write in toolkiln.toml: [privileges] "{who}" = ["{privilege}"]'
 
 
 def _denied(name: str, right: str, line: str) -> CallError:

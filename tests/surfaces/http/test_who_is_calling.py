@@ -272,6 +272,7 @@ def test_anonymous_callers_do_not_administer(served: Served, method: str, path: 
     answer = served.ask_plainly(method, path, body)
 
     assert (answer.status, answer.code) == (403, "not_allowed")
+    assert answer.json()["hint"].startswith("sign in")
 
 
 def test_anonymous_callers_see_no_calls_of_each_other(served: Served) -> None:
