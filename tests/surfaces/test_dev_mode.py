@@ -16,9 +16,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from toolkiln import Kiln
+from toolkiln.app import Draft
 from toolkiln.config import Settings
 
-from .conftest import ADMITTED, KIT, POLITE, Shell, manifest, write
+from .conftest import ADMITTED, GREET, KIT, POLITE, Shell, manifest, write
 
 BROKEN = "def greet(:\n"
 ASKING = '''from toolkiln import tool
@@ -120,6 +121,15 @@ def base_url(line: Callable[[str], str]) -> str:
     found = re.search(r"http://[0-9.]+:\d+", line("^MCP"))
     assert found
     return found[0]
+
+
+def propose(desk: Shell, name: str, source: str) -> None:
+    """Have a caller without privileges write a tool."""
+    tools, settings = desk.folder / "tools", Settings(state=desk.folder / "state")
+    with Kiln(tools, settings=settings) as kiln:
+        bob = kiln.sessions.create("bob").token
+        done = kiln.run_sync(kiln.author(Draft(source, name, overwrite=True), bob))
+        assert done.proposed
 
 
 @pytest.fixture(params=["never admitted", "changed", "damaged", "read-only"])
@@ -470,6 +480,35 @@ class TestDiff:
 
         assert done.code == 0
         assert "-def greet(name: str) -> str:\n" in done.out
+
+    def test_of_a_proposal_it_shows_what_it_would_change(self, admitted: Shell) -> None:
+        propose(admitted, "greet", POLITE)
+        propose(admitted, "wave", GREET.replace("greet", "wave"))
+
+        changed, new = admitted.invoke("diff", "greet"), admitted.invoke("diff", "wave")
+
+        assert '-    return f"Hello {name}"\n' in changed.out
+        assert '+    return f"Good day, {name}"\n' in changed.out
+        assert "+def wave(name: str) -> str:\n" in new.out
+
+    def test_a_change_on_disk_and_a_proposal_are_both_shown(self, admitted: Shell) -> None:
+        propose(admitted, "greet", POLITE)
+        write(admitted, "greet.py", GREET.replace("Hello", "Hi"))
+
+        done = admitted.invoke("diff", "greet")
+
+        on_disk, _, proposed = done.out.partition("… proposed by bob\n")
+        assert on_disk.startswith("… on disk\n")
+        assert '+    return f"Hi {name}"\n' in on_disk
+        assert '+    return f"Good day, {name}"\n' in proposed
+
+    def test_a_rejected_change_is_not_pending(self, admitted: Shell) -> None:
+        write(admitted, "greet.py", POLITE)
+        admitted.invoke("reject", "tools/greet.py")
+
+        done = admitted.invoke("diff", "greet")
+
+        assert (done.code, done.err) == (0, "greet has no pending change\n")
 
     def test_one_version_alone_is_an_error(self, admitted: Shell) -> None:
         done = admitted.invoke("diff", "greet", "1")
