@@ -153,8 +153,9 @@ class TestSessions:
 
         done = fresh.having(TOOLKILN_TOKEN=guest).invoke("call", "greet", "name=Ada")
 
-        assert done.code == 2
-        assert "guests greet nobody" in done.err
+        assert (done.code, done.err) == (2, "error: there is no tool named 'greet'\n")
+        (record,) = fresh.invoke("audit", "list", "--tool=greet", "--user=ann", "--json").json()
+        assert "guests greet nobody" in record["detail"]
 
     @pytest.mark.parametrize("command", ["list", "task list", "search greet", "docs index"])
     @pytest.mark.parametrize("nobody", ["", "forged"])
