@@ -157,6 +157,8 @@ async def _refuse_unless_author(kiln: "Kiln", session: SessionToken) -> None:
         raise NotAllowed(allowed.message, hint=allowed.hint)
     caller = await kiln.guarding.guard.caller(kiln.guarding.token(session))
     if refusal := _running_refusal(kiln, caller):
+        denied = kiln.guarding.recording.denied
+        await asyncio.to_thread(denied, "run_source", caller, refusal.message)
         raise NotAllowed(refusal.message, hint=refusal.hint)
 
 

@@ -226,7 +226,6 @@ ADMINISTRATIVE = [
     ("POST", "/v1/tools/fail/rollback", {"version": 1}),
     ("GET", "/v1/tools/fail/versions/1", None),
     ("GET", "/v1/tools?enabled=false", None),
-    ("PUT", "/v1/tools/fail", {"source": "def fail() -> int:\n    'Fail.'\n    return 1"}),
     ("POST", "/v1/run", {"source": "def f() -> int:\n    'Do.'\n    return 1"}),
     ("GET", "/v1/audit", None),
     ("GET", "/v1/audit/verify", None),
