@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.test_exit import descendants
+from app.test_exit import not_ended, opened_below
 
 FOLDER = Path(__file__).parent.parent / "examples"
 BOUND = 120.0
@@ -71,12 +71,12 @@ def test_fifty_threads_make_twenty_requests_each(tmp_path: Path, example: str) -
 
     with serving(tmp_path, example) as (url, process), ThreadPoolExecutor(50) as pool:
         found = [one for answers in pool.map(work, range(50)) for one in answers]
-        below = list(descendants(process.pid))
+        below = opened_below(process.pid)
 
     assert len(found) == 1000
     assert all(is_right for _, is_right in found)
     assert below
-    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    assert not_ended(below) == set()
 
 
 @pytest.mark.parametrize("example", SERVERS)

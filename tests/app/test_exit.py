@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 
@@ -124,15 +125,32 @@ def run(folder: Path, program: str, how: str) -> tuple[int, str, set[int]]:
         cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    below = {pid: os.pidfd_open(pid) for pid in descendants(process.pid)}
-    assert below
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=BOUND)
+    try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        below = opened_below(process.pid)
+        assert below
+        process.send_signal(signal.SIGCONT)
+        _, err = process.communicate(timeout=BOUND)
+    finally:
+        process.kill()
+    return process.returncode, err, not_ended(below)
+
+
+def opened_below(pid: int) -> dict[int, int]:
+    """The processes below one, with descriptors that tell of their end."""
+    below = {}
+    with suppress(OSError):  # one that has just ended
+        for child in descendants(pid):
+            below[child] = os.pidfd_open(child)
+    return below
+
+
+def not_ended(below: dict[int, int]) -> set[int]:
+    """Which of these processes do not end, and would stay behind."""
     left = {pid for pid, handle in below.items() if not select.select([handle], [], [], 10)[0]}
     for handle in below.values():
         os.close(handle)
-    return process.returncode, err, left
+    return left
 
 
 def descendants(pid: int) -> Iterator[int]:
