@@ -353,6 +353,7 @@ class TestLeaving:
         body = json.dumps(arguments(seconds=600))
         head = [
             "POST /v1/tools/wait/call HTTP/1.1", "host: localhost",
+            f"authorization: {operator.headers['authorization']}",
             "content-type: application/json", f"content-length: {len(body)}", *headers,
         ]  # fmt: skip
         before = self.started(operator)
