@@ -129,7 +129,7 @@ def propose(desk: Shell, name: str, source: str) -> None:
     with Kiln(tools, settings=settings) as kiln:
         bob = kiln.sessions.create("bob").token
         done = kiln.run_sync(kiln.author(Draft(source, name, overwrite=True), bob))
-        assert done.proposed
+        assert done.proposed, done.error
 
 
 @pytest.fixture(params=["never admitted", "changed", "damaged", "read-only"])
@@ -483,13 +483,13 @@ class TestDiff:
 
     def test_of_a_proposal_it_shows_what_it_would_change(self, admitted: Shell) -> None:
         propose(admitted, "greet", POLITE)
-        propose(admitted, "wave", GREET.replace("greet", "wave"))
+        propose(admitted, "salute", GREET.replace("greet", "salute"))
 
-        changed, new = admitted.invoke("diff", "greet"), admitted.invoke("diff", "wave")
+        changed, new = admitted.invoke("diff", "greet"), admitted.invoke("diff", "salute")
 
         assert '-    return f"Hello {name}"\n' in changed.out
         assert '+    return f"Good day, {name}"\n' in changed.out
-        assert "+def wave(name: str) -> str:\n" in new.out
+        assert "+def salute(name: str) -> str:\n" in new.out
 
     def test_a_change_on_disk_and_a_proposal_are_both_shown(self, admitted: Shell) -> None:
         propose(admitted, "greet", POLITE)

@@ -205,9 +205,9 @@ class _Tool(NamedTuple):
     id: str
 
     @property
-    def about(self) -> tuple[str, str, Grant]:
+    def about(self) -> tuple[str, str, bool, Grant]:
         """What its entry depends on."""
-        return self.served.read.digest, self.served.file, self.grant
+        return self.served.read.digest, self.served.file, self.served.dev, self.grant
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
