@@ -23,8 +23,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from fleet import servers
-from fleet.workers import worker
 from toolkiln import Kiln
+from toolkiln.config import load
 from toolkiln.model import Result
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
@@ -95,7 +95,7 @@ class Python:
         self._ann = kiln.sessions.create("ann").token
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
-        result = self.kiln.call_sync(tool, arguments, session=self._ann)
+        result = self.kiln.call_sync(tool, arguments, session=self._ann, called=tool)
         assert isinstance(result, Result)
         return outcome_of(result)
 
@@ -240,10 +240,28 @@ def fleet_front(project: Project) -> Iterator[Door]:
     folder.mkdir()
     with (
         servers.running(folder) as server,
-        worker(server.url, project.folder / "tools", dev=False),
-        Kiln.connect(server.url) as kiln,
+        running_program([str(COMMAND), "worker", "--redis", server.url], project),
+        Kiln.connect(server.url, settings=load(project.folder, project.environ())) as kiln,
     ):
         yield Python(kiln)
+
+
+@contextmanager
+def running_program(command: list[str], project: Project) -> Iterator[None]:
+    """Run a program in the project's folder until the block ends, from when it says `ready`."""
+    with subprocess.Popen(
+        command, cwd=project.folder, env=project.environ(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if line.startswith("ready"):
+                    break
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield
+        finally:
+            process.terminate()
+            process.wait(BOUND)
 
 
 @contextmanager

@@ -116,12 +116,6 @@ class Guarding:
         caller = Caller(user_id=account(), privileges=frozenset(Privilege), workspace=workspace)
         return self.sessions.local(caller)
 
-    def is_operator(self, token: str | None) -> bool:
-        """Return whether a session is that of the account that runs this process."""
-        if token is None or not self.sessions.is_local(token):
-            return False
-        return Privilege.ADMIN in self.sessions.find(token).caller.privileges
-
     def token(self, session: SessionToken) -> str | None:
         """What a request carries."""
         return self.operator if session is OWN else session

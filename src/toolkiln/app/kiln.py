@@ -328,8 +328,6 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         """Run a tool: in the sandbox, unless it is a function of this process.
 
         Never raises for what the tool does. To stop a call, cancel the task that awaits it.
-        A tool that the rules deny to the caller is answered as an unknown one, as through every
-        surface; only the local operator learns why.
         `CallOptions` says what else can be given. With `background="auto"` a call that takes
         longer than ten seconds (or `wait_seconds`), or waits for a person, goes on as a Task;
         with True it is one from the start.
@@ -358,8 +356,8 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
             asking=asking,
             wait_seconds=options.get("wait_seconds"),
         )
-        if isinstance(result, Result) and not self.guarding.is_operator(call.session):
-            result = await self.engine.told(result, call.session, options.get("called"))
+        if isinstance(result, Result) and "called" in options:
+            result = await self.engine.told(result, call.session, options["called"])
         if prompt and isinstance(result, Result) and result.status is Status.OK:
             from asyncio import to_thread
 

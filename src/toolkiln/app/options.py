@@ -23,7 +23,8 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     """Seconds to wait at most; the tool's own limit holds too."""
     called: str
-    """The name that the caller used, if the surface gives tools other names."""
+    """The name that the caller used. Given it, a tool that the rules deny to the caller is
+    answered as an unknown one, as all surfaces answer; a program learns why by default."""
     surface: str
     """What it came through, for the audit; by default what the Kiln was opened for."""
     prompt: str | None

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 
 import typer
 
@@ -60,6 +60,7 @@ def call(name: str, given: list[str], options: Options) -> int:
     _check(options)
     with open_kiln(options.tools, options.redis, dev=options.dev) as kiln:
         session = authenticate(kiln, options.token)
+        shown: dict[str, Any] = {} if session is OWN else {"called": name}
         if session is OWN:
             _tell_pending_change(kiln, name, options)
             session = kiln.guarding.operator_in(options.workspace)
@@ -82,6 +83,7 @@ def call(name: str, given: list[str], options: Options) -> int:
                 prompt=options.prompt,
                 observe=observe,
                 **asking,
+                **shown,
             )
         return report(result, options.files, as_json=options.as_json)
 

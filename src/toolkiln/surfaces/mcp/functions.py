@@ -59,6 +59,7 @@ class Functions:
                 spec.name,
                 arguments,
                 session=request.session,
+                called=spec.name,
                 surface="mcp",
                 observe=exchange.observe,
                 ask=exchange.ask,
