@@ -46,7 +46,11 @@ TOOLS = {
     ''',
 }
 SETTINGS: dict[str, Any] = {
-    "privileges": {"kim": ("UNSANDBOXED_EXEC", "ADMIN", "APPROVE"), "group:ops": ("WRITE_TOOLS",)}
+    "privileges": {
+        "kim": ("UNSANDBOXED_EXEC", "ADMIN", "APPROVE"),
+        "max": ("ADMIN",),
+        "group:ops": ("WRITE_TOOLS",),
+    }
 }
 
 
@@ -448,14 +452,14 @@ async def test_settings_do_not_widen_the_privileges_of_a_key(kiln: Kiln) -> None
 
 
 async def test_nobody_gives_a_key_what_they_lack(kiln: Kiln) -> None:
-    admin = kiln.sessions.create("kim").token
+    admin = kiln.sessions.create("max").token
 
     with pytest.raises(NotAllowed):
         kiln.guarding.keys.create("greedy", Scope("x", privileges=["WRITE_TOOLS"]), admin)
 
     assert "greedy" not in {key.name for key in kiln.guarding.keys.list()}
     denied = records(kiln, act="key.create", outcome="denied")[-1]
-    assert (denied.user, "WRITE_TOOLS" in denied.detail) == ("kim", True)
+    assert (denied.user, "WRITE_TOOLS" in denied.detail) == ("max", True)
 
 
 async def test_expired_key_makes_no_session_and_none_outlives_it(kiln: Kiln) -> None:

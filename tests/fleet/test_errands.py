@@ -48,6 +48,10 @@ def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> It
         folder.mkdir()
         for name in (f"first_of_{pool}", f"second_of_{pool}"):
             (folder / f"{name}.py").write_text(SOURCE.format(name=name), "utf-8")
+        settings = Settings(state=folder.parent / "state")
+        with Kiln(folder, settings=settings) as kiln:
+            waiting = [kiln.admissions.candidate(file.name) for file in folder.glob("*.py")]
+            kiln.admissions.admit(waiting, kiln.guarding.decision())
     url = shared_server.url
     with (
         worker(url, folders["default"]),

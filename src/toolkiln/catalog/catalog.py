@@ -191,8 +191,12 @@ class Catalog:
         """
         try:
             return self._proposals(self.manifest)
-        except MissingManifest:
+        except ManifestError as error:
+            if not isinstance(error, MissingManifest):
+                raise
             return {}
+        except InputError:
+            return {}  # there is no folder yet, or nothing in it
 
     def _proposals(self, manifest: Manifest) -> dict[str, Read]:
         found = {file: self.proposal(file) for file in sorted(manifest.proposed)}

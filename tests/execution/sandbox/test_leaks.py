@@ -121,7 +121,16 @@ async def test_nothing_is_left_after_many_calls(mode: str, calls: int, tmp_path:
     assert during.descriptors - before.descriptors < 100
     assert during.children - before.children < 100
     assert during.mounts == before.mounts
-    kept = {"versions", "envs", "workspaces", "mode.json", "store.db", "base", "readings"}
+    kept = {
+        ".gitignore",
+        "versions",
+        "envs",
+        "workspaces",
+        "mode.json",
+        "store.db",
+        "base",
+        "readings",
+    }
     kept |= {"audit.key", "audit.db", "audit.db-wal", "audit.db-shm"}
     assert files <= kept
 

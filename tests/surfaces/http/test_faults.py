@@ -231,6 +231,7 @@ def test_a_call_whose_client_went_is_killed(served: Served) -> None:
 
     with served.connect() as connection:
         connection.sendall(START.replace(b"greet", b"linger"))
+        connection.sendall(b"Authorization: Bearer %s\r\n" % served.token.encode())
         connection.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(request), request))
         until(lambda: served.written("gone"))
 

@@ -47,6 +47,8 @@ def opened(browser: Browser, api: Serving) -> Iterator[Opened]:
         page.on("request", lambda request: found.asked.append(request.url))
         page.on("console", found.hear)
         page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        credential = f"Bearer {api.kiln.guarding.operator}"
+        page.set_extra_http_headers({"authorization": credential})
         page.goto(f"{api.url}/docs")
         expect(page.get_by_role("status")).to_contain_text("operations")
         yield found

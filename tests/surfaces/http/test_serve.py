@@ -20,9 +20,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_it_says_where_it_is_on_stderr(served: Served) -> None:
     assert served.err[0] == "4 tools of tools; Ctrl-C ends it"
-    assert served.err[1] == "auth: anonymous callers allowed (127.0.0.1, no API keys)"
-    assert served.err[2].startswith(f"Page {served.url}/ui/login?token=")
-    assert served.err[3:6] == [
+    assert served.err[1] == "note: dev: 4 of them served as on disk, without an admission"
+    assert served.err[2] == "auth: anonymous callers allowed (127.0.0.1, no API keys)"
+    assert served.err[3].startswith(f"Page {served.url}/ui/login?token=")
+    assert served.err[4:7] == [
         "     (this link signs you in, once; keep it private)",
         f"HTTP {served.url}/v1, described at {served.url}/docs",
         f"MCP  {served.url}/mcp",

@@ -234,7 +234,7 @@ def test_work_survives_a_restart_of_the_server_and_becomes_a_proposal(
             page.get_by_role("button", name="Propose late").click()
 
             expect(page.get_by_text("late is proposed")).to_contain_text("ADMIN")
-            assert (site.tools / "late.py").exists()
+            assert not (site.tools / "late.py").exists()
 
 
 def test_who_may_not_save_is_told_at_once(browser: Browser, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_who_may_not_save_is_told_at_once(browser: Browser, tmp_path: Path) -> N
     ):
         page = view.open("/write")
 
-        expect(page.get_by_text("but not save")).to_contain_text("switched off")
+        expect(page.get_by_text("but not save")).to_contain_text("disabled")
         expect(page.get_by_role("button", name="Save")).to_be_disabled()
 
 
