@@ -305,12 +305,15 @@ def test_who_has_no_right_is_refused_by_the_worker(client: httpx.Client) -> None
         client.post("/v1/run", json={"source": HALVE, "arguments": {"number": 1}}, headers=ann),
     ]
     unseen = client.get("/v1/tools/be_hidden/versions", headers=ann)
-    source = client.get("/v1/tools/add/versions/1", headers=wim)
+    quarter = HALVE.replace("halve", "quarter")
+    written = client.put("/v1/tools/quarter", json={"source": quarter}, headers=wim)
+    source = client.get("/v1/tools/quarter/versions/1", headers=wim)
 
     assert (proposed.status_code, proposed.json()["proposed"]) == (202, True)
     assert {(one.status_code, one.json()["code"]) for one in refused} == {(403, "not_allowed")}
     assert (unseen.status_code, unseen.json()["code"]) == (404, "unknown_tool")
-    assert "def add" in source.json()["sources"]["contract.py"]
+    assert written.status_code == 201
+    assert "def quarter" in source.json()["sources"]["quarter.py"]
     assert client.get("/v1/tools/add").json()["enabled"]
 
 
