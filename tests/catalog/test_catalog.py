@@ -613,6 +613,24 @@ class TestDev:
         assert text_of(catalog, "a") == tool("a")
         assert dict(shop.catalog(dev=True).snapshot.tools) == {}
 
+    @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+    def test_a_folder_without_files_has_no_proposals(self, shop: Workshop, is_there: bool) -> None:
+        if not is_there:
+            shop.tools.rmdir()
+        for dev in (False, True):
+            assert shop.catalog(dev=dev).proposals() == {}
+
+    def test_a_proposal_for_an_empty_folder_waits(self, shop: Workshop) -> None:
+        path = shop.write("a.py", tool("a"))
+        admissions = Admissions(shop.catalog())
+        admissions.propose(admissions.candidate("a.py"), "bot", 20)
+        path.unlink()
+
+        for dev in (False, True):
+            catalog = shop.catalog(dev=dev)
+            assert list(catalog.proposals()) == ["a.py"]
+            assert states(catalog) == {"a.py": FileState.PROPOSED}
+
     def test_file_with_an_error_is_not_served(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))
         path = shop.write("b.py", tool("b", extra='HALF = "\\ud800"'))

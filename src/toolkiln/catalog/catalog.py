@@ -106,7 +106,10 @@ class Catalog:
             ManifestError: there is none that can be trusted.
         """
         if self._manifest is None:
-            _ = self.snapshot
+            try:
+                _ = self.snapshot
+            except EmptyFolder:  # in `dev`, where files are read first
+                return self._load_manifest()
         assert self._manifest is not None
         return self._manifest
 
@@ -196,7 +199,7 @@ class Catalog:
                 raise
             return {}
         except InputError:
-            return {}  # there is no folder yet, or nothing in it
+            return {}  # there is no folder yet
 
     def _proposals(self, manifest: Manifest) -> dict[str, Read]:
         found = {file: self.proposal(file) for file in sorted(manifest.proposed)}
