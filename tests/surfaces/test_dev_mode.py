@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from toolkiln import Kiln
 from toolkiln.app import Draft
 from toolkiln.config import Settings
 
-from .conftest import ADMITTED, GREET, KIT, POLITE, Shell, manifest, write
+from .conftest import ADMITTED, BOUND, GREET, KIT, POLITE, Shell, manifest, write
 
 BROKEN = "def greet(:\n"
 ASKING = '''from toolkiln import tool
@@ -93,7 +94,7 @@ def running(desk: Shell, *arguments: str) -> Iterator[Callable[[str], str]]:
         yield line
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=BOUND)
 
 
 def ask(
@@ -204,9 +205,9 @@ class TestNothingIsWritten:
             before = ask(f"{url}/v1/tools/greet")
             sealed, count = manifest(desk).read_bytes(), versions(desk)
             write(desk, "greet.py", POLITE)
-            for _ in range(600):
-                if (after := ask(f"{url}/v1/tools/greet"))["dev"]:
-                    break
+            deadline = time.monotonic() + BOUND
+            while not (after := ask(f"{url}/v1/tools/greet"))["dev"]:
+                assert time.monotonic() < deadline, "the change is not served"
             result = ask(f"{url}/v1/tools/greet/call", {"arguments": {"name": "Ada"}})
 
         assert (before["dev"], before["version"]) == (False, 1)
