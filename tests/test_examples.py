@@ -7,6 +7,7 @@ import doctest
 import importlib.metadata
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -262,14 +263,27 @@ async def test_everything_that_the_attack_tries_is_stopped(tmp_path: Path) -> No
 def test_example_is_called_from_the_command_line(
     name: str, arguments: list[str], expected: str, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("toolkiln"), "call", name, *arguments],
-        cwd=FOLDER,
-        env=environ(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
+    examples = shutil.copytree(
+        FOLDER,
+        tmp_path / "examples",
+        ignore=shutil.ignore_patterns(".toolkiln", "_manifest.json", "__pycache__"),
     )
+    variables = environ(tmp_path)
+    command = Path(sys.executable).with_name("toolkiln")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command, *words],
+            cwd=examples,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    admitted = run("admit", "--yes", f"tools/{name}.py")
+    assert admitted.returncode == 0, admitted.stderr
+    done = run("call", name, *arguments)
 
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
 

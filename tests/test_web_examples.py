@@ -29,7 +29,9 @@ SERVERS = {
 def serving(folder: Path, example: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """The address of an example on a free port, and its process."""
     copied = folder / "examples"
-    shutil.copytree(FOLDER, copied, ignore=shutil.ignore_patterns(".toolkiln", "__pycache__"))
+    shutil.copytree(
+        FOLDER, copied, ignore=shutil.ignore_patterns(".toolkiln", "_manifest.json", "__pycache__")
+    )
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TOOLKILN_")}
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", *SERVERS[example]],
