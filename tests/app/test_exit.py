@@ -139,8 +139,8 @@ def run(folder: Path, program: str, how: str) -> tuple[int, str, set[int]]:
 def opened_below(pid: int) -> dict[int, int]:
     """The processes below one, with descriptors that tell of their end."""
     below = {}
-    with suppress(OSError):  # one that has just ended
-        for child in descendants(pid):
+    for child in descendants(pid):
+        with suppress(OSError):  # it has just ended
             below[child] = os.pidfd_open(child)
     return below
 
@@ -155,8 +155,11 @@ def not_ended(below: dict[int, int]) -> set[int]:
 
 def descendants(pid: int) -> Iterator[int]:
     """The processes below one."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
+    for file in Path("/proc").glob(f"{pid}/task/*/children"):
+        children = ""
+        with suppress(OSError):  # the thread has just ended
+            children = file.read_text()
+        for child in map(int, children.split()):
             yield child
             yield from descendants(child)
 
