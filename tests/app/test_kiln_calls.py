@@ -42,7 +42,7 @@ def see_host(path: str) -> str:
     """Read a file of the host."""
     return Path(path).read_text()
 
-@tool(sandbox=False, timeout=1.0)
+@tool(sandbox=False)
 def linger(path: str) -> None:
     """Start a process that beats, and do not end."""
     beat = "n=0; while true; do n=$((n+1)); echo $n > $0; sleep 0.01; done"
@@ -307,7 +307,10 @@ async def test_unsandboxed_tool_is_killed_at_its_timeout_with_all_it_started(
 ) -> None:
     beat = tmp_path / "beat"
     async with make(tmp_path, grants={"linger": {"sandbox": False}}) as kiln:
-        result = await kiln.call("linger", {"path": str(beat)})
+        for seconds in (1, 5, 25):
+            result = await kiln.call("linger", {"path": str(beat)}, timeout=seconds)
+            if beat.exists():  # a busy machine may need longer to start it
+                break
 
     assert result.status is Status.TIMEOUT
     await until_still(beat)
