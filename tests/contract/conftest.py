@@ -1,8 +1,6 @@
-"""The project that every door opens, made once and copied for each test."""
+"""The project that every door opens, made once and copied for each door."""
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 
@@ -100,10 +98,3 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Project:
         for name, more in users.items()
     ]
     return Project(folder, *(key["key"] for key in keys))
-
-
-@pytest.fixture
-def project(template: Project, tmp_path: Path) -> Project:
-    """A copy of the project that no other test uses."""
-    shutil.copytree(template.folder, tmp_path / "project")
-    return Project(tmp_path / "project", template.ann, template.bob)
