@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import settings
 
-USUAL = 40
+USUAL = 25
 """Examples of a property that says nothing of it, in the usual run."""
 THOROUGH = 1000
 
