@@ -12,7 +12,7 @@ MODULES := web/node_modules/.package-lock.json
 BIOME := web/node_modules/.bin/biome
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
-.PHONY: run test check lint types bench corpus thorough soak chaos conformance postgres chromium web screenshots clean
+.PHONY: run test check lint types bench corpus thorough fuzz soak chaos conformance postgres chromium web screenshots clean
 
 run: $(STAMP) web  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -94,6 +94,16 @@ corpus: $(STAMP)  ## read the standard library and every installed package
 
 thorough: $(STAMP)  ## try properties with ten times the examples and more, others each time
 	$(BIN)/python -m pytest -n auto -m hypothesis --hypothesis-profile=thorough
+
+# The targets one after the other; `make fuzz TARGETS="source schema" SECONDS=60` runs some.
+# atheris guides them by coverage; where it cannot be installed, hypothesis generates the input.
+SECONDS := 600
+fuzz: $(STAMP)  ## look for input that breaks a parser of foreign bytes, $(SECONDS) s for each
+	@$(BIN)/python -c "import atheris" 2>/dev/null \
+	|| $(BIN)/uv pip install --quiet --python $(BIN)/python --only-binary :all: atheris || true
+	for target in $(or $(TARGETS),$$($(BIN)/python -m fuzz)); do \
+		$(BIN)/python -m fuzz $$target --seconds $(SECONDS) || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) $(dir $(BUNDLE)) $(dir $(MODULES)) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,6 +13,13 @@ from typing import NamedTuple
 _HINT = re.compile(r"^\s*(type\s+\w+\s*[\[=]|(async\s+)?def\s+\w+\s*\[|class\s+\w+\s*\[)", re.M)
 
 
+_BETWEEN_STATEMENTS = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+class _Unclosed(Exception):
+    """A list of type parameters has no end."""
+
+
 class _Edit(NamedTuple):
     start: tuple[int, int]
     end: tuple[int, int]
@@ -27,11 +34,14 @@ def older_spelling(source: str) -> str | None:
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     except (tokenize.TokenError, SyntaxError):
         return None
-    lines = source.splitlines(keepends=True)
+    lines = io.StringIO(source).readlines()  # not `splitlines`: it also ends lines at form feeds
     edits: list[_Edit] = []
     variables: dict[str, str] = {}
-    for index in _statement_starts(tokens):
-        _respell(tokens, index, edits, variables)
+    try:
+        for index in _statement_starts(tokens):
+            _respell(tokens, index, edits, variables)
+    except _Unclosed:
+        return None
     for (row, start), (end_row, end), text in sorted(edits, reverse=True):
         head, rest = lines[row - 1][:start], lines[end_row - 1][end:]
         if row == end_row:
@@ -87,12 +97,19 @@ def _respell(
 
 
 def _closing(tokens: list[tokenize.TokenInfo], opening: int) -> int:
+    """Return the index of the bracket that closes this one.
+
+    Raises:
+        _Unclosed: the statement ends before; `tokenize` takes any bracket for the other one.
+    """
     depth = 0
     for index in range(opening, len(tokens)):
+        if tokens[index].type in _BETWEEN_STATEMENTS:
+            break
         depth += {"[": 1, "]": -1}.get(tokens[index].string, 0)
         if depth == 0:
             return index
-    return len(tokens) - 1
+    raise _Unclosed
 
 
 def _type_parameters(inside: list[tokenize.TokenInfo], variables: dict[str, str]) -> list[str]:

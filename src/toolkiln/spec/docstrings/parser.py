@@ -40,7 +40,7 @@ _HEADER = re.compile(
     (?:
         (?P<title>[A-Za-z][^:\n]*)::?(?=[ \n])
       | (?P<bold>\*\*[^*\n]+\*\*:?)
-      | [:@](?P<field>(?:{"|".join(FIELDS)})\b[^:\n]*):(?=[ \n])
+      | [:@](?P<field>(?:{"|".join(FIELDS)})(?=[ :])[^:\n]*):(?=[ \n])
       | \.\.[ ]+(?P<directive>[a-z-]+)::
       | (?P<doctest>>>>[ ])
       | (?P<fence>```|~~~)
