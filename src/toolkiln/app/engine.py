@@ -25,6 +25,7 @@ from toolkiln.execution import (
     Memory,
     Networks,
     Parts,
+    Quota,
     Report,
     Resolve,
     Sandboxes,
@@ -73,7 +74,10 @@ class Engine:
         state = settings.state.absolute()
         self.memory = Memory(call_book)
         self.environments = Environments(
-            state / "envs", settings.environ, exclude_newer=settings.exclude_newer or None
+            state / "envs",
+            settings.environ,
+            exclude_newer=settings.exclude_newer or None,
+            quota=Quota(settings.environment_bytes, settings.environment_files),
         )
         self.workspaces = Workspaces(
             state / "workspaces",

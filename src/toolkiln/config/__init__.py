@@ -77,6 +77,10 @@ class Settings:
     """Whether callers see the text of exceptions that are no ToolError."""
     exclude_newer: str = ""
     """A date: packages uploaded later are not chosen."""
+    environment_bytes: int = 2 << 30
+    """The most bytes that the packages of one environment may unpack to."""
+    environment_files: int = 100_000
+    """The most files and folders that one environment may have, compiled ones included."""
     private_networks: tuple[str, ...] = ()
     """Ranges such as 10.1.0.0/16 that granted hosts may lead to."""
     workspace_bytes: int = 256 << 20
@@ -173,6 +177,8 @@ _REQUIRE_KEY: Mapping[str, bool | str] = {**_BOOLEANS, "auto": "auto"}
 _PATHS = ("tools", "state", "secrets_file")
 _REDIS = ("redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://")
 _LEAST = {
+    "environment_bytes": 1,
+    "environment_files": 1,
     "approval_seconds": 1,
     "session_seconds": 1,
     "body_bytes": 1,

@@ -1,14 +1,19 @@
 """A package can do nothing while it is resolved and installed, and cannot be exchanged."""
 
+import asyncio
 import shutil
+import zipfile
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from toolkiln.app import Kiln
+from toolkiln.config import Settings
 from toolkiln.errors import EnvironmentFailed
-from toolkiln.execution.environments import Environments
+from toolkiln.execution.environments import Environments, Quota
+from toolkiln.model import Status
 
 from .index import source_distribution, wheel
 
@@ -131,3 +136,97 @@ async def test_broken_archive_is_an_error_that_leaves_nothing(
 
     assert caught.value.hint
     assert leftovers(root) == []
+
+
+SMALL = Quota(bytes=4 << 20, files=500)
+
+
+def bomb(folder: Path, name: str) -> None:
+    """Write a wheel that is small and unpacks to much, each in another way."""
+    file = wheel(folder, name, "1.0", {f"{name}.py": "", f"{name}.txt": "0123456789"})
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
+        if name == "files":
+            for number in range(2000):
+                archive.writestr(f"{name}/{number}.txt", "")
+        elif name == "folders":
+            for number in range(2000):
+                archive.mkdir(f"{name}/{number}")
+        elif name == "several":
+            for number in range(40):
+                archive.writestr(f"{name}/{number}.bin", bytes(1 << 20))
+        else:
+            archive.writestr(f"{name}/one.bin", bytes(100 << 20))
+    if name == "lying":
+        data = file.read_bytes()
+        file.write_bytes(
+            data.replace((100 << 20).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+        )
+
+
+@pytest.mark.parametrize("name", ["large", "several", "files", "folders", "lying"])
+async def test_package_that_unpacks_to_more_than_the_quota_is_stopped(
+    name: str, root: Path, environ: dict[str, str], links: Path
+) -> None:
+    bomb(links, name)
+    environments = Environments(root, environ, quota=SMALL)
+
+    with pytest.raises(EnvironmentFailed) as caught:
+        await environments.build([name])
+
+    expected = {"files": "more than 500 files", "folders": "more than 500 files"}
+    if name != "lying":  # uv may notice the lie first
+        assert expected.get(name, "more than 4,194,304 bytes") in caught.value.message
+        assert "environment_" in (caught.value.hint or "")
+    cache = Path(environ["UV_CACHE_DIR"])
+    assert sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()) < 8 << 20
+    assert list(cache.glob(".tmp*")) == []
+    assert leftovers(root) == []
+    assert await environments.build(["alpha"])
+
+
+async def test_package_that_an_earlier_build_unpacked_is_held_to_the_quota(
+    root: Path, environ: dict[str, str], links: Path
+) -> None:
+    bomb(links, "several")
+    assert await Environments(root.with_name("other"), environ).build(["several"])
+
+    with pytest.raises(EnvironmentFailed, match="more than 4,194,304 bytes"):
+        await Environments(root, environ, quota=SMALL).build(["several"])
+
+    assert leftovers(root) == []
+
+
+async def test_what_other_builds_unpack_does_not_count(
+    root: Path, environ: dict[str, str], links: Path
+) -> None:
+    for name in ("several", "files"):
+        bomb(links, name)
+    tight = Environments(root, environ, quota=Quota(bytes=1 << 20, files=100))
+    large = Environments(root.with_name("other"), environ)
+
+    *built, small = await asyncio.gather(
+        large.build(["several"]), large.build(["files"]), tight.build(["alpha"])
+    )
+
+    assert all(built)
+    assert small
+
+
+async def test_operator_sets_the_quota(
+    tmp_path: Path, links: Path, environ: dict[str, str]
+) -> None:
+    bomb(links, "several")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "hi.py").write_text(
+        "from toolkiln import tool\n\n\n@tool(requirements=['several'])\n"
+        'def hi() -> int:\n    """Say hi."""\n    return 1\n'
+    )
+    settings = Settings(state=tmp_path / "state", environment_bytes=1 << 20, environ=environ)
+
+    async with Kiln(tools, settings=settings, dev=True) as kiln:
+        result = await kiln.call("hi", {})
+
+    assert result.status is Status.UNAVAILABLE
+    assert result.error
+    assert "more than 1,048,576 bytes" in result.error.message

@@ -12,6 +12,7 @@ from toolkiln.execution.environments.environments import (
     Environments,
 )
 from toolkiln.execution.environments.installer import Report
+from toolkiln.execution.environments.quota import Quota
 from toolkiln.execution.environments.requirements import normalise, read_requirements_file
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Entry",
     "Environment",
     "Environments",
+    "Quota",
     "Report",
     "normalise",
     "read_requirements_file",

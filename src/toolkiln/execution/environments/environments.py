@@ -27,8 +27,11 @@ from toolkiln.execution.environments import folders
 from toolkiln.execution.environments.guard import attempt, hold
 from toolkiln.execution.environments.installer import Installer, Report
 from toolkiln.execution.environments.locks import Lock, Locks, packages, resolved
+from toolkiln.execution.environments.quota import Quota
 from toolkiln.execution.environments.requirements import normalise
 from toolkiln.model import Value
+
+_QUOTA = Quota()
 
 
 class Environment(Value):
@@ -69,18 +72,24 @@ class Environments:
     """The environments in one folder, for the interpreter that runs us."""
 
     def __init__(
-        self, root: Path, environ: Mapping[str, str], *, exclude_newer: str | None = None
+        self,
+        root: Path,
+        environ: Mapping[str, str],
+        *,
+        exclude_newer: str | None = None,
+        quota: Quota = _QUOTA,
     ) -> None:
         """Nothing is touched yet.
 
         `environ` says how a package index is reached, by the variables of uv or pip;
-        `exclude_newer` is a date, uploads after which are not chosen.
+        `exclude_newer` is a date, uploads after which are not chosen; `quota` bounds each
+        environment.
         """
         self._root = root.absolute()
         self._guards = self._root / "guards"
         self._locks = Locks(self._root / "locks", exclude_newer or "")
         self._exclude_newer = exclude_newer
-        self._installer = Installer(environ, self._root)
+        self._installer = Installer(environ, self._root, quota)
 
     @asynccontextmanager
     async def use(

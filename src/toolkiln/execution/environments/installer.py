@@ -9,9 +9,10 @@ would run the `.pth` files of the packages. Where things are kept is not decided
 import asyncio
 import os
 import re
+import resource
 import signal
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ import uv
 
 from toolkiln.errors import EnvironmentFailed
 from toolkiln.execution.environments.folders import FULL_DISK_HINT
+from toolkiln.execution.environments.quota import Quota, Usage, too_large
 
 Report = Callable[[str, int | None, int | None], None]
 """Told the stage, and how many packages of how many are through it where that is known."""
@@ -44,14 +46,22 @@ _FROM_PIP = {
 _FIXED = {"NO_COLOR": "1", "UV_NO_WRAP": "1", "UV_PYTHON_DOWNLOADS": "never"}
 
 _LAUNCH = """
-import ctypes, os, sys
+import ctypes, os, resource, sys
 ctypes.CDLL(None).prctl(1, 9)
 if os.getppid() != int(sys.argv[1]):
     sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
+for kind, most in ((resource.RLIMIT_FSIZE, int(sys.argv[2])), (resource.RLIMIT_DATA, 2 << 30)):
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
+os.execv(sys.argv[3], sys.argv[3:])
 """
 """Become uv, to be killed when the thread that started it ends (PR_SET_PDEATHSIG), however that
-comes about; a parent that is gone already would send no signal."""
+comes about; a parent that is gone already would send no signal. The kernel bounds each file and
+the memory, for example where a package's metadata unpack to gigabytes; `quota` bounds the sum."""
+
+_CHECKED_EVERY = 0.05
+"""Seconds between two looks at what uv has written."""
 
 _KEPT = 64_000
 """Characters of uv's talk that are looked at."""
@@ -63,15 +73,18 @@ _UNREACHABLE = (
     *("dns error", "tcp connect error", "network was disabled", "network is unreachable"),
     *("operation timed out", "connection refused", "connection reset"),
 )
-_FULL_DISK = ("(os error 28)", "(os error 122)", "(os error 27)")
+_TOO_LARGE = "(os error 27)"
+_FULL_DISK = ("(os error 28)", "(os error 122)", _TOO_LARGE)
 
 
 class Installer:
     """uv, for the interpreter that runs us, with the variables an operator set."""
 
-    def __init__(self, environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, environ: Mapping[str, str], folder: Path, quota: Quota) -> None:
         self._folder = folder
+        self._quota = quota
         self._environ = _uv_environ(environ, folder)
+        self._cache = folder / self._environ["UV_CACHE_DIR"]
         no_index = environ.get("UV_NO_INDEX") or environ.get("PIP_NO_INDEX") or ""
         self._index = ["--no-index"] if no_index.lower() in ("1", "true", "yes", "on") else []
 
@@ -95,8 +108,8 @@ class Installer:
         """Put the files of a lock into a folder; `held` stays open as long as anyone writes.
 
         Raises:
-            EnvironmentFailed: a file is not to be had, is not the one that was locked, or
-                the disk is full.
+            EnvironmentFailed: a file is not to be had, is not the one that was locked, the
+                packages exceed the quota, or the disk is full.
         """
         done = 0
 
@@ -113,7 +126,7 @@ class Installer:
         report("downloading", 0, total)
         arguments = ["sync", "--require-hashes", "--link-mode=copy", "--compile-bytecode"]
         arguments += [f"--target={target}", str(lock)]
-        await self._run(arguments, follow=follow, held=(held,))
+        await self._run(arguments, follow=follow, held=(held,), target=target)
 
     async def _run(
         self,
@@ -122,13 +135,29 @@ class Installer:
         stdin: str = "",
         follow: Callable[[str], None] = lambda _: None,
         held: tuple[int, ...] = (),
+        target: Path | None = None,
     ) -> str:
+        usage = Usage(self._quota, self._cache, target)
+        process = await self._start(arguments, held)
+        watching = asyncio.create_task(_watch(process, usage))
+        try:
+            return await self._output(process, stdin, follow, watching)
+        finally:
+            watching.cancel()
+            if process.returncode is None:
+                _kill(process)
+                await process.wait()
+            if process.returncode:
+                await asyncio.shield(asyncio.to_thread(usage.clear))
+
+    async def _start(self, arguments: list[str], held: tuple[int, ...]) -> Process:
         command, *options = arguments
         python = sys._base_executable  # type: ignore[attr-defined]
         options = ["--no-build", "--no-config", f"--python={python}", *self._index, *options]
+        launch = (python, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), str(self._quota.bytes))
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(python, "-I", "-S", "-c", _LAUNCH, str(os.getpid())),
+            return await asyncio.create_subprocess_exec(
+                *launch,
                 *(uv.find_uv_bin(), "pip", command, *options),
                 stdin=PIPE,
                 stdout=PIPE,
@@ -141,6 +170,15 @@ class Installer:
         except OSError as error:
             message = f"uv cannot be started: {error}"
             raise EnvironmentFailed(message, hint="install toolkiln again") from error
+
+    async def _output(
+        self,
+        process: Process,
+        stdin: str,
+        follow: Callable[[str], None],
+        watching: "asyncio.Task[None]",
+    ) -> str:
+        """Return what uv prints; raise what it failed with."""
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -150,16 +188,36 @@ class Installer:
             process.stdin.close()
             talk = await _read_lines(process.stderr, follow)
             code = await process.wait()
+            await watching  # raises if the packages were too large
             if code:
-                raise _explained(talk, code)
+                is_ours = _TOO_LARGE in talk and not _is_limited_below(self._quota.bytes)
+                raise too_large(self._quota) if is_ours else _explained(talk, code)
             return (await output).decode()
         finally:
             output.cancel()
-            if process.returncode is None:
-                # All of its session: uv has workers that compile.
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+
+
+def _is_limited_below(size: int) -> bool:
+    """Return whether this process may only write files that are smaller than that."""
+    return 0 <= resource.getrlimit(resource.RLIMIT_FSIZE)[1] < size
+
+
+async def _watch(process: Process, usage: Usage) -> None:
+    """Kill uv when it exceeds its quota; look once more when it has ended."""
+    try:
+        while process.returncode is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _CHECKED_EVERY)
+            await asyncio.to_thread(usage.check, process.pid)
+    except EnvironmentFailed:
+        _kill(process)
+        raise
+
+
+def _kill(process: Process) -> None:
+    """End all of uv's session: it has workers that compile."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _uv_environ(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -172,8 +230,13 @@ def _uv_environ(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
         if value := environ.get(theirs):
             separator = "," if ours == "UV_FIND_LINKS" else " "
             passed.setdefault(ours, separator.join(value.split()))
-    if not passed.keys() & {"HOME", "XDG_CACHE_HOME", "UV_CACHE_DIR"}:
-        passed["UV_CACHE_DIR"] = str(folder / "cache")
+    # Where uv would keep its cache by itself: the quota has to know the place.
+    if home := passed.get("XDG_CACHE_HOME"):
+        usual = Path(home, "uv")
+    else:
+        usual = Path(passed["HOME"], ".cache/uv") if passed.get("HOME") else folder / "cache"
+    if not passed.get("UV_CACHE_DIR"):
+        passed["UV_CACHE_DIR"] = str(usual)
     return passed | _FIXED
 
 
