@@ -1,5 +1,6 @@
 """`doctor` tries every mode out and says what it found."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,11 @@ from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Invocation
 from toolkiln.execution.sandbox import selection
 from toolkiln.execution.sandbox.doctor import diagnose
+from toolkiln.execution.sandbox.layout import interpreter
+
+from .sandbox.conftest import is_reachable, open_folder, system_python
+
+__all__ = ["open_folder"]
 
 
 async def test_every_mode_is_tried_and_every_layer_is_named(tmp_path: Path) -> None:
@@ -32,6 +38,25 @@ async def test_it_says_how_each_mode_reaches_granted_hosts(tmp_path: Path) -> No
     if "C" in said:
         assert (said["C"].name, said["C"].stands) == ("granted hosts", False)
         assert said["C"].detail == "calls of tools with network access are refused"
+
+
+async def test_it_says_what_each_mode_does_not_hide(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = interpreter() if is_reachable(interpreter()) else system_python()
+    if python is None:
+        pytest.skip("mode C: no Python here can be started by an ordinary user")
+    monkeypatch.setattr(selection, "interpreter", lambda: python)
+
+    diagnosis = await diagnose(open_folder / "doctor", wanted="auto", allow_reduced=True)
+
+    text = "\n".join(diagnosis.lines())
+    full, _, reduced = (trial.visible for trial in diagnosis.trials)
+    assert len(full) == 2
+    assert {*full} < {*reduced}
+    assert f"visible  the host's name: {os.uname().nodename}" in text
+    assert any("file of the host exists" in what for what in reduced)
+    assert any("process ids" in what for what in reduced)
 
 
 async def test_it_reads_as_text_and_as_json(tmp_path: Path) -> None:

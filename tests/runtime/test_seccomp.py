@@ -114,8 +114,17 @@ CASES: dict[str, list[tuple[tuple[int, ...], int]]] = {
     ],
     "ioctl": [
         ((0, 0x5401), ALLOW),
-        *[((0, command), EPERM) for command in (0x5412, 0x541C, 0x5423)],
-        *[((0, command | HIGH), EPERM) for command in (0x5412, 0x541C, 0x5423)],
+        *[((0, command), EPERM) for command in (0x5412, 0x541C, 0x5423, 0x8901, 0x8902)],
+        *[((0, command | HIGH), EPERM) for command in (0x5412, 0x541C, 0x5423, 0x8901, 0x8902)],
+    ],
+    "fcntl": [
+        ((1, 3), ALLOW),
+        ((1, 8 | HIGH, 1), EPERM),
+        ((1, 10, 9), EPERM),
+        ((1, 15), EPERM),
+        ((1, 1024, 1), EPERM),
+        ((1, 1026, 1), EPERM),
+        ((1, 1030), ALLOW),
     ],
     "prctl": [
         *[((option,), ALLOW) for option in (1, 4, 15, 36, 38, 0x53564D41)],

@@ -23,6 +23,10 @@ def look(secret: str) -> dict[str, object]:
         "sees_processes": sum(name.isdigit() for name in _names("/proc")),
         "namespaces": {name: _link(f"/proc/self/ns/{name}") for name in _NAMESPACES},
         "environment": sorted(os.environ),
+        "host_name": os.uname().nodename,
+        "sees_other_processes": os.getppid() > 1 and _can(lambda: os.getpgid(os.getppid())),
+        "reads_usr": _can(lambda: os.listdir("/usr/lib")),
+        "sees_load": _can(os.getloadavg),
     }
 
 

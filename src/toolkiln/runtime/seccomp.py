@@ -106,8 +106,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435), "openat2": (437, 437),
     # looked at more closely in `_rules`
     "clone": (56, 220), "socket": (41, 198), "socketpair": (53, 199), "setsockopt": (54, 208),
-    "ioctl": (16, 29), "prctl": (157, 167), "madvise": (28, 233), "prlimit64": (302, 261),
-    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+    "fcntl": (72, 25), "ioctl": (16, 29), "prctl": (157, 167), "madvise": (28, 233),
+    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118), "sched_setattr": (314, 274), "setpriority": (141, 140),
     "ioprio_set": (251, 30), "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53),
     "fchmodat2": (452, 452), "open": (2, None), "openat": (257, 56), "creat": (85, None),
@@ -125,6 +125,8 @@ _IPPROTO_TCP, _IPPROTO_UDP = 6, 17
 _SOL_SOCKET, _SOL_TCP, _TCP_ULP = 1, 6, 31
 _ATTACH_FILTER, _ATTACH_BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF = 26, 50, 51, 52
 _TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423
+_FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_SETLEASE, _F_NOTIFY = 8, 10, 15, 1024, 1026
 _PR_SET_SECCOMP, _PR_SET_MM, _PR_SCHED_CORE = 22, 35, 62
 _MADV_MERGEABLE = 12
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
@@ -208,6 +210,8 @@ def filter_program(
 def _rules(socket_domains: Sequence[int]) -> dict[str, list[_Refusal]]:
     """The calls that depend on their arguments: refused if all conditions of a refusal hold."""
     of_others = [(errno.EPERM, [_outside(0, [_SELF])])]
+    commands = [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_SETLEASE, _F_NOTIFY]
+    requests = [_TIOCSTI, _TIOCLINUX, _TIOCSETD, _FIOSETOWN, _SIOCSPGRP]
     filters = [_ATTACH_FILTER, _ATTACH_BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF]
     return {
         "clone": [(errno.EPERM, [_any_bit(0, _CLONE_FLAGS)])],
@@ -227,7 +231,10 @@ def _rules(socket_domains: Sequence[int]) -> dict[str, list[_Refusal]]:
             # TLS in the kernel: as if it were not compiled in.
             (errno.ENOENT, [_within(1, [_SOL_TCP]), _within(2, [_TCP_ULP])]),
         ],
-        "ioctl": [(errno.EPERM, [_within(1, [_TIOCSTI, _TIOCLINUX, _TIOCSETD])])],
+        # With an owner set, the kernel sends that process signals of the tool's choice. A lease
+        # holds up others who open the file.
+        "fcntl": [(errno.EPERM, [_within(1, commands)])],
+        "ioctl": [(errno.EPERM, [_within(1, requests)])],
         "prctl": [(errno.EPERM, [_within(0, [_PR_SET_SECCOMP, _PR_SET_MM, _PR_SCHED_CORE])])],
         # Merged pages tell by their timing what others have in memory.
         "madvise": [(errno.EINVAL, [_within(2, [_MADV_MERGEABLE])])],

@@ -1,6 +1,8 @@
 """Files: what a tool sees is its own, and nothing that it sees can be changed."""
 
+import stat
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 
@@ -67,6 +69,25 @@ async def succeeded(service: Service, how: str, paths: list[str]) -> dict[str, s
 @all_modes
 async def test_files_of_the_host_cannot_be_read(service: Service) -> None:
     assert await succeeded(service, "read", HIDDEN) == {}
+
+
+@all_modes
+async def test_only_harmless_devices_can_be_opened(service: Service) -> None:
+    harmless = {f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")}
+    # Modes A and B have terminals of their own.
+    own = set() if service.mode == "C" else {"/dev/ptmx", "/dev/tty", "/dev/console"}
+    devices = {f"{path}" for path in Path("/dev").iterdir() if stat.S_ISCHR(path.lstat().st_mode)}
+    with NamedTemporaryFile(dir="/dev/shm", prefix="toolkiln-") as shared:
+        Path(shared.name).chmod(0o644)
+        foreign = [shared.name, "/dev/pts/0", *(devices - harmless - own)]
+
+        opened = await service.value("try_all", how="open", paths=sorted(harmless))
+        reached = await succeeded(service, "open", foreign)
+        listed = await service.value("try_all", how="list", paths=["/dev", "/dev/shm"])
+
+    assert set(opened.values()) == {"done"}
+    assert reached == {}
+    assert service.mode != "C" or set(listed.values()) == {"EACCES"}
 
 
 @all_modes

@@ -113,6 +113,8 @@ NAMESPACES = {
     "user": 0x10000000, "pid": 0x20000000, "net": 0x40000000, "parent": 0x8000,
 }  # fmt: skip
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY = 8, 10, 15, 1024, 1026
+FIOSETOWN, SIOCSPGRP = 0x8901, 0x8902
 OTHERS: list[tuple[str, list[int]]] = [
     *[("clone", [flag | 17, 0, 0, 0, 0]) for flag in NAMESPACES.values()],
     # The kernel ignores the upper half of an int, and so must the filter.
@@ -120,6 +122,17 @@ OTHERS: list[tuple[str, list[int]]] = [
     ("ioctl", [0, TIOCSTI, 0]),
     ("ioctl", [0, TIOCSTI | 1 << 32, 0]),
     ("ioctl", [0, TIOCLINUX, 0]),
+    # Signals that the kernel sends on behalf of a descriptor, to any process of the same user.
+    *[
+        ("fcntl", [1, command | high, 1])
+        for command in (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY)
+        for high in (0, 1 << 32)
+    ],
+    *[
+        ("ioctl", [3, command | high, 0])
+        for command in (FIOSETOWN, SIOCSPGRP)
+        for high in (0, 1 << 32)
+    ],
     ("prlimit64", [1, 7, 0, 0]),
     ("sched_setaffinity", [1, 8, 0]),
     ("sched_setscheduler", [1, 0, 0]),

@@ -33,6 +33,8 @@ class Diagnosis(Value):
                 yield f"  hint: {trial.hint}"
             for layer in trial.layers:
                 yield f"  {'ok' if layer.stands else 'MISSING':<8} {layer.name:<18} {layer.detail}"
+            for what in trial.visible:
+                yield f"  {'visible':<8} {what}"
         if self.mode is None:
             yield ""
             yield "no sandbox: calls are refused; see docs/sandbox.md"

@@ -31,6 +31,14 @@ from toolkiln.execution.sandbox.layout import (
 from toolkiln.execution.sandbox.processes import Ended, Job, Process, View
 from toolkiln.execution.trees import empty, opened
 
+_DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Devices that hold nothing of the host; the others, and shared memory, are out of reach."""
+_PROCESS_FILES = tuple(
+    f"/proc/self/{name}"
+    for name in ("cmdline", "comm", "fd", "limits", "maps", "smaps", "stat", "statm", "status")
+)
+"""What a process may read of itself: not its `net` and `mountinfo`, which describe the host."""
+
 _ENDING = 2.0
 """Seconds that a program has to end after it was asked to."""
 
@@ -186,7 +194,7 @@ class Bare:
         inherited = (*descriptors, *groups)
         writable = [str(folder)]
         read = [str(job.version), str(self._python.prefix), "/usr", "/lib", "/lib64", "/bin"]
-        read += ["/etc/ld.so.cache", "/dev", "/proc/self", str(self._base)]
+        read += ["/etc/ld.so.cache", *_DEVICES, *_PROCESS_FILES, str(self._base)]
         read += [str(PACKAGE / name) for name in ("__init__.py", "define.py", "runtime")]
         read += map(str, base_packages())
         if job.site:

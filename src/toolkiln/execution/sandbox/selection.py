@@ -73,6 +73,8 @@ class Trial:
     hint: str = ""
     """What to do about a mode that does not work."""
     layers: tuple[Layer, ...] = ()
+    visible: tuple[str, ...] = ()
+    """What a call in this mode can see of the host, as far as the canary looked."""
 
 
 def make_launcher(mode: str, state: Path) -> Launcher:
@@ -156,7 +158,8 @@ async def attempt(mode: str, state: Path, *, with_network: bool = False) -> Tria
     if fallen:
         hint = _NOT_AS_ROOT if _LIMIT in fallen else _hint(mode)
         return Trial(mode, False, f"not kept out: {', '.join(fallen)}", hint, layers)
-    return Trial(mode, True, _MEANING[mode], layers=layers)
+    visible = tuple(_visible(outcome.value))
+    return Trial(mode, True, _MEANING[mode], layers=layers, visible=visible)
 
 
 def _hint(mode: str) -> str:
@@ -184,6 +187,23 @@ def _layers(mode: str, seen: dict[str, Any]) -> Iterator[Layer]:
     limited = not seen["exceeds_process_limit"]
     yield Layer(_LIMIT, limited, "enforced by the kernel" if limited else "this is the host's root")
     yield Layer("environment", not set(seen["environment"]) - _EXPECTED, "nothing of the host")
+
+
+def _visible(seen: dict[str, Any]) -> Iterator[str]:
+    """Say what a mode does not hide of the host."""
+    if seen["reads_usr"]:
+        yield "the files in /usr, and so which packages are installed"
+    if seen["sees_load"]:
+        yield "the kernel's version, the processors, the load and the size of memory"
+    if seen["host_name"] == os.uname().nodename:
+        yield f"the host's name: {seen['host_name']}"
+    if seen["sees_host_files"]:
+        yield "that a file of the host exists, its size, owner and times, and where links lead"
+        yield "how full each disk of the host is"
+    if seen["sees_other_processes"]:
+        yield "which process ids are in use, their process groups and processors"
+    if seen["namespaces"]["user"] == _link("/proc/self/ns/user"):
+        yield f"the user that calls run as: uid {seen['user']}"
 
 
 def _network_layer(mode: str, ports: list[int]) -> Layer:

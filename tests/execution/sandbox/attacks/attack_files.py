@@ -13,8 +13,12 @@ from toolkiln import tool
 @tool
 def try_all(how: str, paths: list[str]) -> dict[str, str]:
     """Do the same with many paths."""
-    action = {"read": read_file, "write": write_file, "list": list_folder, "make": make_folder}[how]
-    return {path: action(path) for path in paths}
+    actions = {"read": read_file, "write": write_file, "list": list_folder, "make": make_folder}
+    return {path: {**actions, "open": _open_file}[how](path) for path in paths}
+
+
+def _open_file(path: str) -> str:
+    return tried(lambda: os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)))
 
 
 @tool
