@@ -12,7 +12,7 @@ MODULES := web/node_modules/.package-lock.json
 BIOME := web/node_modules/.bin/biome
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
-.PHONY: run test check lint types bench corpus thorough fuzz soak chaos conformance postgres chromium web screenshots clean
+.PHONY: run test check lint types bench corpus thorough fuzz lock soak chaos conformance postgres chromium web screenshots clean
 
 run: $(STAMP) web  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -110,14 +110,26 @@ clean:
 
 # Debian ships venv without ensurepip, so pip is lent from outside. uv installs and compiles all the
 # rest in a third of pip's time; where it cannot, as it knows nothing of pip's settings, pip does.
+# Nothing is installed whose hash is not in the lock, the backend that builds the project included.
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --no-cache --no-deps --compile-bytecode
+PIP := python3 -m pip --python $(BIN)/python install --quiet --no-deps
 $(STAMP): pyproject.toml requirements-dev.lock
 	python3 -m venv --clear --without-pip $(VENV)
-	python3 -m pip --python $(BIN)/python install --quiet $$(grep ^uv== requirements-dev.lock)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-cache --no-deps --compile-bytecode \
-		-r requirements-dev.lock --editable . \
-	|| python3 -m pip --python $(BIN)/python install --quiet -r requirements-dev.lock --editable .
+	sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock >$(VENV)/uv.lock
+	$(PIP) --require-hashes -r $(VENV)/uv.lock
+	$(UV) --require-hashes -r requirements-dev.lock || $(PIP) --require-hashes -r requirements-dev.lock
+	$(UV) --no-build-isolation --editable . || $(PIP) --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -qq src
 	@touch $@
+
+# Versions stay unless pyproject.toml rules them out; `make lock UPGRADE=--upgrade` takes the newest.
+# The image's lock holds a part of the same packages, with the same hashes.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+lock: $(STAMP)  ## resolve what development and the image install
+	$(COMPILE) $(UPGRADE) --all-extras --group dev --output-file requirements-dev.lock pyproject.toml
+	echo hatchling | $(COMPILE) --extra redis --extra postgres --constraint requirements-dev.lock \
+		--output-file deploy/container/requirements.lock pyproject.toml -
 
 # Without npm the checks that need it say that they were skipped.
 $(NPM)/.installed: tests/conformance/package.json $(STAMP)

@@ -203,3 +203,31 @@ def test_command_fails_with_the_same_status_as_a_module(tmp_path: Path) -> None:
 
     assert done.returncode not in (0, 1)
     assert done.stdout.startswith("error: ")
+
+
+def test_locks_hold_a_hash_for_every_package_and_agree() -> None:
+    development = locked(ROOT / "requirements-dev.lock")
+    image = locked(ROOT / "deploy/container/requirements.lock")
+
+    assert all(development.values())
+    assert image.keys() < development.keys()
+    assert all(hashes == development[package] for package, hashes in image.items())
+    assert "://" not in (ROOT / "requirements-dev.lock").read_text()
+
+
+def test_everything_that_installs_a_lock_requires_its_hashes() -> None:
+    for file in ("Makefile", "deploy/container/Dockerfile"):
+        text = (ROOT / file).read_text().replace("\\\n", " ")
+        installs = re.findall(r"^.*-r \S+\.lock.*$", text, re.MULTILINE)
+
+        assert installs
+        assert [line for line in installs if "--require-hashes" not in line] == []
+
+
+def locked(file: Path) -> dict[str, set[str]]:
+    """The hashes of each pinned package."""
+    found: dict[str, set[str]] = {}
+    for stanza in re.split(r"\n(?=[a-z0-9])", file.read_text()):
+        if pin := re.match(r"[a-z0-9.-]+(\[[a-z,]+\])?==[^ ]+", stanza):
+            found[pin[0]] = set(re.findall(r"--hash=(sha256:[0-9a-f]{64})", stanza))
+    return found

@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -149,9 +150,26 @@ def test_root_gives_the_files_to_the_sandbox_and_keeps_the_rest(tmp_path: Path) 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for ours in (folder.parent, folder.parent.parent):
         assert ours.stat().st_uid == 0
-        assert stat.S_IMODE(ours.stat().st_mode) == 0o711
+        assert stat.S_IMODE(ours.stat().st_mode) == 0o710
+        assert ours.stat().st_gid == 64991
     os.chown(folder, 0, 0)  # as if we had been killed in between
     assert opened(workspaces).stat().st_uid == 64991
+
+
+def test_other_accounts_learn_neither_sessions_nor_files(tmp_path: Path) -> None:
+    root = tmp_path / "spaces"
+    root.mkdir(0o755)  # as earlier versions made it
+    owner = 64991 if os.geteuid() == 0 else None
+    folder = opened(Workspaces(root, max_bytes=1, max_files=1, owner=owner)).parent
+
+    modes = [path.stat().st_mode for path in (root, folder, folder / "session", folder / "files")]
+
+    assert [mode & stat.S_IRWXO for mode in modes] == [0, 0, 0, 0]
+    assert [mode & (stat.S_IRGRP | stat.S_IWGRP) for mode in modes] == [0, 0, 0, 0]
+    if owner:
+        outsider = {"user": 64999, "group": 64999, "extra_groups": ()}
+        for path in (root, folder / "session", folder / "files"):
+            assert subprocess.run(["ls", path], stderr=subprocess.DEVNULL, **outsider).returncode
 
 
 def test_a_folder_that_is_being_put_together_is_not_there_yet(tmp_path: Path) -> None:

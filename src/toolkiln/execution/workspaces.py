@@ -93,6 +93,8 @@ class Workspaces:
         """
         folder = self._root / _safe_name(session)
         with _disk_errors():
+            self._root.mkdir(parents=True, exist_ok=True)
+            self._make_private(self._root)
             for _ in range(_OPENINGS):
                 with suppress(FileNotFoundError):
                     return self._opened(folder, writable=writable)
@@ -167,16 +169,11 @@ class Workspaces:
 
         False if somebody else was faster.
         """
-        # The sandbox passes through these folders, but lists none of them.
-        needed = 0o700 if self._owner is None else 0o711
-        self._root.mkdir(parents=True, exist_ok=True)
-        mode = stat.S_IMODE(self._root.stat().st_mode)
-        if mode & needed != needed:
-            self._root.chmod(mode | needed)
         new = self._root / f"{_NEW}{secrets.token_hex(8)}"
-        new.mkdir()
-        new.chmod(needed)
+        new.mkdir(0o700)
+        self._make_private(new)
         with (new / "session").open("xb") as stream:
+            os.fchmod(stream.fileno(), 0o600)
             stream.write(_encoded(session))
             stream.flush()
             os.fsync(stream.fileno())
@@ -191,6 +188,15 @@ class Workspaces:
                 raise
             return False
         return True
+
+    def _make_private(self, folder: Path) -> None:
+        """Close a folder to other accounts; the sandbox's may pass through, but not list it."""
+        found = folder.stat()
+        if self._owner is not None and found.st_gid != self._owner:
+            os.chown(folder, -1, self._owner)
+        mode = 0o700 if self._owner is None else 0o710
+        if stat.S_IMODE(found.st_mode) != mode:
+            folder.chmod(mode)
 
     def _remove_leftovers(self) -> None:
         """What was left by those who were killed."""
