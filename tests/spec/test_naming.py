@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolkiln.spec import read
 from toolkiln.spec.naming import (
     accepted_name,
     display_name,
@@ -130,3 +131,27 @@ def test_any_text_is_judged(text: str) -> None:
     problem = name_problem(text)
 
     assert problem is None or problem.isprintable()
+
+
+def test_names_that_look_alike_are_a_finding() -> None:
+    source = '''
+from toolkiln import tool
+
+@tool
+def read_file() -> int:
+    """Return a number that matters."""
+    return 1
+
+@tool
+def read_fi1e() -> int:
+    """Return another number that matters."""
+    return 2
+
+@tool
+def readings() -> int:
+    """Return a third number that matters."""
+    return 3
+'''
+    found = [f for f in read(source, "<memory>").findings if f.rule == "confusable-name"]
+
+    assert [finding.tool for finding in found] == ["read_file", "read_fi1e"]

@@ -86,3 +86,12 @@ def _effects(name: str) -> list[tuple[bool, str]]:
 def _shown(text: str) -> str:
     """Quoted, and cut where it is too long to read."""
     return ascii(text) if len(text) <= 80 else f"{text[:77]!a}…"
+
+
+def shape(name: str) -> str:
+    """Return what remains of a name where look-alikes are one: case, separators, `0` and `O`."""
+    plain = name.lower().replace("_", "").replace("-", "").translate(_LOOK_ALIKES)
+    return plain.replace("rn", "m").replace("vv", "w")
+
+
+_LOOK_ALIKES = str.maketrans("01i5", "olls")

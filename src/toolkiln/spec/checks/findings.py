@@ -72,6 +72,7 @@ def check_tool(spec: ToolSpec, source: str, specs: Sequence[ToolSpec], findings:
     for remark in prose.lint_description(spec.description, spec.name):
         _report_remark(remark, spec, spec.line, findings)
     others = [other.name for other in specs if other.name != spec.name]
+    _check_likeness(spec, others, findings)
     texts = list(_visible_texts(spec))
     joined = "\n".join(texts)
     if joined.isascii() and not prose.lint(joined, "", others):
@@ -79,6 +80,15 @@ def check_tool(spec: ToolSpec, source: str, specs: Sequence[ToolSpec], findings:
     for text in dict.fromkeys(texts):
         for remark in prose.lint(text, _place(text, spec), others):
             _report_remark(remark, spec, _line_of(text, source) or spec.line, findings)
+
+
+def _check_likeness(spec: ToolSpec, others: Sequence[str], findings: Findings) -> None:
+    """Report a tool whose name people and models take for that of another."""
+    shape = naming.shape(spec.name)
+    if twin := next((other for other in others if naming.shape(other) == shape), None):
+        message = f"the names {spec.name!r} and {twin!r} are easily taken for each other"
+        fix = "give one of them a name that differs in a word"
+        findings.warn("confusable-name", message, spec.line, fix, tool=spec.name)
 
 
 def _report_remark(remark: prose.Remark, spec: ToolSpec, line: int, findings: Findings) -> None:

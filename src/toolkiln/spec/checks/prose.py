@@ -13,7 +13,7 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from toolkiln.model import Severity
-from toolkiln.spec.checks import unseen
+from toolkiln.spec.checks import languages, unseen
 
 OPENAI_LONGEST = 1_024
 """Characters of a description that OpenAI was seen to accept."""
@@ -128,7 +128,7 @@ _ORDERS = (
         "conversation chat message dialog dialogue context prompt instructions key keys password"
         " passwords credential credentials secret secrets token tokens content contents mcp"
         " .ssh/ id_rsa /etc/ .aws/",
-        r"""\b(?:send|forward|transmit|exfiltrate|leak|include|put|append|paste|copy|attach|upload
+        r"""(?<!whether\sto\s)\b(?:send|forward|transmit|exfiltrate|leak|include|put|append|paste|copy|attach|upload
             |post|write|insert|summari[sz]e|pass)\s+(?:[\w'-]+\s+){0,5}?
         (?:(?:conversation|chat|message|dialog(?:ue)?)\s+(?:history|log|so\s+far|context)
             |(?:entire|full|whole|previous|current|complete)\s+(?:conversation|chat|context\s+window)
@@ -145,6 +145,23 @@ _ORDERS = (
         |\b(?:read|open|cat|load|fetch|get)\b[^!?\n]{0,60}
             (?:\.ssh/|id_rsa|mcp\.json|/etc/(?:passwd|shadow)|\.aws/credentials)
             [^!?\n]{0,100}?\b(?:pass|send|include|provide|put|append|forward|attach)\b""",
+    ),
+    _order(
+        "asks for what the conversation or the machine holds",
+        Severity.WARNING,
+        "conversation chat dialog dialogue messages message transcript said wrote prompt prompts",
+        r"""(?<!whether\sto\s)\b(?:provide|supply|give|share|record|dump|repeat|quote|contain|contains|pass|include|put
+            |paste|copy|send|attach|insert|fill\s+in|set|place|reproduce)s?\s+(?:[\w'-]+\s+){0,4}?
+        (?:(?:entire|full|whole|complete)\s+(?:(?:previous|prior|current|raw)\s+)?
+                (?:conversation|chat|dialog(?:ue)?|message\s+history|transcript\s+of\s+(?:the|this|your)
+                \s+(?:conversation|chat))
+            |all\s+(?:of\s+)?(?:the\s+|your\s+)?(?:previous|prior|earlier|preceding)\s+
+                (?:chat\s+)?messages
+            |everything\s+(?:that\s+)?the\s+user\s+(?:has\s+)?(?:said|wrote|written|told\s+you)
+            |(?:your|the\s+model's|the\s+assistant's)\s+(?:[\w'-]+\s+)?system\s+(?:prompt|message))\b
+        |\b(?:entire|full|whole|complete)\s+(?:conversation|chat)(?:\s+(?:history|log|transcript))?
+            (?:\s+so\s+far)?\s*,?\s*(?:verbatim|word\s+for\s+word
+            |(?:including|with|and)\s+(?:the\s+|your\s+|all\s+)?system\s+(?:prompt|message))""",
     ),
     _order(
         "does something behind the user's back",
@@ -173,6 +190,20 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}<>|\"'*`~#", " "))
 _MARKDOWN = str.maketrans({"*": None, "`": None, "~": None, "’": "'", "‘": "'"})
 _BLOB_TEXT = re.compile(rf"[A-Za-z0-9+/_-]{{{_BLOB},}}={{0,2}}")
 _MENTION = re.compile(r"`([A-Za-z][\w-]*)(?:\(\))?`|(?<![\w./-])([A-Za-z]\w*_\w*)(?![\w-])")
+_NAME_OF_TOOL = r"(?P<{0}quote>`)?(?P<{0}name>[A-Za-z][\w-]*)(?:\(\))?`?(?P<{0}tool>\s+tool\b)?"
+_SHADOW = re.compile(
+    r"\b(?:instead\s+of|rather\s+than|in\s+place\s+of|replaces|supersedes|before|after|never|do\s+not"
+    r"|don't|must\s+not|avoid|stop"
+    r"|when(?:ever)?\s+(?:you\s+)?(?:use|using|call|calling|invoke|invoking|run|running))\s+"
+    r"(?:(?:ever|you|using|use|calling|call|invoking|invoke|running|run|the|tool|any)\s+){0,4}"
+    + _NAME_OF_TOOL.format("a")
+    + r"|(?<![\w`-])"
+    + _NAME_OF_TOOL.format("b")
+    + r"\s+(?:is|was|has\s+been)\s+(?:now\s+)?(?:deprecated|obsolete|broken|unsafe|insecure"
+    r"|disabled|outdated|replaced|superseded|compromised)\b",
+    re.IGNORECASE,
+)
+"""Orders about another tool, and claims that make a model avoid it."""
 _FILLER = {
     *("a", "an", "and", "for", "from", "function", "functionality", "in", "is", "it", "method"),
     *("of", "on", "or", "that", "the", "this", "to", "tool", "use", "used", "uses", "utility"),
@@ -192,6 +223,9 @@ def lint(text: str, where: str, other_tools: Collection[str] = ()) -> list[Remar
     plain = text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
     remarks = [] if plain else list(_hidden(text, where))
     remarks += _orders(text if plain else unseen.as_read(text), where)
+    for what, severity, quote in languages.orders(text if plain else unseen.shown(text)):
+        remarks.append(_instruction(severity, where, what, quote))
+    remarks += _shadows(text if plain else unseen.as_read(text), where, other_tools)
     if other_tools and ("_" in text or "`" in text):
         remarks += _mentions(text, where, other_tools)
     return remarks
@@ -253,9 +287,12 @@ def _orders(text: str, where: str) -> Iterator[Remark]:
     if not _WORDS.isdisjoint(words) or any(piece in lowered for piece in _PIECES):
         lowered = lowered.translate(_MARKDOWN)
         known = _WORDS.intersection(words)
+        said = set()
         for order in _ORDERS:
-            found = order.may_match(lowered, known) and order.pattern.search(lowered)
-            if found:
+            if order.what in said or not order.may_match(lowered, known):
+                continue
+            if found := order.pattern.search(lowered):
+                said.add(order.what)
                 yield _instruction(order.severity, where, order.what, found[0])
     if len(text) >= _BLOB and max(map(len, words), default=0) >= _BLOB:
         for found in _BLOB_TEXT.finditer(text):
@@ -291,6 +328,25 @@ def _mentions(text: str, where: str, other_tools: Collection[str]) -> Iterator[R
                 Severity.INFO,
                 f"{where} mentions the tool {name!r}",
                 "describe this tool on its own: the other one may be absent or mean something else",
+            )
+
+
+def _shadows(text: str, where: str, other_tools: Collection[str]) -> Iterator[Remark]:
+    """Find orders about other tools: those beside this one, and any that is called a tool."""
+    said = set()
+    for found in _SHADOW.finditer(text):
+        kind = "a" if found["aname"] else "b"
+        name, quoted, is_tool = found[f"{kind}name"], found[f"{kind}quote"], found[f"{kind}tool"]
+        is_name = bool(quoted or is_tool or "_" in name)
+        known = is_name and name in other_tools
+        if name not in said and (known or (is_tool and (quoted or "_" in name))):
+            said.add(name)
+            words = " ".join(found[0].split())
+            yield Remark(
+                "shadows-other-tool",
+                Severity.WARNING,
+                f"{where} tells the model what to do with the tool {name!r}: {words[:60]!r}",
+                "describe this tool on its own; what another tool is for, its own description says",
             )
 
 

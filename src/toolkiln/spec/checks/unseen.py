@@ -88,14 +88,19 @@ def listed(found: Sequence[Position]) -> str:
 
 def as_read(text: str) -> str:
     """The text with its disguises off: what a model may well make of it."""
-    shown = []
+    return shown(text).translate(_TO_LATIN)
+
+
+def shown(text: str) -> str:
+    """The text in one form and without hidden characters, each letter in its own alphabet."""
+    kept = []
     for char in text:
         code = ord(char)
         if 0xE0020 <= code <= 0xE007E:
-            shown.append(chr(code - 0xE0000))
+            kept.append(chr(code - 0xE0000))
         elif not _may_hide(char):
-            shown.append(char)
-    return unicodedata.normalize("NFKC", "".join(shown)).translate(_TO_LATIN)
+            kept.append(char)
+    return unicodedata.normalize("NFKC", "".join(kept))
 
 
 def _may_hide(char: str) -> bool:
