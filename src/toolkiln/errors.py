@@ -13,6 +13,7 @@
     │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
     │       ├── Outdated     the version that was looked at is served no longer
     │       └── TakesOthers  other tools of the same file would go too
+    ├── Busy               a bounded queue or a caller's share of it is full
     ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
@@ -31,7 +32,11 @@ surface owns its table from `code` to exit status or HTTP status.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import ClassVar
+
+_LONGEST_NAME = 200
+_MOST_COMPARED = 5_000
 
 
 class ToolkilnError(Exception):
@@ -50,6 +55,12 @@ class InputError(ToolkilnError):
     """A path, file or value that cannot be used as it is."""
 
     code = "bad_input"
+
+
+class Busy(ToolkilnError):
+    """There is no room for another request of this kind; try again in a moment."""
+
+    code = "busy"
 
 
 class UnknownTool(InputError):
@@ -105,5 +116,7 @@ class BackendError(ToolkilnError):
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:
     """A question with the names closest to `name`, if any is close."""
-    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    if len(name) > _LONGEST_NAME:  # comparing takes the product of the lengths
+        return None
+    close = get_close_matches(name, islice(known, _MOST_COMPARED), n=3, cutoff=0.6)
     return f"did you mean {' or '.join(repr(item) for item in close)}?" if close else None

@@ -298,7 +298,7 @@ async def test_bad_name_is_refused_and_touches_nothing(forge: Forge, name: str) 
     [
         ("def f(:\n", Stage.SYNTAX, "syntax-error"),
         ("x = 'a\0b'\n", Stage.SYNTAX, "not-python"),
-        ("x = " + "-" * 100_000 + "1\n", Stage.SYNTAX, "too-deep"),
+        ("x = " + "-" * 90_000 + "1\n", Stage.SYNTAX, "too-deep"),
         ("#" * (MAX_BYTES + 1), Stage.SYNTAX, None),
         ("# " + "é" * (MAX_BYTES // 2 + 1) + "\n" + BARE, Stage.SYNTAX, None),
         ("x = '\ud800'\n", Stage.SYNTAX, None),

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from toolkiln import docs
+from toolkiln.app.reading_pool import ReadingPool
 from toolkiln.catalog import (
     MANIFEST,
     Admissions,
@@ -29,13 +30,13 @@ from toolkiln.catalog import (
     with_companions,
     with_docstrings,
 )
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import Busy, InputError, ToolkilnError
 from toolkiln.model import Finding, Read, Severity, Value, Version
 from toolkiln.spec import MAX_BYTES, decode, overrule, read
 
 _MOST_FINDINGS = 20
 _LONGEST = 400
-_UNREADABLE = {"syntax-error", "not-python", "too-deep", "file-too-large"}
+_UNREADABLE = {"syntax-error", "not-python", "too-deep", "file-too-large", "too-complex"}
 """Rules of findings about text that could not be parsed."""
 
 
@@ -162,6 +163,7 @@ class Authoring:
         refuse: frozenset[str],
         probe: Callable[[Read], Awaitable[list[Finding]]],
         index: Callable[[], Awaitable[str | None]],
+        reading: ReadingPool | None = None,
     ) -> None:
         """`refuse` are rules that count like errors; `index` tells what search lacks."""
         self._catalog = admissions.catalog
@@ -169,6 +171,7 @@ class Authoring:
         self._refuse = refuse
         self._probe = probe
         self._index = index
+        self._reading = reading or ReadingPool()
 
     async def write(
         self,
@@ -184,7 +187,7 @@ class Authoring:
         """
         course = _Course(observe)
         try:
-            candidate = await asyncio.to_thread(self._understood, draft, course)
+            candidate = await self._read(draft, decision.by, course)
             if quota is not None:
                 await asyncio.to_thread(self._refuse_proposal, candidate, decision, quota)
             has_packages = any(spec.requirements for spec in candidate.read.reading.tools)
@@ -246,6 +249,12 @@ class Authoring:
             return self._admissions.admit([candidate], decision)[0]
         except (ToolkilnError, OSError) as error:
             raise _stop(error) from error
+
+    async def _read(self, draft: Draft, who: str, course: _Course) -> Candidate:
+        try:
+            return await self._reading.run(who, lambda: self._understood(draft, course))
+        except Busy as busy:
+            raise _Stopped(f"{busy.message}: {busy.hint}", code=busy.code) from busy
 
     def _understood(self, draft: Draft, course: _Course) -> Candidate:
         course.enter(Stage.NAME)

@@ -124,17 +124,18 @@ async def prepare_source(kiln: "Kiln", wanted: SourceCall) -> Run:
         InputError: the source cannot be run as it is, or has no such tool.
     """
     await _refuse_unless_author(kiln, wanted.session)
-    tool = await asyncio.to_thread(_tool, wanted)
+    token = kiln.guarding.token(wanted.session)
+    caller = await kiln.guarding.guard.caller(token)
+    tool = await kiln.reading.run(caller.who, lambda: _tool(wanted))
     call = Call(
         tool=tool.spec.name,
         arguments=wanted.arguments,
-        session=kiln.guarding.token(wanted.session),
+        session=token,
         surface=wanted.surface,
         timeout=wanted.timeout,
     )
     if wanted.call_id is not None:
         call = call.model_copy(update={"id": wanted.call_id, "remember": not wanted.is_remembered})
-    caller = await kiln.guarding.guard.caller(call.session)
     about: dict[str, Any] = {"tool": call.tool, "digest": tool.spec.digest, "call_id": call.id}
 
     def record() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolkiln.app.engine import Engine
     from toolkiln.app.guarding import Guarding
     from toolkiln.app.library import Library
+    from toolkiln.app.reading_pool import ReadingPool
 
 
 class Tended(ABC):
@@ -54,6 +55,13 @@ class Tended(ABC):
         return Admissions(self.catalog, self.guarding.act)
 
     @part
+    def reading(self) -> "ReadingPool":
+        """The threads that read sources for callers."""
+        from toolkiln.app.reading_pool import ReadingPool
+
+        return ReadingPool()
+
+    @part
     def authoring(self) -> "Authoring":
         """The way of new versions into the catalog."""
         from toolkiln.app.authoring import Authoring
@@ -67,7 +75,7 @@ class Tended(ABC):
             return self.engine.probe(read)  # in the event loop that writes a tool
 
         refuse = self._now.refuse
-        return Authoring(self.admissions, frozenset(refuse), probe, index)
+        return Authoring(self.admissions, frozenset(refuse), probe, index, self.reading)
 
     async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
         """Write a tool for the holder of a session: admitted, or as a proposal.

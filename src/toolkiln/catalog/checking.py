@@ -15,6 +15,7 @@ from toolkiln.model import (
     ToolSpec,
     Value,
 )
+from toolkiln.spec import cut_findings
 
 
 class Report(Value):
@@ -55,7 +56,7 @@ def report(reading: Reading, owners: dict[str, str]) -> Report:
         more.append(_no_tools(reading.path))
     if more:
         ordered = sorted([*reading.findings, *more], key=lambda f: (f.path != reading.path, f.line))
-        reading = reading.model_copy(update={"findings": tuple(ordered)})
+        reading = reading.model_copy(update={"findings": cut_findings(ordered, reading.path)})
     return Report(reading=reading, health=health)
 
 

@@ -8,6 +8,7 @@ right, has no repair. `mending` is for sources whose author is not there to be a
 import ast
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from types import MappingProxyType
 
 from toolkiln.catalog.checking import Report
@@ -20,6 +21,9 @@ _DOCSTRING = re.compile(r"(\"\"\"|''')(?:(?!\1).)*\1", re.DOTALL)
 """A literal that says of itself where it ends: no prefix, no second literal behind it."""
 _ARGUMENTS = re.compile(r"[ \t]*(?:Args|Arguments|Parameters|Params):\s*")
 _OTHER_STYLE = re.compile(r"^\s*(?::param\b|@param\b|Parameters\s*\n\s*-{3,})", re.MULTILINE)
+_MOST_NAMES = 20
+"""Parameters that one repair makes room for: every finding of a function has the same one."""
+_LONGEST_NAME = 100
 _HEAD = re.compile(r"#!|#.*?coding[:=]")
 """Lines that have to be the first ones."""
 _DEPENDENCIES = re.compile(r"#\s*dependencies\s*=\s*\[")
@@ -76,12 +80,13 @@ class _Source:
         return {one: known[one.arg] for one in _arguments(function) if one.arg in known}
 
     def undescribed(self, tool: str | None, function: _Function) -> list[str]:
-        """The parameters that nothing is said of."""
-        return [
+        """The first parameters that have no description."""
+        names = (
             one.arg
             for one, schema in self.parameters_of(tool, function).items()
             if isinstance(schema, dict) and "description" not in schema
-        ]
+        )
+        return [name for name in islice(names, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
 
 
 def repairs_for(source: str, report: Report) -> tuple[Repair | None, ...]:
@@ -91,10 +96,12 @@ def repairs_for(source: str, report: Report) -> tuple[Repair | None, ...]:
     if isinstance(tree, Finding) or source.startswith("\ufeff"):
         return (None,) * len(reading.findings)
     read = _Source(tree, source, reading.tools)
-    return tuple(
-        _MAKERS[finding.rule](read, finding) if finding.rule in _MAKERS else None
-        for finding in reading.findings
-    )
+    made: dict[tuple[str, str | None, int], Repair | None] = {}
+    for finding in reading.findings:
+        key = (finding.rule, finding.tool, finding.line)
+        if key not in made and finding.rule in _MAKERS:
+            made[key] = _MAKERS[finding.rule](read, finding)
+    return tuple(made.get((one.rule, one.tool, one.line)) for one in reading.findings)
 
 
 def _docstring(source: _Source, finding: Finding) -> Repair | None:

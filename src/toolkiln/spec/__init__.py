@@ -4,11 +4,13 @@ from toolkiln.spec.checks.imports import distribution_of, imported_modules
 from toolkiln.spec.ignore_comments import overrule
 from toolkiln.spec.neighbours import version_digest
 from toolkiln.spec.reading import read
+from toolkiln.spec.report import cut_findings
 from toolkiln.spec.syntax import MAX_BYTES
 from toolkiln.spec.text import decode
 
 __all__ = [
     "MAX_BYTES",
+    "cut_findings",
     "decode",
     "distribution_of",
     "imported_modules",

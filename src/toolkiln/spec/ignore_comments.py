@@ -8,11 +8,13 @@ cannot be overruled.
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from typing import NamedTuple
 
 from toolkiln.errors import nearest_hint
 from toolkiln.model import Finding, Severity
+from toolkiln.spec.work import MAX_FINDINGS
 
 OVERRULABLE = frozenset(
     {
@@ -33,6 +35,8 @@ OVERRULABLE = frozenset(
 _FOUND_LATER = frozenset({"example-fails", "schema-differs"})
 """Found by running the file, so that reading cannot say whether a comment is of use."""
 _WORD = "toolkiln:"
+_MOST_RULES = 20
+"""Rules that one comment may name."""
 _COMMENT = re.compile(r"#\s*toolkiln:\s*ignore\b(?:\[(?P<rules>[^\]]*)\])?")
 
 
@@ -49,38 +53,50 @@ def overrule(findings: Iterable[Finding], sources: Mapping[str, str]) -> tuple[F
 
     `sources` are texts by the paths that findings name.
     """
-    comments = {path: _comments(text) for path, text in sources.items() if _WORD in text}
-    return tuple(_overruled(one, comments.get(one.path or "", ())) for one in findings)
+    comments = {path: _by_line(_comments(text)) for path, text in sources.items() if _WORD in text}
+    return tuple(_overruled(one, comments.get(one.path or "", {})) for one in findings)
+
+
+def _by_line(comments: Iterable[_Comment]) -> dict[int, list[_Comment]]:
+    found: dict[int, list[_Comment]] = {}
+    for comment in comments:
+        for line in comment.lines:
+            found.setdefault(line, []).append(comment)
+    return found
 
 
 def with_unused(findings: Sequence[Finding], sources: Mapping[str, str]) -> tuple[Finding, ...]:
     """Overrule findings as comments say, and report comments that overrule nothing."""
     found = overrule(findings, sources)
-    unused = [
+    overruled = {(one.path, one.rule, one.line) for one in found if one.overruled}
+    reports = (
         finding
         for path, text in sources.items()
         if _WORD in text
         for comment in _comments(text)
-        for finding in _unused(comment, path, found)
-    ]
+        for finding in _unused(comment, path, overruled)
+    )
+    unused = list(islice(reports, MAX_FINDINGS + 1))
     if not unused:
         return found
     own = next(iter(sources))
     return tuple(sorted([*found, *unused], key=lambda f: (f.path != own, f.path or "", f.line)))
 
 
-def _overruled(finding: Finding, comments: Iterable[_Comment]) -> Finding:
+def _overruled(finding: Finding, comments: Mapping[int, Iterable[_Comment]]) -> Finding:
     if finding.severity is not Severity.ERROR or finding.rule not in OVERRULABLE:
         return finding
-    for comment in comments:
-        if finding.line in comment.lines and finding.rule in comment.rules:
+    for comment in comments.get(finding.line, ()):
+        if finding.rule in comment.rules:
             message = f"{finding.rule} is overruled in line {comment.line}: {finding.message}"
             changed = {"severity": Severity.WARNING, "message": message, "overruled": True}
             return finding.model_copy(update=changed)
     return finding
 
 
-def _unused(comment: _Comment, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
+def _unused(
+    comment: _Comment, path: str, overruled: Set[tuple[str | None, str, int]]
+) -> Iterator[Finding]:
     if not comment.rules:
         yield _warning("the comment names no rule", "write it as ignore[rule]", comment, path)
     for rule in comment.rules:
@@ -88,8 +104,7 @@ def _unused(comment: _Comment, path: str, findings: Sequence[Finding]) -> Iterat
             fix = nearest_hint(rule, OVERRULABLE) or "correct the error, or remove the comment"
             yield _warning(f"{rule!r} is not an error that can be overruled", fix, comment, path)
         elif rule not in _FOUND_LATER and not any(
-            f.overruled and f.rule == rule and f.path == path and f.line in comment.lines
-            for f in findings
+            (path, rule, line) in overruled for line in comment.lines
         ):
             message = f"there is no error {rule!r} in this line"
             yield _warning(message, "remove the comment", comment, path)
@@ -125,7 +140,7 @@ def _comments(source: str) -> tuple[_Comment, ...]:
             elif token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
                 line = token.start[0]
                 named = (match["rules"] or "").split(",")
-                rules = tuple(dict.fromkeys(filter(None, map(str.strip, named))))
+                rules = tuple(dict.fromkeys(filter(None, map(str.strip, named))))[:_MOST_RULES]
                 start = first if end == line else line
                 found.append(_Comment(line, range(start, line + 1), rules))
     except (tokenize.TokenError, SyntaxError, IndexError):

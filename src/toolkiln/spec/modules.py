@@ -11,7 +11,9 @@ import builtins
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from toolkiln.spec.work import Work
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -85,6 +87,8 @@ Resolved = External | ClassRef | AliasRef | FunctionRef | ModuleRef
 class Loader(Protocol):
     """Finds the helper module that an import names."""
 
+    work: Work
+
     def helper(self, importer: "Module", name: str, level: int) -> "Module | None": ...
 
 
@@ -107,6 +111,8 @@ class Module:
         self.path = path
         """Of a helper; None for the file that is being read."""
         self.loader = loader
+        self.work = Work() if loader is None else loader.work
+        """Shared by the file that is being read and its helpers."""
         self.is_package = is_package
         self.is_closed = False
         """Whether what it imports has been opened too."""
@@ -117,6 +123,8 @@ class Module:
         bind(self.statements, self.bindings, self.stars)
         self.resolved: dict[str, Resolved | None] = {}
         """What names of the top level turned out to be, so that each is followed once."""
+        self.enum_members: dict[ast.ClassDef, dict[str, Any] | None] = {}
+        """The members of its enums, so that each class is read once."""
         self._class_bindings: dict[ast.ClassDef, dict[str, Bound]] = {}
 
     @cached_property
@@ -287,6 +295,7 @@ def resolve(node: ast.expr, scope: Scope) -> Resolved | None:
 
     Plain renamings (`Color = colours.Color`) are followed to their end.
     """
+    scope.module.work.spend()
     found = _resolve_once(node, scope)
     for _ in range(_LONGEST_CHAIN):
         if not isinstance(found, AliasRef) or found.assigned.type_params is not None:

@@ -19,6 +19,7 @@ from toolkiln.spec.modules import Module
 from toolkiln.spec.report import Findings
 from toolkiln.spec.syntax import MAX_BYTES, parse
 from toolkiln.spec.text import decode
+from toolkiln.spec.work import Work
 
 NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
     "annotated_types",
@@ -62,6 +63,8 @@ class Neighbours:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.work = Work()
+        """What reading the file and its helpers has taken so far."""
         self.name = os.path.basename(path).removesuffix(".py")
         """The tool file's own, as a module."""
         self.folder = None if path.startswith("<") else os.path.dirname(path) or "."

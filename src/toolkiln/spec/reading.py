@@ -15,11 +15,13 @@ from toolkiln.spec import nodes, requirements
 from toolkiln.spec.checks import (
     capabilities,
     check_module,
+    check_names,
     check_opened_files,
     check_roles,
     check_sources,
     check_tool,
 )
+from toolkiln.spec.data_files import MAX_FILES
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.describe import Origin, describe
 from toolkiln.spec.dialects import declarations
@@ -28,8 +30,9 @@ from toolkiln.spec.ignore_comments import with_unused
 from toolkiln.spec.modules import Module
 from toolkiln.spec.neighbours import Neighbours
 from toolkiln.spec.options import Options
-from toolkiln.spec.report import Findings
+from toolkiln.spec.report import Findings, cut_findings
 from toolkiln.spec.syntax import parse
+from toolkiln.spec.work import MAX_PARAMETERS, MAX_TOOLS, TooMuchWork
 
 _SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
@@ -54,11 +57,16 @@ def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading
         tools = []
         fix = "break the deeply nested expression into parts"
         findings.error("too-deep", "the code is nested too deeply to be read", 1, fix)
+    except TooMuchWork as error:
+        tools = []
+        fix = "split the file, or write simpler types and shorter enumerations"
+        findings.error("too-complex", str(error), 1, fix)
+    found = with_unused(findings.in_order(), {path: source, **dict(neighbours.texts())})
     return Reading(
         path=path,
         digest=neighbours.digest(data),
         tools=tuple(tools),
-        findings=with_unused(findings.in_order(), {path: source, **dict(neighbours.texts())}),
+        findings=cut_findings(found, path),
         helpers=neighbours.files,
         sought=neighbours.sought,
         data_files=neighbours.data_files,
@@ -74,7 +82,7 @@ def _tools(
     tree_nodes = nodes.walk(tree)
     _mend_surrogates(tree_nodes, source, findings)
     neighbours.close(module, tree_nodes, findings)
-    declared = declarations(module, findings)
+    declared = _within_limits(declarations(module, findings), findings)
     needed = requirements.gather(
         source, docstring(tree), [item for d in declared for item in d.requirements]
     )
@@ -89,15 +97,47 @@ def _tools(
         needed.table,
         tuple(dict.fromkeys(use.capability for use in used)),
     )
-    specs = [describe(declaration, origin, findings) for declaration in declared]
+    specs = []
+    for declaration in declared:
+        spec = describe(declaration, origin, findings)
+        neighbours.work.add_schema(_repeated(spec))
+        specs.append(spec)
     kept = check_roles(_first_of_each_name(specs, findings), findings)
     check_sources(files, uses, kept, findings, has_data=bool(neighbours.file_patterns))
     if "__file__" in source or any(use.capability is Capability.FILES for use in used):
         check_opened_files(files, neighbours.folder, neighbours.file_patterns, findings)
     check_module(module, needed, findings)
+    check_names(kept, findings)
+    names = frozenset(spec.name for spec in kept)
     for spec in kept:
-        check_tool(spec, source, kept, findings)
+        check_tool(spec, source, names, findings)
     return kept
+
+
+def _within_limits(declared: list[Declaration], findings: Findings) -> list[Declaration]:
+    """The declared tools without those that one file may not have."""
+    if len(declared) > MAX_TOOLS:
+        first = declared[MAX_TOOLS]
+        message = f"the file declares {len(declared):,} tools; those from here on are left out"
+        fix = f"declare at most {MAX_TOOLS} tools in one file"
+        findings.error("too-many-tools", message, first.line, fix)
+    kept = []
+    for one in declared[:MAX_TOOLS]:
+        given = one.function.args
+        count = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
+        if count > MAX_PARAMETERS:
+            message = f"{one.name!r} has {count:,} parameters, and is left out"
+            fix = f"take at most {MAX_PARAMETERS} parameters; group them in a class"
+            findings.error("too-many-parameters", message, one.line, fix, tool=one.name)
+        else:
+            kept.append(one)
+    return kept
+
+
+def _repeated(spec: ToolSpec) -> list[Any]:
+    """What a spec repeats of the file: its own schemas, and texts that all of its tools share."""
+    shared = [*spec.requirements, *spec.usages, spec.toolkit.description if spec.toolkit else ""]
+    return [spec.parameters, spec.returns, *spec.settings.values(), *shared, spec.description]
 
 
 def _declared_files(
@@ -115,6 +155,10 @@ def _declared_files(
             places = [source.find(f"{quote}{pattern}{quote}") for quote in "\"'"]
             at = min((place for place in places if place >= 0), default=None)
             found.setdefault(pattern, line if at is None else source.count("\n", 0, at) + 1)
+            if len(found) > MAX_FILES:
+                fix = f"name at most {MAX_FILES} files or patterns in files=[…]"
+                findings.error("bad-file", f"{tool!r} has too many patterns", line, fix, tool=tool)
+                return {}
     return found
 
 

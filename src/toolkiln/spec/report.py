@@ -1,6 +1,29 @@
 """The findings of one reading, as they come up."""
 
+from collections.abc import Sequence
+
 from toolkiln.model import Finding, Severity
+from toolkiln.spec.work import MAX_FINDINGS
+
+_LONGEST_TEXT = 1_000
+"""Characters of a message or a fix: both may quote the source."""
+
+
+def cut_findings(findings: Sequence[Finding], path: str) -> tuple[Finding, ...]:
+    """As many findings of a file as are kept, errors first; an error says if some are left out."""
+    if len(findings) <= MAX_FINDINGS:
+        return tuple(findings)
+    ranks = list(Severity)
+    others = [at for at, one in enumerate(findings) if one.rule != "too-many-findings"]
+    worst = sorted(others, key=lambda at: ranks.index(findings[at].severity))[:MAX_FINDINGS]
+    left_out = Finding(
+        rule="too-many-findings",
+        severity=Severity.ERROR,
+        message=f"the file has more than {MAX_FINDINGS:,} findings; the others are left out",
+        fix="fix these first, or split the file",
+        path=path,
+    )
+    return (left_out, *(findings[at] for at in sorted(worst)))
 
 
 class Findings:
@@ -9,6 +32,11 @@ class Findings:
     def __init__(self, path: str) -> None:
         self._path = path
         self._found: list[Finding] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more findings would be left out."""
+        return len(self._found) > MAX_FINDINGS
 
     def error(
         self, rule: str, message: str, line: int, fix: str, *, tool: str | None = None,
@@ -47,14 +75,20 @@ class Findings:
         self, severity: Severity, rule: str, message: str, line: int, fix: str,
         tool: str | None, path: str | None,
     ) -> None:  # fmt: skip
+        if self.is_full and severity is not Severity.ERROR:
+            return
         self._found.append(
             Finding(
                 rule=rule,
                 severity=severity,
-                message=message,
+                message=_shortened(message),
                 line=line,
-                fix=fix,
+                fix=_shortened(fix),
                 tool=tool,
                 path=path or self._path,
             )
         )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"

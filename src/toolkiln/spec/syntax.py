@@ -5,13 +5,18 @@ older one cannot parse is first respelled by `pep695`.
 """
 
 import ast
+import io
 import sys
+import tokenize
 import warnings
 
 from toolkiln.model import Finding, Severity
 from toolkiln.spec import pep695
+from toolkiln.spec.work import MAX_TOKENS
 
-MAX_BYTES = 5_000_000
+_MANY_BRACES = 2_000
+_FSTRING_WORK = 1_000
+MAX_BYTES = 1_000_000
 """A larger file is data, not a tool."""
 
 
@@ -33,6 +38,13 @@ def parse(source: str, path: str) -> ast.Module | Finding:
             line=source.count("\n", 0, source.index("\0")) + 1,
         )
     source = source.removeprefix("\ufeff")
+    if _has_too_many_tokens(source):
+        return _refusal(
+            path,
+            "file-too-large",
+            f"the file has more than {MAX_TOKENS:,} tokens",
+            "split it into several files; load data at run time",
+        )
     try:
         return _tree(source)
     except SyntaxError as error:
@@ -63,6 +75,26 @@ def parse(source: str, path: str) -> ast.Module | Finding:
         return _refusal(
             path, "not-python", f"this is not valid Python: {error}", "save it as UTF-8 text"
         )
+
+
+def _has_too_many_tokens(source: str) -> bool:
+    """Count tokens, at most so many, before the parser runs: it cannot be interrupted."""
+    if len(source) <= MAX_TOKENS and source.count("{") < _MANY_BRACES:
+        return False
+    count = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source, newline=None).readline):
+            count += 1
+            if token.type == tokenize.STRING and "f" in token.string[:2].lower():
+                # Before Python 3.12 an f-string is one token, with all the code that is in it,
+                # and the parser goes over all of it for each expression.
+                size = len(token.string)
+                count += max(size // 2, size * token.string.count("{") // _FSTRING_WORK)
+            if count > MAX_TOKENS:
+                return True
+    except (tokenize.TokenError, SyntaxError, IndexError):
+        pass  # the parser reports what is wrong
+    return False
 
 
 def _tree(source: str) -> ast.Module:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from toolkiln.spec.annotations import values
 from toolkiln.spec.modules import AliasRef, ClassRef, External, Resolved, Scope, resolve
+from toolkiln.spec.work import MAX_VALUES
 
 
 class EnumKind(NamedTuple):
@@ -55,6 +56,13 @@ def members(reference: ClassRef) -> dict[str, Any] | None:
     Raises:
         Unknown: a value comes from code.
     """
+    known = reference.scope.module.enum_members
+    if reference.node not in known:
+        known[reference.node] = _members(reference)
+    return known[reference.node]
+
+
+def _members(reference: ClassRef) -> dict[str, Any] | None:
     kind = _base_kind(reference)
     if kind is None:
         return None
@@ -65,10 +73,12 @@ def members(reference: ClassRef) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     ignored = _ignored(reference)
     for node in reference.node.body:
+        scope.module.work.spend()
         for name, expression in _assignments(node):
             if name not in ignored:
                 raw[name] = _raw_value(name, expression, raw, scope, kind)
                 found[name] = _mixed(raw[name], kind)
+                _check_size(raw)
     return found
 
 
@@ -96,6 +106,7 @@ def functional_members(call: ast.Call, scope: Scope) -> dict[str, Any] | None:
     for item in given:
         name, value = item if isinstance(item, tuple | list) else (item, None)
         raw[name] = _next_value(name, raw, kind, start) if value is None else value
+        _check_size(raw)
     return {name: _mixed(value, kind) for name, value in raw.items()}
 
 
@@ -122,6 +133,11 @@ def member_by_value(reference: ClassRef, value: Any) -> Any:
     if value in (members(reference) or {}).values():
         return value
     raise values.Unknown(reference.node.name)
+
+
+def _check_size(raw: dict[str, Any]) -> None:
+    if len(raw) > MAX_VALUES:
+        raise values.Unknown(f"it has more than {MAX_VALUES:,} members")
 
 
 def _members_of(owner: Resolved | None) -> dict[str, Any] | None:

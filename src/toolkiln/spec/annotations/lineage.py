@@ -147,12 +147,14 @@ class _Climb:
 
     def __init__(self) -> None:
         self.classes: list[ClassRef] = []
+        self._known: set[int] = set()
         self.kinds: list[str] = []
         self.roots: list[tuple[ast.expr, Scope]] = []
 
     def visit(self, reference: ClassRef, depth: int) -> None:
-        if depth > _DEEPEST or any(known.node is reference.node for known in self.classes):
+        if depth > _DEEPEST or id(reference.node) in self._known:
             return
+        self._known.add(id(reference.node))
         self.classes.append(reference)
         if dataclass_decorator(reference) is not None:
             self.kinds.append("dataclass")

@@ -53,6 +53,7 @@ from toolkiln.spec.modules import (
     Scope,
     resolve,
 )
+from toolkiln.spec.work import MAX_VALUES
 
 _DEEPEST = 60
 _MOST = 20_000
@@ -114,6 +115,7 @@ class TypeReader:
         """
         self._depth += 1
         self._seen += 1
+        scope.module.work.spend()
         try:
             if self._depth > _DEEPEST or self._seen > _MOST:
                 raise Unresolved(shown(node), "it is nested too deeply")
@@ -406,12 +408,17 @@ class TypeReader:
         return Shape("tuple", schema)
 
     def _literal(self, arguments: list[ast.expr], scope: Scope) -> Shape:
-        values: list[Any] = []
+        distinct: dict[tuple[type, Any], None] = {}
         for value in literal_values(arguments, scope):
-            if not any(value == seen and type(value) is type(seen) for seen in values):
-                values.append(value)
+            scope.module.work.spend()
+            try:
+                distinct[type(value), value] = None
+            except TypeError:
+                raise Unresolved("Literal", "it has a value that is not a constant") from None
+            if len(distinct) > MAX_VALUES:
+                raise Unresolved("Literal", f"it has more than {MAX_VALUES:,} values")
         try:
-            encoded = [jsonable(value) for value in values]
+            encoded = [jsonable(value) for _, value in distinct]
         except Unknown as unknown:
             raise Unresolved("Literal", str(unknown)) from unknown
         schema: JsonSchema = {"const": encoded[0]} if len(encoded) == 1 else {"enum": encoded}

@@ -57,17 +57,12 @@ def nullable(shape: Shape) -> Shape:
 
 def any_of(members: Iterable[JsonSchema]) -> JsonSchema:
     """One of several schemas: nested alternatives flattened, duplicates dropped."""
-    flat: list[JsonSchema] = []
+    distinct: dict[str, JsonSchema] = {}
     for member in members:
         for item in member["anyOf"] if len(member) == 1 and "anyOf" in member else [member]:
-            if not any(_same(item, seen) for seen in flat):
-                flat.append(item)
+            distinct.setdefault(repr(item), item)  # unlike equality, tells 0 from False
+    flat = list(distinct.values())
     return flat[0] if len(flat) == 1 else {"anyOf": flat}
-
-
-def _same(one: JsonSchema, other: JsonSchema) -> bool:
-    """Equality that tells 0 from False."""
-    return one == other and repr(one) == repr(other)
 
 
 def array(items: JsonSchema, kind: str = "list", *, unique: bool = False) -> Shape:

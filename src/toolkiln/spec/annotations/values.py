@@ -91,6 +91,7 @@ class _Evaluation:
             return node.value
         self._depth += 1
         self._steps += 1
+        scope.module.work.spend()
         if self._depth > _DEEPEST or self._steps > _LONGEST:
             raise Unknown("too deep")
         try:

@@ -4,12 +4,13 @@
 and for whoever admits the file.
 """
 
-from toolkiln.spec.checks.findings import check_module, check_sources, check_tool
+from toolkiln.spec.checks.findings import check_module, check_names, check_sources, check_tool
 from toolkiln.spec.checks.opened_files import check_opened_files
 from toolkiln.spec.checks.roles import check_roles
 
 __all__ = [
     "check_module",
+    "check_names",
     "check_opened_files",
     "check_roles",
     "check_sources",

@@ -5,7 +5,7 @@ and for whoever admits the file.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from toolkiln.errors import nearest_hint
@@ -55,6 +55,8 @@ def check_module(module: Module, needed: Requirements, findings: Findings) -> No
     for problem in needed.problems:
         findings.error("bad-requirement", problem.message, problem.line, problem.fix)
     for name in sorted(needed.table.keys() - OPTIONS):
+        if findings.is_full:
+            break
         hint = nearest_hint(name, OPTIONS) or f"use one of {', '.join(sorted(OPTIONS))}"
         message = f"[tool.toolkiln] takes no {name!r}"
         findings.error("unknown-option", message, _line_of(name, module.source) or 1, hint)
@@ -62,8 +64,11 @@ def check_module(module: Module, needed: Requirements, findings: Findings) -> No
     check_imports(module, needed, findings)
 
 
-def check_tool(spec: ToolSpec, source: str, specs: Sequence[ToolSpec], findings: Findings) -> None:
-    """Report what concerns one tool: its name and everything a model reads of it."""
+def check_tool(spec: ToolSpec, source: str, names: Set[str], findings: Findings) -> None:
+    """Report what concerns one tool: its name and everything a model reads of it.
+
+    `names` are those of all tools of the file.
+    """
     problem = naming.name_problem(spec.name)
     if problem:
         report = findings.warn if naming.accepted_name(spec.name) else findings.error
@@ -71,24 +76,30 @@ def check_tool(spec: ToolSpec, source: str, specs: Sequence[ToolSpec], findings:
         report("bad-name", problem, spec.line, fix, tool=spec.name)
     for remark in prose.lint_description(spec.description, spec.name):
         _report_remark(remark, spec, spec.line, findings)
-    others = [other.name for other in specs if other.name != spec.name]
-    _check_likeness(spec, others, findings)
+    others = _Others(names, spec.name)
     texts = list(_visible_texts(spec))
     joined = "\n".join(texts)
     if joined.isascii() and not prose.lint(joined, "", others):
         return
+    places = _places(spec)
     for text in dict.fromkeys(texts):
-        for remark in prose.lint(text, _place(text, spec), others):
+        if findings.is_full:
+            return
+        for remark in prose.lint(text, places.get(text, "the documentation"), others):
             _report_remark(remark, spec, _line_of(text, source) or spec.line, findings)
 
 
-def _check_likeness(spec: ToolSpec, others: Sequence[str], findings: Findings) -> None:
-    """Report a tool whose name people and models take for that of another."""
-    shape = naming.shape(spec.name)
-    if twin := next((other for other in others if naming.shape(other) == shape), None):
-        message = f"the names {spec.name!r} and {twin!r} are easily taken for each other"
-        fix = "give one of them a name that differs in a word"
-        findings.warn("confusable-name", message, spec.line, fix, tool=spec.name)
+def check_names(specs: Sequence[ToolSpec], findings: Findings) -> None:
+    """Report tools whose names people and models take for each other."""
+    alike: dict[str, list[str]] = {}
+    for spec in specs:
+        alike.setdefault(naming.shape(spec.name), []).append(spec.name)
+    for spec in specs:
+        names = alike[naming.shape(spec.name)]
+        if twin := next((name for name in names if name != spec.name), None):
+            message = f"the names {spec.name!r} and {twin!r} are easily taken for each other"
+            fix = "give one of them a name that differs in a word"
+            findings.warn("confusable-name", message, spec.line, fix, tool=spec.name)
 
 
 def _report_remark(remark: prose.Remark, spec: ToolSpec, line: int, findings: Findings) -> None:
@@ -186,14 +197,30 @@ def _schema_texts(schema: JsonSchema) -> list[str]:
     return texts
 
 
-def _place(text: str, spec: ToolSpec) -> str:
-    """Where a text stands, for messages."""
-    if text == spec.description:
-        return "the description"
+def _places(spec: ToolSpec) -> dict[str, str]:
+    """Where each text of a tool comes from, for messages; the rest is documentation."""
+    places = {spec.description: "the description"}
     for name, schema in spec.parameters.get("properties", {}).items():
-        if name == text or text in _schema_texts(schema):
-            return f"the parameter {name!r}"
-    return "the documentation"
+        for text in (name, *_schema_texts(schema)):
+            places.setdefault(text, f"the parameter {name!r}")
+    return places
+
+
+class _Others(Collection[str]):
+    """The names of the other tools of a file, without a copy for each tool."""
+
+    def __init__(self, names: Set[str], own: str) -> None:
+        self._names = names
+        self._own = own
+
+    def __contains__(self, name: object) -> bool:
+        return name != self._own and name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._names if name != self._own)
+
+    def __len__(self) -> int:
+        return len(self._names) - (self._own in self._names)
 
 
 def _line_of(text: str, source: str) -> int | None:

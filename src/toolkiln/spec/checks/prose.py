@@ -188,6 +188,8 @@ _WORDS = frozenset(word for order in _ORDERS for word in order.words)
 _PIECES = tuple({piece for order in _ORDERS for piece in order.pieces})
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}<>|\"'*`~#", " "))
 _MARKDOWN = str.maketrans({"*": None, "`": None, "~": None, "’": "'", "‘": "'"})
+_BLANKS = re.compile(r"\s\s+")
+"""Runs of blanks, which would make the patterns try every way to part them."""
 _BLOB_TEXT = re.compile(rf"[A-Za-z0-9+/_-]{{{_BLOB},}}={{0,2}}")
 _MENTION = re.compile(r"`([A-Za-z][\w-]*)(?:\(\))?`|(?<![\w./-])([A-Za-z]\w*_\w*)(?![\w-])")
 _NAME_OF_TOOL = r"(?P<{0}quote>`)?(?P<{0}name>[A-Za-z][\w-]*)(?:\(\))?`?(?P<{0}tool>\s+tool\b)?"
@@ -285,7 +287,7 @@ def _orders(text: str, where: str) -> Iterator[Remark]:
     lowered = text.lower()
     words = lowered.translate(_PUNCTUATION).split()
     if not _WORDS.isdisjoint(words) or any(piece in lowered for piece in _PIECES):
-        lowered = lowered.translate(_MARKDOWN)
+        lowered = _BLANKS.sub(_one_blank, lowered.translate(_MARKDOWN))
         known = _WORDS.intersection(words)
         said = set()
         for order in _ORDERS:
@@ -300,6 +302,10 @@ def _orders(text: str, where: str) -> Iterator[Remark]:
                 what = f"has {len(found[0])} characters of what looks like encoded data"
                 yield _instruction(Severity.WARNING, where, what, found[0])
                 break
+
+
+def _one_blank(run: re.Match[str]) -> str:
+    return "\n" if "\n" in run[0] else " "
 
 
 def _instruction(severity: Severity, where: str, what: str, quote: str) -> Remark:

@@ -22,6 +22,7 @@ from toolkiln.model import (
     Health,
     Hints,
     JsonSchema,
+    Privilege,
     Result,
     Rights,
     Status,
@@ -122,6 +123,8 @@ async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
 
 async def read(visit: Visit, body: SchemaBody) -> ReadSource:
     """The schemas of a source's tools; nothing of it is run."""
+    require = visit.kiln.guarding.require
+    await asyncio.to_thread(require, visit.session, Privilege.WRITE_TOOLS, "read_source")
 
     def made() -> ReadSource:
         report = read_source(body.source)
@@ -142,7 +145,7 @@ async def read(visit: Visit, body: SchemaBody) -> ReadSource:
             prospects=prospects(visit.kiln, visit.caller),
         )
 
-    return await asyncio.to_thread(made)
+    return await visit.kiln.reading.run(visit.caller.who, made)
 
 
 def _served_names(visit: Visit) -> Set[str]:
@@ -204,10 +207,15 @@ OPERATIONS = (
         path="/v1/schema",
         name="read_source",
         summary="Read the schemas and findings of a source, without running it",
+        description=(
+            "Takes the privilege WRITE_TOOLS. What a source may have is limited; a finding says "
+            "what was left out. A caller that has too many sources read at once gets 503."
+        ),
         handle=read,
         group="sources",
         body=SchemaBody,
         answers={200: ReadSource},
+        is_large=True,
         examples={"greet": {"source": _SOURCE}},
     ),
 )

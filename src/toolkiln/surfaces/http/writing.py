@@ -4,14 +4,13 @@ What a tool's source has to be is decided by `app.authoring`, what may be switch
 removed by the catalog; here a request is held against the version that it is about.
 """
 
-import asyncio
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 from pydantic import Field
 
 from toolkiln.app import Authored, errands, read_source
-from toolkiln.model import Value
+from toolkiln.model import CallError, Value
 from toolkiln.surfaces.http.operations import Answer, Operation, Visit
 from toolkiln.surfaces.http.preconditions import creates_only, expected, tag
 from toolkiln.surfaces.http.problems import STATUSES, Fault, Refused
@@ -96,7 +95,11 @@ async def put_tool(visit: Visit, body: ToolBody) -> Answer:
         only_new=creates_only(visit),
         match=expected(visit),
     )
-    await asyncio.to_thread(_refuse_undeclared, name, body.source)
+    allowed = await visit.kiln.guarding.may_author(visit.session)
+    if not isinstance(allowed, CallError):  # otherwise the operation below reports the refusal
+        await visit.kiln.reading.run(
+            visit.caller.who, lambda: _refuse_undeclared(name, body.source)
+        )
     told = await visit.kiln.tend(order, visit.session)
     authored = told.authored
     if not authored.success:
