@@ -57,7 +57,7 @@ from toolkiln.model import (
     Truncation,
     unobserved,
 )
-from toolkiln.schema import Problems, check
+from toolkiln.schema import Problems, check, is_quick
 
 _DEEPEST = 8
 """Calls within calls."""
@@ -218,7 +218,11 @@ class Gateway:
         decision = self._guard.decide(caller, tool.spec)
         if decision.effect == "deny":
             raise Refused(Status.DENIED, not_allowed(call.tool, decision), tool)
-        checked = check(tool.spec, {} if call.arguments is None else call.arguments)
+        arguments = {} if call.arguments is None else call.arguments
+        if is_quick(tool.spec, arguments):
+            checked = check(tool.spec, arguments)
+        else:
+            checked = await asyncio.to_thread(check, tool.spec, arguments)
         if isinstance(checked, Problems):
             raise Refused(Status.INVALID, invalid(checked), tool)
         if tool.function is None and (unsent := unsendable(caller)):

@@ -7,7 +7,7 @@ promised. How a schema comes about is `spec`'s business.
 """
 
 from toolkiln.schema.agreement import RuntimeParameter, RuntimeSignature, disagreements
-from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check
+from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check, is_quick
 from toolkiln.schema.health import health
 from toolkiln.schema.problems import Problem, unknown_tool
 from toolkiln.schema.providers import (
@@ -38,6 +38,7 @@ __all__ = [
     "deferring_request",
     "disagreements",
     "health",
+    "is_quick",
     "request_tools",
     "secret_fields",
     "structuring",

@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from toolkiln.model import JsonSchema, ToolSpec
 from toolkiln.schema.coercion import Coercion, parsed
-from toolkiln.schema.document import Document, walk
+from toolkiln.schema.document import Document, bounded, walk
 from toolkiln.schema.formats import FORMATS
+from toolkiln.schema.patterns import options_for
 from toolkiln.schema.problems import Problem, explained, place, problem
 from toolkiln.schema.shape import Shape
 from toolkiln.schema.structure import Flaw, Sizes, deeper_than, flaws, plain
@@ -27,6 +28,9 @@ from toolkiln.schema.validity import invalid_points
 _DEFAULT_SIZES = Sizes()
 _MAX_PROBLEMS = 50
 _CACHED = 1024
+_FEW_PARTS = 1_000
+"""Members and pieces of text of arguments that are checked without a thread."""
+_LONG_TEXT = 32
 
 
 class Checked(Struct, frozen=True):
@@ -47,10 +51,13 @@ class Problems(Struct, frozen=True):
 def _validator(schema: Any) -> Draft202012Validator:
     # Format functions slow down every validation, so that only schemas with formats get them.
     used = {node.get("format") for _, node in walk(schema)}
+    options = options_for(schema)
     if used == {None}:
-        return Draft202012Validator(schema, offline=True)
+        return Draft202012Validator(schema, pattern_options=options, offline=True)
     formats = {name: accepts for name, accepts in FORMATS.items() if name in used}
-    return Draft202012Validator(schema, validate_formats=True, formats=formats, offline=True)
+    return Draft202012Validator(
+        schema, validate_formats=True, formats=formats, pattern_options=options, offline=True
+    )
 
 
 class ArgumentChecker:
@@ -58,12 +65,14 @@ class ArgumentChecker:
 
     def __init__(self, parameters: JsonSchema, sizes: Sizes = _DEFAULT_SIZES) -> None:
         self._sizes = sizes
-        self._document = Document(parameters)
-        self._coercion = Coercion(self._document, sizes.depth)
         self._broken = [
             Problem("", f"the tool's schema is invalid at {point.path or '/'}: {point.reason}")
             for point in invalid_points(parameters)
         ]
+        if not self._broken:
+            parameters = bounded(parameters)
+        self._document = Document(parameters)
+        self._coercion = Coercion(self._document, sizes.depth)
         schema: JsonSchema = {"not": {}}
         if not self._broken:
             schema = {k: v for k, v in parameters.items() if k not in ("$schema", "$id")}
@@ -172,6 +181,30 @@ class _Checkers:
 
 _checkers = _Checkers()
 _find = _checkers.find
+
+
+def is_quick(spec: ToolSpec, arguments: object) -> bool:
+    """Whether a check is over in a moment: the schema is compiled and the arguments are small."""
+    if _find(id(spec)) is None:
+        return False
+    size = 0
+    pending = [arguments]
+    while pending:
+        item = pending.pop()
+        kind = item.__class__
+        if kind is dict:
+            size += len(item)  # type: ignore[arg-type]
+            if size <= _FEW_PARTS:
+                pending += item.values()  # type: ignore[attr-defined]
+        elif kind is list or kind is tuple:
+            size += len(item)  # type: ignore[arg-type]
+            if size <= _FEW_PARTS:
+                pending += item  # type: ignore[arg-type]
+        elif kind is str:
+            size += len(item) // _LONG_TEXT  # type: ignore[arg-type]
+        if size > _FEW_PARTS:
+            return False
+    return True
 
 
 def check(spec: ToolSpec, arguments: object, sizes: Sizes | None = None) -> Checked | Problems:

@@ -6,12 +6,20 @@ local pointers only: nothing is ever fetched.
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 from urllib.parse import unquote
 
 from jsonschema_rs import Draft202012Validator, Registry
 
 from toolkiln.model import JsonSchema
+from toolkiln.schema.patterns import (
+    LINEAR,
+    LONGEST_BACKTRACKED,
+    PatternOptions,
+    backtracks,
+    options_for,
+)
 
 IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 IN_PLACE_SINGLES = ("not", "if", "then", "else")
@@ -120,6 +128,21 @@ def walk(root: JsonSchema) -> Iterator[tuple[str, JsonSchema]]:
             pending.extend(reversed(found))
 
 
+def bounded(schema: JsonSchema) -> JsonSchema:
+    """The schema, with a length for strings and keys that a backtracking engine matches."""
+    if options_for(schema) is LINEAR:
+        return schema
+    copy: JsonSchema = deepcopy(schema)
+    for _, node in list(walk(copy)):
+        if backtracks(node.get("pattern")):
+            longest = node.get("maxLength", LONGEST_BACKTRACKED)
+            node["maxLength"] = min(longest, LONGEST_BACKTRACKED)
+        if any(map(backtracks, node.get("patternProperties", ()))):
+            short = {"propertyNames": {"maxLength": LONGEST_BACKTRACKED}}
+            node["allOf"] = [*node.get("allOf", ()), short]
+    return copy
+
+
 def assertions(node: JsonSchema) -> JsonSchema:
     """The part of `node` that can refuse a value."""
     return {key: value for key, value in node.items() if key in ASSERTIONS}
@@ -150,6 +173,7 @@ class Document:
     def __init__(self, root: JsonSchema) -> None:
         self.root = root
         self._registry: Registry | None = None
+        self._options: PatternOptions = LINEAR
 
     def target(self, ref: str) -> Any:
         """What `ref` points at; LookupError if nothing."""
@@ -158,9 +182,12 @@ class Document:
     def validator(self, node: object) -> Draft202012Validator:
         """A validator for a part of the document, or for a schema made from its parts."""
         if self._registry is None:
-            self._registry = Registry([(_URN, _detached(self.root))])
-        schema = _detached(node)
-        return Draft202012Validator(schema, registry=self._registry, offline=True)
+            self._registry = Registry([(_URN, _detached(bounded(self.root)))])
+            self._options = options_for(self.root)
+        schema = _detached(bounded(node) if isinstance(node, dict) else node)
+        return Draft202012Validator(
+            schema, registry=self._registry, pattern_options=self._options, offline=True
+        )
 
 
 def _detached(node: Any) -> Any:

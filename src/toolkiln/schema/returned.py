@@ -6,6 +6,8 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator
 
 from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.schema.document import bounded
+from toolkiln.schema.patterns import options_for
 from toolkiln.schema.providers.mcp import wraps_result
 
 
@@ -20,7 +22,8 @@ def structuring(
     if output is None or spec.returns is None:
         return lambda value: value if isinstance(value, dict) else None
     kept = {key: part for key, part in output.items() if key not in ("$schema", "$id")}
-    is_valid = Draft202012Validator(kept, offline=True).is_valid
+    options = options_for(kept)
+    is_valid = Draft202012Validator(bounded(kept), pattern_options=options, offline=True).is_valid
     wraps = wraps_result(spec.returns)
 
     def structured(value: Any) -> dict[str, Any] | None:

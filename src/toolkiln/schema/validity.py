@@ -20,6 +20,7 @@ from toolkiln.schema.document import (
     resolve,
     walk,
 )
+from toolkiln.schema.patterns import LONGEST_BACKTRACKED, engine_of, options_for
 from toolkiln.schema.structure import Sizes, flaws
 
 BOUNDS = Sizes(depth=100, string_length=200_000, items=20_000, total_bytes=2_000_000)
@@ -169,16 +170,14 @@ def _contradictions(root: JsonSchema) -> Iterator[HealthPoint]:
 
 
 def _compiles(pattern: str) -> bool:
-    try:
-        Draft202012Validator({"pattern": pattern}, offline=True)
-    except (ValidationError, ValueError):
-        return False
-    return True
+    return engine_of(pattern) is not None
 
 
 def _matches(name: str, patterns: list[str]) -> bool:
     return any(
-        Draft202012Validator({"pattern": pattern}, offline=True).is_valid(name)
+        Draft202012Validator(
+            {"pattern": pattern}, pattern_options=engine_of(pattern), offline=True
+        ).is_valid(name[:LONGEST_BACKTRACKED])
         for pattern in patterns
     )
 
@@ -209,7 +208,7 @@ def is_object(root: JsonSchema, node: object, chain: int = 0) -> bool:
 def _refused_by_validator(root: JsonSchema) -> Iterator[HealthPoint]:
     schema = {key: value for key, value in root.items() if key not in ("$schema", "$id")}
     try:
-        Draft202012Validator(schema, offline=True)
+        Draft202012Validator(schema, pattern_options=options_for(schema), offline=True)
     except ValidationError as error:
         yield _point(join("", *error.instance_path), _brief(error))
     except (ValueError, ReferencingError) as error:

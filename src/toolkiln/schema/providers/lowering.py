@@ -19,11 +19,13 @@ from toolkiln.model import JsonSchema
 from toolkiln.schema.document import (
     Document,
     assertions,
+    bounded,
     implied_type,
     is_free_form,
     join,
     without_definitions,
 )
+from toolkiln.schema.patterns import options_for
 from toolkiln.schema.providers import containers
 from toolkiln.schema.providers.codec import (
     SAME,
@@ -367,7 +369,9 @@ class Lowering:
         wire = lowered.wire
 
         def recognises() -> Draft202012Validator:
-            return Draft202012Validator({**wire, "$defs": self.definitions}, offline=True)
+            schema = {**wire, "$defs": self.definitions}
+            options = options_for(schema)
+            return Draft202012Validator(bounded(schema), pattern_options=options, offline=True)
 
         make_accepts = accepts or (lambda: self.document.validator(node))
         return Branch(lowered.codec, wire, make_accepts, recognises)

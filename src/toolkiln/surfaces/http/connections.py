@@ -28,6 +28,8 @@ class Connection(HttpToolsProtocol):
     """That a request may take to come, and a client to take a piece of an answer."""
     most: ClassVar[int] = 500
     """Connections at once."""
+    idle: ClassVar[dict["Connection", None]] = {}
+    """Connections without a whole request that waits for its answer, the oldest first."""
 
     _cut: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
@@ -40,12 +42,16 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            transport.abort()
-            return
+            oldest = next(iter(self.idle), self)
+            self.idle.pop(oldest, None)
+            oldest.transport.abort()
+            if oldest is self:
+                return
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self.idle.pop(self, None)
         self.resume_writing()
         for cycle in self._answering:  # uvicorn tells the last one only
             cycle.disconnected = cycle.disconnected or not cycle.response_complete
@@ -67,6 +73,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         elif self._is_whole and self.cycle is not None and not self.cycle.response_complete:
             self._unwatch()
+            self.idle.pop(self, None)
         elif self._cut is None:  # also for what is no part of a request, such as empty lines
             self._watch()
 
@@ -88,6 +95,8 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.cycle is None or self.cycle.response_complete:
+            self.idle[self] = None
         if self.transport.is_closing():  # but not before the client has taken the rest
             self._expect_reading()
 
@@ -115,6 +124,7 @@ class Connection(HttpToolsProtocol):
             self._stall = self.loop.call_later(self.seconds, self.transport.abort)
 
     def _watch(self) -> None:
+        self.idle.setdefault(self)
         self._cut = self.loop.call_later(self.seconds + _SLACK, self._end)
 
     def _unwatch(self) -> None:

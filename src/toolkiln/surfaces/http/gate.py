@@ -1,13 +1,15 @@
 """The gate: limits that hold before anybody looks at what a request wants.
 
-How many there are at once, how large their headers and bodies are, how long a body takes,
-where they come from (`access`), and whether the server is about to stop. A body is taken
+How many there are at once, in all and of each caller, how large their headers and bodies
+are, how long a body takes, where they come from (`access`), and whether the server is about
+to stop. A body is taken
 whole before anything else happens, so that whoever is behind the gate never waits for one.
 What concerns connections rather than requests is in `connections`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +35,32 @@ class Limits:
 
     body_bytes: int
     requests: int
+    """Requests at once, and as many streams of events."""
     seconds: float
+
+
+class Places:
+    """Places that callers share: each caller gets one while more are free than the caller has.
+
+    One caller gets at most half of them, the next one half of the rest, and so on.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: Counter[str] = Counter()
+
+    def take(self, who: str) -> bool:
+        """Take a place; False if there is none for this caller."""
+        if self._taken[who] >= max(self._most - self._taken.total(), 0):
+            return False
+        self._taken[who] += 1
+        return True
+
+    def leave(self, who: str) -> None:
+        """Give a place back."""
+        self._taken[who] -= 1
+        if not self._taken[who]:
+            del self._taken[who]
 
 
 class Gate:
@@ -45,12 +72,19 @@ class Gate:
         access: Access,
         limits: Limits,
         count: Callable[[str, int], None],
+        caller_of: Callable[[Scope], Awaitable[str]],
     ) -> None:
-        """`count` gets the method and status of every request that was answered."""
+        """`count` gets the method and status of every request that was answered.
+
+        `caller_of` names the caller that a request counts for.
+        """
         self._app = app
         self._access = access
         self._limits = limits
         self._count = count
+        self._caller_of = caller_of
+        self._requests = Places(limits.requests)
+        self._streams = Places(limits.requests)
         self.active = 0
         """Requests that are being answered."""
         self.streams = 0
@@ -62,14 +96,9 @@ class Gate:
         passage = _Passage(send)
         is_counted = scope["raw_path"] not in _ALWAYS
         try:
-            if is_counted:
-                self._check_room()
-            self.active += is_counted
-            try:
-                await self._pass(scope, receive, passage, is_counted=is_counted)
-            finally:
-                self.active -= is_counted
-                self.streams -= passage.is_stream
+            if is_counted and self.is_draining:
+                raise _draining("the server is about to stop")
+            await self._pass(scope, receive, passage, is_counted=is_counted)
         except Refused as refused:
             if any(name == b"expect" for name, _ in scope["headers"]):
                 # Whether the body follows all the same is the client's choice.
@@ -80,17 +109,6 @@ class Gate:
                 await Reply(scope, passage.send).problem(_draining("the server stopped"))
         if passage.status is not None:
             self._count(scope["method"], passage.status)
-
-    def _check_room(self) -> None:
-        if self.is_draining:
-            raise _draining("the server is about to stop")
-        if self.active >= self._limits.requests:
-            raise Refused(
-                "busy",
-                f"the server is answering {self.active:,} requests already",
-                hint="try again in a moment",
-                headers={"retry-after": "1"},
-            )
 
     async def _pass(
         self, scope: Scope, receive: Receive, passage: "_Passage", *, is_counted: bool
@@ -119,16 +137,35 @@ class Gate:
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in known:
                 await _preflight(passage.send, known)
                 return
+        if not is_counted:
+            await self._let_in(scope, receive, passage, known)
+            return
+        who = await self._caller_of(scope)
+        follows = scope["method"] == "GET" and b"text/event-stream" in known.get(b"accept", b"")
+        places = self._streams if follows else self._requests
+        if not places.take(who):
+            raise _busy("stream" if follows else "request")
+        self.active += 1
+
+        def on_stream() -> None:
+            self.streams += 1
+
+        passage.on_stream = on_stream
+        try:
+            await self._let_in(scope, receive, passage, known)
+        finally:
+            places.leave(who)
+            self.active -= 1
+            self.streams -= passage.is_stream
+
+    async def _let_in(
+        self, scope: Scope, receive: Receive, passage: "_Passage", known: dict[bytes, bytes]
+    ) -> None:
         if b"content-length" in known or b"transfer-encoding" in known:
             body = await self._body(receive, known.get(b"content-length"))
             if body is None:
                 return
             receive = _replaying(body, receive)
-
-        def on_stream() -> None:
-            self.streams += is_counted
-
-        passage.on_stream = on_stream
         await self._app(scope, receive, passage.send)
 
     async def _body(self, receive: Receive, length: bytes | None) -> bytes | None:
@@ -228,6 +265,15 @@ async def _preflight(send: Send, headers: dict[bytes, bytes]) -> None:
 
 def _too_large(most: int) -> Refused:
     return Refused("too_large", f"the body has more than {most:,} bytes")
+
+
+def _busy(kind: str) -> Refused:
+    return Refused(
+        "busy",
+        f"there is no place for another {kind}: you have too many, or all callers together have",
+        hint="close streams that you no longer need, or try again in a moment",
+        headers={"retry-after": "1"},
+    )
 
 
 def _draining(detail: str) -> Refused:

@@ -18,6 +18,7 @@ from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.beside import Beside, Checks, Readiness
 from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
+from toolkiln.surfaces.http.requests import caller_of
 
 _PATHS = ("/healthz", "/readyz", "/metrics")
 _MOST = 20
@@ -43,6 +44,7 @@ class Health(uvicorn.Server):
             ),
             Limits(settings.body_bytes, _MOST, settings.request_seconds),
             self.metrics.count_request,
+            lambda scope: caller_of(kiln, entrance, scope),
         )
         self.metrics.watch_requests(lambda: gate.active)
         super().__init__(

@@ -13,12 +13,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.types import Receive, Scope
 
-from toolkiln.app import Entrance
+from toolkiln.app import Entrance, Kiln
+from toolkiln.errors import ToolkilnError
 from toolkiln.surfaces.http.access import IS_LOCAL
 from toolkiln.surfaces.http.problems import Fault, Refused, misfit
 
 _SOON = 0.05
 """Seconds after which it is worth a task to notice that a client has gone."""
+_SESSION = "toolkiln.session"
+"""Where the gate notes the session that it found for a request."""
 _MOST_PARAMETERS = 200
 DEEPEST = 200
 """Arrays and objects within each other that the parser takes, a few more or less."""
@@ -111,6 +114,26 @@ async def read_body(receive: Receive) -> bytes:
             return b"".join(chunks)
 
 
+def _credential(scope: Scope) -> str | None:
+    shown = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+    if shown is None:
+        return None
+    kind, _, text = shown.decode("latin-1").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else ""
+
+
+async def caller_of(kiln: Kiln, entrance: Entrance, scope: Scope) -> str:
+    """Whom a request counts for: its caller, or where it came from if nobody is known."""
+    if _credential(scope) is not None:
+        guard = kiln.guarding.guard
+        with suppress(ToolkilnError):  # whoever answers the request reports it
+            session = await session_of(entrance, scope)
+            caller = guard.known_caller(session) or await guard.caller(session)
+            scope[_SESSION] = session
+            return f"caller {caller.who}"
+    return f"address {(scope.get('client') or ('',))[0]}"
+
+
 async def session_of(entrance: Entrance, scope: Scope) -> str:
     """The session of a request.
 
@@ -118,11 +141,9 @@ async def session_of(entrance: Entrance, scope: Scope) -> str:
         NoSession: its credential is missing or opens no session.
         StoreError: that cannot be looked up.
     """
-    shown = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-    credential, is_local = None, bool(scope.get(IS_LOCAL))
-    if shown is not None:
-        kind, _, text = shown.decode("latin-1").partition(" ")
-        credential = text.strip() if kind.lower() == "bearer" else ""
+    if _SESSION in scope:
+        return str(scope[_SESSION])
+    credential, is_local = _credential(scope), bool(scope.get(IS_LOCAL))
     known = entrance.known_session(credential, is_local=is_local)
     if known is not None:
         return known

@@ -25,6 +25,7 @@ from toolkiln.surfaces.http.beside import Beside, Readiness
 from toolkiln.surfaces.http.connections import Connection
 from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
+from toolkiln.surfaces.http.requests import caller_of
 from toolkiln.surfaces.mcp.endpoint import Endpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 from toolkiln.surfaces.web.app import PATH, Page
@@ -111,6 +112,9 @@ class Server(uvicorn.Server):
         }
         app = App(kiln, entrance, OPERATIONS, mounts)
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
+        most = _room_for_connections()
+        # A third of the connections is left for health, and for clients that send nothing yet.
+        places = min(settings.concurrent_requests, max(most // 3, 1))
         self._gate = Gate(
             app if self._tracing is None else _traced(app, self._tracing),
             Access(
@@ -118,12 +122,13 @@ class Server(uvicorn.Server):
                 frozenset(host.lower() for host in settings.hosts),
                 frozenset(origin.lower().rstrip("/") for origin in settings.origins),
             ),
-            Limits(settings.body_bytes, settings.concurrent_requests, settings.request_seconds),
+            Limits(settings.body_bytes, places, settings.request_seconds),
             self._metrics.count_request,
+            lambda scope: caller_of(kiln, entrance, scope),
         )
         self._metrics.watch_requests(lambda: self._gate.active)
         self._stopping: asyncio.Task[None] | None = None
-        bounds = {"seconds": settings.request_seconds, "most": _room_for_connections()}
+        bounds = {"seconds": settings.request_seconds, "most": most, "idle": {}}
         super().__init__(
             uvicorn.Config(
                 self._gate,

@@ -1,0 +1,61 @@
+"""Patterns and arguments that are written to be expensive: matching them stays linear."""
+
+import pytest
+
+from toolkiln.schema import ArgumentChecker, Checked, Problems, is_quick
+from toolkiln.schema.arguments import check
+from toolkiln.schema.patterns import BACKTRACKING, LINEAR, LONGEST_BACKTRACKED, engine_of
+
+from .specs import spec as spec_of
+
+
+def checker(pattern: str) -> ArgumentChecker:
+    items = {"type": "array", "items": {"type": "string", "pattern": pattern}}
+    return ArgumentChecker({"type": "object", "properties": {"a": items}})
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "(a|a)*b", r"^\d{3}-\w+$", "(x+x+)+y"])
+def test_a_pattern_without_look_around_runs_in_the_linear_engine(pattern: str) -> None:
+    assert engine_of(pattern) is LINEAR
+
+
+@pytest.mark.parametrize("pattern", [r"^(?!\s*$).+", r"(a)\1", "(?<=x)y"])
+def test_look_around_and_back_references_run_in_an_engine_that_gives_up(pattern: str) -> None:
+    assert engine_of(pattern) is BACKTRACKING
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a{0,300}){0,300}b"])
+def test_what_does_not_compile_in_a_megabyte_is_no_pattern(pattern: str) -> None:
+    assert engine_of(pattern) is None
+
+
+def test_patterns_that_backtrack_match_short_strings_only() -> None:
+    blank = checker(r"^(?!\s*$).+")
+
+    fits = blank.check({"a": ["text"]})
+    empty = blank.check({"a": ["  "]})
+    long = blank.check({"a": ["x" * (LONGEST_BACKTRACKED + 1)]})
+
+    assert isinstance(fits, Checked)
+    assert isinstance(empty, Problems)
+    assert isinstance(long, Problems)
+    assert "1000 characters" in long.problems[0].message
+
+
+def test_strings_that_make_a_pattern_backtrack_end_in_a_problem() -> None:
+    """Before, each took a million steps: 2 kB of arguments took ten seconds."""
+    answer = checker(r"^(a*)*\1b$").check({"a": ["a" * 60 + "c"] * 200})
+
+    assert isinstance(answer, Problems)
+
+
+def test_large_arguments_and_schemas_that_are_not_compiled_are_checked_in_a_thread() -> None:
+    spec = spec_of({"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}})
+    small, large = {"a": [1, 2]}, {"a": [*range(5_000)]}
+
+    before = is_quick(spec, small)
+    check(spec, small)
+
+    assert (before, is_quick(spec, small), is_quick(spec, large)) == (False, True, False)
+    assert not is_quick(spec, {"a": "x" * 100_000})
+    assert not is_quick(spec, "x" * 100_000)

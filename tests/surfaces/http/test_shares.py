@@ -1,0 +1,84 @@
+"""Callers that take all they can get, and others that still get something."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+
+from ..conftest import BOUND, COMMAND, Shell
+from .served import SETTINGS, Served, make_shell, serving
+
+DESCRIPTORS = 256
+"""So few that connections soon take all that the server has."""
+FEW = f"concurrent_requests = 8\n{SETTINGS}"
+
+
+class Limited(Shell):
+    """Starts servers that may have few descriptors."""
+
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+        limit = f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"
+        return subprocess.Popen(
+            ["prlimit", limit, COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ(),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str, str]]:
+    """A server with few places, and the keys of two callers."""
+    shell = make_shell(tmp_path_factory.mktemp("shares"), FEW)
+    keys = [
+        shell.invoke("keys", "create", name, "--user", name).out.strip() for name in ("ann", "bob")
+    ]
+    limited = Limited(**vars(shell))
+    with serving(limited) as served:
+        yield served, keys[0], keys[1]
+
+
+def stream(served: Served, key: str, opened: ExitStack) -> HTTPResponse:
+    """The answer to a request for events, which stays open."""
+    connection = HTTPConnection(served.host, served.port, timeout=BOUND)
+    opened.callback(connection.close)
+    headers = {"Authorization": f"Bearer {key}", "Accept": "text/event-stream"}
+    connection.request("GET", "/v1/events", headers=headers)
+    return connection.getresponse()
+
+
+def test_one_key_opens_streams_until_it_is_refused_and_another_still_gets_one(
+    served: tuple[Served, str, str],
+) -> None:
+    server, ann, bob = served
+    with ExitStack() as opened:
+        taken = [stream(server, ann, opened).status for _ in range(10)]
+        other = stream(server, bob, opened)
+        mine = server.ask("GET", "/v1/tools", headers={"Authorization": f"Bearer {ann}"})
+
+    assert taken == [200] * 4 + [503] * 6
+    assert other.status == 200
+    assert mine.status == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+def test_connections_that_send_nothing_or_half_a_head_leave_health_answerable(
+    served: tuple[Served, str, str], sent: bytes
+) -> None:
+    server, ann, _ = served
+    with ExitStack() as opened:
+        for _ in range(2 * DESCRIPTORS):
+            connection = opened.enter_context(server.connect())
+            connection.sendall(sent)
+        health = server.ask_plainly("GET", "/healthz")
+        tools = server.ask("GET", "/v1/tools", headers={"Authorization": f"Bearer {ann}"})
+
+    assert (health.status, tools.status) == (200, 200)
+    assert server.descriptors() < DESCRIPTORS
+    assert Path(f"/proc/{server.process.pid}").exists()
