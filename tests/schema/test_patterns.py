@@ -1,5 +1,11 @@
 """Patterns and arguments that are written to be expensive: matching them stays linear."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from toolkiln.schema import ArgumentChecker, Checked, Problems, is_quick
@@ -12,6 +18,23 @@ from .specs import spec as spec_of
 def checker(pattern: str) -> ArgumentChecker:
     items = {"type": "array", "items": {"type": "string", "pattern": pattern}}
     return ArgumentChecker({"type": "object", "properties": {"a": items}})
+
+
+@contextmanager
+def counted(name: str) -> Iterator[list[None]]:
+    """One item for each call of a function of this name."""
+    found: list[None] = []
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == name:
+            found.append(None)
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "(a|a)*b", r"^\d{3}-\w+$", "(x+x+)+y"])
@@ -59,3 +82,30 @@ def test_large_arguments_and_schemas_that_are_not_compiled_are_checked_in_a_thre
     assert (before, is_quick(spec, small), is_quick(spec, large)) == (False, True, False)
     assert not is_quick(spec, {"a": "x" * 100_000})
     assert not is_quick(spec, "x" * 100_000)
+
+
+def test_wrong_values_of_a_long_enumeration_are_not_compared_with_each_of_its_values() -> None:
+    """Before, fifty wrong values took a hundred thousand comparisons on the event loop."""
+    values = {"type": "array", "items": {"enum": [f"option number {i}" for i in range(2_000)]}}
+    made = ArgumentChecker({"type": "object", "properties": {"a": values}})
+
+    with counted("ratio") as count:
+        answer = made.check({"a": ["opshun numbr"] * 40 + ["OPTION NUMBER 7"]})
+
+    assert isinstance(answer, Problems)
+    assert answer.problems[-1].hint == "did you mean 'option number 7'?"
+    assert not count
+
+
+def test_unexpected_names_get_few_hints_and_few_problems() -> None:
+    properties = {f"name_{i}": {"type": "integer"} for i in range(200)}
+    made = ArgumentChecker(
+        {"type": "object", "properties": properties, "additionalProperties": False}
+    )
+
+    with counted("real_quick_ratio") as count:
+        answer = made.check({f"nam_{i}": 1 for i in range(5_000)})
+
+    assert isinstance(answer, Problems)
+    assert len(answer.problems) == 51
+    assert len(count) <= 10 * 100

@@ -57,7 +57,7 @@ def _near(icon: str) -> list[str]:
     stem = re.sub(r"\A(?:lucide|icon)[-:/]?(?=.)|Icon\Z", "", icon, flags=re.IGNORECASE)
     if same := _spellings().get(_plain(stem)):
         return [same]
-    return get_close_matches(stem.lower(), _drawings(), 3, 0.75)
+    return get_close_matches(stem.lower()[:60], _drawings(), 3, 0.75)
 
 
 def _plain(name: str) -> str:

@@ -31,6 +31,7 @@ _CACHED = 1024
 _FEW_PARTS = 1_000
 """Members and pieces of text of arguments that are checked without a thread."""
 _LONG_TEXT = 32
+_SCALARS = frozenset((int, float, bool, type(None)))
 
 
 class Checked(Struct, frozen=True):
@@ -152,7 +153,8 @@ class ArgumentChecker:
             if found:
                 return _flawed(found)
         errors = islice(self._validator.iter_errors(copy), _MAX_PROBLEMS + 1)
-        problems = list(dict.fromkeys(explained(errors, self._document)))
+        explanations = islice(explained(errors, self._document), 2 * _MAX_PROBLEMS)
+        problems = list(dict.fromkeys(explanations))
         if len(problems) > _MAX_PROBLEMS:
             more = problem([], f"there are more problems than these {_MAX_PROBLEMS}")
             problems = [*problems[:_MAX_PROBLEMS], more]
@@ -202,6 +204,8 @@ def is_quick(spec: ToolSpec, arguments: object) -> bool:
                 pending += item  # type: ignore[arg-type]
         elif kind is str:
             size += len(item) // _LONG_TEXT  # type: ignore[arg-type]
+        elif kind not in _SCALARS:
+            return False
         if size > _FEW_PARTS:
             return False
     return True

@@ -45,6 +45,11 @@ _SAYINGS = {
 }
 _SHOWN_CHOICES = 12
 _SHOWN_CHARS = 60
+_MOST_COMPARED = 100
+"""Options or names that are compared to find the one that was meant."""
+_LONGEST_COMPARED = 100
+_MOST_HINTS = 10
+"""Unexpected names of one object that get a hint."""
 
 
 class Problem(Struct, frozen=True):
@@ -113,9 +118,10 @@ def _explain(error: ValidationError, document: Document) -> Iterator[Problem]:
             ValidationErrorKind.UnevaluatedProperties()
         ):
             known = _known_names(error, document)
-            for name in kind.unexpected:
+            for at, name in enumerate(kind.unexpected):
                 noun = "property" if path else "parameter"
-                yield problem([*path, name], f"is not a known {noun}", _nearest(name, known))
+                hint = _nearest(name, known) if at < _MOST_HINTS else None
+                yield problem([*path, name], f"is not a known {noun}", hint)
         case ValidationErrorKind.Enum():
             yield problem(path, _not_one_of(value, kind.options), _like(value, kind.options))
         case ValidationErrorKind.Constant():
@@ -153,16 +159,26 @@ def _not_one_of(value: Any, options: list[Any]) -> str:
 
 
 def _like(value: Any, options: list[Any]) -> str | None:
-    """The option that was probably meant: same but for case, type, or a few characters."""
+    """The option that was probably meant: same but for case, type, or a few characters.
+
+    Comparing characters takes long, so that with many options only the others count.
+    """
     written = value if isinstance(value, str) else json.dumps(value)
     by_text = {o if isinstance(o, str) else json.dumps(o): o for o in reversed(options)}
     folded = {text.casefold(): text for text in reversed(by_text)}
-    close = get_close_matches(written.casefold()[:200], list(folded), n=1, cutoff=0.6)
+    asked = written.casefold()[:_LONGEST_COMPARED]
+    short = [text for text in folded if len(text) <= _LONGEST_COMPARED]
+    if asked in folded:
+        close = [asked]
+    elif len(options) <= _MOST_COMPARED:
+        close = get_close_matches(asked, short, n=1, cutoff=0.6)
+    else:
+        close = []
     return f"did you mean {shown(by_text[folded[close[0]]])}?" if close else None
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
-    hint = nearest_hint(name[:200], known)
+    hint = nearest_hint(name[:_LONGEST_COMPARED], known[:_MOST_COMPARED])
     if hint or not known:
         return hint
     return f"known: {', '.join(map(shown, known))}" if len(known) <= _SHOWN_CHOICES else None

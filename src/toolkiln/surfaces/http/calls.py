@@ -6,6 +6,7 @@ session that ended (401), calls that come too fast (429), and a key that stands 
 call (422).
 """
 
+import asyncio
 from math import ceil
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -104,7 +105,10 @@ async def call_tool(visit: Visit, body: CallBody) -> BaseModel | Answer:
     arguments = body.arguments
     if body.provider is not None:
         standing = await kiln.tend(errands.Look(name=name), visit.session)
-        arguments = kiln.compiled(standing.spec, body.provider).decode(arguments)
+        provider, sent = body.provider, arguments
+        arguments = await asyncio.to_thread(
+            lambda: kiln.compiled(standing.spec, provider).decode(sent)
+        )
 
     options: CallOptions = {
         "session": visit.session,
