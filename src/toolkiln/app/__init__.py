@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolkiln.app.options import CallOptions
     from toolkiln.app.overseeing import operating
     from toolkiln.app.own import OWN, SessionToken, account
-    from toolkiln.app.rights import not_granted
+    from toolkiln.app.rights import inherited, not_granted
     from toolkiln.app.runs import Run, Runs, status_of
     from toolkiln.app.sources import (
         Permission,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         read_source,
     )
     from toolkiln.app.supervising import Post, supervise
+    from toolkiln.app.visibility import refuse_hidden, refuse_hidden_file
     from toolkiln.app.working import Kept, Station, join_fleet, kept_by_parent, serve_fleet
     from toolkiln.catalog import (
         Assessment,
@@ -120,6 +121,7 @@ _HOMES = {
     "explain": "toolkiln.app.explaining",
     "find_credential": "toolkiln.app.credentials",
     "health": "toolkiln.schema",
+    "inherited": "toolkiln.app.rights",
     "is_loopback": "toolkiln.app.authentication",
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
@@ -131,6 +133,8 @@ _HOMES = {
     "preview": "toolkiln.app.sources",
     "prospects": "toolkiln.app.sources",
     "read_source": "toolkiln.app.sources",
+    "refuse_hidden": "toolkiln.app.visibility",
+    "refuse_hidden_file": "toolkiln.app.visibility",
     "repairs_for": "toolkiln.catalog",
     "rule_text": "toolkiln.app.explaining",
     "serve_fleet": "toolkiln.app.working",
@@ -200,6 +204,7 @@ __all__ = [
     "explain",
     "find_credential",
     "health",
+    "inherited",
     "is_loopback",
     "join_fleet",
     "kept_by_parent",
@@ -211,6 +216,8 @@ __all__ = [
     "preview",
     "prospects",
     "read_source",
+    "refuse_hidden",
+    "refuse_hidden_file",
     "repairs_for",
     "rule_text",
     "serve_fleet",

@@ -8,10 +8,12 @@ earlier version serves on.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from toolkiln import docs
@@ -31,7 +33,7 @@ from toolkiln.catalog import (
     with_docstrings,
 )
 from toolkiln.errors import Busy, InputError, ToolkilnError
-from toolkiln.model import Finding, Read, Severity, Value, Version
+from toolkiln.model import Finding, Read, Severity, ToolSpec, Value, Version
 from toolkiln.spec import MAX_BYTES, decode, overrule, read
 
 _MOST_FINDINGS = 20
@@ -179,15 +181,18 @@ class Authoring:
         decision: Decision,
         *,
         quota: int | None = None,
+        may_replace: Callable[[ToolSpec], bool] | None = None,
         observe: Callable[[Stage], None] = _unobserved,
     ) -> Authored:
         """Admit a tool, or say why not. With a `quota` it becomes a proposal instead.
 
+        `may_replace` is whether the writer may see a tool of the file that is replaced; None: all.
         Packages that a proposal requires are not installed: it is probed when it is admitted.
         """
         course = _Course(observe)
         try:
-            candidate = await self._read(draft, decision.by, course)
+            understood = partial(self._understood, draft, course, may_replace)
+            candidate = await self._read(decision.by, understood)
             if quota is not None:
                 await asyncio.to_thread(self._refuse_proposal, candidate, decision, quota)
             has_packages = any(spec.requirements for spec in candidate.read.reading.tools)
@@ -250,16 +255,18 @@ class Authoring:
         except (ToolkilnError, OSError) as error:
             raise _stop(error) from error
 
-    async def _read(self, draft: Draft, who: str, course: _Course) -> Candidate:
+    async def _read(self, who: str, understood: Callable[[], Candidate]) -> Candidate:
         try:
-            return await self._reading.run(who, lambda: self._understood(draft, course))
+            return await self._reading.run(who, understood)
         except Busy as busy:
             raise _Stopped(f"{busy.message}: {busy.hint}", code=busy.code) from busy
 
-    def _understood(self, draft: Draft, course: _Course) -> Candidate:
+    def _understood(
+        self, draft: Draft, course: _Course, may_replace: Callable[[ToolSpec], bool] | None
+    ) -> Candidate:
         course.enter(Stage.NAME)
         try:
-            target = self._target(draft)
+            target = self._target(draft, may_replace)
         except (ToolkilnError, OSError) as error:
             raise _stop(error) from error
         odd_name = name_finding(target)
@@ -288,11 +295,11 @@ class Authoring:
             refuse_outdated(draft.name, self._catalog.served_digest(candidate.file), draft.base)
         except ToolkilnError as error:
             raise _stop(error) from error
-        self._refuse_taken_names(candidate)
+        self._refuse_taken_names(candidate, may_replace)
         course.passed(", ".join(spec.name for spec in reading.tools))
         return candidate
 
-    def _target(self, draft: Draft) -> Path:
+    def _target(self, draft: Draft, may_replace: Callable[[ToolSpec], bool] | None = None) -> Path:
         """The file to be written, as the folder is at this moment, whoever changed it."""
         root = self._catalog.root
         folder = root / draft.folder
@@ -302,20 +309,52 @@ class Authoring:
         target = file_for(draft.name, folder)
         if not self._catalog.disk.is_ours(self._key(target)):
             raise _Stopped(f"only {self._catalog.disk.place} is served, and no folder")
-        _refuse_existing(target, draft, exists=target.exists())
         root.mkdir(parents=True, exist_ok=True)
         self._catalog.refresh([root / MANIFEST, target])
+        if may_replace is not None:
+            self._refuse_hidden(target, draft, may_replace)
+        _refuse_existing(target, draft, exists=target.exists())
         return target
+
+    def _refuse_hidden(
+        self, target: Path, draft: Draft, may_replace: Callable[[ToolSpec], bool]
+    ) -> None:
+        """Refuse to replace a file with a tool that the writer may not see, or that is not served.
+
+        The answer is the same in all of these cases, so that it does not say what is hidden.
+        """
+        file = self._key(target)
+        served, read = self._catalog.served_version(file), self._catalog.disk.read(file)
+        is_on_disk = read is not None or os.path.lexists(target)
+        if served is None and not is_on_disk:
+            return
+        is_visible = served is not None and all(map(may_replace, served.reading.tools))
+        if not is_visible:
+            raise _Stopped(f"the name {draft.name!r} is taken; choose another name", code="exists")
+        if read is not None and served is not None and read.digest != served.read.digest:
+            self._refuse_losing(file, read.digest)
+
+    def _refuse_losing(self, file: str, digest: str) -> None:
+        """Refuse to replace changes on disk that are in no version."""
+        kept = self._catalog.archive.history(self._catalog.manifest.catalog, file)
+        if digest not in {version.digest for version in kept}:
+            raise _Stopped(f"{file} has unadmitted changes; choose another name", code="conflict")
 
     def _key(self, target: Path) -> str:
         return target.relative_to(self._catalog.root).as_posix()
 
-    def _refuse_taken_names(self, candidate: Candidate) -> None:
+    def _refuse_taken_names(
+        self, candidate: Candidate, may_see: Callable[[ToolSpec], bool] | None
+    ) -> None:
         try:
             served = self._catalog.snapshot.served
         except InputError:
             return  # nothing is served; a manifest that cannot be trusted refuses the writing
-        owners = {name: s.file for name, s in served.items() if s.file != candidate.file}
+        owners = {
+            name: s.file if may_see is None or may_see(s.read.tool(name)) else "another file"
+            for name, s in served.items()
+            if s.file != candidate.file and name in candidate.read.names
+        }
         owners |= dict.fromkeys(self._catalog.options.reserved, "Toolkiln or this program")
         found = report(candidate.read.reading, owners).reading.findings
         taken = [finding for finding in found if finding.rule == "duplicate-name"]

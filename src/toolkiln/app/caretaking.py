@@ -15,6 +15,7 @@ from toolkiln.app.authoring import Authored, Draft
 from toolkiln.app.errands import Errand, KeptVersion, Match, Standing, Written
 from toolkiln.app.own import SessionToken
 from toolkiln.app.proposals import Looked, Proposal, Proposals
+from toolkiln.app.visibility import refuse_hidden
 from toolkiln.catalog import Conflict, Outdated, refuse_outdated
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.model import Privilege, Refusal, Served, Sources, ToolSpec, Version
@@ -94,7 +95,8 @@ class Caretaking:
         if isinstance(target, Authored):
             return Written(authored=target, is_new=False)
         draft, is_new = target
-        return Written(authored=await self._kiln.author(draft, self._session), is_new=is_new)
+        authored = await self._kiln.author(draft, self._session, is_review=True)
+        return Written(authored=authored, is_new=is_new)
 
     def _target(self, errand: errands.Write) -> tuple[Draft, bool] | Authored:
         """Where a tool is written to, and whether it is a new one; or why nowhere."""
@@ -117,6 +119,7 @@ class Caretaking:
 
     def _patch(self, errand: errands.Patch) -> Standing:
         admin = self._require(Privilege.ADMIN, "switch")
+        refuse_hidden(self._kiln, errand.name, self._session)
         served = self._served(errand.name)
         digest = _about(errand.name, served, errand.match)
         if errand.granted is not None:
@@ -140,6 +143,7 @@ class Caretaking:
 
     def _switch_toolkit(self, errand: errands.SwitchToolkit) -> dict[str, bool]:
         admin = self._require(Privilege.ADMIN, "switch")
+        refuse_hidden(self._kiln, errand.name, self._session)
         wanted = {"enabled": errand.enabled, "methods": errand.methods}
         self._kiln.admissions.switch(errand.name, wanted, admin)
         snapshot = self._kiln.catalog.snapshot
@@ -149,6 +153,7 @@ class Caretaking:
 
     def _remove(self, errand: errands.Remove) -> errands.RemovedTool:
         admin = self._require(Privilege.ADMIN, "remove")
+        refuse_hidden(self._kiln, errand.name, self._session)
         digest = _about(errand.name, self._served(errand.name), errand.match)
         gone = self._kiln.admissions.remove(
             errand.name, admin, digest=digest, with_others=errand.with_others
@@ -183,6 +188,7 @@ class Caretaking:
     def _roll_back(self, errand: errands.RollBack) -> KeptVersion:
         self._require(Privilege.ADMIN, "rollback")
         name, admissions = errand.name, self._kiln.admissions
+        refuse_hidden(self._kiln, name, self._session)
         digest = _about(name, self._kiln.catalog.snapshot.served.get(name), errand.match)
         found = admissions.version(name, errand.version)
         if not errand.discard and (file := admissions.unsaved(name, found)):
@@ -273,6 +279,7 @@ class Caretaking:
             version=served.version,
             dev=served.dev,
             granted=self._kiln.grant(spec.name),
+            reviewed=served.is_reviewed,
         )
 
     def _served(self, name: str) -> Served:
@@ -343,6 +350,7 @@ def _shown(found: Proposal) -> errands.ProposedFile:
         findings=tuple(found.assessment.findings),
         rights=found.assessment.rights,
         grants=found.grants,
+        inherits=found.inherits,
     )
 
 

@@ -81,7 +81,13 @@ class Connected(Kiln):
         """What changes in the catalog of the fleet, as long as somebody asks."""
         return changes_of(self._published)
 
-    async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
+    async def author(
+        self,
+        draft: "Draft",
+        session: SessionToken = OWN,
+        *,
+        is_review: bool = False,  # noqa: ARG002 - a worker takes no front's word for a review
+    ) -> "Authored":
         """Have a worker write a tool, as `Tended.author`, into the folder of its tools."""
         from toolkiln.app.errands import Author
 

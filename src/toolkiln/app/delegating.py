@@ -154,7 +154,8 @@ class Attending:
                 await self._publish()
             except ToolkilnError as error:  # it is done all the same, and will be published
                 _log.warning("what was changed cannot be published yet: %s", error.message)
-        return TypeAdapter(errand.answer).dump_python(told, mode="json")
+        # A front of an earlier release refuses fields that it does not know: send no defaults.
+        return TypeAdapter(errand.answer).dump_python(told, mode="json", exclude_defaults=True)
 
     def look_again(self) -> None:
         """See what other workers of the same folder have just done about it."""

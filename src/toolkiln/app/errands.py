@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import Field
 
 from toolkiln.app.authoring import Authored
+from toolkiln.app.rights import InheritedRights
 from toolkiln.catalog import RightsAsked
 from toolkiln.model import FileState, Finding, Grant, JsonSchema, ToolSpec, Value
 
@@ -30,6 +31,8 @@ class Standing(Value):
     dev: bool = False
     """Whether `dev` serves it without an admission."""
     granted: Grant | None = None
+    reviewed: bool = True
+    """Whether a person with ADMIN admitted the version; others have no grants and no settings."""
 
 
 class KeptVersion(Value):
@@ -104,6 +107,8 @@ class ProposedFile(Value):
     """What it asks for beyond the version served."""
     grants: tuple[RightsAsked, ...]
     """All that it asks for: what `grant` grants."""
+    inherits: tuple[InheritedRights, ...] = ()
+    """The grants and settings that it has once it is admitted, without `grant`."""
 
 
 class ToolSettings(Value):

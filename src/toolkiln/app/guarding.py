@@ -157,13 +157,25 @@ class Guarding:
         return caller
 
     def decision(self, *, grant: bool = False, session: SessionToken = OWN) -> Decision:
-        """The decision of a person about versions; by default the operator's."""
-        caller = self.caller(session)
-        unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
-        return Decision(caller.who, grant=grant, unsandboxed=unsandboxed)
+        """Return the decision of a caller about versions; by default the operator's.
 
-    async def may_author(self, session: SessionToken) -> "Authority | CallError":
-        """What the holder of a session may do with a tool that they write, or why nothing.
+        Without ADMIN it counts as a writer's: the version gets no grants and no settings.
+        """
+        caller = self.caller(session)
+        return Decision(
+            caller.who,
+            grant=grant,
+            unsandboxed=Privilege.UNSANDBOXED_EXEC in caller.privileges,
+            reviewed=Privilege.ADMIN in caller.privileges,
+        )
+
+    async def may_author(
+        self, session: SessionToken, *, is_review: bool = False
+    ) -> "Authority | CallError":
+        """Return what a caller may do with a tool that they write, or why they may do nothing.
+
+        `is_review`: the caller writes the version themselves, so that with ADMIN they also admit
+        it. Tool calls (`write_python_tool`) never do: a model or another tool makes them.
 
         Raises:
             NoSession: nobody holds it.
@@ -188,7 +200,9 @@ class Guarding:
             return refusal
         unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
         decision = Decision(
-            caller.who or caller.agent_id or "an agent", unsandboxed=unsandboxed, reviewed=False
+            caller.who or caller.agent_id or "an agent",
+            unsandboxed=unsandboxed,
+            reviewed=is_review and Privilege.ADMIN in caller.privileges,
         )
         # Agents of this account have a platform; an anonymous caller has none.
         is_local_agent = self.sessions.is_local(token or "") and caller.platform is not None

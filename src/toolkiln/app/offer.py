@@ -181,8 +181,13 @@ class Offer:
         """A tool of the catalog, to be run."""
         from toolkiln.execution import Admitted
 
-        grant = self._grant(spec.name, served)
-        return Admitted(spec, lambda: served.sources, grant, dev=served.dev)
+        return Admitted(
+            spec,
+            lambda: served.sources,
+            self._grant(spec.name, served),
+            dev=served.dev,
+            is_reviewed=served.is_reviewed,
+        )
 
     def version(self, name: str, served: Served) -> "Admitted":
         """A tool in another version, with what it is granted here, or else was with that."""
@@ -230,7 +235,12 @@ class Offer:
         return self._grant(name, self.snapshot.served[name])
 
     def _grant(self, name: str, served: Served | None) -> Grant:
-        """What an operator allows a tool: in the settings, or else with its admission."""
+        """Return what the operator grants: in the settings, or else with the admission.
+
+        A name in the settings is not enough: a version that no person admitted has no grants.
+        """
+        if served is not None and not served.is_reviewed:
+            return Grant()
         grants = self._grants()
         given = grants.get(name, grants.get("*"))
         if given is not None:

@@ -162,8 +162,9 @@ class Performer:
                 return None
             if served is None:
                 return None
-            if len(self._doors) >= _MOST_VERSIONS:
-                self._doors.pop(next(iter(self._doors)))
             door = self._engine.gateway.beside(self._engine.version(name, served))
-            self._doors[name, digest] = door
+            if served.is_reviewed:  # otherwise a person may admit it at any time
+                if len(self._doors) >= _MOST_VERSIONS:
+                    self._doors.pop(next(iter(self._doors)))
+                self._doors[name, digest] = door
         return door

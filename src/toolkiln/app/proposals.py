@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkiln.app.own import SessionToken
+from toolkiln.app.rights import InheritedRights, inherited
+from toolkiln.app.visibility import no_proposal, refuse_hidden_file
 from toolkiln.catalog import (
     MANIFEST,
     Assessment,
@@ -43,6 +45,8 @@ class Proposal:
     """The version that is served; empty if none is, or it is not kept."""
     proposed: Refusal | None
     """By whom and when, if somebody proposed it by a tool or the API."""
+    inherits: tuple[InheritedRights, ...] = ()
+    """The grants and settings that it has once it is admitted, without granting anything."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class Proposals:
 
     def _candidates(self, file: str) -> list[Candidate]:
         """The proposal for a file, and what is on disk if it waits too, or else alone."""
+        refuse_hidden_file(self._kiln, file, self._session)
         catalog, admissions = self._kiln.catalog, self._kiln.admissions
         found: list[Candidate] = []
         if self._has_manifest and (proposal := admissions.proposal(file)):
@@ -158,7 +163,7 @@ class Proposals:
         except (InputError, ValueError, OSError):  # also: no name that a file can have
             pass
         if not found:
-            raise NotFound(f"no file {file[:200]!r} waits", hint="see `toolkiln status`")
+            raise no_proposal(file)
         return found
 
     def _shown(self, candidate: Candidate) -> Proposal:
@@ -174,6 +179,7 @@ class Proposals:
             admissions.assess(replace(candidate, base=None)).rights,
             base or {},
             self._kiln.catalog.manifest.proposed[file] if is_proposed else None,
+            inherited(self._kiln, candidate),
         )
 
     def _state(self, candidate: Candidate) -> FileState:

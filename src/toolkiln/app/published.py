@@ -242,7 +242,9 @@ class FleetOffer(Offer):
                 raise StoreError(f"{spec.name} runs at a worker, and could not be sent there")
             return self._published.sources(spec.name, spec.digest)
 
-        return Admitted(spec, sources, self._grant(spec.name, None), dev=served.dev)
+        is_reviewed = served.is_reviewed
+        grant = self._grant(spec.name, None) if is_reviewed else Grant()
+        return Admitted(spec, sources, grant, dev=served.dev, is_reviewed=is_reviewed)
 
 
 async def changes_of(published: PublishedTools) -> AsyncGenerator[Change, None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkiln.app.opened import part
 from toolkiln.app.own import OWN, SessionToken
+from toolkiln.app.visibility import visible_to
 from toolkiln.catalog import Admissions, Catalog
 from toolkiln.config import Settings
 from toolkiln.model import CallError, Finding, Read, ToolSpec
@@ -77,20 +78,28 @@ class Tended(ABC):
         refuse = self._now.refuse
         return Authoring(self.admissions, frozenset(refuse), probe, index, self.reading)
 
-    async def author(self, draft: "Draft", session: SessionToken = OWN) -> "Authored":
-        """Write a tool for the holder of a session: admitted, or as a proposal.
+    async def author(
+        self, draft: "Draft", session: SessionToken = OWN, *, is_review: bool = False
+    ) -> "Authored":
+        """Write a tool for a caller: admitted, or as a proposal.
+
+        With `is_review` a caller with ADMIN also reviews the version, which then inherits the
+        grants and settings of the one it replaces.
 
         Raises:
             NoSession: nobody holds the session.
         """
-        allowed = await self.guarding.may_author(session)
+        allowed = await self.guarding.may_author(session, is_review=is_review)
         if isinstance(allowed, CallError):
             from toolkiln.app.authoring import Authored
 
             said = f"{allowed.message}: {allowed.hint}"
             return Authored(success=False, error=said, code=allowed.code)
         quota = None if allowed.admits else self._now.proposals_per_caller
-        return await self.authoring.write(draft, allowed.decision, quota=quota)
+        may_replace = visible_to(self.guarding, lambda: self.catalog, session)
+        return await self.authoring.write(
+            draft, allowed.decision, quota=quota, may_replace=may_replace
+        )
 
     def preview(self) -> dict[str, ToolSpec]:
         """What would be served if every file were admitted as it is on disk.

@@ -85,7 +85,8 @@ class Decision:
     unsandboxed: bool = False
     """Whether who decides may let in what runs outside the sandbox."""
     reviewed: bool = True
-    """Whether a person decides; False: a writer decides about their own version."""
+    """Whether a caller with ADMIN decides; False: a writer decides about their own version, which
+    gets no grants and no settings."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class Admissions:
                     admitted_at=at,
                     since=entry.since if entry else at,
                     rights=_rights(candidate.read.reading, entry, decision),
-                    reviewed=decision.reviewed,
+                    reviewed=decision.reviewed or _is_still_reviewed(entry, version.digest),
                     overruled=overruled_errors.recorded(
                         candidate.overruled, candidate.read.reading, entry, decision.by
                     ),
@@ -522,8 +523,17 @@ def _asked(spec: ToolSpec) -> Grant:
     )
 
 
+def _is_still_reviewed(entry: Admission | None, digest: str) -> bool:
+    """Whether a person admitted exactly this version: writing it again changes nothing."""
+    return entry is not None and entry.sha256 == digest and entry.is_reviewed
+
+
 def _rights(reading: Reading, entry: Admission | None, decision: Decision) -> dict[str, Grant]:
-    """What goes with an admission: all that is asked for, or what was granted before."""
+    """Return the grants to record: all that the tools ask for, or what was granted before.
+
+    A writer's version records them too, without effect (`Admission.is_reviewed`), so that a
+    person who admits it, or rolls it back, need not grant them again.
+    """
     before = entry.rights if entry else {}
     rights: dict[str, Grant] = {}
     for spec in reading.tools:

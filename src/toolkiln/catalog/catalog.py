@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from toolkiln.catalog import manifest as manifests
@@ -241,6 +241,10 @@ class Catalog:
         served = self._snapshots.served.get(file)
         return served.read.digest if served else None
 
+    def served_version(self, file: str) -> Served | None:
+        """The version of a file that is served; None if none is."""
+        return self._snapshots.served.get(file)
+
     def version_sources(self, digest: str, file: str) -> Sources | None:
         """The files of a version that was once admitted; None if they are not kept whole."""
         try:
@@ -303,7 +307,7 @@ class Catalog:
         if admission is not None and read.sources and read.digest == admission.sha256:
             return Served.admitted(key, read, admission)
         if self._is_served_by_dev(key, read, manifest):
-            return Served(key, read)
+            return Served(key, read, is_reviewed=_is_operators(key, read, manifest))
         if old is not None and old.dev and self._is_served_by_dev(key, old.read, manifest):
             return old  # until the file on disk can be served again
         if admission is None:
@@ -344,6 +348,17 @@ def utc_now() -> str:
 def has_errors(read: Read) -> bool:
     """Whether a file cannot be admitted as it is."""
     return any(finding.severity is Severity.ERROR for finding in read.reading.findings)
+
+
+def _is_operators(key: str, read: Read, manifest: Manifest) -> bool:
+    """Whether no part of a version that `dev` serves was last admitted by a writer.
+
+    The operator edits files on disk; a writer's file, also as a helper module of another, gets
+    no grants before a person admits it.
+    """
+    folder = PurePosixPath(key).parent
+    parts = (manifest.files.get((folder / path).as_posix()) for path in read.sources)
+    return all(entry is None or entry.is_reviewed for entry in parts)
 
 
 def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:

@@ -300,5 +300,5 @@ def _differences(
 def _differs(old: Served, new: Served) -> bool:
     return old is not new and (
         (old.read.digest, old.file) != (new.read.digest, new.file)
-        or (old.dev, old.grants) != (new.dev, new.grants)
+        or (old.dev, old.grants, old.is_reviewed) != (new.dev, new.grants, new.is_reviewed)
     )

@@ -48,7 +48,8 @@ def guide(spec: ToolSpec) -> str:
 
 def page_of(spec: ToolSpec, admission: Admission | None = None) -> Page:
     """The page about a tool as structure."""
-    grant = admission.rights.get(spec.name, Grant()) if admission else None
+    rights = admission.rights if admission and admission.is_reviewed else {}
+    grant = rights.get(spec.name, Grant()) if admission else None
     sections = (*_use(spec), *_conduct(spec, grant), *_origin(spec, admission))
     opening = (paragraph("Name: ", Code(spec.name)), *_opening(spec))
     return Page(_title(spec.display_name), opening, sections)

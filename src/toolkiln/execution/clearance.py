@@ -102,7 +102,7 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
     tool, caller, spec = passage.tool, passage.caller, passage.tool.spec
     settled = NOTHING
     if spec.settings:
-        found = await guard.settings.settled(spec, caller)
+        found = await guard.settings.settled(spec, caller, is_reviewed=tool.is_reviewed)
         if isinstance(found, CallError):
             raise Refused(Status.UNAVAILABLE, found, tool)
         settled = found

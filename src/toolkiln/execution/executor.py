@@ -63,6 +63,8 @@ class Admitted:
     """Whether `dev` serves it without an admission."""
     is_source: bool = False
     """Whether its caller sent the source with the call."""
+    is_reviewed: bool = True
+    """Whether a person admitted this version; others have no grants and no settings."""
 
 
 @dataclass(slots=True)

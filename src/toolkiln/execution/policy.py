@@ -10,6 +10,7 @@ from collections.abc import Collection
 from toolkiln.errors import InputError
 from toolkiln.execution.executor import Admitted
 from toolkiln.execution.network import granted
+from toolkiln.execution.tool_settings import unreviewed_hint
 from toolkiln.model import Caller, CallError, Privilege
 
 
@@ -20,22 +21,22 @@ def refusal(tool: Admitted, caller: Caller, secrets: Collection[str]) -> CallErr
         return lacks(caller, Privilege.UNSANDBOXED_EXEC, f"run {name} outside the sandbox")
     if secrets and (missing := sorted(set(secrets) - set(grant.secrets))):
         listed = ", ".join(f'"{one}"' for one in sorted({*grant.secrets, *secrets}))
-        return _denied(name, f"for the secret {missing[0]}", f"secrets = [{listed}]")
+        return _denied(tool, f"for the secret {missing[0]}", f"secrets = [{listed}]")
     if tool.function is not None:
         return None  # code of this process asks nobody for files and hosts
     if not rights.sandbox and grant.sandbox:
-        return _denied(name, "to run without a sandbox", "sandbox = false")
+        return _denied(tool, "to run without a sandbox", "sandbox = false")
     if rights.workspace == "write" and grant.workspace != "write":
-        return _denied(name, "to write to the workspace", 'workspace = "write"')
+        return _denied(tool, "to write to the workspace", 'workspace = "write"')
     if rights.workspace == "read" and grant.workspace is None:
-        return _denied(name, "to read the workspace", 'workspace = "read"')
+        return _denied(tool, "to read the workspace", 'workspace = "read"')
     try:
         out_of_reach = [h for h in rights.network if not granted([h], grant.network).rules]
     except InputError as error:
         return CallError(code="not_granted", message=error.message, hint=error.hint)
     if out_of_reach:
         hosts = ", ".join(f'"{host}"' for host in rights.network)
-        return _denied(name, f"to reach {out_of_reach[0]}", f"network = [{hosts}]")
+        return _denied(tool, f"to reach {out_of_reach[0]}", f"network = [{hosts}]")
     return None
 
 
@@ -83,9 +84,11 @@ def how_to_get(privilege: Privilege, caller: Caller) -> str:
     return f'an operator can write in toolkiln.toml: [privileges] "{who}" = ["{privilege}"]'
 
 
-def _denied(name: str, right: str, line: str) -> CallError:
+def _denied(tool: Admitted, right: str, line: str) -> CallError:
+    name = tool.spec.name
+    hint = f"an operator can write in toolkiln.toml: [grants.{name}] {line}"
     return CallError(
         code="not_granted",
         message=f"{name} asks {right}, which is not granted",
-        hint=f"an operator can write in toolkiln.toml: [grants.{name}] {line}",
+        hint=hint if tool.is_reviewed else unreviewed_hint(tool.spec),
     )

@@ -57,8 +57,13 @@ class ToolSettings:
         self._open = book
         self._secrets = secrets
 
-    async def settled(self, spec: ToolSpec, caller: Caller) -> Settled | CallError:
-        """What a call of this caller gets, or what has to be set before.
+    async def settled(
+        self, spec: ToolSpec, caller: Caller, *, is_reviewed: bool = True
+    ) -> Settled | CallError:
+        """Return the values for a call of this caller, or what has to be set first.
+
+        A version that no person admitted (`is_reviewed`) gets none, whoever set them: they were
+        set for another version of the same name.
 
         Raises:
             StoreError: it cannot be looked up.
@@ -71,15 +76,17 @@ class ToolSettings:
             if (schema := spec.settings.get(scope)) is None:
                 continue
             values: dict[str, Any] = {}
-            if scope == "operator" or user:  # nobody has no values, and not the operator's
+            # A caller without a user has no values, and does not get the operator's.
+            if is_reviewed and (scope == "operator" or user):
                 values = await asyncio.to_thread(self._open().read, spec.name, user)
             wrong = _problem(schema, values)
             if wrong is not None:
                 option = "" if scope == "operator" else f" --user {caller.who}"
+                hint = f"see `toolkiln settings {spec.name}{option}`"
                 return CallError(
                     code="missing_settings",
                     message=f"{spec.name} is not set up: {wrong}",
-                    hint=f"see `toolkiln settings {spec.name}{option}`",
+                    hint=hint if is_reviewed else unreviewed_hint(spec),
                 )
             found[scope] = values  # type: ignore[index]
             own = {field: _secret_name(spec.name, field, user) for field in secret_fields(schema)}
@@ -149,6 +156,14 @@ class ToolSettings:
         self._open().change(spec.name, edited, user)
         for name in removed & hidden:
             self._secrets.remove(_secret_name(spec.name, name, user))
+
+
+def unreviewed_hint(spec: ToolSpec) -> str:
+    """Say why a version that no person admitted has no grants and no settings."""
+    return (
+        f"a caller wrote version {spec.digest[:12]}, which has no grants and no settings until a "
+        "person with ADMIN admits it: see `toolkiln status`, then `toolkiln admit FILE`"
+    )
 
 
 def _schema(spec: ToolSpec, user: str) -> JsonSchema:

@@ -93,6 +93,7 @@ def write_entry(key: bytes, pool: str, served: Served, spec: ToolSpec, grant: Gr
             "grant": grant.model_dump(exclude_defaults=True),
             "spec": told.model_dump(exclude_defaults=True),
             **({"dev": True} if served.dev else {}),
+            **({} if served.is_reviewed else {"unreviewed": True}),
         }
     )
     packed = _Packed(name=spec.name, pool=pool, digest=spec.digest, rest=rest)
@@ -128,7 +129,9 @@ def _content(packed: _Packed) -> Content | None:
         return None
     reading = Reading(path=file, digest=spec.digest, tools=(spec,))
     admission = None if told.get("dev") is True else _admission(spec)
-    return Content(Served(file, Read(reading, {}), admission, {spec.name: grant}), files)
+    is_reviewed = told.get("unreviewed") is not True
+    grants = {spec.name: grant} if is_reviewed else {}
+    return Content(Served(file, Read(reading, {}), admission, grants, is_reviewed), files)
 
 
 def _admission(spec: ToolSpec) -> Admission:

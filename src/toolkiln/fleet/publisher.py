@@ -205,9 +205,10 @@ class _Tool(NamedTuple):
     id: str
 
     @property
-    def about(self) -> tuple[str, str, bool, Grant]:
+    def about(self) -> tuple[str, str, bool, bool, Grant]:
         """What its entry depends on."""
-        return self.served.read.digest, self.served.file, self.served.dev, self.grant
+        served = self.served
+        return served.read.digest, served.file, served.dev, served.is_reviewed, self.grant
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

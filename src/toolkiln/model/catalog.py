@@ -43,11 +43,19 @@ class Admission(Value):
     since: str
     """When the file was first admitted: of two tools with one name the earlier keeps it."""
     rights: dict[str, Grant] = Field(default_factory=dict)
-    """What was granted with it, by tool."""
+    """What was granted, by tool. Without effect unless `is_reviewed`: kept for the next review."""
     overruled: tuple[Overruled, ...] = ()
     """The errors of this version that a person overruled."""
     reviewed: bool | None = None
     """Whether a person decided; False: a writer with WRITE_TOOLS did. None: not recorded."""
+
+    @property
+    def is_reviewed(self) -> bool:
+        """Whether a caller with ADMIN admitted this version: only then grants and settings apply.
+
+        Entries of earlier releases count as reviewed unless they name `dev` or an agent.
+        """
+        return self.reviewed is not False and not self.is_unconfirmed
 
     @property
     def is_unconfirmed(self) -> bool:
@@ -86,6 +94,11 @@ class FileStatus(Value):
     findings: tuple[Finding, ...] = ()
     proposed_by: str | None = None
     """Who wrote it, if it is a proposal."""
+
+    @property
+    def is_unreviewed(self) -> bool:
+        """Whether the served version has no grants and no settings until a person admits it."""
+        return self.admission is not None and not self.admission.is_reviewed
 
     @property
     def is_unconfirmed(self) -> bool:
@@ -180,11 +193,14 @@ class Served:
     """None: `dev` serves the version without an admission."""
     grants: Mapping[str, Grant] = field(default_factory=dict)
     """What its tools were granted, by name."""
+    is_reviewed: bool = True
+    """Whether the operator's grants and settings apply to it: see `Admission.is_reviewed`."""
 
     @classmethod
     def admitted(cls, file: str, read: Read, admission: Admission) -> "Served":
-        """An admitted version, with what was granted to it."""
-        return cls(file, read, admission, admission.rights)
+        """An admitted version, with its grants if a person reviewed it."""
+        is_reviewed = admission.is_reviewed
+        return cls(file, read, admission, admission.rights if is_reviewed else {}, is_reviewed)
 
     @property
     def dev(self) -> bool:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkiln.app import Candidate, Kiln, ManifestError, SessionToken, not_granted
+from toolkiln.app import (
+    Candidate,
+    Kiln,
+    ManifestError,
+    SessionToken,
+    inherited,
+    not_granted,
+    refuse_hidden,
+    refuse_hidden_file,
+)
 from toolkiln.errors import InputError
 from toolkiln.model import FileState, FileStatus, Finding, Privilege, Severity
 from toolkiln.surfaces.cli.opening import open_folder, require, tools_path, user_of
@@ -76,6 +85,7 @@ def add(given: Addition, tools: Path | None, *, as_json: bool) -> int:
                 hint=f"admit it with `toolkiln admit {given.file}`",
             )
         _refuse_unusable_manifest(kiln)
+        refuse_hidden_file(kiln, target.name, session)
         authored = kiln.run_sync(
             kiln.authoring.write(
                 draft,
@@ -107,6 +117,8 @@ def admit(files: list[Path], options: Options, tools: Path | None) -> int:
         if not options.afresh:
             _refuse_unusable_manifest(kiln)
         candidates = _waiting(kiln, files, afresh=options.afresh)
+        for candidate in candidates:
+            refuse_hidden_file(kiln, candidate.file, session)
         agreed = candidates
         if not options.yes and not options.as_json:
             agreed = _agreed(kiln, candidates, grant=options.grant, is_named=is_named)
@@ -127,8 +139,10 @@ def reject(file: Path, tools: Path | None, *, as_json: bool) -> None:
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"{str(file)!r} is no file")
     with open_folder(_place([file], tools)) as kiln:
-        by = user_of(kiln, require(kiln, Privilege.ADMIN, "reject"))
-        is_served = kiln.admissions.reject(kiln.catalog.disk.key(file), by)
+        session = require(kiln, Privilege.ADMIN, "reject")
+        key = kiln.catalog.disk.key(file)
+        refuse_hidden_file(kiln, key, session)
+        is_served = kiln.admissions.reject(key, user_of(kiln, session))
     if as_json:
         print_json({"file": str(file), "served": is_served})
         return
@@ -143,6 +157,7 @@ def status(tools: Path | None, *, as_json: bool) -> int:
         problem: ManifestError | None = None
         findings: Sequence[Finding] = ()
         found = [item for item in kiln.catalog.statuses() if _concerns_us(item)]
+        inherits = {} if as_json else {item.file: _inherits(kiln, item) for item in found}
         try:
             findings = kiln.catalog.snapshot.findings
         except ManifestError as error:
@@ -151,7 +166,7 @@ def status(tools: Path | None, *, as_json: bool) -> int:
         print_json([item.model_dump(mode="json") for item in found])
     else:
         for item in found:
-            _print_status(kiln.catalog.root, item)
+            _print_status(kiln.catalog.root, item, inherits[item.file])
     for finding in findings:
         say(f"{finding.path}:{finding.line}: {finding.message}", err=True)
     if problem:
@@ -161,6 +176,12 @@ def status(tools: Path | None, *, as_json: bool) -> int:
     unconfirmed = [item for item in found if item.is_unconfirmed]
     if unconfirmed and not as_json:
         say(f"note: {unconfirmed_note(len(unconfirmed))}", err=True)
+    if not as_json and any(inherits.get(item.file) for item in found if item.is_unreviewed):
+        say(
+            "hint: `toolkiln admit FILE` lets a version that was not reviewed have its grants and "
+            "settings",
+            err=True,
+        )
     if states & _UNDECIDED and not as_json:
         where = f" --tools {tools}" if tools else ""
         say(f"hint: `toolkiln admit{where}` shows what is new, and asks", err=True)
@@ -181,8 +202,9 @@ def unconfirmed_note(count: int) -> str:
 def switch(name: str, tools: Path | None, *, on: bool, as_json: bool) -> None:
     """Offer something, or cease to."""
     with open_folder(tools) as kiln:
-        by = user_of(kiln, require(kiln, Privilege.ADMIN, "switch"))
-        kiln.admissions.switch(name, on, by)
+        session = require(kiln, Privilege.ADMIN, "switch")
+        refuse_hidden(kiln, name, session)
+        kiln.admissions.switch(name, on, user_of(kiln, session))
     if as_json:
         print_json({"name": name, "enabled": on})
     else:
@@ -324,6 +346,8 @@ def _agreed(
             whole = kiln.admissions.assess(replace(candidate, base=None))
             assessment = replace(assessment, rights=whole.rights)
         _print_assessment(file, assessment)
+        for inherited_rights in inherited(kiln, candidate):
+            say(printable(str(inherited_rights)))
         granting = " and grant that" if grant and assessment.rights else ""
         if says_yes(f"admit {file}{granting}?", unasked=True if is_named else None):
             agreed.append(candidate)
@@ -388,17 +412,31 @@ def _notes(kiln: Kiln, authored: "Authored") -> Iterator[str]:
             yield f"{name} asks for {missing}, which is not granted; {grant} does"
 
 
-def _print_status(root: Path, item: FileStatus) -> None:
+def _inherits(kiln: Kiln, item: FileStatus) -> str:
+    """Return the grants and settings that an unreviewed version gets once a person admits it."""
+    if item.state is FileState.PROPOSED:
+        candidate = kiln.admissions.proposal(item.file)
+    elif item.is_unreviewed and item.state is FileState.ADMITTED:
+        candidate = kiln.admissions.candidate(item.file)
+    else:
+        return ""
+    return "; ".join(map(str, inherited(kiln, candidate))) if candidate else ""
+
+
+def _print_status(root: Path, item: FileStatus, inherits: str) -> None:
     state = typer.style(f"{item.state:<9}", fg=_COLORS[item.state])
     entry = item.admission
     since = f"  v{entry.version} by {entry.admitted_by}" if entry else ""
-    since += " (unconfirmed)" if item.is_unconfirmed else ""
+    if item.is_unreviewed:
+        since += " (unconfirmed)" if item.is_unconfirmed else " (not reviewed)"
     since += f"  by {item.proposed_by}" if item.proposed_by else ""
     for one in entry.overruled if entry else ():
         since += f"  {one.rule} overruled by {one.by} ({one.file}:{one.line})"
     wrong = next(filter(_is_error, item.findings), None)
     told = wrong.message if wrong else ", ".join(item.tools)
     typer.echo(f"{state} {printable(f'{root / item.file}{since}  {told}')}".rstrip())
+    if inherits:
+        typer.echo(f"          once a person admits it: {printable(inherits)}")
 
 
 def _concerns_us(item: FileStatus) -> bool:

@@ -1,10 +1,11 @@
 """Commands about the versions of a tool: which there were, what changed, away and back."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from toolkiln.app import OWN, Kiln, SessionToken
+from toolkiln.app import OWN, Kiln, SessionToken, inherited, refuse_hidden
 from toolkiln.errors import InputError
-from toolkiln.model import Privilege
+from toolkiln.model import FileState, Privilege
 from toolkiln.surfaces.cli.admitting import print_diff, says_yes
 from toolkiln.surfaces.cli.opening import authenticate, open_folder, require, user_of
 from toolkiln.surfaces.cli.terminal import print_json, say
@@ -42,16 +43,20 @@ def diff(tool: str, old: str | None, new: str | None, tools: Path | None, *, as_
         raise InputError(
             "one version has nothing to be compared with", hint="name two versions, or none"
         )
+    inherits: Sequence[str] = ()
     with open_folder(tools) as kiln:
         _refuse_hidden(kiln, tool, require(kiln, Privilege.WRITE_TOOLS, "source.show"))
         if old is None or new is None:
             text, equal = kiln.admissions.pending(tool), f"{tool} has no pending change"
+            inherits = _inherited_by_change(kiln, tool) if text else ()
         else:
             text, equal = kiln.admissions.diff(tool, old, new), "the versions are the same"
     if as_json:
         print_json({"tool": tool, "diff": text})
     elif text:
         print_diff(text)
+        for line in inherits:
+            say(line)
     else:
         say(equal, err=True)
 
@@ -60,6 +65,7 @@ def rollback(tool: str, wanted: str, tools: Path | None, *, yes: bool, as_json: 
     """Serve an earlier version again; the exit status is 1 if that was called off."""
     with open_folder(tools) as kiln:
         session = require(kiln, Privilege.ADMIN, "rollback")
+        refuse_hidden(kiln, tool, session)
         version = kiln.admissions.version(tool, wanted)
         if not yes and (file := kiln.admissions.unsaved(tool, version)):
             question = f"{file} has changes that nobody admitted; overwrite them?"
@@ -80,6 +86,7 @@ def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_js
     """Remove a tool with its file; the exit status is 1 if that was called off."""
     with open_folder(tools) as kiln:
         session = require(kiln, Privilege.ADMIN, "remove")
+        refuse_hidden(kiln, tool, session)
         if as_json and not yes:
             raise InputError("with --json nobody is asked", hint="add --yes")
         served = kiln.catalog.snapshot.served.get(tool)
@@ -96,6 +103,18 @@ def remove(tool: str, tools: Path | None, *, with_others: bool, yes: bool, as_js
     else:
         say(f"removed: {file}; `toolkiln rollback {tool} {number}` brings it back")
     return 0
+
+
+def _inherited_by_change(kiln: Kiln, tool: str) -> list[str]:
+    """Return what the changed file of a tool inherits once a person admits it, a line for each."""
+    lines: list[str] = []
+    for item in kiln.catalog.statuses():
+        if tool in item.tools and item.state in (FileState.NEW, FileState.CHANGED):
+            lines += map(str, inherited(kiln, kiln.admissions.candidate(item.file)))
+        elif tool in item.tools and item.state is FileState.PROPOSED:
+            proposal = kiln.admissions.proposal(item.file)
+            lines += map(str, inherited(kiln, proposal)) if proposal else ()
+    return list(dict.fromkeys(lines))
 
 
 def _refuse_hidden(kiln: Kiln, tool: str, session: SessionToken) -> None:
