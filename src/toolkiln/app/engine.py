@@ -71,7 +71,7 @@ class Engine:
         self._guard = guard
         self._tools = tools
         self._maxima = _maxima(settings)
-        state = settings.state.absolute()
+        state = settings.made_state()
         self.memory = Memory(call_book)
         self.environments = Environments(
             state / "envs",

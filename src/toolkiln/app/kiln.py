@@ -150,7 +150,7 @@ class Kiln(Opened, Remembered, Searched, Presented, Tended):
         options = Options(
             dev=self.settings.dev,
             key=self.settings.manifest_key,
-            cache=self.settings.state.absolute() / "readings",
+            cache=self.settings.made_state() / "readings",
             reserved=BUILTIN_NAMES | self._functions.keys(),
         )
         return Catalog(self.path, lambda: self.store.archive, options)

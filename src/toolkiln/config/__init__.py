@@ -6,6 +6,7 @@ What is a table in the file is checked in `tables`.
 import os
 import re
 import reprlib
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -153,18 +154,46 @@ class Settings:
     """By name: the file or variable that set something, and to what."""
 
     def made_state(self) -> Path:
-        """The state folder, created if there is none.
+        """The state folder, created if there is none, and private to this account.
 
-        Other accounts may enter it, since sandboxes run as another user; private files in it
-        have modes of their own. Version control ignores it.
+        Root's sandboxes run as another user, who may pass through it but not list it. Version
+        control ignores it.
+
+        Raises:
+            ConfigError: another account owns it, or may write to it: what it holds (API keys,
+                versions, the audit log) may be forged.
         """
         state = self.state.absolute()
         with suppress(OSError):  # the first write reports what is wrong with it
-            state.mkdir(mode=0o755, parents=True, exist_ok=True)
+            state.mkdir(mode=_private_mode(), parents=True, exist_ok=True)
+            _refuse_shared(state)
             if not (ignored := state / ".gitignore").exists():
                 ignored.touch(mode=0o600)
                 ignored.write_text("*\n")
         return state
+
+
+def _private_mode() -> int:
+    return 0o711 if os.geteuid() == 0 else 0o700
+
+
+def _refuse_shared(folder: Path) -> None:
+    """Refuse a folder that other accounts can write to; keep them from reading it."""
+    found = folder.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"the state folder {folder} belongs to another account (user {found.st_uid})",
+            hint="run Toolkiln as that user, or set TOOLKILN_STATE to a folder of your own",
+        )
+    if mode & 0o022:
+        raise ConfigError(
+            f"other accounts can write to the state folder {folder}",
+            hint=f"check what is in it, then `chmod go-w {folder}`; or set TOOLKILN_STATE to "
+            "another folder",
+        )
+    if found.st_uid == os.geteuid() and mode & 0o077 & ~_private_mode():
+        folder.chmod(mode & _private_mode())
 
 
 _CHOICES = {

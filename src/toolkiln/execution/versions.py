@@ -36,7 +36,8 @@ class Versions:
             self._known.add(target)
             return target
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            # Sandboxes of root read versions as another user, by their digests; none lists them.
+            self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
             _write(target, sources())
         except OSError as error:
             raise BackendError(

@@ -63,7 +63,7 @@ class ForkServer:
         binds = common_binds(self._python)
         for name in SHARED:
             folder = self._state / name
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o711, parents=True, exist_ok=True)
             binds.append(Bind(folder, f"/kiln/{name}", writable=name == "workspaces"))
         control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setblocking(False)

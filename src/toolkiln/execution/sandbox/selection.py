@@ -288,6 +288,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _write(file: Path, value: dict[str, Any]) -> None:
     partial = file.with_suffix(f".{os.getpid()}")
     try:
+        partial.touch(mode=0o600)
         partial.write_text(json.dumps(value), "utf-8")
         shutil.move(partial, file)
     except OSError:
