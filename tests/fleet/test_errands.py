@@ -15,7 +15,7 @@ from toolkiln.app import Kiln, errands
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError, UnknownTool
 from toolkiln.fleet import Publisher
-from toolkiln.model import Status
+from toolkiln.model import Grant, Status
 
 from .servers import Server
 from .test_catalog import put
@@ -28,6 +28,17 @@ SOURCE = '''
 def {name}() -> str:
     """Tell its name."""
     return "{name}"
+'''
+
+
+NOTE = '''
+from toolkiln import tool
+
+
+@tool(workspace="write")
+def note() -> str:
+    """Write a note."""
+    return "noted"
 '''
 
 
@@ -48,6 +59,9 @@ def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> It
         folder.mkdir()
         for name in (f"first_of_{pool}", f"second_of_{pool}"):
             (folder / f"{name}.py").write_text(SOURCE.format(name=name), "utf-8")
+        (folder / "note.py").write_text(NOTE.replace("note()", f"note_of_{pool}()"), "utf-8")
+        grants = f'[grants.note_of_{pool}]\nworkspace = "write"\n'
+        (folder.parent / "toolkiln.toml").write_text(grants, "utf-8")
         settings = Settings(state=folder.parent / "state")
         with Kiln(folder, settings=settings) as kiln:
             waiting = [kiln.admissions.candidate(file.name) for file in folder.glob("*.py")]
@@ -114,6 +128,26 @@ async def test_workers_of_one_folder_take_turns_without_losing_track(
 
             assert (made.is_new, again.authored.success, on.enabled) == (True, True, True)
             assert (called.value, gone.digest) == ("better", digest)
+
+
+async def test_a_version_that_a_writer_published_has_no_grants_in_the_fleet(
+    front: Kiln, fleet: Fleet
+) -> None:
+    name = "note_of_other"
+    source = (fleet.folders["other"] / "note.py").read_text().replace("noted", "stolen")
+    bob = front.sessions.create("bob", privileges=["WRITE_TOOLS"]).token
+    before = await front.call(name)
+
+    written = await front.tend(errands.Write(name=name, source=source), bob)
+    refused = await front.call(name)
+    shown = await front.tend(errands.Look(name=name))
+    await front.tend(errands.Patch(name=name, granted=True))
+
+    assert before.value == "noted"
+    assert written.authored.success, written.authored.error
+    assert code_of(refused) == "not_granted"
+    assert (shown.reviewed, front.grant(name)) == (False, Grant(workspace="write"))
+    assert (await front.call(name)).value == "stolen"
 
 
 async def test_errands_are_no_tools(front: Kiln, fleet: Fleet) -> None:

@@ -84,6 +84,8 @@ class ToolDetails(ToolSummary):
     """What it asks for; nothing is granted by being asked for."""
     granted: Grant | None
     """What it was granted; null for tools that come with the server."""
+    reviewed: bool
+    """Whether a person with ADMIN admitted this version; others have no grants and no settings."""
     requirements: tuple[str, ...]
     settings: tuple[str, ...]
     """Whose settings it reads: `operator`, `user`."""
@@ -202,6 +204,7 @@ def details(visit: Visit, standing: errands.Standing) -> ToolDetails:
         limits=spec.limits,
         rights=spec.rights,
         granted=standing.granted,
+        reviewed=standing.reviewed,
         requirements=spec.requirements,
         settings=tuple(sorted(spec.settings)),
         health=visit.kiln.health(spec),

@@ -39,6 +39,7 @@ export function ToolDetail({ item, onEnd, acts }) {
       to=${tool.base && tool.names[0] && `/tools/${encodeURIComponent(tool.names[0])}`} />
     <${Facts} tool=${tool} />
     <${Rights} tool=${tool} />
+    <${Inherited} inherits=${tool.inherits} />
     <${Findings} findings=${tool.findings} />
     <${Source} tool=${tool} />
     ${error && html`<${Trouble} error=${error} />`}
@@ -105,6 +106,29 @@ function Rights({ tool }) {
             ${wishes(one).map(({ text }) => text).join("; ")}</li>`)}
       </ul>
     </section>`;
+}
+
+/* What it has once it is admitted, although nothing is granted with that. */
+function Inherited({ inherits }) {
+  if (!inherits.length) return null;
+  return html`
+    <section class="stack" aria-label="Inherited rights">
+      <h3>Inherits once it is admitted</h3>
+      <ul class="rights">${inherits.map((one) => html`
+        <li><code>${one.tool}</code>${inheritance(one).map(({ icon, text }) => html`
+          <${Badge} kind="warn" icon=${icon}><${Shown} text=${text} /></${Badge}>`)}</li>`)}</ul>
+    </section>`;
+}
+
+function inheritance(one) {
+  return [
+    one.network.length && { icon: "globe", text: `network: ${one.network.join(", ")}` },
+    one.secrets.length && { icon: "key", text: `secrets: ${one.secrets.join(", ")}` },
+    one.workspace && { icon: "folder", text: `workspace: ${one.workspace}` },
+    one.without_sandbox && { icon: "shield-off", text: "runs without the sandbox" },
+    one.settings.length && { icon: "settings", text: `settings: ${one.settings.join(", ")}` },
+    one.user_settings && { icon: "settings", text: "settings of its callers" },
+  ].filter(Boolean);
 }
 
 function wishes(one) {

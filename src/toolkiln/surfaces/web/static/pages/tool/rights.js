@@ -39,9 +39,12 @@ export function Rights({ tool, path, onChange }) {
   return html`
     <section class="panel stack" aria-labelledby="rights">
       <div class="row"><h2 id="rights">Rights</h2><span class="grow"></span>
-        ${missing.length > 0 && tool.file !== null && who.may("ADMIN") && html`
-          <${Button} icon="shield-check"
-            onClick=${() => ask(true)}>Grant what it asks for</${Button}>`}</div>
+        ${(missing.length > 0 || !tool.reviewed) && tool.file !== null && who.may("ADMIN") && html`
+          <${Button} icon="shield-check" onClick=${() => ask(true)}>${
+            missing.length > 0 ? "Grant what it asks for" : "Admit this version"}</${Button}>`}</div>
+      ${!tool.reviewed && html`<p><${Badge} kind="warn" icon="user-x">not reviewed</${Badge}>
+        A caller wrote this version. It has no grants and no settings until a person with ADMIN
+        admits it.</p>`}
       ${all.length === 0
         ? html`<p class="muted">It asks for nothing: no network, no files, no secrets.</p>`
         : html`<ul class="rights">${all.map((right) => html`<${Right} right=${right} />`)}</ul>`}
@@ -72,7 +75,8 @@ function Granting({ tool, path, missing, onClose, onDone }) {
     try {
       // Only for the version that was looked at: another one may ask for more.
       await api.patch(path, { granted: true }, { headers: { "If-Match": `"${tool.digest}"` } });
-      toast(`${tool.title} is granted what it asks for`);
+      toast(missing.length > 0 ? `${tool.title} is granted what it asks for`
+        : `${tool.title} is admitted`);
       onDone();
       onClose();
     } catch (error) {
@@ -81,16 +85,18 @@ function Granting({ tool, path, missing, onClose, onDone }) {
     }
   };
   return html`
-    <${Dialog} title=${`Grant this to ${tool.title}?`} onClose=${onClose}>
+    <${Dialog} title=${missing.length > 0 ? `Grant this to ${tool.title}?`
+      : `Admit this version of ${tool.title}?`} onClose=${onClose}>
       <div class="stack">
         <ul class="rights">${missing.map((right) => html`
           <${Right} right=${{ ...right, isGranted: undefined }} />`)}</ul>
-        <p>It holds for this version and later ones, and for the other tools of ${
+        <p>This admits the version. It holds for later ones that a person with ADMIN admits, and
+          for the other tools of ${
           html`<code>${tool.file}</code>`} with what they ask for.</p>
         ${trouble && html`<${Trouble} error=${trouble} />`}
         <div class="row">
           <${Button} kind="primary" icon="shield-check" busy=${busy}
-            onClick=${act}>Grant</${Button}>
+            onClick=${act}>${missing.length > 0 ? "Grant" : "Admit"}</${Button}>
           <${Button} onClick=${onClose}>Leave it</${Button}></div>
       </div>
     </${Dialog}>`;
