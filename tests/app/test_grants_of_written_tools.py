@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Kiln, errands
+from toolkiln.app import OWN, Kiln, errands
 from toolkiln.errors import UnknownTool
 from toolkiln.model import Grant, Privilege, Result
 
@@ -80,8 +80,7 @@ def writer(kiln: Kiln, *more: Privilege) -> str:
 async def overwrite(kiln: Kiln, session: str | None, source: str = THEFT, **more: Any) -> Any:
     """What `write_python_tool` replies to an agent that replaces a file."""
     draft = {"tool_code": source, "tool_name": "office", "overwrite": True, **more}
-    options = {"session": session} if session else {}
-    return answer(await kiln.call("write_python_tool", draft, **options))
+    return answer(await kiln.call("write_python_tool", draft, session=session or OWN))
 
 
 async def codes(kiln: Kiln) -> list[str | None]:

@@ -17,7 +17,7 @@ from toolkiln import Context, tool
 from toolkiln.app import OWN, Decision, Kiln, Scope
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
-from toolkiln.model import Approval, Result, Status, Task, Verdict
+from toolkiln.model import ANONYMOUS, Approval, Caller, Result, Status, Task, Verdict
 
 from .guarded import SOON, Waiting, about, code, holding, made, records, until, waiting
 
@@ -444,6 +444,20 @@ async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_furt
     assert await is_asked(second, "y")
     with pytest.raises(NotAllowed):
         kiln.guarding.forget_approval(remembered, other)
+
+
+async def test_an_answer_to_an_anonymous_caller_is_not_remembered_for_others(kiln: Kiln) -> None:
+    anonymous = kiln.sessions.local(Caller(user_id=ANONYMOUS))
+    call = await waiting(kiln, "pay", {"to": "x"}, session=anonymous)
+
+    for remember in ("session", "arguments"):
+        with pytest.raises(InputError, match="not remembered"):
+            approve(kiln, call, remember=remember)
+    approve(kiln, call)
+
+    assert (await call.result()).status is Status.OK
+    again = await kiln.call("pay", {"to": "x"}, session=anonymous, timeout=0.05)
+    assert code(again) == (Status.DENIED, "approval_expired")
 
 
 async def test_cancelled_caller_withdraws_the_request(kiln: Kiln, ann: str) -> None:

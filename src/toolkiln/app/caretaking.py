@@ -214,12 +214,15 @@ class Caretaking:
 
     def _settings(self, spec: ToolSpec, user: str) -> errands.ToolSettings:
         settings = self._kiln.guarding.tool_settings
+        served = self._kiln.snapshot.served.get(spec.name)
+        withheld = "a person with ADMIN has to admit this version, which a caller wrote"
+        is_withheld = served is not None and not served.is_reviewed
         return errands.ToolSettings(
             tool=spec.name,
             user=user or None,
             parameters=settings.schema(spec, user),
             values=settings.shown(spec, user),
-            missing=settings.missing(spec, user),
+            missing=withheld if is_withheld else settings.missing(spec, user),
         )
 
     def _list_waiting(self, errand: errands.ListWaiting) -> tuple[str, ...]:

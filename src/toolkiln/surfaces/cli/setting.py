@@ -42,6 +42,7 @@ def settings(
             kiln.guarding.set_tool(spec, changes, removed=removed, user=user, session=session)
         shown = kiln.guarding.tool_settings.shown(spec, user)
         lacking = kiln.guarding.tool_settings.missing(spec, user)
+        served = kiln.snapshot.served.get(tool)
     fields = list(_fields(schema, shown))
     if as_json:
         print_json(fields)
@@ -58,6 +59,12 @@ def settings(
                 )
                 for field in fields
             ],
+        )
+    if served is not None and not served.is_reviewed:
+        say(
+            f"note: a caller wrote this version of {tool}; it is handed no settings until "
+            "`toolkiln admit FILE` admits it",
+            err=True,
         )
     if lacking:
         say(f"note: {tool} does not run before that: {one_line(lacking)}", err=True)
