@@ -36,12 +36,14 @@ export function Rights({ tool, path, onChange }) {
   const [isAsking, ask] = useState(false);
   const all = asked(tool);
   const missing = all.filter(({ isGranted }) => !isGranted);
+  const canBeGranted = tool.file !== null && (missing.length > 0 || !tool.reviewed);
   return html`
     <section class="panel stack" aria-labelledby="rights">
       <div class="row"><h2 id="rights">Rights</h2><span class="grow"></span>
-        ${(missing.length > 0 || !tool.reviewed) && tool.file !== null && who.may("ADMIN") && html`
-          <${Button} icon="shield-check" onClick=${() => ask(true)}>${
-            missing.length > 0 ? "Grant what it asks for" : "Admit this version"}</${Button}>`}</div>
+        ${canBeGranted && who.may("ADMIN") && html`
+          <${Button} icon="shield-check" onClick=${() => ask(true)}>
+            ${missing.length > 0 ? "Grant what it asks for" : "Admit this version"}
+          </${Button}>`}</div>
       ${!tool.reviewed && html`<p><${Badge} kind="warn" icon="user-x">not reviewed</${Badge}>
         A caller wrote this version. It has no grants and no settings until a person with ADMIN
         admits it.</p>`}
