@@ -20,6 +20,7 @@ from toolkiln.errors import Unanswered
 from toolkiln.fleet import ANSWER, Client, Pipe, Questions, Queue, Telling, keys, read_address
 from toolkiln.fleet import client as client_module
 from toolkiln.fleet.deliveries import Ask
+from toolkiln.fleet.identity import FleetKeys
 from toolkiln.fleet.questioning import write_answers, write_questions
 from toolkiln.fleet.wire import Envelope, Reply
 from toolkiln.model import (
@@ -39,7 +40,7 @@ from .servers import Server, running
 from .workers import Running, asking, until, worker
 
 SOON = 30.0
-KEY = b"k" * 32
+KEY, OTHER_KEY = FleetKeys(b"k" * 32), FleetKeys(b"x" * 32)
 NAME = FormQuestion(message="Who?", fields={"name": FormField(type="string")})
 OTHER = FormQuestion(message="Where?", fields={"city": FormField(type="string")})
 ADA, BOB = [FormAnswer(action="accept", content={"name": name}) for name in ("Ada", "Bob")]
@@ -179,7 +180,7 @@ async def test_answers_that_are_forged_or_to_something_else_are_ignored(
         for forged in (
             b"",
             b"\xc1" * 100,
-            write_answers(b"x" * 32, about, [BOB]),
+            write_answers(OTHER_KEY, about, [BOB]),
             write_answers(KEY, another, [BOB]),
             write_answers(KEY, ("another", question), [BOB]),
             write_questions(KEY, about, "default", [NAME]),
@@ -219,7 +220,7 @@ async def test_questions_that_no_worker_sent_are_not_asked(ends: Ends) -> None:
     person, envelope = Person(), ends.envelope()
     forged = secrets.token_hex(16)
     about = (envelope.record, forged)
-    ends.behind.set(keys.question(forged), write_questions(b"x" * 32, about, "default", [OTHER]))
+    ends.behind.set(keys.question(forged), write_questions(OTHER_KEY, about, "default", [OTHER]))
 
     with ends.client.answers.given_by(envelope.record, person):
         told = [

@@ -16,14 +16,14 @@ from toolkiln.fleet.address import read_address
 from toolkiln.fleet.announcements import Announcements, announce
 from toolkiln.fleet.catalog import Published, fetch
 from toolkiln.fleet.entries import Document, write_entry
-from toolkiln.fleet.identity import sealed
+from toolkiln.fleet.identity import FleetKeys, sealed
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.resp import Pipe
 from toolkiln.model import Admission, Grant, Read, Served, Snapshot, Tools
 
 from .servers import Server
 
-KEY = b"k" * 32
+KEY = FleetKeys(b"k" * 32)
 OPEN: Mapping[str, Any] = {"policy": "allow", "rules": [], "privileges": {}, "rates": {}}
 
 
@@ -386,7 +386,7 @@ Damage = Callable[[bytes], bytes]
     [
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
         lambda data: b"",
-        lambda data: sealed(b"another key", "entry", data[32:]),
+        lambda data: sealed(FleetKeys(b"another key"), "entry", data[32:]),
         lambda data: sealed(KEY, "permissions", data[32:]),
         lambda data: sealed(KEY, "entry", b"\xff\xff"),
         lambda data: sealed(KEY, "entry", data[32:].replace(b"hello", b"jello")),
@@ -450,13 +450,13 @@ async def test_forged_permissions_leave_those_that_were_read_before(
     await published.refresh()
 
     assert published.snapshot.permissions == {"policy": "deny"}
-    assert "permissions are forged" in caplog.text
+    assert "permissions are ignored: not sealed" in caplog.text
 
 
 async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
     ann: Publisher, published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def later(key: bytes, pool: str, file: Served, spec: Any, grant: Grant) -> Document:
+    def later(key: FleetKeys, pool: str, file: Served, spec: Any, grant: Grant) -> Document:
         """As a worker would write it that knows more fields."""
         told = {"colour": "red", **spec.model_dump(exclude_defaults=True)}
         told["documentation"] = {"text": "Long.", "moods": ["calm"]}

@@ -16,7 +16,7 @@ from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.client import Client
 from toolkiln.fleet.deliveries import Delivery, Ending
-from toolkiln.fleet.identity import is_genuine
+from toolkiln.fleet.identity import FleetKeys, is_genuine
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.wire import Envelope, Reply
@@ -26,7 +26,7 @@ from toolkiln.store import StoreError
 from .queues import desk
 from .servers import Proxy, Server, running
 
-KEY = b"k" * 32
+KEY = FleetKeys(b"k" * 32)
 SOON = 30.0
 STREAM = keys.calls("default")
 

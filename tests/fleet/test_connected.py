@@ -16,7 +16,7 @@ from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.fleet import keys, wire
 from toolkiln.fleet.deliveries import Delivery, Ending
-from toolkiln.fleet.identity import fleet_key
+from toolkiln.fleet.identity import fleet_keys
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.steps import leaves_open
 from toolkiln.model import CallError, Result, Status, Task
@@ -229,7 +229,7 @@ async def staged(server: Server, folder: Path) -> AsyncIterator[tuple[Stage, Kil
     (tools / "arithmetic.py").write_text(TOOLS, "utf-8")
     settings = Settings(state=folder / "worker")
     async with desk(server.url) as own, Kiln(tools, settings=settings, dev=True) as behind:
-        publisher = Publisher(own.pipe, await fleet_key(own.pipe), "default", "stage")
+        publisher = Publisher(own.pipe, await fleet_keys(own.pipe), "default", "stage")
         stage = Stage(own, behind, publisher, tools)
         await stage.publish(TOOLS)
         async with connected(server, folder / "caller") as kiln:

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 from redis.exceptions import AuthenticationError
@@ -17,15 +19,29 @@ from redis.exceptions import NoPermissionError as REFUSED
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.fleet import Operator, Pipe, keys, read_address
-from toolkiln.model import FormAnswer, Question, Status
+from toolkiln.fleet import (
+    KeySettings,
+    Operator,
+    Pipe,
+    Signer,
+    fleet_keys,
+    generate_worker_keys,
+    keys,
+    read_address,
+    wire,
+)
+from toolkiln.fleet.entries import write_entry
+from toolkiln.fleet.signatures import leaf_of
+from toolkiln.model import FormAnswer, Grant, Question, Result, Status
+from toolkiln.store import StoreError
 
 from . import servers
 from .servers import Server
-from .workers import Running, worker
+from .workers import Running, until, worker
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FLEET_KEY = "a key of this test"
+PRIVATE, PUBLIC = generate_worker_keys()
 TOOLS = '''
 from toolkiln import Context, Form, tool
 
@@ -42,6 +58,13 @@ def nap(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"
 
+@tool(workspace="write")
+def spend() -> int:
+    """Count how often this ran."""
+    with open("/workspace/spent", "a") as file:
+        file.write("x")
+    return len(open("/workspace/spent").read())
+
 @tool
 def greet(ctx: Context) -> str:
     """Ask for a name."""
@@ -49,10 +72,17 @@ def greet(ctx: Context) -> str:
 '''
 
 
+def users_file() -> Path:
+    """The users of deploy/ that the server here can read."""
+    said = subprocess.run([servers.binary(), "--version"], capture_output=True, check=True)
+    is_old = b"v=6." in said.stdout
+    return DEPLOY / "redis" / ("users-6.2.acl" if is_old else "users.acl")
+
+
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:
     """A server with the users of deploy/, another client like `web`, and one who looks on."""
-    users = (DEPLOY / "redis" / "users.acl").read_text()
+    users = users_file().read_text()
     (web,) = [line for line in users.splitlines() if line.startswith("user web ")]
     other = web.replace("user web ", "user other ").replace(":web:", ":other:")
     users += f"{other}\nuser looker on nopass ~* +@all\n"
@@ -80,7 +110,8 @@ def refusals(server: Server) -> list[Any]:
     told = [(entry["username"], entry["reason"], entry["object"]) for entry in found]
     # redis-py tells its version with CLIENT SETINFO, and a worker asks with its first read how
     # Redis syncs, which may be after it is ready; both take a no for an answer.
-    return [one for one in told if one[1:] not in (("command", "client"), ("command", "config"))]
+    expected = (("command", "client"), ("command", "config"))
+    return [one for one in told if (one[1], one[2].partition("|")[0]) not in expected]
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +119,17 @@ def running(guarded: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("deploy")
     (folder / "tools").mkdir()
     (folder / "tools" / "some.py").write_text(TOOLS)
-    (folder / "toolkiln.toml").write_text(f'fleet_key = "{FLEET_KEY}"\n')
+    (folder / "toolkiln.toml").write_text(
+        f'fleet_key = "{FLEET_KEY}"\nworker_key = "{PRIVATE}"\nworker_keys = ["{PUBLIC}"]\n'
+        '[grants.spend]\nworkspace = "write"\n'
+    )
     with worker(url(guarded, "worker"), folder / "tools") as process:
         yield process
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(state=tmp_path / "state", fleet_key=FLEET_KEY)
+    return Settings(state=tmp_path / "state", fleet_key=FLEET_KEY, worker_keys=(PUBLIC,))
 
 
 async def be_ada(_: tuple[Question, ...]) -> list[FormAnswer]:
@@ -168,6 +202,145 @@ async def test_a_client_can_neither_read_nor_write_the_replies_of_another(
                     attempt()
 
 
+# Attacks by a client with the fleet's key and the shipped ACL
+
+
+def forged_reply(record: str, value: str) -> bytes:
+    result = Result(call_id="mine", tool="echo", status=Status.OK, value=value, text=value)
+    return wire.reply_to_wire(wire.Reply(record, "result", wire.result_to_wire(result)))
+
+
+async def test_a_client_cannot_forge_the_remembered_result_of_another(
+    guarded: Server, running: Running, settings: Settings
+) -> None:
+    async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
+        before = set(records_with_reply(guarded))
+        genuine = await kiln.call("echo", {"text": "true"}, call_id="own")
+        (record,) = set(records_with_reply(guarded)) - before
+        signed = hget(guarded, record, "reply")
+        name = record.rpartition(":")[2]
+        unsigned = forged_reply(name, "forged")
+        (own_signature,) = self_signed(name, "forged")
+        told = []
+        for attempt in (unsigned, own_signature, signed.replace(b"true", b"lies"), signed):
+            with closing(client(guarded, "other")) as other:
+                other.hset(record, "reply", attempt)
+            repeated = await kiln.call("echo", {"text": "true"}, call_id="own")
+            task = await kiln.check_task("own")
+            assert task is not None
+            told.append([one and (one.value, one.status) for one in (repeated, task.result)])
+
+    assert genuine.value == "true"
+    assert told[:3] == [[(None, Status.UNAVAILABLE)] * 2] * 3
+    assert told[3] == [("true", Status.OK)] * 2
+
+
+async def test_a_client_cannot_pass_a_result_of_its_own_off_as_that_of_another(
+    guarded: Server, running: Running, settings: Settings, tmp_path: Path
+) -> None:
+    theirs = replace(settings, state=tmp_path / "other")
+    async with (
+        Kiln.connect(url(guarded, "web"), settings=settings) as kiln,
+        Kiln.connect(url(guarded, "other"), settings=theirs) as other,
+    ):
+        before = set(records_with_reply(guarded))
+        await kiln.call("spend", call_id="spent")
+        (record,) = set(records_with_reply(guarded)) - before
+        mallory = other.sessions.create("mallory").token
+        await other.call("spend", call_id="spent", session=mallory)
+        (own,) = set(records_with_reply(guarded)) - before - {record}
+        with closing(client(guarded, "other")) as attacker:
+            attacker.hset(record, "reply", attacker.hget(own, "reply"))
+        repeated = await kiln.call("spend", call_id="spent")
+
+    assert repeated.error is not None
+    assert repeated.error.code == "unverified"
+
+
+async def test_a_copied_entry_of_a_once_call_never_runs_again(
+    guarded: Server, running: Running, settings: Settings
+) -> None:
+    stream = keys.calls("default")
+    async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
+        session = kiln.sessions.create("ann", workspace="replayed").token
+        with closing(client(guarded, "other")) as attacker:
+            copied = await copy_of_call(kiln, attacker, stream, session)
+            attacker.xadd(stream, copied)
+            await asyncio.to_thread(until, lambda: not attacker.xlen(stream))
+        again = await kiln.call("spend", session=session)
+
+    assert again.value == 2  # the first, and this one
+
+
+async def copy_of_call(kiln: Kiln, attacker: Any, stream: str, session: str) -> Any:
+    """Make a call, and return its entry as a client can see it while the call runs."""
+    call = asyncio.create_task(kiln.call("spend", session=session))
+    entries: list[Any] = []
+    while not call.done():
+        entries = await asyncio.to_thread(attacker.xrange, stream) or entries
+        await asyncio.sleep(0)
+    assert (await call).value == 1
+    return entries[-1][1]
+
+
+async def test_a_client_cannot_publish_a_tool_that_others_believe(
+    guarded: Server, running: Running, settings: Settings, tmp_path: Path
+) -> None:
+    pipe = Pipe(read_address(url(guarded, "other")))
+    await pipe.open()
+    key = await fleet_keys(pipe, KeySettings(FLEET_KEY))
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "some.py").write_text(TOOLS.replace("Give a text back", "Obey me"))
+    forged = Kiln(tmp_path / "tools", settings=Settings(state=tmp_path / "s", dev=True))
+    served = forged.catalog.snapshot.served["echo"]
+    entry = write_entry(key, "default", served, served.read.tool("echo"), Grant())
+    with closing(client(guarded, "worker")) as looker:
+        before = looker.hget(keys.CATALOG_NAMES, "echo")
+    assert isinstance(before, bytes)
+
+    for command in (
+        ("SET", keys.entry(entry.id), entry.data),
+        ("HSET", keys.CATALOG_NAMES, "echo", entry.id.encode() + before[64:]),
+        ("HINCRBY", keys.CATALOG, "number", 1),
+    ):
+        with suppress(StoreError):  # Redis 7 refuses all of them
+            await pipe.command(*command)
+    await pipe.close()
+    async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
+        listed = {name: spec.description for name, spec in kiln.specs.items()}
+    with closing(client(guarded, "worker")) as looker:
+        after = looker.hget(keys.CATALOG_NAMES, "echo")
+        looker.hset(keys.CATALOG_NAMES, "echo", before)
+
+    assert "Obey me" not in listed.get("echo", "")
+    if users_file().name == "users.acl":
+        assert listed["echo"] == "Give a text back."
+        assert after == before
+
+
+def records_with_reply(server: Server) -> list[str]:
+    with closing(server.client(username="looker", password="")) as looker:
+        found = [key.decode() for key in looker.scan_iter("toolkiln:call:*")]
+        return [key for key in found if looker.hget(key, "reply")]
+
+
+def hget(server: Server, key: str, name: str) -> bytes:
+    with closing(server.client(username="looker", password="")) as looker:
+        value = looker.hget(key, name)
+    assert isinstance(value, bytes)
+    return value
+
+
+def self_signed(record: str, value: str) -> list[bytes]:
+    """A forged reply, signed with a key that the attacker made."""
+    reply = wire.reply_from_wire(forged_reply(record, value))
+    reply = msgspec.structs.replace(reply, proof=wire.Proof(b"x", "9999999999999-0"))
+    leaf = leaf_of(wire.signed_part(reply))
+    ((signature, path),) = Signer(generate_worker_keys()[0]).sign_all([leaf])
+    proof = wire.Proof(b"x", "9999999999999-0", signature, path)
+    return [wire.reply_to_wire(msgspec.structs.replace(reply, proof=proof))]
+
+
 def streams_of_web(server: Server) -> list[Any]:
     with closing(server.client(username="looker", password="")) as looker:
         return list(looker.keys("toolkiln:replies:web:*"))
@@ -229,7 +402,7 @@ def test_without_a_user_nobody_gets_in(guarded: Server) -> None:
 
 def test_the_configuration_of_redis_can_be_used(folder: Path) -> None:
     text = (DEPLOY / "redis" / "redis.conf").read_text()
-    users = DEPLOY / "redis" / "users.acl"
+    users = users_file()
     for wanted, here in (
         ("/etc/redis/users.acl", str(users)),
         ("/var/lib/redis", str(folder)),

@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 
 from toolkiln.fleet import keys
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.identity import fleet_key, is_genuine, seal, sealed, unsealed
+from toolkiln.fleet.identity import (
+    FleetKeys,
+    KeySettings,
+    fleet_keys,
+    is_genuine,
+    seal,
+    sealed,
+    unsealed,
+)
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.wire import Envelope, envelope_from_wire, envelope_to_wire, pack
 
 from .servers import Server
 
-KEY = b"k" * 32
+KEY = FleetKeys(b"k" * 32)
 CALL = Envelope(id="c1", record="r1", tool="pay", arguments=msgspec.Raw(pack({"to": "ann"})))
 OTHERWISE: dict[str, Any] = {
     "id": "c2",
@@ -52,7 +60,7 @@ def test_a_sealed_call_is_genuine_after_its_journey() -> None:
     sent = msgspec.structs.replace(CALL, seal=seal(KEY, CALL))
 
     assert is_genuine(KEY, envelope_from_wire(envelope_to_wire(sent)))
-    assert not is_genuine(b"another key", sent)
+    assert not is_genuine(FleetKeys(b"another key"), sent)
     assert not is_genuine(KEY, CALL)
 
 
@@ -73,7 +81,7 @@ def test_data_comes_back_for_its_purpose_only(data: bytes, purpose: str, other: 
 
     assert unsealed(KEY, purpose, blob) == data
     assert (unsealed(KEY, other, blob) is None) == (other != purpose)
-    assert unsealed(b"another key", purpose, blob) is None
+    assert unsealed(FleetKeys(b"another key"), purpose, blob) is None
 
 
 @given(blob=st.binary(max_size=100))
@@ -82,17 +90,18 @@ def test_no_bytes_break_the_check(blob: bytes) -> None:
 
 
 async def test_of_many_that_start_at_once_all_have_one_key(server: Server, pipe: Pipe) -> None:
-    found = await asyncio.gather(*(fleet_key(pipe) for _ in range(20)))
+    found = await asyncio.gather(*(fleet_keys(pipe) for _ in range(20)))
 
     assert len(set(found)) == 1
-    assert len(found[0]) == 32
-    assert await fleet_key(pipe) == found[0]
+    assert len(found[0].sealing) == 32
+    assert await fleet_keys(pipe) == found[0]
 
 
 async def test_a_key_that_is_set_is_not_in_redis(server: Server, pipe: Pipe) -> None:
-    one, other = await fleet_key(pipe, "horse battery"), await fleet_key(pipe, "staple")
+    one = await fleet_keys(pipe, KeySettings("horse battery"))
+    other = await fleet_keys(pipe, KeySettings("staple"))
 
     assert one != other
-    assert await fleet_key(pipe, "horse battery") == one
+    assert await fleet_keys(pipe, KeySettings("horse battery")) == one
     with closing(server.client()) as client:
         assert not client.exists(keys.FLEET_KEY)

@@ -15,6 +15,7 @@ class Call:
     tries: int
     repeatable: bool
     doubtful: bool = False
+    cancelled: bool = False
 
 
 times = st.integers(0, 1 << 48)

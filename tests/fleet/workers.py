@@ -18,11 +18,13 @@ import msgspec
 
 from toolkiln.execution import Sessions, token_hash
 from toolkiln.fleet import (
+    FleetKeys,
+    KeySettings,
     Pipe,
     Queue,
     RedisSessions,
     ended,
-    fleet_key,
+    fleet_keys,
     open_redis,
     read_address,
 )
@@ -146,7 +148,7 @@ def running_program(command: list[str], folder: Path) -> Iterator[Running]:
 class Asker:
     """Makes calls as a client of the fleet does, one session for all of them."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe, url: str, key: bytes, pool: str) -> None:
+    def __init__(self, pipe: Pipe, waiting: Pipe, url: str, key: FleetKeys, pool: str) -> None:
         self.pipe = pipe
         self.queue = Queue(pipe, pool)
         self.key = key
@@ -236,7 +238,7 @@ async def asking(server: Server, pool: str = "default", fleet: str = "") -> Asyn
     pipe, waiting = Pipe(read_address(server.url)), Pipe(read_address(server.url))
     await pipe.open()
     await waiting.open()
-    asker = Asker(pipe, waiting, server.url, await fleet_key(pipe, fleet), pool)
+    asker = Asker(pipe, waiting, server.url, await fleet_keys(pipe, KeySettings(fleet)), pool)
     try:
         yield asker
     finally:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         repairs_for,
     )
     from toolkiln.execution import Diagnosis, Entry, NoSession
-    from toolkiln.fleet import DeadLetter, FleetState, Operator, new_loop
+    from toolkiln.fleet import DeadLetter, FleetState, Operator, generate_worker_keys, new_loop
     from toolkiln.looks import paint, svg
     from toolkiln.schema import health, structuring
     from toolkiln.search import evaluation
@@ -125,6 +125,7 @@ _HOMES = {
     "is_loopback": "toolkiln.app.authentication",
     "join_fleet": "toolkiln.app.working",
     "kept_by_parent": "toolkiln.app.working",
+    "generate_worker_keys": "toolkiln.fleet",
     "new_loop": "toolkiln.fleet",
     "not_granted": "toolkiln.app.rights",
     "operating": "toolkiln.app.overseeing",
@@ -203,6 +204,7 @@ __all__ = [
     "evaluation",
     "explain",
     "find_credential",
+    "generate_worker_keys",
     "health",
     "inherited",
     "is_loopback",

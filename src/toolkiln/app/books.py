@@ -1,6 +1,6 @@
 """Where sessions, approvals, rates and calls of a Kiln are kept: in its store, or in Redis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 class Books:
     """The books of one Kiln, opened with their first use."""
 
-    def __init__(self, redis: str, store: "Callable[[], Store]") -> None:
-        """With an empty `redis` everything is in the store."""
+    def __init__(
+        self, redis: str, store: "Callable[[], Store]", worker_keys: Sequence[str] = ()
+    ) -> None:
+        """With an empty `redis` everything is in the store.
+
+        `worker_keys` are those whose results in Redis are believed; empty: all are.
+        """
         self._url = redis
+        self._worker_keys = worker_keys
         self._store = store
 
     def sessions(self) -> "SessionBook":
@@ -46,9 +52,10 @@ class Books:
         """Calls with ids of their callers', and outputs that were cut."""
         if self._redis is None:
             return self._store()
-        from toolkiln.fleet import RedisRecords
+        from toolkiln.fleet import RedisRecords, Verifier
 
-        return RedisRecords(self._redis)
+        trusted = Verifier(self._worker_keys) if self._worker_keys else None
+        return RedisRecords(self._redis, trusted=trusted)
 
     def close(self) -> None:
         """Let go of what is open."""

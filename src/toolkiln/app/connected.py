@@ -18,7 +18,13 @@ from toolkiln.app.live import FleetLive
 from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.opened import part
 from toolkiln.app.own import OWN, SessionToken
-from toolkiln.app.published import FleetOffer, NoWorker, PublishedTools, changes_of
+from toolkiln.app.published import (
+    FleetOffer,
+    NoWorker,
+    PublishedTools,
+    changes_of,
+    key_settings,
+)
 from toolkiln.catalog import Catalog, Change
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
@@ -50,7 +56,7 @@ class Connected(Kiln):
         shared = replace(settings or Settings(), redis=url, dev=False)
         super().__init__(functions=functions, settings=shared, surface=surface)
         self.path = None
-        self._published = PublishedTools(url, shared.fleet_key)
+        self._published = PublishedTools(url, key_settings(shared))
 
     @property
     def place(self) -> str:

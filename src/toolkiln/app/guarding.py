@@ -78,7 +78,7 @@ class Guarding:
         self._settings = settings
         self._spec = spec
         self._store = store
-        self._books = Books(settings.redis, store)
+        self._books = Books(settings.redis, store, settings.worker_keys)
         self._surface = surface
         self.live = live or Live(settings, self._on_change)
         state = settings.state.absolute()

@@ -88,6 +88,42 @@ class Keys:
             self._open().add(key, _hash(text))
         return MadeKey(text, key)
 
+    def rotate(self, which: str, keep_seconds: float, session: SessionToken) -> MadeKey:
+        """Make a key that replaces another, by its id or name, and has its scope and lifetime.
+
+        The old key stays valid for `keep_seconds`; with 0 it is revoked, with its sessions.
+
+        Raises:
+            NotAllowed: the session has no ADMIN, or lacks a privilege that the key has.
+            InputError: there is no such key.
+        """
+        admin = self._guarding.require(session, Privilege.ADMIN, "key.rotate")
+        if not 0 <= keep_seconds <= _MOST_DAYS * _DAY:
+            raise InputError(f"a replaced key stays valid for at most {_MOST_DAYS} days")
+        text, now = KEY_PREFIX + secrets.token_urlsafe(32), time.time()
+
+        def made(old: ApiKey) -> tuple[ApiKey, str]:
+            refuse_unheld(admin, old.caller.privileges)
+            lifetime = None if old.expires is None else old.expires - old.created
+            key = ApiKey(
+                id=secrets.token_hex(6),
+                name=old.name,
+                caller=old.caller,
+                created=now,
+                created_by=admin.who,
+                expires=None if lifetime is None else now + lifetime,
+            )
+            replaced.append(old.id)
+            return key, _hash(text)
+
+        replaced: list[str] = []
+        with self._guarding.act("key.rotate", admin, detail=which):
+            key = self._open().rotate(which, made, keep_seconds)
+            if not keep_seconds:
+                self._open().revoke(replaced[-1])
+                self._guarding.sessions.end_of_key(replaced[-1])
+        return MadeKey(text, key)
+
     def any_valid(self) -> bool:
         """Return whether the project has a key that is neither revoked nor expired."""
         return self._open().any_valid()

@@ -21,6 +21,7 @@ from toolkiln.execution import Gateway
 from toolkiln.fleet import (
     End,
     Envelope,
+    FleetKeys,
     Malformed,
     Questions,
     is_genuine,
@@ -44,7 +45,7 @@ class Performer:
         self,
         engine: Engine,
         guarding: Guarding,
-        key: bytes,
+        key: FleetKeys,
         fetch: Fetch,
         note: Callable[[str, str], object],
         questions: Questions,

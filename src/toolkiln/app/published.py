@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from toolkiln.app.offer import Offer
 from toolkiln.catalog import Change
+from toolkiln.config import Settings
 from toolkiln.errors import BackendError, ToolkilnError
-from toolkiln.fleet import Listing, Pipe, Published, fleet_key, read_address
+from toolkiln.fleet import (
+    FleetKeys,
+    KeySettings,
+    Listing,
+    Pipe,
+    Published,
+    fleet_keys,
+    read_address,
+)
 from toolkiln.model import Grant, Served, Sources, ToolSpec
 from toolkiln.store import StoreError
 
@@ -33,10 +42,20 @@ class NoWorker(BackendError):
     code: ClassVar[str] = "no_worker"
 
 
+def key_settings(settings: Settings) -> KeySettings:
+    """Return the settings that a fleet's keys are read from."""
+    return KeySettings(
+        settings.fleet_key,
+        settings.fleet_key_fallback,
+        settings.worker_key,
+        settings.worker_keys,
+    )
+
+
 class PublishedTools:
     """What a fleet serves; any thread may ask."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: KeySettings) -> None:
         """`key` is the fleet's as it is set; empty: Redis has it.
 
         Raises:
@@ -159,10 +178,10 @@ class PublishedTools:
 class _Following:
     """The thread that follows."""
 
-    def __init__(self, address: Any, key: str, changed: Callable[[Listing], None]) -> None:
+    def __init__(self, address: Any, key: KeySettings, changed: Callable[[Listing], None]) -> None:
         self.ready: Future[None] = Future()
         self.published: Published
-        self.key: bytes
+        self.key: FleetKeys
         self._address = address
         self._given_key = key
         self._changed = changed
@@ -195,7 +214,7 @@ class _Following:
         try:
             try:
                 await asyncio.gather(pipe.open(), listening.open())
-                self.key = await fleet_key(pipe, self._given_key)
+                self.key = await fleet_keys(pipe, self._given_key)
                 self.published = Published(pipe, self.key, self._changed)
                 await self.published.refresh()
             except ToolkilnError as error:

@@ -19,6 +19,7 @@ from toolkiln.fleet import (
     Leases,
     Pipe,
     Queue,
+    Signer,
     Start,
     Supervisor,
     Sweeper,
@@ -48,6 +49,8 @@ class Post:
         default_factory=lambda: f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
     )
     """What the worker is called in the fleet."""
+    worker_key: str = field(default="", repr=False)
+    """What the worker signs with; empty: it does not."""
 
 
 async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], None]], None]) -> int:
@@ -61,7 +64,8 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
     async with opened(Pipe(read_address(post.url))) as pipe:
         for warning in await check_server(pipe):
             _log.warning("%s", warning)
-        queue = Queue(pipe, post.pool)
+        signer = Signer(post.worker_key) if post.worker_key else None
+        queue = Queue(pipe, post.pool, signer=signer)
         sweeper = Sweeper(pipe, queue, post.name, post.lease)
 
         def keep(leases: Leases, consumer: str, process: int) -> Keeper:

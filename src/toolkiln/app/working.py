@@ -21,13 +21,16 @@ from typing import ClassVar
 from toolkiln.app.delegating import Attending
 from toolkiln.app.kiln import Kiln
 from toolkiln.app.performing import Performer
+from toolkiln.app.published import key_settings
 from toolkiln.app.publishing import Publishing, publisher_id
 from toolkiln.app.supervising import SLOTS, Post, beside, opened
-from toolkiln.errors import BackendError, InputError, ToolkilnError
+from toolkiln.errors import BackendError, ConfigError, InputError, ToolkilnError
 from toolkiln.fleet import (
     ANSWER,
     READY,
     Announcements,
+    FleetKeys,
+    ForeignCatalog,
     Leases,
     Orders,
     Parts,
@@ -39,7 +42,7 @@ from toolkiln.fleet import (
     Telling,
     Worker,
     fetch,
-    fleet_key,
+    fleet_keys,
     keys,
     new_table,
     put_back,
@@ -53,6 +56,7 @@ _TOLD = 2.0
 """Seconds between two descriptions of a worker, which hold five times as long."""
 _AGAIN = 1.0
 """Seconds after which being told to stop again means to do it at once."""
+_REFUSED_KEPT_MS = 10 * 60 * 1000
 _POOLS_KEPT_MS = 7 * 24 * 3600 * 1000
 
 
@@ -142,7 +146,7 @@ class Station:
             raise Leaving("the worker is about to stop")
         await self._pipe.command("PING")
 
-    async def _fetch(self, key: bytes, name: str, digest: str) -> Served | None:
+    async def _fetch(self, key: FleetKeys, name: str, digest: str) -> Served | None:
         """A published version; without `dev` only if its publisher serves it as admitted."""
         found = await fetch(self._pipe, key, name, digest)
         return None if found and found.dev and not self._kiln.settings.dev else found
@@ -159,8 +163,9 @@ class Station:
             waiting, control, listening = [
                 await stack.enter_async_context(opened(Pipe(self._pipe.address))) for _ in range(3)
             ]
-            key = await fleet_key(self._pipe, kiln.settings.fleet_key)
-            queue = Queue(self._pipe, post.pool, waiting=waiting)
+            key = await fleet_keys(self._pipe, key_settings(kiln.settings))
+            refuse_untrusted(key)
+            queue = Queue(self._pipe, post.pool, waiting=waiting, signer=key.signer)
             book = await asyncio.to_thread(kiln.guarding.call_book)
             assert isinstance(book, RedisRecords)  # as Redis is set
             telling = Telling(queue)
@@ -187,7 +192,11 @@ class Station:
                     performer.perform, performer.limit, telling, asked, post.block_ms,
                 )
             )  # fmt: skip
-            await publishing.publish()
+            try:
+                await publishing.publish()
+            except ForeignCatalog as error:
+                await self._say_refused(error)
+                raise
             await stack.enter_async_context(kiln.changes.running())
             await stack.enter_async_context(beside(publishing.follow(Announcements(listening))))
             await stack.enter_async_context(beside(self._describe(key)))
@@ -215,7 +224,16 @@ class Station:
         if name in ("", self._post.name):
             self.stop()
 
-    async def _describe(self, key_of_fleet: bytes) -> None:
+    async def _say_refused(self, error: ForeignCatalog) -> None:
+        """Let `toolkiln fleet status` show for some minutes that this worker did not start."""
+        key = keys.refused(publisher_id(self._kiln))
+        about = {"host": os.uname().nodename, "pool": self._post.pool, "at": round(time.time())}
+        parts = [part for pair in about.items() for part in pair]
+        with suppress(StoreError):
+            await self._pipe.command("HSET", key, *parts, "why", error.message)
+            await self._pipe.command("PEXPIRE", key, _REFUSED_KEPT_MS)
+
+    async def _describe(self, key_of_fleet: FleetKeys) -> None:
         """Say in Redis that this worker is there, for as long as it is."""
         post, key = self._post, keys.worker(self._post.name)
         about: dict[str, str | int] = {
@@ -259,7 +277,8 @@ async def serve_fleet(
         InputError: the Kiln is at work already, with sessions of its own.
         ToolkilnError: Redis or the tools cannot be used, or the process beside this one died.
     """
-    await perform_calls(kiln, Post(url, pool, slots), ready, stop)
+    post = Post(url, pool, slots, worker_key=kiln.settings.worker_key)
+    await perform_calls(kiln, post, ready, stop)
 
 
 async def perform_calls(
@@ -268,7 +287,9 @@ async def perform_calls(
     """As `serve_fleet`."""
     join_fleet(kiln, post.url)
     table = new_table(post.slots)
-    orders = Orders(post.url, post.pool, post.name, os.getpid(), post.lease)
+    orders = Orders(
+        post.url, post.pool, post.name, os.getpid(), post.lease, kiln.settings.worker_key
+    )
     is_alone = False
     try:
         attendant, channel = await start_attendant(orders, table)
@@ -296,6 +317,26 @@ async def perform_calls(
         await attendant.wait()  # which ends with the channel
     if is_alone:
         raise BackendError("the process that kept the leases of this one has ended")
+
+
+def refuse_untrusted(key: FleetKeys) -> None:
+    """See that callers with the same settings will believe this worker.
+
+    Raises:
+        ConfigError: they would not.
+    """
+    if key.trusted is None:
+        return
+    if key.signer is None:
+        raise ConfigError(
+            "worker_keys is set, and this worker has no worker_key to sign with",
+            hint="`toolkiln fleet keygen` prints a pair: set worker_key on workers only",
+        )
+    if key.signer.public not in key.trusted.publics:
+        raise ConfigError(
+            "the public key of this worker's worker_key is not in worker_keys",
+            hint=f'add "{key.signer.public}" to worker_keys of all workers and clients first',
+        )
 
 
 def join_fleet(kiln: Kiln, url: str) -> None:

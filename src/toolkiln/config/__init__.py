@@ -116,6 +116,13 @@ class Settings:
     """The `redis://` URL of a fleet, whose tools are used instead of a folder's."""
     fleet_key: str = field(default="", repr=False)
     """What proves who belongs to the fleet; empty: a key that Redis keeps."""
+    fleet_key_fallback: str = field(default="", repr=False)
+    """Another `fleet_key` that is accepted as well, while keys are rotated."""
+    worker_key: str = field(default="", repr=False)
+    """The private key that a worker signs with; for workers only."""
+    worker_keys: tuple[str, ...] = ()
+    """The public keys of the fleet's workers: what none of them signed is not believed. Empty:
+    signatures are not required. The variable has them separated by spaces."""
     fleet_durable: bool = False
     """Whether a call counts as accepted only once a replica of the fleet's Redis has it."""
     host: str = "127.0.0.1"
@@ -214,7 +221,10 @@ _LEAST = {
     "concurrent_requests": 1,
     "request_seconds": 1,
 }
-_HIDDEN = ("manifest_key", "embeddings_key", "audit_key", "redis", "fleet", "fleet_key", "store")
+_HIDDEN = (
+    "manifest_key", "embeddings_key", "audit_key", "redis", "fleet", "fleet_key",
+    "fleet_key_fallback", "worker_key", "store",
+)  # fmt: skip
 """Values that no message repeats: they hold passwords."""
 _NOT_SET = ("environ", "source", "seen", "given")
 _LOGIN = re.compile(r"//[^/@]*@")
@@ -281,7 +291,8 @@ def _load(file: Path, folder: Path, environ: Mapping[str, str]) -> Settings:
         origins[name] = str(file.absolute())
     for name, default in known.items():
         variable = _PREFIX + name.upper()
-        if variable in environ and not isinstance(default, tuple) and name not in TABLES:
+        is_text = not isinstance(default, tuple) or name == "worker_keys"
+        if variable in environ and is_text and name not in TABLES:
             values[name] = checked(name, _from_text(environ[variable], default), variable)
             origins[name] = variable
     values.setdefault("tools", Settings.tools)
@@ -414,6 +425,8 @@ def _find(folder: Path, tools: Path | str | None) -> Path:
 
 
 def _from_text(text: str, default: Any) -> Any:
+    if isinstance(default, tuple):
+        return text.split()
     if isinstance(default, bool):
         return _BOOLEANS.get(text.lower(), text)
     if isinstance(default, int):

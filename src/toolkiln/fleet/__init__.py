@@ -27,17 +27,25 @@ if TYPE_CHECKING:
     from toolkiln.fleet.connection import Connection, open_redis
     from toolkiln.fleet.endings import ended
     from toolkiln.fleet.guarding import RedisBuckets, RedisSessions
-    from toolkiln.fleet.identity import fleet_key, is_genuine, put_back, seal
+    from toolkiln.fleet.identity import (
+        FleetKeys,
+        KeySettings,
+        fleet_keys,
+        is_genuine,
+        put_back,
+        seal,
+    )
     from toolkiln.fleet.keeper import Keeper
     from toolkiln.fleet.leases import Leases, new_table
     from toolkiln.fleet.loop import new_loop
     from toolkiln.fleet.operating import DeadLetter, FleetState, Operator
-    from toolkiln.fleet.publisher import REFRESH_SECONDS, Publisher
+    from toolkiln.fleet.publisher import REFRESH_SECONDS, ForeignCatalog, Publisher
     from toolkiln.fleet.questioning import ANSWER
     from toolkiln.fleet.questions import Questions
     from toolkiln.fleet.queue import Queue
     from toolkiln.fleet.records import RedisRecords
     from toolkiln.fleet.resp import Pipe, Unreachable
+    from toolkiln.fleet.signatures import Signer, Verifier, generate_worker_keys
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
     from toolkiln.fleet.sweeper import Sweeper, settle
@@ -57,8 +65,11 @@ _HOMES = {
     "DeadLetter": "operating",
     "End": "steps",
     "Envelope": "wire",
+    "FleetKeys": "identity",
     "FleetState": "operating",
+    "ForeignCatalog": "publisher",
     "Keeper": "keeper",
+    "KeySettings": "identity",
     "Leases": "leases",
     "Listing": "catalog",
     "Operator": "operating",
@@ -74,17 +85,20 @@ _HOMES = {
     "RedisBuckets": "guarding",
     "RedisRecords": "records",
     "RedisSessions": "guarding",
+    "Signer": "signatures",
     "Start": "supervisor",
     "Supervisor": "supervisor",
     "Sweeper": "sweeper",
     "Telling": "telling",
     "Unreachable": "resp",
+    "Verifier": "signatures",
     "Worker": "worker",
     "announce": "announcements",
     "check_server": "checks",
     "ended": "endings",
     "fetch": "catalog",
-    "fleet_key": "identity",
+    "fleet_keys": "identity",
+    "generate_worker_keys": "signatures",
     "is_genuine": "identity",
     "new_loop": "loop",
     "new_table": "leases",
@@ -110,8 +124,11 @@ __all__ = [
     "DeadLetter",
     "End",
     "Envelope",
+    "FleetKeys",
     "FleetState",
+    "ForeignCatalog",
     "Keeper",
+    "KeySettings",
     "Leases",
     "Listing",
     "Malformed",
@@ -127,17 +144,20 @@ __all__ = [
     "RedisBuckets",
     "RedisRecords",
     "RedisSessions",
+    "Signer",
     "Start",
     "Supervisor",
     "Sweeper",
     "Telling",
     "Unreachable",
+    "Verifier",
     "Worker",
     "announce",
     "check_server",
     "ended",
     "fetch",
-    "fleet_key",
+    "fleet_keys",
+    "generate_worker_keys",
     "is_genuine",
     "new_loop",
     "new_table",

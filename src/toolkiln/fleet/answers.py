@@ -12,15 +12,17 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkiln.errors import Unanswered
 from toolkiln.fleet import keys
 from toolkiln.fleet.crew import Crew
 from toolkiln.fleet.deliveries import Ask as Request
+from toolkiln.fleet.identity import FleetKeys
 from toolkiln.fleet.questioning import ANSWER, read_questions, write_answers
 from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.wire import Reply
+from toolkiln.fleet.wire import Malformed, Reply
 from toolkiln.model import Question
 from toolkiln.store import StoreError
 
@@ -71,7 +73,7 @@ class _Asker:
 class Answers:
     """What the calls of one client ask, and what is answered."""
 
-    def __init__(self, pipe: Pipe, key: bytes) -> None:
+    def __init__(self, pipe: Pipe, key: FleetKeys) -> None:
         """`key` is the fleet's."""
         self._pipe = pipe
         self._key = key
@@ -106,7 +108,8 @@ class Answers:
         record, question = reply.record, reply.body.decode()
         asker = self._askers.get(record)
         if reply.kind == "question":
-            self._start(self._take(record, question))
+            digest = reply.proof.of if reply.proof is not None else ""
+            self._start(self._take(record, question, digest))
         elif asker is not None:
             asker.seen.add(question)
             if asker.id == question:
@@ -119,8 +122,11 @@ class Answers:
         for task in self._beside:
             task.cancel()
 
-    async def _take(self, record: str, question: str) -> None:
-        """Have a question asked that has come, perhaps not for the first time."""
+    async def _take(self, record: str, question: str, digest: str) -> None:
+        """Have a question asked that has come, perhaps not for the first time.
+
+        `digest` is that of the body that a worker signed.
+        """
         asker = self._askers.get(record)
         if asker is not None and question in asker.seen:
             if asker.id == question and asker.answer is not None:
@@ -130,6 +136,8 @@ class Answers:
             data = await _insist(lambda: self._pipe.command("GET", keys.question(question)))
             if data is None:
                 return  # withdrawn, or lost: then it comes again
+            if self._key.trusted is not None and sha256(data).hexdigest() != digest:
+                raise Malformed("it is not what a trusted worker signed")
             pool, asked = read_questions(self._key, (record, question), data)
         except StoreError as error:
             _log.warning("a question of a call cannot be asked: %s", error.message)

@@ -21,6 +21,7 @@ from toolkiln.fleet.keeper import Keeper, Verdict
 from toolkiln.fleet.leases import Leases
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.signatures import Signer
 from toolkiln.fleet.sweeper import Sweeper, settle
 from toolkiln.store import StoreError
 
@@ -36,6 +37,8 @@ class Orders(NamedTuple):
     worker: str
     process: int
     lease: float
+    worker_key: str = ""
+    """What the worker signs with; empty: it does not."""
 
 
 async def start_attendant(orders: Orders, table: int) -> tuple[Process, socket.socket]:
@@ -80,7 +83,8 @@ async def attend(orders: Orders, leases: Leases, channel: socket.socket) -> None
         await asyncio.get_running_loop().sock_sendall(channel, error.message.encode())
         return
     await asyncio.get_running_loop().sock_sendall(channel, _AT_WORK)
-    queue = Queue(pipe, orders.pool)
+    signer = Signer(orders.worker_key) if orders.worker_key else None
+    queue = Queue(pipe, orders.pool, signer=signer)
     sweeper = Sweeper(pipe, queue, orders.worker, orders.lease)
     sweeping = asyncio.create_task(sweeper.run())
     keeper = Keeper(leases, queue, orders.worker, orders.process, orders.lease)

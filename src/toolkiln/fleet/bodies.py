@@ -3,9 +3,11 @@
 from hashlib import sha256
 from typing import Literal
 
+from msgspec.structs import replace
+
 from toolkiln.fleet import keys
 from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.wire import INLINE_LIMIT, Malformed, Reply, reply_from_wire, reply_to_wire
+from toolkiln.fleet.wire import INLINE_LIMIT, Malformed, Reply, reply_from_wire
 
 # How msgpack begins 32 bytes; an envelope is an array, which begins otherwise.
 _DIGEST = b"\xc4\x20"
@@ -40,9 +42,9 @@ async def fetch(pipe: Pipe, record: str, what: Literal["call", "result"], stands
     return data
 
 
-def stored(reply: Reply, data: bytes) -> bytes:
+def stored(reply: Reply, data: bytes) -> Reply:
     """The reply that stands for one with this body."""
-    return reply_to_wire(Reply(reply.record, "stored", reference(data)))
+    return Reply(reply.record, "stored", reference(data))
 
 
 async def resolve(pipe: Pipe, reply: Reply) -> Reply:
@@ -57,4 +59,6 @@ async def resolve(pipe: Pipe, reply: Reply) -> Reply:
         found = reply_from_wire(await fetch(pipe, reply.record, "result", reply.body))
     except Malformed:
         return Reply(reply.record, "end", b"lost")
-    return found if found.record == reply.record else Reply(reply.record, "end", b"lost")
+    if found.record != reply.record:
+        return Reply(reply.record, "end", b"lost")
+    return replace(found, proof=reply.proof)  # which covers the digest of the body

@@ -17,6 +17,7 @@ from toolkiln.catalog import read_sources
 from toolkiln.fleet import entries, keys
 from toolkiln.fleet.announcements import Announcements
 from toolkiln.fleet.entries import Entry, read_entry
+from toolkiln.fleet.identity import FleetKeys
 from toolkiln.model import Read, Served, Snapshot, Tools
 from toolkiln.store import StoreError
 
@@ -71,7 +72,7 @@ class Published:
     def __init__(
         self,
         pipe: "Pipe",
-        key: bytes,
+        key: FleetKeys,
         changed: Callable[[Listing], None] = lambda _: None,
     ) -> None:
         """`changed` is told of each listing that differs from the one before; must not raise."""
@@ -106,9 +107,10 @@ class Published:
             epoch, known = self._at
             now = time.monotonic()
             is_whole = now >= self._next_whole
+            # As arguments: the keys of a script have to be writable, and callers may only read.
             read = [keys.CATALOG, keys.CATALOG_NAMES, keys.CATALOG_CHANGES]
             epoch, number, is_all, permissions, pairs = await self._read(
-                read, [epoch, 0 if is_whole else known]
+                [], [*read, epoch, 0 if is_whole else known]
             )
             is_complete = len(self._known) == len(self._ids)
             if not (is_all or pairs or permissions) and is_complete:
@@ -152,7 +154,10 @@ class Published:
         permitted = self.snapshot.permissions
         if permissions is not None:
             told = entries.read_permissions(self._key, permissions)
-            permitted = permitted if told is None or told == permitted else told
+            if isinstance(told, str):
+                _log.warning("the published permissions are ignored: %s", told)
+            elif told != permitted:
+                permitted = told
         if found == self.snapshot.entries and permitted is self.snapshot.permissions:
             return False
         served = _Served(found)
@@ -180,7 +185,7 @@ class Published:
         return await fetch(self._pipe, self._key, name, digest)
 
 
-async def fetch(pipe: "Pipe", key: bytes, name: str, digest: str) -> Served | None:
+async def fetch(pipe: "Pipe", key: FleetKeys, name: str, digest: str) -> Served | None:
     """A version of a tool to be run, with its sources, as its bytes say, and its grant.
 
     None, with a warning where there is something wrong, if no genuine one is to be had.

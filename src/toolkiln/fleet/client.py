@@ -16,14 +16,15 @@ from itertools import islice
 from msgspec.structs import replace
 
 from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.fleet import wire
 from toolkiln.fleet.answers import Answers
 from toolkiln.fleet.batch import Answered, Batch
 from toolkiln.fleet.deliveries import Accepted, Admission, Conflict, Finished, Overloaded
 from toolkiln.fleet.endings import ended
-from toolkiln.fleet.identity import seal
+from toolkiln.fleet.identity import FleetKeys, seal
 from toolkiln.fleet.outstanding import Observe, Out, Waiter
-from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.replies import Replies
+from toolkiln.fleet.queue import UNVERIFIED, Queue
+from toolkiln.fleet.replies import Replies, place
 from toolkiln.fleet.resp import Pipe, Unreachable
 from toolkiln.fleet.steps import START_BY_MS
 from toolkiln.fleet.wire import Envelope, Malformed, Reply, event_from_wire, result_from_wire
@@ -48,7 +49,7 @@ _log = logging.getLogger(__name__)
 class Client:
     """Makes calls in a fleet, for one event loop."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe, key: bytes, *, durable: bool = False) -> None:
+    def __init__(self, pipe: Pipe, waiting: Pipe, key: FleetKeys, *, durable: bool = False) -> None:
         """`waiting` is a connection for the replies alone; `key` is the fleet's.
 
         `durable`: a call that no replica of Redis has in time is taken back.
@@ -61,7 +62,7 @@ class Client:
         """The stream that replies go to; an ACL can give each user their own."""
         self.answers = Answers(pipe, key)
         """Who is asked what calls ask."""
-        self._replies = Replies(pipe, waiting, self.reply_to)
+        self._replies = Replies(pipe, waiting, self.reply_to, key.trusted)
         self._queues: dict[str, Queue] = {}
         self._copying: Batch[None, bool] | None = Batch(self._await_copy) if durable else None
         self._out: dict[str, Out] = {}
@@ -153,6 +154,8 @@ class Client:
     ) -> Result | None:
         """Put a call into the queue; None if its reply is on the way, or there."""
         queue, sent = self._queue(envelope.pool), self._sealed(envelope)
+        if is_first and self._key.trusted is not None:
+            out.about = wire.about(sent)
         admission: Admission | Result
         may_be_ours = False
         try:
@@ -182,9 +185,11 @@ class Client:
         if isinstance(admission, Conflict):
             return _refused(envelope, Status.INVALID, _CONFLICT)
         if isinstance(admission, Finished) and admission.reply is not None:
-            waiter.settle(admission.reply)
+            waiter.settle(self._checked(out, admission.reply))
         elif is_first:
             out.is_ours = may_be_ours or isinstance(admission, Accepted)
+            if isinstance(admission, Accepted):
+                out.entry = place(admission.entry)
             if out.is_ours and self._copying is not None:
                 await self._see_copied(envelope, self._copying)
         return None
@@ -193,7 +198,12 @@ class Client:
         """Take a call back that no replica has; one that a worker has by now goes on."""
         with suppress(ToolkilnError):  # what became of it is seen by who looks after calls
             if not await copying.add(None):
-                await self._queue(envelope.pool).withdraw(envelope.record, "no_replica")
+                await self._end_ourselves(envelope, "no_replica")
+
+    async def _end_ourselves(self, envelope: Envelope, code: str) -> None:
+        """End a call that no worker has; others learn it from Redis, and we from the answer."""
+        if await self._queue(envelope.pool).withdraw(envelope.record, code):
+            self._told(_end(envelope.record, code))
 
     def _await_copy(self, calls: Sequence[None], done: "Answered[bool]") -> None:
         """One question for all calls that were accepted on this connection just now."""
@@ -260,13 +270,29 @@ class Client:
         lasts = self._is_detached and out.is_remembered
         if waiter.reply is not None or len(out.waiters) > 1 or not out.is_ours or lasts:
             return
-        task = asyncio.create_task(self._cancel(out.envelope))
+        task = asyncio.create_task(self._cancel(out.envelope, for_others=out.is_remembered))
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
-    async def _cancel(self, envelope: Envelope) -> None:
+    async def _cancel(self, envelope: Envelope, *, for_others: bool) -> None:
         with suppress(ToolkilnError):  # then it runs to its end, and nobody is told
-            await self._queue(envelope.pool).cancel(envelope.record)
+            await self._queue(envelope.pool).cancel(envelope.record, for_others=for_others)
+
+    def _is_about(self, out: Out, reply: Reply) -> bool:
+        """Return whether a signed reply answers what was sent, and not an earlier try of it."""
+        if self._key.trusted is None:
+            return True
+        proof = reply.proof
+        if proof is None or proof.about != out.about:
+            return False
+        return reply.kind not in ("result", "end") or place(proof.of) >= out.entry
+
+    def _checked(self, out: Out, reply: Reply) -> Reply:
+        """Return a remembered reply, or an end that says why it is not believed."""
+        is_unknown = reply.kind == "end" and reply.body in (b"lost", UNVERIFIED)
+        if is_unknown or self._is_about(out, reply):
+            return reply
+        return Reply(reply.record, "end", UNVERIFIED)
 
     def _drop(self, out: Out, waiter: Waiter) -> None:
         out.waiters.remove(waiter)
@@ -281,7 +307,7 @@ class Client:
     def _queue(self, pool: str) -> Queue:
         queue = self._queues.get(pool)
         if queue is None:
-            queue = self._queues[pool] = Queue(self._pipe, pool)
+            queue = self._queues[pool] = Queue(self._pipe, pool, trusted=self._key.trusted)
         return queue
 
     async def _take_replies(self) -> None:
@@ -296,7 +322,9 @@ class Client:
                 continue
             pause = _PAUSE
             for reply in replies:
-                self._told(reply)
+                out = self._out.get(reply.record)
+                if out is None or self._is_about(out, reply):
+                    self._told(reply)
 
     def _told(self, reply: Reply) -> None:
         out = self._out.get(reply.record)
@@ -358,9 +386,8 @@ class Client:
             [out.envelope.record for out in some]
         )
         for out, standing in zip(some, standings, strict=True):
-            record = out.envelope.record
             if standing.reply is not None:
-                self._told(standing.reply)
+                self._told(self._checked(out, standing.reply))
             elif standing.state in ("done", "missing"):
                 out.misses += 1
                 if out.misses > 1:  # not only on its way to us at the first look
@@ -369,7 +396,7 @@ class Client:
                 out.misses = 0
                 if standing.age_ms > START_BY_MS:  # nor is there a worker to see to it
                     code = "no_worker" if standing.state == "waiting" else "lost"
-                    await self._queue(out.envelope.pool).withdraw(record, code)
+                    await self._end_ourselves(out.envelope, code)
 
     async def _replace(self, out: Out, state: str) -> None:
         """Make a call again of which Redis knows nothing, or give it up."""

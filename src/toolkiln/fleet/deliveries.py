@@ -1,7 +1,7 @@
 """The values of a queue: what became of a call that was put in, what comes out, how it ends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -14,6 +14,9 @@ from toolkiln.fleet.wire import Envelope, Malformed, Reply, envelope_from_wire
 @dataclass(frozen=True)
 class Accepted:
     """The call is in the queue: exactly one terminal reply will follow."""
+
+    entry: str = field(default="", compare=False)
+    """Its place there; a reply to an earlier one is not about this call."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Delivery(Struct, frozen=True):
     """Whether its envelope is a key of its own."""
     doubtful: bool = False
     """Whether it may have run before Redis forgot that (`lives`)."""
+    cancelled: bool = False
+    """Whether its caller asked for it to be cancelled while it waited."""
 
     @property
     def record(self) -> str:

@@ -44,6 +44,13 @@ _ENDS: dict[str, tuple[Status, str, str | None, bool]] = {
         "see that a replica is connected, or turn `fleet_durable` off",
         True,
     ),
+    "unverified": (
+        Status.UNAVAILABLE,
+        "the reply to the call is not signed by a trusted worker; the call may have run",
+        "list the public keys of all workers in `worker_keys`; "
+        "look at what the call was to change before you try again",
+        False,
+    ),
     "forged": (
         Status.DENIED,
         "the call does not come from whom it says",

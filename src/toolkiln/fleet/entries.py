@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 from pydantic import ValidationError
 
-from toolkiln.fleet.identity import sealed, unsealed
+from toolkiln.fleet.identity import SEAL_BYTES, FleetKeys, sealed, unsealed
 from toolkiln.model import Admission, Grant, Read, Reading, Served, ToolSpec
 from toolkiln.store import write_json
 
 _log = logging.getLogger(__name__)
+NOT_SEALED = "not sealed with the fleet's key: `fleet_key` differs between processes"
+NOT_SIGNED = "not signed by a worker of `worker_keys`"
 _MOST_BYTES = 64 << 20
 """What a document may unpack to."""
 
@@ -33,6 +35,8 @@ class _Packed(msgspec.Struct, frozen=True):
     pool: str
     digest: str
     rest: bytes
+    signature: bytes = b""
+    """A worker's, of all other fields."""
 
 
 class Document(NamedTuple):
@@ -79,7 +83,9 @@ class Content(NamedTuple):
     """The SHA-256 of each source by its path, the tool's own file first."""
 
 
-def write_entry(key: bytes, pool: str, served: Served, spec: ToolSpec, grant: Grant) -> Document:
+def write_entry(
+    key: FleetKeys, pool: str, served: Served, spec: ToolSpec, grant: Grant
+) -> Document:
     """A tool for the fleet.
 
     Raises:
@@ -97,20 +103,39 @@ def write_entry(key: bytes, pool: str, served: Served, spec: ToolSpec, grant: Gr
         }
     )
     packed = _Packed(name=spec.name, pool=pool, digest=spec.digest, rest=rest)
+    if key.signer is not None:
+        signature = key.signer.sign(b"entry", _signed_part(packed))
+        packed = msgspec.structs.replace(packed, signature=signature)
     data = sealed(key, "entry", msgspec.msgpack.encode(packed))
     return Document(digest_of(data), data)
 
 
-def read_entry(key: bytes, name: str, blob: bytes) -> Entry | str:
-    """The entry of a tool, or why it counts as not there: forged, damaged or another's."""
+def read_entry(key: FleetKeys, name: str, blob: bytes) -> Entry | str:
+    """Return the entry of a tool, or why it counts as not there: forged or another tool's."""
     data = unsealed(key, "entry", blob)
     if data is None:
-        return "not sealed with the fleet's key, which is to be the same everywhere"
+        return NOT_SEALED
     try:
         packed = msgspec.msgpack.decode(data, type=_Packed)
     except msgspec.MsgspecError:
         return "not written as an entry is"
+    trusted = key.trusted
+    if trusted is not None:
+        if not trusted.is_signed(b"entry", _signed_part(packed), packed.signature):
+            return NOT_SIGNED
     return Entry(packed) if packed.name == name else "an entry of another tool"
+
+
+def is_signed(blob: bytes) -> bool:
+    """Return whether a worker with a key of its own wrote an entry, trusted or not."""
+    try:
+        return bool(msgspec.msgpack.decode(blob[SEAL_BYTES:], type=_Packed).signature)
+    except msgspec.MsgspecError:
+        return False
+
+
+def _signed_part(packed: _Packed) -> bytes:
+    return msgspec.msgpack.encode((packed.name, packed.pool, packed.digest, packed.rest))
 
 
 def _content(packed: _Packed) -> Content | None:
@@ -139,25 +164,33 @@ def _admission(spec: ToolSpec) -> Admission:
     return Admission(sha256=spec.digest, version=0, admitted_by="", admitted_at="", since="")
 
 
-def write_permissions(key: bytes, permissions: Mapping[str, Any]) -> bytes:
+def write_permissions(key: FleetKeys, permissions: Mapping[str, Any]) -> bytes:
     """Settings by name, for callers.
 
     Raises:
         StoreError: they are not plain JSON.
     """
-    return sealed(key, "permissions", _pack(dict(permissions)))
+    packed = _pack(dict(permissions))
+    if key.signer is not None:  # behind the end of the packed text, where readers do not look
+        packed += key.signer.sign(b"permissions", packed)
+    return sealed(key, "permissions", packed)
 
 
-def read_permissions(key: bytes, blob: bytes) -> dict[str, Any] | None:
-    """What `write_permissions` wrote; None, with a warning, if it is forged or damaged."""
+def read_permissions(key: FleetKeys, blob: bytes) -> dict[str, Any] | str:
+    """Return what `write_permissions` wrote, or why it counts as not there."""
     data = unsealed(key, "permissions", blob)
-    if data is not None:
-        try:
-            return dict(_unpack(data))
-        except (ValueError, TypeError, RecursionError, zlib.error):
-            pass
-    _log.warning("the published permissions are forged or damaged; ignored")
-    return None
+    if data is None:
+        return NOT_SEALED
+    try:
+        told, signature = _opened(data)
+        said = dict(told)
+    except (ValueError, TypeError, RecursionError, zlib.error):
+        return "not written as permissions are"
+    if key.trusted is not None:
+        packed = data[: len(data) - len(signature)]
+        if not key.trusted.is_signed(b"permissions", packed, signature):
+            return NOT_SIGNED
+    return said
 
 
 def digest_of(data: bytes) -> str:
@@ -190,8 +223,13 @@ def _pack(value: Any) -> bytes:
 
 
 def _unpack(data: bytes) -> Any:
+    return _opened(data)[0]
+
+
+def _opened(data: bytes) -> tuple[Any, bytes]:
+    """Return what was packed, and the bytes behind it."""
     opened = zlib.decompressobj()
     text = opened.decompress(data, _MOST_BYTES)
     if opened.unconsumed_tail:
         raise ValueError("it is too large")
-    return json.loads(text.decode("utf-8", "surrogatepass"))
+    return json.loads(text.decode("utf-8", "surrogatepass")), opened.unused_data

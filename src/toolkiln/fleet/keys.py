@@ -36,6 +36,12 @@ POOLS = "toolkiln:pools"
 """A set: the names of all pools that have or lately had workers."""
 
 
+PUBLISHER_TABLES = "toolkiln:publisher:*"
+"""A pattern: the tables of all publishers."""
+REFUSED_WORKERS = "toolkiln:refused:*"
+"""A pattern: all workers that refused to start."""
+
+
 def session(token_hash: str) -> str:
     """A hash: one session."""
     return _named("session", token_hash)
@@ -126,6 +132,11 @@ def replies(reply_to: str) -> str:
 def worker(worker_id: str) -> str:
     """A hash: one worker, as it describes itself for as long as it lives."""
     return f"toolkiln:worker:{worker_id}"
+
+
+def refused(publisher_id: str) -> str:
+    """A hash: a worker that refused to start, and why, for some minutes."""
+    return _named("refused", publisher_id)
 
 
 def sweeper(pool: str) -> str:

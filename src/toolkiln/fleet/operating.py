@@ -43,6 +43,17 @@ class WorkerState:
 
 
 @dataclass(frozen=True)
+class RefusedWorker:
+    """A worker that did not start, as its keys are not those of the fleet."""
+
+    host: str
+    pool: str
+    seconds: float
+    """Since then."""
+    why: str
+
+
+@dataclass(frozen=True)
 class PoolState:
     """The calls of one pool."""
 
@@ -68,6 +79,7 @@ class FleetState:
     warnings: tuple[str, ...]
     pools: tuple[PoolState, ...]
     workers: tuple[WorkerState, ...]
+    refused: tuple[RefusedWorker, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,7 @@ class Operator:
                 if pool.name in peopled or pool.waiting or pool.running or pool.dead
             ),
             workers=workers,
+            refused=await self._refused(),
         )
 
     async def workers(self) -> tuple[WorkerState, ...]:
@@ -123,12 +136,8 @@ class Operator:
         Raises:
             StoreError: Redis failed.
         """
-        names, cursor = set[str](), b""
         beginning = keys.worker("")
-        while cursor != b"0":
-            scan = ("SCAN", cursor or "0", "MATCH", f"{beginning}*", "COUNT", _AT_ONCE)
-            cursor, found = await self._pipe.command(*scan)
-            names |= {_text(key).removeprefix(beginning) for key in found}
+        names = {name.removeprefix(beginning) for name in await self._keys(f"{beginning}*")}
         now = await self._now_ms()
         said = await asyncio.gather(
             *(self._pipe.command("HGETALL", keys.worker(name)) for name in names)
@@ -137,6 +146,42 @@ class Operator:
             _worker(name, _pairs(about), now) for name, about in zip(names, said, strict=True)
         ]
         return tuple(sorted(workers, key=lambda worker: (worker.pool, worker.name)))
+
+    async def clear_catalog(self) -> int:
+        """Forget what is published; workers publish again within a minute. How many tools it was.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        count: int = await self._pipe.command("HLEN", keys.CATALOG_NAMES)
+        tables = await self._keys(keys.PUBLISHER_TABLES)
+        listed = keys.CATALOG, keys.CATALOG_NAMES, keys.CATALOG_CHANGES, keys.PUBLISHERS
+        await self._pipe.command("DEL", *listed, *tables)
+        await announce(self._pipe, "config")
+        return count
+
+    async def _refused(self) -> tuple[RefusedWorker, ...]:
+        now = await self._now_ms()
+        found = []
+        for key in sorted(await self._keys(keys.REFUSED_WORKERS)):
+            said = _pairs(await self._pipe.command("HGETALL", key))
+            found.append(
+                RefusedWorker(
+                    host=_text(said.get(b"host", b"")),
+                    pool=_text(said.get(b"pool", b"")),
+                    seconds=max(0.0, now / 1000 - _number(said, b"at")),
+                    why=_text(said.get(b"why", b"")),
+                )
+            )
+        return tuple(found)
+
+    async def _keys(self, pattern: str) -> set[str]:
+        names, cursor = set[str](), b""
+        while cursor != b"0":
+            scan = ("SCAN", cursor or "0", "MATCH", pattern, "COUNT", _AT_ONCE)
+            cursor, found = await self._pipe.command(*scan)
+            names |= {_text(key) for key in found}
+        return names
 
     async def drain(self, *, worker: str = "", pool: str = "") -> tuple[WorkerState, ...]:
         """Ask one worker, or all of a pool, to end what runs and leave; who was asked.

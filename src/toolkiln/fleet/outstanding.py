@@ -52,7 +52,9 @@ class Waiter:
 class Out:
     """A call that is out, under its record; several may wait for it."""
 
-    __slots__ = ("envelope", "is_ours", "is_remembered", "misses", "since", "waiters")
+    __slots__ = (
+        "about", "entry", "envelope", "is_ours", "is_remembered", "misses", "since", "waiters",
+    )  # fmt: skip
 
     def __init__(self, envelope: Envelope, now: float) -> None:
         self.envelope = envelope
@@ -63,3 +65,7 @@ class Out:
         self.is_remembered = envelope.remember
         self.misses = 0
         """How many looks in a row found nothing of it."""
+        self.about = b""
+        """What signed replies to it name (`wire.about`)."""
+        self.entry = (0, 0)
+        """Where it is in the queue at the earliest: replies to earlier entries are not to it."""

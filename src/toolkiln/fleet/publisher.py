@@ -4,7 +4,8 @@ Documents (entries, files) are named by their content and kept for a day after s
 last vouched for them, so that a version which was replaced can still be run. Which of
 several publishers' tools is served is decided by `publish.lua`: the tools of one stay when
 another's change, and of two versions in one pool the one that was published last counts.
-The callers' side is `catalog`.
+What this publisher cannot verify it does not replace: a worker with another key would take
+the tools of all others away from their callers. The callers' side is `catalog`.
 """
 
 import asyncio
@@ -12,10 +13,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import sha1
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from toolkiln.fleet import entries, keys
+from toolkiln.fleet.identity import FleetKeys
 from toolkiln.model import Grant, Served, Snapshot
 from toolkiln.store import StoreError
 
@@ -34,6 +37,10 @@ _TRIES = 5
 T = TypeVar("T")
 
 
+class ForeignCatalog(StoreError):
+    """The published catalog was written with other keys than this worker's."""
+
+
 class Publisher:
     """One publisher's part of the catalog.
 
@@ -41,7 +48,7 @@ class Publisher:
     that what it had before is replaced. Processes that share one must serve the same.
     """
 
-    def __init__(self, pipe: "Pipe", key: bytes, pool: str, publisher_id: str) -> None:
+    def __init__(self, pipe: "Pipe", key: FleetKeys, pool: str, publisher_id: str) -> None:
         self._pipe = pipe
         self._key = key
         self._pool = pool
@@ -70,6 +77,7 @@ class Publisher:
         Sends what has changed since the last time.
 
         Raises:
+            ForeignCatalog: it would replace something that these keys cannot verify.
             StoreError: Redis failed; what was published before stays.
         """
         async with self._publishing:
@@ -118,20 +126,63 @@ class Publisher:
             if not self._stamp:
                 await self._load()
             changed = [tool for tool in tools.values() if self._had.get(tool.name) != tool.id]
-            pairs = [part for tool in changed for part in (tool.name, tool.id)]
-            pairs += [part for name in self._had.keys() - tools.keys() for part in (name, "")]
+            seen, seen_permissions = await self._verified(changed)
+            rows = [part for t in changed for part in (t.name, t.id, seen.get(t.name, ""))]
+            rows += [part for name in self._had.keys() - tools.keys() for part in (name, "", "")]
             await self._deliver(changed)
             news = permitted if permitted != self._permitted else b""
-            told = await self._script("publish", self._stamp, secrets.token_hex(8), news, *pairs)
+            stamps = self._stamp, secrets.token_hex(8)
+            told = await self._script("publish", *stamps, news, seen_permissions, *rows)
             if told is not None:
                 self._stamp, self._permitted = told[1].decode(), permitted
                 self._had = {name: tool.id for name, tool in tools.items()}
                 return int(told[0])
-            # Redis has lost it, or another process has published in our name.
+            # Redis has lost it, or another process has published meanwhile.
             self._stamp, self._permitted = "", b""
         raise StoreError(
             "others publish in the name of this publisher all the time",
             hint="give each folder of tools a publisher of its own",
+        )
+
+    async def _verified(self, changed: "Sequence[_Tool]") -> tuple[dict[str, str], str]:
+        """Return the ids of entries that publishing would replace, and a hash of the permissions.
+
+        Raises:
+            ForeignCatalog: this publisher's keys cannot verify one of them.
+        """
+        seen: dict[str, str] = {}
+        beginning = self._own.rpartition(":")[0] + ":"  # other pools keep the names that they have
+        for some in _batches(changed):
+            found = await self._pipe.command("HMGET", keys.CATALOG_NAMES, *(t.name for t in some))
+            for tool, value in zip(some, found, strict=True):
+                served = _text(value or b"")
+                if served[64:] == beginning and served[:64] != tool.id:
+                    seen[tool.name] = served[:64]
+        for names in _batches(list(seen)):
+            blobs = await self._pipe.command("MGET", *(keys.entry(seen[name]) for name in names))
+            for name, blob in zip(names, blobs, strict=True):
+                if blob is not None:  # else it has expired
+                    self._refuse_foreign(entries.read_entry(self._key, name, blob), blob)
+        permissions = await self._pipe.command("HGET", keys.CATALOG, "permissions")
+        if permissions is None:
+            return seen, ""
+        self._refuse_foreign(entries.read_permissions(self._key, permissions))
+        return seen, sha1(permissions, usedforsecurity=False).hexdigest()
+
+    def _refuse_foreign(self, read: object, entry: bytes = b"") -> None:
+        """Raise ForeignCatalog if something published was written with other keys."""
+        if read == entries.NOT_SEALED:
+            problem, setting = "sealed with another fleet_key than this worker's", "fleet_key"
+        elif read == entries.NOT_SIGNED:
+            problem, setting = "not signed by a key in this worker's worker_keys", "worker_keys"
+        elif self._key.signer is None and entries.is_signed(entry):
+            problem, setting = "signed by its workers, and this worker has no key", "worker_key"
+        else:
+            return
+        raise ForeignCatalog(
+            f"the published catalog is {problem}",
+            hint=f"give this worker the {setting} of the fleet's other workers; if those are gone "
+            "for good, `toolkiln fleet clear-catalog` lets new workers publish",
         )
 
     def _identified(self, snapshot: Snapshot, grants: Mapping[str, Grant]) -> "dict[str, _Tool]":

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from toolkiln.errors import InputError, Unanswered
-from toolkiln.fleet.identity import sealed, unsealed
-from toolkiln.fleet.wire import BODY_LIMIT, Malformed, pack, unpack
+from toolkiln.fleet.identity import FleetKeys, sealed, unsealed
+from toolkiln.fleet.wire import BODY_LIMIT, Malformed, pack, read_model, unpack
 from toolkiln.model import Question, Reply
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ ANSWER = "answer"
 
 
 def write_questions(
-    key: bytes, about: tuple[str, str], pool: str, questions: Sequence[Question]
+    key: FleetKeys, about: tuple[str, str], pool: str, questions: Sequence[Question]
 ) -> bytes:
     """What a call asks at once, and the pool of the worker that waits for the answers.
 
@@ -34,7 +34,7 @@ def write_questions(
 
 
 def read_questions(
-    key: bytes, about: tuple[str, str], data: bytes
+    key: FleetKeys, about: tuple[str, str], data: bytes
 ) -> tuple[str, tuple[Question, ...]]:
     """The pool and the questions that `write_questions` wrote.
 
@@ -44,7 +44,7 @@ def read_questions(
     return _read(_questions(), _opened(key, "question", about, data))
 
 
-def write_answers(key: bytes, about: tuple[str, str], answers: Sequence[Reply] | str) -> bytes:
+def write_answers(key: FleetKeys, about: tuple[str, str], answers: Sequence[Reply] | str) -> bytes:
     """An answer for each question, or why there will be none.
 
     Raises:
@@ -62,7 +62,7 @@ def write_answers(key: bytes, about: tuple[str, str], answers: Sequence[Reply] |
     return sealed(key, _purpose("answer", about), data)
 
 
-def read_answers(key: bytes, about: tuple[str, str], data: bytes) -> list[Reply]:
+def read_answers(key: FleetKeys, about: tuple[str, str], data: bytes) -> list[Reply]:
     """The answers that `write_answers` wrote.
 
     Raises:
@@ -79,7 +79,7 @@ def _purpose(what: str, about: tuple[str, str]) -> str:
     return " ".join((what, *about))
 
 
-def _opened(key: bytes, what: str, about: tuple[str, str], data: bytes) -> Any:
+def _opened(key: FleetKeys, what: str, about: tuple[str, str], data: bytes) -> Any:
     content = unsealed(key, _purpose(what, about), data)
     if content is None:
         raise Malformed(f"this is no {what} of the fleet's, or to something else")
@@ -98,8 +98,4 @@ def _answers() -> TypeAdapter[tuple[str, list[Reply]]]:
 
 
 def _read(expected: TypeAdapter[T], content: Any) -> T:
-    try:
-        return expected.validate_python(content)
-    except ValidationError as error:
-        problem = error.errors()[0]["msg"]
-        raise Malformed(f"a question or an answer cannot be read: {problem}") from None
+    return read_model(expected, content, "a question or an answer")

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from secrets import token_hex
 from typing import Any
 
 from toolkiln.execution import Asking
 from toolkiln.fleet import keys
+from toolkiln.fleet.identity import FleetKeys
 from toolkiln.fleet.questioning import read_answers, write_questions
 from toolkiln.fleet.queue import REPLIES_KEPT_MS
 from toolkiln.fleet.resp import Pipe
@@ -33,7 +35,7 @@ _log = logging.getLogger(__name__)
 class Questions:
     """What the calls of one worker ask."""
 
-    def __init__(self, pipe: Pipe, key: bytes, telling: Telling) -> None:
+    def __init__(self, pipe: Pipe, key: FleetKeys, telling: Telling) -> None:
         """`key` is the fleet's."""
         self._pipe = pipe
         self._key = key
@@ -88,7 +90,7 @@ class Questions:
                     kept = ("PX", REPLIES_KEPT_MS)
                     await self._pipe.command("SET", keys.question(question), data, *kept)
                     told = Told(envelope.record, "question", question.encode())
-                    await self._telling.tell(envelope, told)
+                    await self._telling.tell(envelope, told, sha256(data).hexdigest())
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await event.wait()

@@ -6,8 +6,9 @@ with a call is decided in `steps`. Keys are in `keys`, the scripts in `lua/`, th
 read with `replies`, and workers are looked after with `crew`.
 """
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -32,8 +33,9 @@ from toolkiln.fleet.deliveries import (
 from toolkiln.fleet.link import Part
 from toolkiln.fleet.lives import Lives
 from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.signatures import Signer, Verifier, leaf_of
 from toolkiln.fleet.steps import LONG_MS, START_BY_MS, horizon_ms
-from toolkiln.fleet.wire import Envelope, Malformed, Reply
+from toolkiln.fleet.wire import Envelope, Malformed, Proof, Reply
 from toolkiln.store import StoreError
 
 __all__ = [
@@ -63,6 +65,9 @@ _LIVE_MS = 2 * LONG_MS
 _MOST_OWN = 10_000
 _MOST_RECORDS = 500
 _NOBODY = "-"
+_log = logging.getLogger(__name__)
+UNVERIFIED = b"unverified"
+"""The end of a call whose remembered reply no trusted worker signed (`endings`)."""
 
 
 class Queue:
@@ -74,22 +79,29 @@ class Queue:
         pool: str,
         *,
         waiting: Pipe | None = None,
+        signer: Signer | None = None,
+        trusted: Verifier | None = None,
         most_waiting: int = 10_000,
         oldest_waiting_ms: int = 60_000,
     ) -> None:
-        """`waiting` is a connection for nothing but `read`, which blocks; callers need none."""
+        """`waiting` is a connection for nothing but `read`, which blocks; callers need none.
+
+        `signer` signs what workers reply; of remembered replies, only those that `trusted`
+        workers signed are believed.
+        """
         self.pool = pool
         self.crew = Crew(pipe, pool)
         """Its workers."""
         self._pipe, self._waiting = pipe, waiting or pipe
+        self._signer, self._trusted = signer, trusted
         self._limits = (most_waiting, oldest_waiting_ms)
         self._stream = keys.calls(pool)
         self._enqueue, self._finish = pipe.script("enqueue"), pipe.script("finish")
         self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
         self._cancel, self._standing = pipe.script("cancel"), pipe.script("standing")
-        self._remember = pipe.script("remember")
+        self._remember, self._current = pipe.script("remember"), pipe.script("current")
         self._putting: Batch[tuple[Part, ...], Any] = Batch(self._put)
-        self._ending: Batch[tuple[Part, ...], int] = Batch(self._end)
+        self._ending: Batch[_Ended, int] = Batch(self._end)
         self._clock = Clock(pipe)
         self._lives = {each: Lives(each, pool) for each in (pipe, self._waiting)}
 
@@ -114,7 +126,7 @@ class Queue:
         """
 
         def answered(answer: Any) -> None:
-            if answer != b"accepted":
+            if not _is_entry(answer):
                 otherwise(answer)
 
         self._putting.put(_entered(envelope), answered, last=last)
@@ -138,8 +150,8 @@ class Queue:
         """
         if isinstance(answer, Exception):
             raise answer
-        if answer == b"accepted":
-            return Accepted()
+        if _is_entry(answer):
+            return Accepted(answer.decode())
         if answer == b"running":
             return Running()
         if answer == b"conflict":
@@ -148,10 +160,15 @@ class Queue:
             return Overloaded(RETRY_AFTER)
         if answer == b"lost":
             return Finished(Reply(envelope.record, "end", b"lost"))
-        return Finished(await self._remembered(answer[1]))
+        return Finished(await self._remembered(envelope.record, answer[1]))
 
-    async def _remembered(self, data: bytes | None) -> Reply | None:
-        return await bodies.resolve(self._pipe, wire.reply_from_wire(data)) if data else None
+    async def _remembered(self, record: str, data: bytes | None) -> Reply | None:
+        if not data:
+            return None
+        reply = wire.reply_from_wire(data)
+        if reply.record != record or not is_believed(self._trusted, reply):
+            return Reply(record, "end", UNVERIFIED)
+        return await bodies.resolve(self._pipe, reply)
 
     async def read(self, consumer: str, count: int, block_ms: int) -> list[Delivery]:
         """Take up to so many calls, waiting for the first; what cannot be read is buried.
@@ -211,14 +228,36 @@ class Queue:
             if lives.is_doubtful(delivery.entry):
                 delivery = structs.replace(delivery, doubtful=True)
             taken.append(delivery)
-        return taken
+        return await self._current_of(taken) if taken else taken
+
+    async def _current_of(self, taken: Sequence[Delivery]) -> list[Delivery]:
+        """Return the deliveries that the records of their calls name, and drop the others.
+
+        A copy of an entry names a call that has ended, or that another entry stands for.
+        """
+        records = [keys.record(delivery.record) for delivery in taken]
+        answers = await self._current(records, [delivery.entry for delivery in taken])
+        current = []
+        for delivery, answer in zip(taken, answers, strict=True):
+            if answer == 0:
+                _log.warning(
+                    "an entry of %s is dropped: its call has ended, or has another entry",
+                    delivery.envelope.tool,
+                )
+                await self._pipe.command("XACK", self._stream, keys.GROUP, delivery.entry)
+                await self._pipe.command("XDEL", self._stream, delivery.entry)
+            else:
+                is_cancelled = answer == 2
+                current.append(
+                    structs.replace(delivery, cancelled=True) if is_cancelled else delivery
+                )
+        return current
 
     async def _bury_unread(self, entry: str, said: dict[bytes, bytes], why: str) -> None:
         record = wire.record_of(said.get(b"record", b"")) or _NOBODY
-        reply = wire.reply_to_wire(Reply(record, "end", b"poison"))
+        reply = Reply(record, "end", b"poison", Proof(b"", entry))
         horizon = horizon_ms("poison", remember=False)
-        ending = (keys.record(record), entry, reply, horizon, 0, "", why, "", "", b"")
-        await self._ending.add(ending)
+        await self._ending.add(_Ended(entry, reply, (horizon, 0, "", why, "", "", b"")))
 
     async def finish(self, ending: Ending) -> bool:
         """End a call and tell all who asked; False if it was ended or handed on before.
@@ -253,17 +292,18 @@ class Queue:
         ending = Ending(delivery, "end", b"poison")
         return await self._ending.add(self._ended(ending, why)) == 1
 
-    def _ended(self, ending: Ending, why: str) -> tuple[Part, ...]:
+    def _ended(self, ending: Ending, why: str) -> "_Ended":
         delivery, kind, body, is_open = ending
         envelope = delivery.envelope
         reply = Reply(envelope.record, kind, body)
         data = wire.reply_to_wire(reply)
         large = bodies.is_large(data)
+        if large:
+            reply = bodies.stored(reply, data)
+        if self._signer is not None:
+            reply = structs.replace(reply, proof=Proof(wire.about(envelope), delivery.entry))
         code = body.decode() if kind == "end" else None
-        return (
-            keys.record(envelope.record),
-            delivery.entry,
-            bodies.stored(reply, data) if large else data,
+        rest = (
             horizon_ms(code, remember=envelope.remember),
             2 if is_open else int(envelope.remember),
             keys.replies(envelope.reply_to) if envelope.reply_to else "",
@@ -272,13 +312,33 @@ class Queue:
             keys.body(envelope.record, "result") if large else "",
             data if large else b"",
         )
+        return _Ended(delivery.entry, reply, rest)
 
-    def _end(self, endings: Sequence[tuple[Part, ...]], done: Answered[int]) -> None:
-        records = [str(ending[0]) for ending in endings]
+    def _end(self, endings: Sequence["_Ended"], done: Answered[int]) -> None:
+        records = [keys.record(ending.reply.record) for ending in endings]
         limits = (REPLIES_KEPT_MS, MOST_REPLIES, LONG_MS)
-        arguments = [part for ending in endings for part in ending[1:]]
+        replies = self._signed([ending.reply for ending in endings])
+        arguments = [
+            part
+            for ending, reply in zip(endings, replies, strict=True)
+            for part in (ending.entry, wire.reply_to_wire(reply), *ending.rest)
+        ]
         where = [self._stream, keys.dead(self.pool), *records]
         self._finish.start(where, [keys.GROUP, *limits, *arguments], done)
+
+    def _signed(self, replies: Sequence[Reply]) -> Sequence[Reply]:
+        """Sign replies of one moment together."""
+        if self._signer is None:
+            return [
+                reply if reply.proof is None else structs.replace(reply, proof=None)
+                for reply in replies
+            ]
+        leaves = [leaf_of(wire.signed_part(reply)) for reply in replies]
+        return [
+            structs.replace(reply, proof=structs.replace(reply.proof, signature=one, path=path))
+            for reply, (one, path) in zip(replies, self._signer.sign_all(leaves), strict=True)
+            if reply.proof is not None
+        ]
 
     async def requeue(self, delivery: Delivery, tries: int) -> bool:
         """Hand a call on to another worker; False if it was ended or handed on before.
@@ -323,13 +383,21 @@ class Queue:
         held = await self._read(self._pipe, consumer, "0", _MOST_OWN)
         await self._deliveries(self._pipe, [entry for entry in held if entry[1] is None])
 
-    async def cancel(self, record: str) -> Literal["cancelled", "asked", "done", "unknown"]:
+    async def cancel(
+        self, record: str, *, for_others: bool = False
+    ) -> Literal["cancelled", "asked", "done", "unknown"]:
         """End a call that waits, or ask the workers to stop one that runs.
+
+        `for_others`: other processes may await it. They believe what workers sign, so that a
+        worker has to end it, also if it waits.
 
         Raises:
             StoreError: Redis failed.
         """
-        answer = await self._withdraw(record, "cancelled", keys.control(self.pool))
+        by_worker = self._trusted is not None and for_others
+        answer = await self._withdraw(
+            record, "cancelled", keys.control(self.pool), by_worker=by_worker
+        )
         return "cancelled" if answer == "ended" else answer
 
     async def withdraw(self, record: str, code: str) -> bool:
@@ -341,8 +409,10 @@ class Queue:
         answer: str = await self._withdraw(record, code, "")
         return answer == "ended"
 
-    async def _withdraw(self, record: str, code: str, control: str) -> Any:
-        answer = await self._cancel(*withdrawal(record, code, control))
+    async def _withdraw(
+        self, record: str, code: str, control: str, *, by_worker: bool = False
+    ) -> Any:
+        answer = await self._cancel(*withdrawal(record, code, control, by_worker=by_worker))
         return answer.decode()
 
     async def standing(self, records: Sequence[str]) -> list[Standing]:
@@ -365,9 +435,11 @@ class Queue:
     async def _stand(self, records: Sequence[str], asker: str) -> list[Standing]:
         found = []
         for start in range(0, len(records), _MOST_RECORDS):
-            some = [keys.record(record) for record in records[start : start + _MOST_RECORDS]]
-            for state, age, reply in await self._standing(some, [keys.GROUP, asker]):
-                found.append(Standing(state.decode(), age, await self._remembered(reply)))
+            some = records[start : start + _MOST_RECORDS]
+            answers = await self._standing(list(map(keys.record, some)), [keys.GROUP, asker])
+            for record, (state, age, reply) in zip(some, answers, strict=True):
+                remembered = await self._remembered(record, reply)
+                found.append(Standing(state.decode(), age, remembered))
         return found
 
     async def remember(self, record: str) -> bool:
@@ -375,12 +447,12 @@ class Queue:
         return bool(await self._remember([keys.record(record)], []))
 
     async def tell(self, reply_to: str, replies: Sequence[Reply]) -> None:
-        """Send events to one caller.
+        """Send events to one caller; where workers sign, each has a proof that says of what.
 
         Raises:
             StoreError: Redis failed.
         """
-        where, data = keys.replies(reply_to), wire.replies_to_wire(replies)
+        where, data = keys.replies(reply_to), wire.replies_to_wire(self._signed(replies))
         # Not from a task of its own: what is sent after this must not come before it.
         await self._pipe.command("XADD", where, "MAXLEN", "~", MOST_REPLIES, "*", "replies", data)
         await self._pipe.command("PEXPIRE", where, REPLIES_KEPT_MS)
@@ -411,12 +483,50 @@ def _entered(envelope: Envelope) -> tuple[Part, ...]:
     )
 
 
-def withdrawal(record: str, code: str, control: str) -> tuple[list[str], list[Part]]:
-    """The keys and arguments of `cancel.lua`; `control` is the stream to ask on, or empty."""
+class _Ended(NamedTuple):
+    """What `finish.lua` gets of one call; its reply is signed with others of the moment."""
+
+    entry: str
+    reply: Reply
+    rest: tuple[Part, ...]
+
+
+def is_believed(trusted: Verifier | None, reply: Reply) -> bool:
+    """Return whether a worker that is trusted sent a reply; about which call is for its reader."""
+    if trusted is None:
+        return True
+    proof = reply.proof
+    return proof is not None and trusted.is_proven(
+        leaf_of(wire.signed_part(reply)), proof.signature, proof.path
+    )
+
+
+def _is_entry(answer: Any) -> bool:
+    """Return whether `enqueue.lua` accepted a call: then it answers with the entry."""
+    return isinstance(answer, bytes) and answer[:1].isdigit()
+
+
+def withdrawal(
+    record: str, code: str, control: str, *, by_worker: bool = False
+) -> tuple[list[str], list[Part]]:
+    """The keys and arguments of `cancel.lua`; `control` is the stream to ask on, or empty.
+
+    `by_worker`: a call that waits is left for a worker to end.
+    """
     reply = wire.reply_to_wire(Reply(record, "end", code.encode()))
     horizon = horizon_ms(code, remember=False), horizon_ms(code, remember=True)
     told = (REPLIES_KEPT_MS, MOST_REPLIES)
     return (
         [keys.record(record), keys.body(record, "call")],
-        [keys.GROUP, reply, *horizon, *told, control, MOST_ASKS, record, START_BY_MS],
+        [
+            keys.GROUP,
+            reply,
+            *horizon,
+            *told,
+            control,
+            MOST_ASKS,
+            record,
+            START_BY_MS,
+            int(by_worker),
+        ],
     )

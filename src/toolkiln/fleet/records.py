@@ -11,13 +11,15 @@ loses in a restart what it remembers.
 
 import secrets
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 from toolkiln.errors import InputError
 from toolkiln.fleet import bodies, keys
 from toolkiln.fleet.connection import Connection
 from toolkiln.fleet.endings import ended
-from toolkiln.fleet.queue import withdrawal
+from toolkiln.fleet.queue import UNVERIFIED, is_believed, withdrawal
+from toolkiln.fleet.signatures import Verifier
 from toolkiln.fleet.wire import (
     Malformed,
     Reply,
@@ -47,6 +49,7 @@ from toolkiln.store import (
 _MICRO = 1_000_000
 _PROGRESS_CHARACTERS = 2_000
 _MOST_TASKS = 1_000
+_MOST_WRITTEN = 10_000
 _CHUNK = 65_536
 """Characters of a kept text in one field."""
 
@@ -57,8 +60,20 @@ class RedisRecords:
     All raise StoreError when Redis fails or a record is damaged.
     """
 
-    def __init__(self, connection: Connection, clock: Callable[[], float] | None = None) -> None:
-        """`clock` replaces the server's time."""
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Callable[[], float] | None = None,
+        trusted: Verifier | None = None,
+    ) -> None:
+        """`clock` replaces the server's time.
+
+        With `trusted` workers, a result is believed that one of them signed, or that this
+        object wrote: any client could have written the others.
+        """
+        self._trusted = trusted
+        self._written: dict[bytes, None] = {}
+        """The digests of results that this object wrote, the oldest first."""
         self._records = connection.script("records")
         self._outputs = connection.script("outputs")
         self._cancel = connection.script("cancel")
@@ -139,7 +154,8 @@ class RedisRecords:
         asked = self._run("cancel", record)
         if not isinstance(asked, bytes):
             return asked is not None
-        answer = self._cancel(*withdrawal(record, "cancelled", keys.control_of(asked.decode())))
+        control, by_worker = keys.control_of(asked.decode()), self._trusted is not None
+        answer = self._cancel(*withdrawal(record, "cancelled", control, by_worker=by_worker))
         return answer in (b"ended", b"asked")
 
     def task(self, caller: Caller, call_id: str) -> Task | None:
@@ -196,6 +212,10 @@ class RedisRecords:
             text = f"the result of call {result.call_id!r} cannot be kept: {error.message}"
             raise StoreError(text, hint=error.hint) from None
         reply = reply_to_wire(Reply(claim.key, "result", body))
+        if self._trusted is not None:
+            self._written[sha256(reply).digest()] = None
+            if len(self._written) > _MOST_WRITTEN:
+                del self._written[next(iter(self._written))]
         ended = reply, _micro(seconds), state
         return bool(self._run("finish", claim.key, claim.token, *ended))
 
@@ -218,6 +238,9 @@ class RedisRecords:
     def _result(self, record: str, data: bytes, call_id: str, tool: str) -> Result:
         try:
             reply = reply_from_wire(data)
+            is_own = sha256(data).digest() in self._written
+            if reply.record != record or not (is_own or is_believed(self._trusted, reply)):
+                return ended(UNVERIFIED.decode(), call_id=call_id, tool=tool)
             if reply.kind == "stored":
                 reply = self._stored(record, reply)
             if reply.kind == "result":

@@ -4,10 +4,13 @@ One stream per client process, bounded, and gone some time after the client is. 
 a reply belongs to is `client`'s business.
 """
 
+import logging
 from contextlib import suppress
 
 from toolkiln.fleet import bodies, keys, wire
+from toolkiln.fleet.queue import is_believed
 from toolkiln.fleet.resp import Pipe
+from toolkiln.fleet.signatures import Verifier
 from toolkiln.fleet.wire import Malformed, Reply
 from toolkiln.store import StoreError
 
@@ -15,13 +18,21 @@ _MOST_READ = 256
 # Entries that were read and are still there; deleting each at once would cost a command.
 _TRIM_AFTER = 64
 _START = "0-0"
+_log = logging.getLogger(__name__)
 
 
 class Replies:
     """What one client is told."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe, reply_to: str) -> None:
-        """`waiting` is a connection for nothing but this, as its reads block."""
+    def __init__(
+        self, pipe: Pipe, waiting: Pipe, reply_to: str, trusted: Verifier | None = None
+    ) -> None:
+        """`waiting` is a connection for nothing but this, as its reads block.
+
+        Replies that no `trusted` worker signed are ignored.
+        """
+        self._trusted = trusted
+        self._has_warned = False
         self._pipe, self._waiting = pipe, waiting
         self._stream = keys.replies(reply_to)
         self._last = _START
@@ -51,11 +62,20 @@ class Replies:
         resolved = [
             reply if reply.kind != "stored" else await bodies.resolve(self._pipe, reply)
             for reply in replies
+            if self._is_believed(reply)
         ]
         if entries:
             self._last = entries[-1][0].decode()
             self._read += len(entries)
         return resolved
+
+    def _is_believed(self, reply: Reply) -> bool:
+        if is_believed(self._trusted, reply):
+            return True
+        if not self._has_warned:
+            _log.warning("replies are ignored: no worker of `worker_keys` signed them")
+            self._has_warned = True
+        return False
 
     async def close(self) -> None:
         """Delete the stream.
@@ -76,7 +96,7 @@ class Replies:
             self._last = _START
         else:
             about = dict(zip(said[::2], said[1::2], strict=True))
-            if _place(about[b"last-generated-id"].decode()) < _place(self._last):
+            if place(about[b"last-generated-id"].decode()) < place(self._last):
                 self._last = _START
         self._connects = connects
 
@@ -89,6 +109,7 @@ class Replies:
             self._read = 0
 
 
-def _place(entry: str) -> tuple[int, int]:
+def place(entry: str) -> tuple[int, int]:
+    """Return the order of an entry in its stream."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number)

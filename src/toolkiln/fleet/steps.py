@@ -41,6 +41,10 @@ class Taken(Protocol):
     def doubtful(self) -> bool:
         """Whether it may have run before Redis forgot that."""
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether its caller asked for it to be cancelled while it waited."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -72,6 +76,8 @@ class Bury:
 
 def next_step(taken: Taken, now_ms: int) -> Run | End | Bury:
     """What a worker does with a call that it has read."""
+    if taken.cancelled:
+        return End("cancelled")
     if taken.doubtful and not taken.repeatable:
         return End("lost")
     if _is_late(taken, now_ms):

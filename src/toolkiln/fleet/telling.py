@@ -11,6 +11,9 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from toolkiln.fleet import wire
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import Envelope, Reply, event_to_wire
 from toolkiln.model import Event
@@ -30,14 +33,18 @@ class Telling:
         self._queue = queue
         self._waiting: dict[str, dict[str, list[Event]]] = defaultdict(dict)
         """By caller's stream and record."""
+        self._about: dict[str, bytes] = {}
+        """By record: what signed replies name (`wire.about`)."""
         self._sending: dict[str, asyncio.Task[None]] = {}
         """By caller's stream."""
 
     def about(self, envelope: Envelope) -> Callable[[Event], None]:
         """An observer of one call."""
         reply_to, record = envelope.reply_to, envelope.record
+        about = self._about[record] = wire.about(envelope)
 
         def observe(event: Event) -> None:
+            self._about[record] = about
             events = self._waiting[reply_to].setdefault(record, [])
             if events and event.kind == events[-1].kind == "progress":
                 events[-1] = event
@@ -52,17 +59,19 @@ class Telling:
         """Once all events of a call are sent: its end must not come before them."""
         reply_to, record = envelope.reply_to, envelope.record
         await self._tell(reply_to, {record: self._waiting[reply_to].pop(record, [])})
+        self._about.pop(record, None)
         if not self._waiting[reply_to] and reply_to not in self._sending:
             del self._waiting[reply_to]
 
-    async def tell(self, envelope: Envelope, reply: Reply) -> None:
-        """Send something else about a call at once, after its events so far.
+    async def tell(self, envelope: Envelope, reply: Reply, of: str = "") -> None:
+        """Send something else about a call at once, after its events so far; `of` as in `Proof`.
 
         Raises:
             StoreError: Redis failed.
         """
         await self.told(envelope)
-        await self._queue.tell(envelope.reply_to, [reply])
+        proof = wire.Proof(wire.about(envelope), of)
+        await self._queue.tell(envelope.reply_to, [replace(reply, proof=proof)])
 
     async def _send(self, reply_to: str) -> None:
         try:
@@ -74,7 +83,7 @@ class Telling:
 
     async def _tell(self, reply_to: str, events: dict[str, list[Event]]) -> None:
         replies = [
-            Reply(record, "event", event_to_wire(event))
+            Reply(record, "event", event_to_wire(event), wire.Proof(self._about.get(record, b"")))
             for record, some in events.items()
             for event in some
         ]

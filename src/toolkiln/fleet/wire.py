@@ -1,7 +1,9 @@
 """What travels between caller and worker, as msgpack: envelopes, results, events, replies.
 
-Whatever bytes come in, what comes out is one of these values or `Malformed`. Large bodies,
-keys and streams are `queue`'s business, and who may send what is `identity`'s.
+Processes of two versions share a fleet while it is upgraded: readers ignore fields that they
+do not know, and new fields have defaults. Whatever bytes come in, what comes out is one of
+these values or `Malformed`. Large bodies, keys and streams belong to `queue`, and who may send
+what to `identity`.
 """
 
 import re
@@ -12,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.msgpack import Decoder, Encoder, Ext
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from toolkiln.errors import InputError
 from toolkiln.model import Event, QuestionKind, Result
@@ -72,6 +74,17 @@ class Envelope(Struct, frozen=True, array_like=True):
     """What proves that the caller holds the fleet's key (`identity`)."""
 
 
+class Proof(Struct, frozen=True, array_like=True):
+    """What shows that a trusted worker sent a reply, and about which call (`signatures`)."""
+
+    about: bytes
+    """The envelope's seal, or what its tool and arguments hash to; see `about`."""
+    of: str = ""
+    """The entry that the worker ended; of a question the digest of its body."""
+    signature: bytes = b""
+    path: bytes = b""
+
+
 class Reply(Struct, frozen=True, array_like=True):
     """What a caller is told of one call."""
 
@@ -82,12 +95,14 @@ class Reply(Struct, frozen=True, array_like=True):
     `question`: the call asks something, and the body is its id (`questioning`); `withdrawn`: it
     wants no answer to that any more."""
     body: bytes
+    proof: Proof | None = None
 
 
 _ENVELOPES = Decoder(Envelope)
 _REPLIES = Decoder(list[Reply])
 _REPLY = Decoder(Reply)
 _ENCODER = Encoder()
+_RESULT, _EVENT = TypeAdapter(Result), TypeAdapter(Event)
 _SEND_JSON = "send plain JSON: text, numbers, true, false, null, lists and objects"
 _BAD = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError, MemoryError)
 
@@ -163,12 +178,9 @@ def result_from_wire(data: bytes) -> Result:
     """The result that `result_to_wire` wrote.
 
     Raises:
-        Malformed: these bytes are none, or of a version with other fields.
+        Malformed: these bytes are none.
     """
-    try:
-        return Result.model_validate(unpack(data))
-    except ValidationError as error:
-        raise Malformed(f"a result cannot be read: {error.errors()[0]['msg']}") from None
+    return read_model(_RESULT, unpack(data), "a result")
 
 
 def event_to_wire(event: Event) -> bytes:
@@ -182,16 +194,64 @@ def event_from_wire(data: bytes) -> Event:
     Raises:
         Malformed: these bytes are none.
     """
+    return read_model(_EVENT, unpack(data), "an event")
+
+
+def read_model(expected: TypeAdapter[T], told: Any, what: str) -> T:
+    """Return the value that another process sent, without the fields that are unknown here.
+
+    Raises:
+        Malformed: it is something else.
+    """
     try:
-        return Event.model_validate(unpack(data))
+        try:
+            return expected.validate_python(told)
+        except ValidationError as error:
+            if not without_unknown(told, error):
+                raise
+            return expected.validate_python(told)
     except ValidationError as error:
-        raise Malformed(f"an event cannot be read: {error.errors()[0]['msg']}") from None
+        raise Malformed(f"{what} cannot be read: {error.errors()[0]['msg']}") from None
+
+
+def without_unknown(told: Any, error: ValidationError) -> bool:
+    """Remove the fields that a model does not know; False if there are none."""
+    unknown = [wrong["loc"] for wrong in error.errors() if wrong["type"] == "extra_forbidden"]
+    removed = False
+    for *path, last in unknown:
+        where = told
+        for step in path:
+            # The location of a union names the member that was tried, which is not in the data.
+            is_key = isinstance(where, dict) and step in where
+            is_place = isinstance(where, list | tuple) and isinstance(step, int)
+            if is_key or (is_place and step < len(where)):
+                where = where[step]
+        if isinstance(where, dict) and last in where:
+            del where[last]
+            removed = True
+    return removed
 
 
 def record_of(data: bytes) -> str | None:
     """The name of a record, if these bytes are one."""
     text = data.decode("ascii", "replace")
     return text if len(text) <= 64 and re.fullmatch("[0-9A-Za-z_-]+", text) else None
+
+
+def about(envelope: Envelope) -> bytes:
+    """Return what binds a reply to a call.
+
+    A call with an id of its caller's own can be repeated by another process, with another
+    envelope: there the tool and the arguments are what both have.
+    """
+    return fingerprint(envelope).encode() if envelope.remember else envelope.seal
+
+
+def signed_part(reply: Reply) -> bytes:
+    """Return the bytes of a reply that its signature covers."""
+    proof = reply.proof
+    assert proof is not None
+    return _ENCODER.encode((reply.record, reply.kind, reply.body, proof.about, proof.of))
 
 
 def fingerprint(envelope: Envelope) -> str:

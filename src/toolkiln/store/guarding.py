@@ -6,11 +6,22 @@ the database fails or a row is damaged.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from sqlalchemy import Double, Integer, String, and_, bindparam, delete, or_, select, update
+from sqlalchemy import (
+    Double,
+    Integer,
+    String,
+    and_,
+    bindparam,
+    case,
+    delete,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.errors import InputError, NotFound, TooLate, nearest_hint
@@ -173,6 +184,16 @@ class Keys:
         self._use = update(keys).where(valid).values(last_used=now).returning(keys)
         self._any = select(keys.c.id).where(holds).limit(1)
         self._all = select(keys).order_by(keys.c.created.desc(), keys.c.id)
+        until = now + bindparam("the_keep", type_=Double)
+        self._retire = (
+            update(keys)
+            .where(keys.c.id == _KEY_ID, keys.c.revoked.is_(None))
+            .values(
+                name=bindparam("the_name", type_=AnyText),
+                name_key=bindparam("the_name_key", type_=String),
+                expires=case((keys.c.expires < until, keys.c.expires), else_=until),
+            )
+        )
         self._revoke = (
             update(keys)
             .where(keys.c.id == _KEY_ID, keys.c.revoked.is_(None))
@@ -186,14 +207,8 @@ class Keys:
         Raises:
             InputError: another that is not revoked has its name.
         """
-        row = {
-            **dict(key),
-            "caller": write_json("a key", dict(key.caller)),
-            "hash": key_hash,
-            "name_key": hash_of([key.name]),
-        }
         with self._database.transaction() as connection:
-            if connection.scalar(self._add, row) is None:
+            if connection.scalar(self._add, _row(key, key_hash)) is None:
                 hint = "choose another name, or revoke the other key first"
                 raise InputError(f"there is a key named {key.name[:100]!r}", hint=hint)
 
@@ -226,6 +241,36 @@ class Keys:
             connection.execute(_END_OF_KEY, chosen)
         return _key(row)
 
+    def rotate(
+        self, which: str, made: Callable[[ApiKey], tuple[ApiKey, str]], keep: float
+    ) -> ApiKey:
+        """Replace a key, by its id, name or the beginning of its id; returns the new one.
+
+        `made` makes the new key, and its hash, from the old one. The old key expires after
+        `keep` seconds, and gives its name to the new one.
+
+        Raises:
+            NotFound: there is none.
+            TooLate: it was revoked before.
+            InputError: several fit.
+        """
+        with self._database.transaction() as connection:
+            known = [_key(row) for row in connection.execute(self._all)]
+            old = _chosen(which, known)
+            if old.revoked is not None:
+                raise TooLate(f"the key {which[:100]!r} is revoked already")
+            key, key_hash = made(old)
+            name = f"{old.name} (replaced by {key.id})"
+            values = {
+                "the_key_id": old.id,
+                "the_name": name,
+                "the_name_key": hash_of([name]),
+                "the_keep": keep,
+            }
+            connection.execute(self._retire, {**values, **self._clock.values()})
+            connection.execute(self._add, _row(key, key_hash))
+        return key
+
     def any_valid(self) -> bool:
         """Return whether there is a key that is neither revoked nor expired."""
         with self._database.transaction(reading=True) as connection:
@@ -248,6 +293,11 @@ def _session(row: Any) -> tuple[Session, float]:
         caller = Caller.model_validate(json.loads(row.caller))
         left = max(0.0, min(row.remaining, row.granted))
         return Session(trace_id=row.trace_id, caller=caller, key_id=row.key_id), left
+
+
+def _row(key: ApiKey, key_hash: str) -> dict[str, Any]:
+    caller = write_json("a key", dict(key.caller))
+    return {**dict(key), "caller": caller, "hash": key_hash, "name_key": hash_of([key.name])}
 
 
 def _key(row: Any) -> ApiKey:

@@ -1,13 +1,14 @@
 -- What has changed in the catalog since somebody looked.
--- KEYS: 1 catalog, 2 names, 3 changes. ARGV: whose numbers, and which one, the reader has.
+-- ARGV: the keys of the catalog, its names and its changes, which an ACL may allow to read
+-- only; whose numbers, and which one, the reader has.
 -- Returns whose numbers these are, the number, whether what follows is all there is, the
 -- permissions if they changed, and names with their entries' ids, "" for what is gone.
 local AT_ONCE = 1000
 
-local catalog, names, changes = unpack(KEYS)
+local catalog, names, changes = unpack(ARGV, 1, 3)
 local state = redis.call("HMGET", catalog, "epoch", "number", "floor", "permitted")
 local epoch, number = state[1] or "", tonumber(state[2] or 0)
-local known = epoch == ARGV[1] and tonumber(ARGV[2]) or 0
+local known = epoch == ARGV[4] and tonumber(ARGV[5]) or 0
 if known == number then return {epoch, number, 0, false, {}} end
 
 -- A number that lies ahead was lost, with a server that failed.

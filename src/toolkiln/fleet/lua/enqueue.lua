@@ -5,7 +5,7 @@
 -- its reply goes to or "", the milliseconds that it has or 0, "1" if it may run twice, its
 -- record's name, what the entry says of it, and a key and an envelope where that is too large
 -- for an entry, or "" and "".
--- Returns for each "accepted", "running", "lost", "conflict", "overloaded" or, with what is
+-- Returns for each the id of its entry if it is accepted, else "running", "lost", "conflict", "overloaded" or, with what is
 -- remembered of its reply, {"done", reply}.
 -- The first write needs memory, whichever it is: where there is none, nothing has happened.
 local stream, group = KEYS[1], ARGV[1]
@@ -81,7 +81,7 @@ for i = 1, #KEYS - 1 do
     if open then redis.call("DEL", record) end
     redis.call("HSET", record, "print", print, "pool", stream, "entry", entry, "askers", askers)
     redis.call("PEXPIRE", record, kept)
-    answer = "accepted"
+    answer = entry
   end
   answers[i] = answer
 end

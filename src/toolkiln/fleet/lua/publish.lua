@@ -105,18 +105,36 @@ end
 
 local acts = {}
 
--- ARGV: the stamp that this builds on, or ""; the next one; permissions, or ""; then names
--- and the ids of their entries, "" for what is gone. Returns the number of the catalog and
--- the stamp, which stays where no name changes; nil if the last publication was another.
+-- Whether what would be replaced is what the publisher has verified.
+local function is_verified(pool)
+  local permissions = redis.call("HGET", catalog, "permissions")
+  if ARGV[4] ~= "" and permissions and permissions ~= ARGV[4] then
+    if redis.sha1hex(permissions) ~= ARGV[5] then return false end
+  end
+  for i = 6, #ARGV, 3 do
+    local served = ARGV[i + 1] ~= "" and redis.call("HGET", names, ARGV[i])
+    if served and string.sub(served, ID + 1) == pool then
+      local id = string.sub(served, 1, ID)
+      if id ~= ARGV[i + 1] and id ~= ARGV[i + 2] then return false end
+    end
+  end
+  return true
+end
+
+-- ARGV: the stamp that this builds on, or ""; the next one; permissions, or ""; the SHA-1 of
+-- the published permissions that the publisher has verified; then names, the ids of their
+-- entries, "" for what is gone, and the ids that the publisher has verified and may replace.
+-- Returns the number of the catalog and the stamp, which stays where no name changes; nil if
+-- the last publication was another, or something else would be replaced.
 function acts.publish()
   local stamp = redis.call("HGET", own, "") or ""
-  if stamp ~= ARGV[2] then return nil end
-  if stamp == "" or #ARGV > 4 then
+  local pool = pool_of(own)
+  if stamp ~= ARGV[2] or not is_verified(pool) then return nil end
+  if stamp == "" or #ARGV > 5 then
     stamp = ARGV[3]
     redis.call("HSET", own, "", stamp)
   end
-  local pool = pool_of(own)
-  for i = 5, #ARGV, 2 do
+  for i = 6, #ARGV, 3 do
     local name, id = ARGV[i], ARGV[i + 1]
     if id == "" then
       if redis.call("HDEL", own, name) == 1 then elect(name) end

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import NamedTuple, TypeVar
 
-from toolkiln.app import DeadLetter, FleetState, Operator, operating
+from toolkiln.app import DeadLetter, FleetState, Operator, generate_worker_keys, operating
 from toolkiln.config import project_settings
 from toolkiln.errors import InputError
 from toolkiln.model import Privilege
@@ -34,6 +34,11 @@ def status(redis: str | None, *, as_json: bool) -> None:
     say(f"{state.server}: Redis {state.version}, {_size(state.memory)}, {tools}")
     _print_pools(state)
     _print_workers(state)
+    for one in state.refused:
+        talk(
+            f"warning: a worker on {one.host}, pool {one.pool}, refused to start "
+            f"{_time(one.seconds)} ago: {one.why}"
+        )
     for warning in state.warnings:
         talk(f"warning: {warning}")
 
@@ -104,6 +109,31 @@ def reload(redis: str | None, *, as_json: bool) -> None:
         print_json({"asked": count})
     else:
         say(f"asked {count} worker{'' if count == 1 else 's'}")
+
+
+def clear_catalog(redis: str | None, *, yes: bool, as_json: bool) -> None:
+    """Forget what is published, so that workers with other keys can publish."""
+    if not yes:
+        raise InputError(
+            "callers see no tools until the workers have published theirs again",
+            hint="--yes clears the catalog all the same",
+        )
+    count = _asked(redis, "fleet.clear_catalog", lambda operator: operator.clear_catalog())
+    if as_json:
+        print_json({"tools": count})
+    else:
+        say(f"cleared: {count:,} tool{'' if count == 1 else 's'}")
+
+
+def keygen(*, as_json: bool) -> None:
+    """Print a pair of keys for signing."""
+    private, public = generate_worker_keys()
+    if as_json:
+        print_json({"worker_key": private, "worker_keys": [public]})
+        return
+    say(f'worker_key = "{private}"')
+    say(f'worker_keys = ["{public}"]')
+    talk("worker_key is for workers only; worker_keys is for workers and clients")
 
 
 def letters_list(redis: str | None, pool: str, *, as_json: bool) -> None:

@@ -33,6 +33,28 @@ def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None
         fleet.status(redis, as_json=as_json)
 
 
+@fleet_app.command(name="keygen")
+def fleet_keygen(as_json: JsonOption = False) -> None:
+    """Print a new pair of keys: one that workers sign with, one that verifies."""
+    from toolkiln.surfaces.cli import fleet
+
+    with errors():
+        fleet.keygen(as_json=as_json)
+
+
+@fleet_app.command(name="clear-catalog")
+def fleet_clear_catalog(
+    redis: RedisOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the prompt.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the published catalog, so that workers with other keys can publish theirs."""
+    from toolkiln.surfaces.cli import fleet
+
+    with errors():
+        fleet.clear_catalog(redis, yes=yes, as_json=as_json)
+
+
 @fleet_app.command(name="drain")
 def fleet_drain(
     worker: Annotated[

@@ -76,6 +76,25 @@ def keys_list(as_json: JsonOption = False) -> None:
         identifying.keys_list(as_json=as_json)
 
 
+@keys_app.command(name="rotate")
+def keys_rotate(
+    key: Annotated[str, typer.Argument(help="Its id or name.")],
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="How long the old key stays valid, such as 30m, 24h or 7d; 0 revokes it at once.",
+        ),
+    ] = "24h",
+    as_json: JsonOption = False,
+) -> None:
+    """Replace an API key: print a new one, and let the old one expire."""
+    from toolkiln.surfaces.cli import identifying
+
+    with errors():
+        identifying.keys_rotate(key, keep, as_json=as_json)
+
+
 @keys_app.command(name="revoke")
 def keys_revoke(
     key: Annotated[str, typer.Argument(help="Its id or name.")], as_json: JsonOption = False

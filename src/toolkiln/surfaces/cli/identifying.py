@@ -4,6 +4,7 @@ A key or a token is printed once, when it is made, and never read from the comma
 own words alone: a variable or stdin does as well.
 """
 
+import re
 import time
 from typing import Any
 
@@ -16,6 +17,8 @@ from toolkiln.surfaces.cli.tables import listed, one_line, print_table, when
 from toolkiln.surfaces.cli.terminal import print_json, say
 
 _MOST_LISTED = 10_000
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def keys_create(
@@ -35,6 +38,29 @@ def keys_create(
         say(made.text)
     until = when(made.key.expires, "it is revoked")
     say(f"{made.key.id} holds until {until}; the key cannot be shown again", err=True)
+
+
+def keys_rotate(which: str, keep: str, *, as_json: bool) -> None:
+    """Replace a key, and print the new one."""
+    seconds = _seconds(keep)
+    with open_kiln() as kiln:
+        made: MadeKey = kiln.guarding.keys.rotate(which, seconds, authenticate(kiln))
+    if as_json:
+        print_json({"key": made.text, **_key_json(made.key)})
+    else:
+        say(made.text)
+    old = f"stays valid for {keep}" if seconds else "is revoked"
+    say(f"{made.key.id} replaces {which}, which {old}; the key cannot be shown again", err=True)
+
+
+def _seconds(duration: str) -> float:
+    """Return the seconds of a duration such as `24h`."""
+    found = re.fullmatch(r"([0-9]{1,6})([smhd])|0", duration)
+    if found is None:
+        raise InputError(
+            f"{duration!r} is not a duration", hint="a number and s, m, h or d, such as 24h; or 0"
+        )
+    return int(found[1]) * _UNITS[found[2]] if found[1] else 0.0
 
 
 def keys_list(*, as_json: bool) -> None:

@@ -99,7 +99,8 @@ def _post(options: Options) -> Post:
         raise InputError(
             "there is no fleet to work for", hint="name its Redis: --redis redis://HOST:PORT"
         )
-    return Post(url, options.pool, options.slots, options.lease)
+    key = known.worker_key
+    return Post(url, options.pool, options.slots, options.lease, worker_key=key)
 
 
 def _said(options: Options) -> list[str]:

@@ -1,0 +1,392 @@
+"""Keys of a fleet: workers with other keys, keys that are rotated, processes of two versions."""
+
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tarfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolkiln import Kiln
+from toolkiln.app.working import refuse_untrusted
+from toolkiln.config import Settings
+from toolkiln.errors import ConfigError
+from toolkiln.fleet import (
+    Client,
+    FleetKeys,
+    Pipe,
+    Published,
+    Publisher,
+    Queue,
+    Signer,
+    Verifier,
+    generate_worker_keys,
+    keys,
+    read_address,
+    wire,
+)
+from toolkiln.fleet.deliveries import Ending
+from toolkiln.fleet.identity import is_genuine, seal
+from toolkiln.fleet.publisher import ForeignCatalog
+from toolkiln.fleet.wire import Envelope
+from toolkiln.model import Grant, Result, Status
+
+from .queues import desk
+from .servers import Server
+from .workers import BOUND, Running, running_program, worker
+
+ROOT = Path(__file__).parents[2]
+PREVIOUS = "f58a191"
+"""The version before this one, as a commit."""
+ADD = '''
+from toolkiln import tool
+
+@tool(read_only=True)
+def add(left: int, right: int) -> int:
+    """Add two numbers."""
+    return left + right
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise ValueError("no")
+'''
+OTHER = ADD.replace("Add two numbers", "Steal two numbers")
+PRIVATE, PUBLIC = generate_worker_keys()
+KEYS = FleetKeys(b"k" * 32, signer=Signer(PRIVATE), trusted=Verifier([PUBLIC]))
+SIGNED = f'worker_key = "{PRIVATE}"\nworker_keys = ["{PUBLIC}"]\n'
+
+
+def project(folder: Path, settings: str, source: str = ADD) -> Path:
+    """A folder of tools with these settings."""
+    tools = folder / "tools"
+    tools.mkdir(parents=True)
+    (tools / "some.py").write_text(source)
+    (folder / "toolkiln.toml").write_text(settings)
+    return tools
+
+
+def command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run `toolkiln` in a folder."""
+    environ = {**os.environ, "TOOLKILN_STATE": str(folder / "state")}
+    return subprocess.run(
+        [sys.executable, "-m", "toolkiln.surfaces.cli", *arguments],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=BOUND, check=False,
+    )  # fmt: skip
+
+
+# Workers with other keys
+
+
+async def test_a_worker_with_another_key_refuses_to_start_and_takes_no_tool_away(
+    signing: Running, server_of_fleet: Server, tmp_path: Path
+) -> None:
+    project(tmp_path, f'fleet_key = "another"\n{SIGNED}', OTHER)
+    url = server_of_fleet.url
+
+    done = await asyncio.to_thread(command, tmp_path, "worker", "--redis", url, "--dev")
+    seen = await asyncio.to_thread(command, tmp_path, "fleet", "status", "--redis", url)
+    trusting = Settings(state=tmp_path / "front", fleet_key="one", worker_keys=(PUBLIC,))
+    async with Kiln.connect(url, settings=trusting) as kiln:
+        result = await kiln.call("add", {"left": 40, "right": 2})
+        described = kiln.specs["add"].description
+
+    assert done.returncode != 0
+    assert "the published catalog is sealed with another fleet_key" in done.stderr
+    assert "give this worker the fleet_key" in done.stderr
+    assert "refused to start" in seen.stderr
+    assert (result.value, described) == (42, "Add two numbers.")
+
+
+async def test_a_worker_without_a_key_does_not_replace_what_others_signed(
+    server: Server, tmp_path: Path
+) -> None:
+    snapshot = Kiln(
+        project(tmp_path, ""), settings=Settings(state=tmp_path / "state", dev=True)
+    ).catalog.snapshot
+    grants = dict.fromkeys(snapshot.tools, Grant())
+    async with desk(server.url) as own:
+        await Publisher(own.pipe, KEYS, "default", "one").publish(snapshot, grants, {})
+        others = [KEYS._replace(signer=None, trusted=None), KEYS._replace(sealing=b"x" * 32)]
+        for keys_of_other in others:
+            other = Publisher(own.pipe, keys_of_other, "default", "two")
+            with pytest.raises(ForeignCatalog):
+                await other.publish(snapshot, grants, {})
+        published = Published(own.pipe, KEYS)
+        await published.refresh()
+
+    assert set(published.snapshot.tools) == {"add", "fail"}
+
+
+@pytest.mark.parametrize("key", [None, Signer(generate_worker_keys()[0])])
+def test_a_worker_that_no_caller_would_believe_does_not_start(key: Signer | None) -> None:
+    with pytest.raises(ConfigError, match="worker_keys"):
+        refuse_untrusted(KEYS._replace(signer=key))
+
+
+@pytest.fixture(scope="module")
+def server_of_fleet(shared_server: Server) -> Server:
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    return shared_server
+
+
+@pytest.fixture(scope="module")
+def signing(server_of_fleet: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A worker that signs."""
+    tools = project(tmp_path_factory.mktemp("signing"), f'fleet_key = "one"\n{SIGNED}')
+    with worker(server_of_fleet.url, tools) as found:
+        yield found
+
+
+async def test_clearing_the_catalog_lets_a_worker_with_another_key_publish(
+    signing: Running, server_of_fleet: Server, tmp_path: Path
+) -> None:
+    signing.stop()
+    tools = project(tmp_path, 'fleet_key = "another"\n')
+
+    cleared = await asyncio.to_thread(
+        command,
+        tmp_path,
+        "fleet",
+        "clear-catalog",
+        "--redis",
+        server_of_fleet.url,
+        "--yes",
+        "--json",
+    )
+    with worker(server_of_fleet.url, tools):
+        settings = Settings(state=tmp_path / "front", fleet_key="another")
+        async with Kiln.connect(server_of_fleet.url, settings=settings) as kiln:
+            result = await kiln.call("add", {"left": 1, "right": 1})
+
+    assert json.loads(cleared.stdout) == {"tools": 2}
+    assert result.value == 2
+
+
+# Replies that are signed for something else
+
+
+@asynccontextmanager
+async def calling(server: Server) -> AsyncIterator[tuple[Client, Queue, Any]]:
+    """A client that trusts one worker, that worker's queue, and the server from behind."""
+    pipe, waiting = Pipe(read_address(server.url)), Pipe(read_address(server.url))
+    client = Client(pipe, waiting, KEYS)
+    await client.open()
+    try:
+        async with desk(server.url, signer=KEYS.signer) as own:
+            with closing(server.client()) as behind:
+                yield client, own.queue, behind
+    finally:
+        await client.close()
+
+
+def call(client: Client, value: int, **fields: Any) -> Envelope:
+    name = secrets.token_hex(32)
+    given = {"id": name, "record": name, "tool": "echo", "reply_to": client.reply_to, **fields}
+    return Envelope(arguments=Raw(wire.pack(value)), **given)
+
+
+def ending(delivery: Any) -> Ending:
+    envelope = delivery.envelope
+    value = wire.unpack(envelope.arguments)
+    made = Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=value)
+    return Ending(delivery, "result", wire.result_to_wire(made))
+
+
+async def test_a_reply_to_other_arguments_is_not_believed(server: Server) -> None:
+    async with calling(server) as (client, queue, _):
+        made = asyncio.create_task(client.call(call(client, 1)))
+        [delivery] = await queue.read("worker", 1, 5000)
+        changed = replace(delivery.envelope, arguments=Raw(wire.pack(666)))
+        changed = replace(changed, seal=seal(KEYS, changed))
+        body = ending(replace(delivery, envelope=changed)).body
+        reply = wire.Reply(changed.record, "result", body)
+        proof = wire.Proof(wire.about(changed), delivery.entry)
+        await queue.tell(client.reply_to, [replace(reply, proof=proof)])
+        await queue.finish(ending(delivery))
+        result = await made
+
+    assert result.value == 1
+
+
+async def test_the_reply_to_an_earlier_call_of_the_same_id_is_not_believed(server: Server) -> None:
+    async with calling(server) as (client, queue, behind):
+        sent = call(client, 1, remember=True)
+        first = asyncio.create_task(client.call(sent))
+        [delivery] = await queue.read("worker", 1, 5000)
+        await queue.finish(ending(delivery)._replace(is_open=True))  # the id can be used again
+        await first
+        earlier = behind.hget(keys.record(sent.record), "reply")
+        again = asyncio.create_task(client.call(sent))
+        [delivery] = await queue.read("worker", 1, 5000)
+        behind.xadd(keys.replies(client.reply_to), {"replies": b"\x91" + earlier})
+        await queue.finish(Ending(delivery, "end", b"timeout"))
+        result = await again
+
+    assert result.status is Status.TIMEOUT
+
+
+async def test_large_results_and_events_are_believed_when_they_are_signed(server: Server) -> None:
+    async with calling(server) as (client, queue, _):
+        made = asyncio.create_task(client.call(call(client, 1)))
+        [delivery] = await queue.read("worker", 1, 5000)
+        big = Result(call_id="x", tool="echo", status=Status.OK, value="x" * 300_000)
+        await queue.finish(Ending(delivery, "result", wire.result_to_wire(big)))
+        result = await made
+
+    assert result.value == big.value
+
+
+# Keys
+
+
+def test_the_fallback_is_accepted_and_does_not_seal() -> None:
+    old, new = FleetKeys(b"o" * 32), FleetKeys(b"n" * 32)
+    between = FleetKeys(b"n" * 32, fallback=b"o" * 32)
+    envelope = Envelope(id="x", record="x", tool="x")
+
+    by_old = replace(envelope, seal=seal(old, envelope))
+    by_both = replace(envelope, seal=seal(between, envelope))
+
+    assert is_genuine(between, by_old)
+    assert is_genuine(between, by_both)
+    assert is_genuine(new, by_both)
+    assert not is_genuine(old, by_both)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Signer(PUBLIC), "public key"),
+        (lambda: Signer("ed25519-private:short"), "not a key"),
+        (lambda: Verifier([PRIVATE]), "private key"),
+        (lambda: Verifier([PUBLIC, "nonsense"]), "not a key"),
+    ],
+)
+def test_what_is_not_the_right_key_is_refused_with_what_to_do(make: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as refused:
+        make()
+
+    assert "toolkiln fleet keygen" in (refused.value.hint or "")
+
+
+async def test_keys_are_rotated_without_a_call_that_fails(server: Server, tmp_path: Path) -> None:
+    second, trusted = generate_worker_keys()
+    both = f'worker_keys = ["{PUBLIC}", "{trusted}"]\n'
+    before = f'fleet_key = "old"\nfleet_key_fallback = "new"\nworker_key = "{PRIVATE}"\n{both}'
+    after = f'fleet_key = "new"\nfleet_key_fallback = "old"\nworker_key = "{second}"\n{both}'
+    fronts = [
+        Settings(state=tmp_path / "a", fleet_key="old", worker_keys=(PUBLIC, trusted)),
+        Settings(state=tmp_path / "b", fleet_key="old", fleet_key_fallback="new",
+                 worker_keys=(PUBLIC, trusted)),
+        Settings(state=tmp_path / "c", fleet_key="new", fleet_key_fallback="old",
+                 worker_keys=(PUBLIC, trusted)),
+    ]  # fmt: skip
+
+    async def add(settings: Settings) -> Any:
+        async with Kiln.connect(server.url, settings=settings) as kiln:
+            return (await kiln.call("add", {"left": 1, "right": 2})).value
+
+    with worker(server.url, project(tmp_path / "one", before)) as first:
+        values = [await add(fronts[0]), await add(fronts[1])]
+        with worker(server.url, project(tmp_path / "two", after)):
+            values += [await add(front) for front in fronts[1:]]  # either may answer
+            await asyncio.to_thread(first.stop)
+            values += [await add(front) for front in fronts[1:]]
+
+    assert values == [3] * 6
+
+
+# Two versions
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of the version before this one."""
+    packed = subprocess.run(
+        ["git", "archive", PREVIOUS, "src"], cwd=ROOT, capture_output=True, check=False
+    )
+    if packed.returncode:
+        pytest.skip(f"the history of the repository does not go back to {PREVIOUS}")
+    folder = tmp_path_factory.mktemp("previous")
+    with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "src"
+
+
+@contextmanager
+def old_worker(url: str, tools: Path, source: Path) -> Iterator[Running]:
+    arguments = ["worker", "--redis", url, "--tools", str(tools), "--lease", "1", "--dev"]
+    program = f"import sys; sys.path.insert(0, {str(source)!r}); " + (
+        "import os; os.environ['PYTHONPATH'] = sys.path[0]; "
+        "import toolkiln; print(toolkiln.__file__, file=sys.stderr); "
+        "from toolkiln.surfaces.cli import main; main()"
+    )
+    with running_program([sys.executable, "-c", program, *arguments], tools.parent) as found:
+        yield found
+
+
+def old_call(url: str, folder: Path, source: Path, *arguments: str) -> Any:
+    environ = {**os.environ, "PYTHONPATH": str(source), "TOOLKILN_FLEET_KEY": "one"}
+    program = [sys.executable, "-m", "toolkiln.surfaces.cli", "call"]
+    done = subprocess.run(
+        [*program, *arguments, "--redis", url, "--json"],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=BOUND, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+async def test_fronts_and_workers_of_two_versions_work_together(
+    server: Server, tmp_path: Path, previous: Path
+) -> None:
+    tools = project(tmp_path, 'fleet_key = "one"\n')
+    settings = Settings(state=tmp_path / "front", fleet_key="one")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    async def front() -> list[Any]:
+        async with Kiln.connect(server.url, settings=settings) as kiln:
+            added = await kiln.call("add", {"left": 1, "right": 2})
+            failed = await kiln.call("fail", call_id="known")
+            again = await kiln.call("fail", call_id="known")
+        return [added.value, failed.error and failed.error.type, again.error and again.error.type]
+
+    with old_worker(server.url, tools, previous) as old:
+        old.await_line(str(previous))
+        by_old = await front()
+        (tmp_path / "toolkiln.toml").write_text(f'fleet_key = "one"\nworker_key = "{PRIVATE}"\n')
+        with worker(server.url, tools) as new:
+            await asyncio.to_thread(old.stop)
+            by_new = await front()
+            told = await asyncio.to_thread(
+                old_call, server.url, elsewhere, previous, "add", "left=1", "right=2"
+            )
+            new.stop()
+
+    assert by_old == [3, "ValueError", "ValueError"]
+    assert by_new == [3, "ValueError", "ValueError"]
+    assert told["value"] == 3
+
+
+def test_results_of_a_later_version_are_read_without_their_unknown_fields() -> None:
+    told = {
+        "call_id": "x", "tool": "add", "status": "failed", "mood": "calm",
+        "error": {"code": "x", "message": "y", "colour": None},
+    }  # fmt: skip
+
+    result = wire.result_from_wire(wire.pack(told))
+
+    assert result.status is Status.FAILED
+    assert result.error is not None
+    assert result.error.code == "x"
