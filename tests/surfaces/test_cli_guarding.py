@@ -96,6 +96,42 @@ class TestKeys:
         lines = fresh.invoke("keys", "list").out.splitlines()
         assert (len(lines), lines[1].split()[-1]) == (2, "revoked")
 
+    def test_a_rotated_key_stays_valid_beside_the_new_one_until_it_expires(
+        self, fresh: Shell
+    ) -> None:
+        scope = ["--group", "a", "--privilege", "APPROVE", "--tool", "g*", "--days", "30"]
+        old = fresh.invoke("keys", "create", "bot", "--user", "ann", *scope, "--json").json()
+
+        new = fresh.invoke("keys", "rotate", "bot", "--keep", "2h", "--json").json()
+
+        listed = {key["id"]: key for key in fresh.invoke("keys", "list", "--json").json()}
+        was, now = listed[old["id"]], listed[new["id"]]
+        for key in (old["key"], new["key"]):
+            assert fresh.having(TOOLKILN_API_KEY=key).invoke("list").code == 0
+        assert was["expires"] < old["expires"]
+        assert (was["state"], now["state"], now["name"]) == ("valid", "valid", "bot")
+        for name in ("user", "groups", "privileges", "tools"):
+            assert now[name] == was[name]
+
+    def test_a_key_that_is_rotated_at_once_opens_no_session(self, fresh: Shell) -> None:
+        old = fresh.invoke("keys", "create", "bot", "--user", "ann", "--json").json()
+
+        fresh.invoke("keys", "rotate", old["id"], "--keep", "0")
+
+        done = fresh.having(TOOLKILN_API_KEY=old["key"]).invoke("list")
+        assert done.code != 0
+        assert "revoked" in done.err
+        assert fresh.invoke("keys", "rotate", old["id"]).code != 0
+
+    @pytest.mark.parametrize("keep", ["soon", "-1h", "1", "9999999d", "99999d", ""])
+    def test_what_is_no_duration_rotates_nothing(self, fresh: Shell, keep: str) -> None:
+        fresh.invoke("keys", "create", "bot", "--user", "ann")
+
+        done = fresh.invoke("keys", "rotate", "bot", f"--keep={keep}")
+
+        assert (done.code, done.out) == (2, "")
+        assert len(fresh.invoke("keys", "list", "--json").json()) == 1
+
     @pytest.mark.parametrize(
         "options",
         [

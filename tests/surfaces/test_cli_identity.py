@@ -107,6 +107,7 @@ COMMANDS = {
     "serve": Command(LOCAL),
     "dev": Command(LOCAL),
     "worker": Command(LOCAL),
+    "fleet keygen": Command(LOCAL),
     "mcp": Command(CLIENT),
     # Tools, as far as the caller may see them.
     "list": Command(ANYONE),
@@ -151,6 +152,7 @@ COMMANDS = {
     ),  # which creates a key; without --url it only edits the client's file
     "keys create": Command(ADMIN, ("more", "--user", "eve")),
     "keys list": Command(ADMIN),
+    "keys rotate": Command(ADMIN, ("spare",)),
     "keys revoke": Command(ADMIN, ("spare",)),
     "sessions create": Command(ADMIN, ("eve",)),
     "sessions list": Command(ADMIN),
@@ -172,6 +174,7 @@ COMMANDS = {
     "workspace clear": Command(ADMIN, ("default",)),
     "fleet status": Command(ADMIN, NOWHERE),
     "fleet drain": Command(ADMIN, ("--pool", "default", *NOWHERE)),
+    "fleet clear-catalog": Command(ADMIN, ("--yes", *NOWHERE)),
     "fleet reload": Command(ADMIN, NOWHERE),
     "fleet dead-letters list": Command(ADMIN, NOWHERE),
     "fleet dead-letters retry": Command(ADMIN, ("--all", *NOWHERE)),

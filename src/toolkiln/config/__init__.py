@@ -330,6 +330,13 @@ def places(settings: Settings, tools: Path) -> dict[str, str]:
         "store": store,
         "secrets": str(settings.secrets_file or state / "secrets.toml"),
     }
+    if settings.fleet or settings.redis:
+        found["fleet"] = (
+            "signatures of workers are required (worker_keys)"
+            if settings.worker_keys
+            else "not signed: a client with fleet_key can forge what another client believes; "
+            "`toolkiln fleet keygen` prints keys for worker_key and worker_keys"
+        )
     if file is not None and settings.seen is None:
         found["settings"] += " (not there: defaults)"
     if not state.exists():

@@ -7,10 +7,10 @@ Calls go through a queue (`queue`, `wire`, `steps`) from callers (`client`) to w
 on first use, so that this package can be imported where the extra `toolkiln[redis]` is not
 installed. Key names are in `keys`, the scripts that Redis runs in `lua/`.
 
-Whoever can write to this Redis is the trusted side: sessions carry privileges, nothing of
-them is signed, and a record written there by hand is believed. Give it a password or an ACL
-user, TLS when it is on another machine, and no other tenants whom you would not let decide
-who may do what.
+Processes that can write to this Redis are trusted with identities: sessions carry privileges,
+and are not signed. What workers say is signed (`signatures`), where `worker_keys` is set. Give
+it a password or an ACL user, TLS when it is on another machine, and no other tenants whom you
+would not let decide who may do what.
 """
 
 from importlib import import_module
