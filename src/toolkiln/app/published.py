@@ -93,7 +93,7 @@ class PublishedTools:
         )
 
     @property
-    def key(self) -> bytes:
+    def key(self) -> FleetKeys:
         """The key of the fleet.
 
         Raises:

@@ -227,7 +227,11 @@ class Station:
     async def _say_refused(self, error: ForeignCatalog) -> None:
         """Let `toolkiln fleet status` show for some minutes that this worker did not start."""
         key = keys.refused(publisher_id(self._kiln))
-        about = {"host": os.uname().nodename, "pool": self._post.pool, "at": round(time.time())}
+        about: dict[str, str | int] = {
+            "host": os.uname().nodename,
+            "pool": self._post.pool,
+            "at": round(time.time()),
+        }
         parts = [part for pair in about.items() for part in pair]
         with suppress(StoreError):
             await self._pipe.command("HSET", key, *parts, "why", error.message)

@@ -238,6 +238,8 @@ class RedisRecords:
     def _result(self, record: str, data: bytes, call_id: str, tool: str) -> Result:
         try:
             reply = reply_from_wire(data)
+            if reply.record != record and self._trusted is None:
+                raise Malformed("it is the result of another call")
             is_own = sha256(data).digest() in self._written
             if reply.record != record or not (is_own or is_believed(self._trusted, reply)):
                 return ended(UNVERIFIED.decode(), call_id=call_id, tool=tool)

@@ -222,10 +222,10 @@ def without_unknown(told: Any, error: ValidationError) -> bool:
         where = told
         for step in path:
             # The location of a union names the member that was tried, which is not in the data.
-            is_key = isinstance(where, dict) and step in where
-            is_place = isinstance(where, list | tuple) and isinstance(step, int)
-            if is_key or (is_place and step < len(where)):
+            if isinstance(where, dict) and step in where:
                 where = where[step]
+            if isinstance(where, list | tuple) and isinstance(step, int):
+                where = where[step] if step < len(where) else where
         if isinstance(where, dict) and last in where:
             del where[last]
             removed = True
