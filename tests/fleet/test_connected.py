@@ -284,6 +284,25 @@ async def test_a_session_that_redis_lost_is_told_again(alone: Server, tmp_path: 
     assert result.value == 3
 
 
+async def test_every_concurrent_call_is_retried_after_redis_lost_their_session(
+    alone: Server, tmp_path: Path
+) -> None:
+    unknown = CallError(code="no_session", message="this session is unknown")
+    async with staged(alone, tmp_path) as (stage, kiln):
+        made = [asyncio.create_task(kiln.call("add", {"left": left})) for left in range(8)]
+        refused = [await stage.take() for _ in made]
+        with closing(alone.client()) as behind:
+            assert refused[0].envelope.session is not None
+            behind.delete(keys.session(refused[0].envelope.session))
+        for delivery in refused:
+            await stage.give(delivery, status="denied", error=unknown)
+        for _ in made:
+            await stage.give(await stage.take(), value=3)
+        results = await asyncio.gather(*made)
+
+    assert [(result.status, result.value) for result in results] == [(Status.OK, 3)] * 8
+
+
 async def test_a_change_of_the_catalog_is_told_to_listeners(alone: Server, tmp_path: Path) -> None:
     async with staged(alone, tmp_path) as (stage, kiln):
         told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()

@@ -120,7 +120,7 @@ class Forwarding:
             await self._published.refresh()
             newer = self._route(call.tool)
             if newer is not None and newer.way.digest != route.way.digest:
-                return await self._sent(sending, newer.way)
+                return await self._known(sending, newer.way)
         if call.tool == _SENT_ALWAYS and isinstance(result.value, dict):
             await self._see(result.value)
         return result
@@ -202,20 +202,25 @@ class Forwarding:
             await client.close()
 
     async def _known(self, sending: _Sending, way: _Way) -> Result:
-        """As `_sent`; a session of ours that Redis has lost is told to workers again."""
-        result = await self._sent(sending, way)
-        is_unknown = result.error is not None and result.error.code == "no_session"
-        if not is_unknown or self._shared.pop(sending.call.session or "", None) is None:
+        """Send a call. If Redis lost a session of this process, share it again and retry once."""
+        client, token = self._client or await self._opened(), sending.call.session
+        assert token is not None
+        if not self._guard.sessions.is_local(token):
+            return await self._sent(client, sending, way)
+        shared_until = await self._share(token)
+        result = await self._sent(client, sending, way)
+        if result.error is None or result.error.code != "no_session":
             return result
-        return await self._sent(sending, way)
+        # Concurrent calls of one session fail together: the first shares it again, all retry.
+        if self._shared.get(token) == shared_until:
+            del self._shared[token]
+        await self._share(token)
+        return await self._sent(client, sending, way)
 
-    async def _sent(self, sending: _Sending, way: _Way) -> Result:
+    async def _sent(self, client: Client, sending: _Sending, way: _Way) -> Result:
         call, caller, arguments, observe, asking = sending
-        client = self._client or await self._opened()
         token = call.session
         assert token is not None
-        if self._guard.sessions.is_local(token):
-            await self._share(token)
         if call.remember:
             await asyncio.to_thread(self._note, caller, call)
         timeout = None
@@ -245,16 +250,22 @@ class Forwarding:
         with client.answers.given_by(envelope.record, asking.ask):
             return await client.call(envelope, watch)
 
-    async def _share(self, token: str) -> None:
-        """Let workers know a session that was made here."""
-        if time.monotonic() < self._shared.get(token, 0.0):
-            return
-        # Calls of the same moment wait for it, too: a worker would not know whose they are.
+    async def _share(self, token: str) -> float:
+        """Write a session of this process to Redis for the workers; until when that is enough.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        until = self._shared.get(token, 0.0)
+        if time.monotonic() < until:
+            return until
+        # Concurrent calls wait for it too: a worker would not know their caller.
         async with self._sharing:
-            if time.monotonic() < self._shared.get(token, 0.0):
-                return
-            await asyncio.to_thread(self._guard.sessions.share, token, _OWN_SECONDS)
-            self._shared[token] = time.monotonic() + _OWN_SECONDS / _SPARE
+            until = self._shared.get(token, 0.0)
+            if time.monotonic() >= until:
+                await asyncio.to_thread(self._guard.sessions.share, token, _OWN_SECONDS)
+                until = self._shared[token] = time.monotonic() + _OWN_SECONDS / _SPARE
+            return until
 
     async def _opened(self) -> Client:
         async with self._opening:
