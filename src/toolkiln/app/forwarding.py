@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 from msgspec import Raw
@@ -17,7 +18,16 @@ from toolkiln.app.offer import BUILTIN_NAMES
 from toolkiln.app.published import FleetOffer, PublishedTools
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Asking, Guard, careful, token_hash
-from toolkiln.fleet import Client, Envelope, Listing, Pipe, check_server, pack
+from toolkiln.fleet import (
+    PATIENCE,
+    Client,
+    Envelope,
+    Listing,
+    Pipe,
+    check_server,
+    pack,
+    while_unreachable,
+)
 from toolkiln.model import Call, Caller, Event, QuestionKind, Result, ToolSpec, unobserved
 from toolkiln.store import key_of
 
@@ -107,7 +117,9 @@ class Forwarding:
         try:
             caller = self._guard.known_identity(token, running=running)
             if caller is None:
-                caller = await self._guard.caller(token, running=running)
+                caller = await while_unreachable(
+                    lambda: self._guard.caller(token, running=running), _patience(call)
+                )
             arguments = Raw(pack(call.arguments))
         except InputError:
             return None
@@ -139,7 +151,7 @@ class Forwarding:
             NoSession: nobody has asked for it.
             InputError: what it says cannot be sent.
         """
-        caller = await self._guard.caller(call.session)
+        caller = await while_unreachable(lambda: self._guard.caller(call.session), _patience(call))
         sending = _Sending(call, caller, Raw(pack(call.arguments)), observe)
         return await self._known(sending, _Way(None, pool, is_repeatable))
 
@@ -203,26 +215,33 @@ class Forwarding:
 
     async def _known(self, sending: _Sending, way: _Way) -> Result:
         """Send a call. If Redis lost a session of this process, share it again and retry once."""
-        client, token = self._client or await self._opened(), sending.call.session
+        call, token = sending.call, sending.call.session
         assert token is not None
+        # Nothing is sent yet: all of this can wait for a Redis that is away.
+        patience = _patience(call)
+        client = self._client
+        if client is None:
+            client = await while_unreachable(self._opened, patience)
+        if call.remember:
+            note = partial(asyncio.to_thread, self._note, sending.caller, call)
+            await while_unreachable(note, patience)
         if not self._guard.sessions.is_local(token):
             return await self._sent(client, sending, way)
-        shared_until = await self._share(token)
+        share = partial(self._share, token)
+        shared_until = await while_unreachable(share, patience)
         result = await self._sent(client, sending, way)
         if result.error is None or result.error.code != "no_session":
             return result
         # Concurrent calls of one session fail together: the first shares it again, all retry.
         if self._shared.get(token) == shared_until:
             del self._shared[token]
-        await self._share(token)
+        await while_unreachable(share, patience)
         return await self._sent(client, sending, way)
 
     async def _sent(self, client: Client, sending: _Sending, way: _Way) -> Result:
         call, caller, arguments, observe, asking = sending
         token = call.session
         assert token is not None
-        if call.remember:
-            await asyncio.to_thread(self._note, caller, call)
         timeout = None
         if call.timeout is not None and call.timeout < _LONGEST:
             timeout = max(1, round(call.timeout * 1000))
@@ -274,8 +293,8 @@ class Forwarding:
                 address = self._published.address
                 pipe = Pipe(address)
                 client = Client(pipe, Pipe(address), key, durable=self._durable)
-                await client.open()
                 try:
+                    await client.open()
                     await check_server(pipe)
                 except ToolkilnError:
                     await client.close()
@@ -303,3 +322,8 @@ class Forwarding:
             return None
         repeatable = bool(spec.hints.read_only or spec.hints.idempotent)
         return _Route(spec, _Way(spec.digest, listing.pool(name), repeatable))
+
+
+def _patience(call: Call) -> float:
+    """Return how many seconds a call waits for Redis before anything is sent."""
+    return PATIENCE if call.timeout is None else min(call.timeout, PATIENCE)

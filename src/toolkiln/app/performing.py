@@ -8,6 +8,7 @@ the gateway's business, as for every call.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -19,6 +20,7 @@ from toolkiln.app.progress import Progress
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Gateway
 from toolkiln.fleet import (
+    PATIENCE,
     End,
     Envelope,
     FleetKeys,
@@ -26,6 +28,7 @@ from toolkiln.fleet import (
     Questions,
     is_genuine,
     unpack,
+    while_unreachable,
 )
 from toolkiln.model import Call, Caller, Event, Result, Served, unobserved
 from toolkiln.store import StoreError, key_of
@@ -75,8 +78,12 @@ class Performer:
         """Run a call, with the seconds that are left for it."""
         if not is_genuine(self._key, envelope):
             return End("forged")
-        token = self._token(envelope.session)
-        caller = self._guard.known_identity(token) or await self._caller(token)
+        token, began = self._token(envelope.session), time.monotonic()
+        caller = self._guard.known_identity(token)
+        if caller is None:
+            caller = await self._caller(token, PATIENCE if left is None else left)
+            if left is not None:
+                left = max(0.001, left - (time.monotonic() - began))
         # The record that the result will be kept under has to be the caller's own.
         if caller is not None and envelope.record != key_of(caller, envelope.id):
             return End("forged")
@@ -136,9 +143,10 @@ class Performer:
             token = self._tokens[hashed] = self._alias(hashed)
         return token
 
-    async def _caller(self, token: str | None) -> Caller | None:
+    async def _caller(self, token: str | None, patience: float) -> Caller | None:
+        """Return the caller behind a session; waits this many seconds for Redis to come back."""
         try:
-            return await self._guard.caller(token)
+            return await while_unreachable(lambda: self._guard.caller(token), patience)
         except ToolkilnError:  # the gateway says why, and records it
             return None
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.queue import Queue
     from toolkiln.fleet.records import RedisRecords
     from toolkiln.fleet.resp import Pipe, Unreachable
+    from toolkiln.fleet.retry import PATIENCE, while_unreachable
     from toolkiln.fleet.signatures import Signer, Verifier, generate_worker_keys
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ANSWER": "questioning",
     "BLOCK_MS": "worker",
+    "PATIENCE": "retry",
     "READY": "supervisor",
     "REFRESH_SECONDS": "publisher",
     "Address": "address",
@@ -110,11 +112,13 @@ _HOMES = {
     "settle": "sweeper",
     "start_attendant": "attendant",
     "unpack": "wire",
+    "while_unreachable": "retry",
 }
 
 __all__ = [
     "ANSWER",
     "BLOCK_MS",
+    "PATIENCE",
     "READY",
     "REFRESH_SECONDS",
     "Address",
@@ -169,6 +173,7 @@ __all__ = [
     "settle",
     "start_attendant",
     "unpack",
+    "while_unreachable",
 ]
 
 

@@ -26,6 +26,7 @@ from toolkiln.fleet.outstanding import Observe, Out, Waiter
 from toolkiln.fleet.queue import UNVERIFIED, Queue
 from toolkiln.fleet.replies import Replies, place
 from toolkiln.fleet.resp import Pipe, Unreachable
+from toolkiln.fleet.retry import PATIENCE as _PATIENCE
 from toolkiln.fleet.steps import START_BY_MS
 from toolkiln.fleet.wire import Envelope, Malformed, Reply, event_from_wire, result_from_wire
 from toolkiln.model import CallError, Result, Status
@@ -35,8 +36,6 @@ _LOOK = 2.0
 """Seconds between two looks at calls that are out for longer than that."""
 _GRACE = 1.0
 """Seconds after a call's own time in which its worker may still say what became of it."""
-_PATIENCE = 10.0
-"""Seconds for which a call that did not leave is tried again."""
 _AWAY = 60.0
 """Seconds without Redis after which calls that are out count as lost."""
 _COPY_MS = 1000
@@ -224,12 +223,14 @@ class Client:
     async def _insist(
         self, sent: Envelope, error: Unreachable, waiter: Waiter
     ) -> Admission | Result:
-        """Try again what did not leave, or of which nobody knows whether it arrived.
+        """Retry a call that Redis may not have received, within the time limit of the call.
 
         What may have arrived and is not there may also have run before Redis forgot it: it is
         sent again only if a second run does no harm.
         """
-        queue, until, pause = self._queue(sent.pool), time.monotonic() + _PATIENCE, _PAUSE
+        limit = sent.timeout_ms
+        patience = _PATIENCE if limit is None else min(_PATIENCE, limit / 1000)
+        queue, until, pause = self._queue(sent.pool), time.monotonic() + patience, _PAUSE
         may_be_there = error.sent
         while time.monotonic() < until and waiter.reply is None:
             await asyncio.sleep(pause)

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.fleet.address import TLS_OPTIONS, Address, read_address
+from toolkiln.fleet.resp import Unreachable
 from toolkiln.store import StoreError
 
 if TYPE_CHECKING:
@@ -82,7 +83,25 @@ class Connection:
         except (RedisError, OSError, ValueError) as error:
             message, hint = self._address.failure(error)
             # Not chained: the frames below hold the password.
+            if _is_away(error):
+                raise Unreachable(message, sent=True, hint=hint) from None
             raise StoreError(message, hint=hint) from None
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether a later attempt may find the server, or another primary, instead of a refusal."""
+    from redis import exceptions
+
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return False
+    away = (
+        exceptions.ConnectionError,
+        exceptions.TimeoutError,
+        exceptions.ReadOnlyError,
+        exceptions.MasterDownError,
+        OSError,
+    )
+    return isinstance(error, away)
 
 
 def open_redis(url: str) -> Connection:

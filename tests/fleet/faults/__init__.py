@@ -71,6 +71,9 @@ test_the_call_of_a_caller_that_dies_runs_to_its_end_and_leaves_nothing
 Networks
     none at all
         faults.test_network test_a_caller_without_a_network_hears_that_its_call_was_not_sent
+    none for a moment, before a call is sent or begun
+        faults.test_network test_a_call_waits_for_redis_while_nothing_was_sent
+        faults.test_network test_a_worker_waits_for_redis_to_find_out_who_calls
     the answer to a write is lost
         faults.test_network test_a_call_whose_acceptance_is_lost_runs_once_and_is_answered
         faults.test_network test_an_end_whose_answer_is_lost_is_told_once

@@ -19,7 +19,7 @@ class Cable:
         self.made = 0
         """How many connections were tried."""
         self._is_cut = False
-        self._lost = b""
+        self._lost, self._losses = b"", 0
         self._is_lost = threading.Event()
         self._links: set[_Link] = set()
         self._loop = asyncio.new_event_loop()
@@ -59,13 +59,14 @@ class Cable:
         """Let connections be made again."""
         self._is_cut = False
 
-    def lose_answer_to(self, words: bytes) -> threading.Event:
+    def lose_answer_to(self, words: bytes, times: int = 1) -> threading.Event:
         """Once something with these words was carried to the server, end that connection.
 
         The server gets it and answers; nobody gets the answer. What is returned is set then.
+        With `times`, the same happens to the next connections that carry these words.
         """
         self._is_lost = threading.Event()
-        self._lost = words
+        self._lost, self._losses = words, times
         return self._is_lost
 
     def _run(self) -> None:
@@ -115,7 +116,9 @@ class Cable:
             if link.is_silent:
                 continue
             if self._lost and self._lost in data:
-                self._lost, link.is_losing = b"", self._is_lost
+                self._losses -= 1
+                self._lost = self._lost if self._losses else b""
+                link.is_losing = self._is_lost
             writer.write(data)
             await writer.drain()
 

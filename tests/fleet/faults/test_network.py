@@ -112,6 +112,34 @@ async def test_a_caller_without_a_network_hears_that_its_call_was_not_sent(
     await settled(server)
 
 
+async def test_a_call_waits_for_redis_while_nothing_was_sent(
+    server: Server, tmp_path: Path, connect: Connect
+) -> None:
+    with cable(server.port) as laid, performer(server.url, tmp_path):
+        async with connect(laid.url) as kiln:
+            lost = laid.lose_answer_to(named("sessions"))
+
+            result = await kiln.call("nap", {"seconds": 0, "mark": "once"})
+
+    assert lost.is_set()
+    assert (result.status, result.error) == (Status.OK, None)
+    assert len(runs(tmp_path, "once")) == 1
+
+
+async def test_a_worker_waits_for_redis_to_find_out_who_calls(
+    server: Server, tmp_path: Path
+) -> None:
+    with cable(server.port) as laid, performer(laid.url, tmp_path, lease=LONG):
+        async with asking(server) as asker:
+            lost = laid.lose_answer_to(named("sessions"), times=3)
+
+            result = await asker.call("nap", {"seconds": 0, "mark": "once"})
+
+    assert lost.is_set()
+    assert (result.status, result.error) == (Status.OK, None)
+    assert len(runs(tmp_path, "once")) == 1
+
+
 # A partition
 
 

@@ -1,0 +1,33 @@
+"""Retries for work that must wait until Redis can be reached again, as during a failover."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from toolkiln.fleet.resp import Unreachable
+
+T = TypeVar("T")
+PATIENCE = 60.0
+"""Seconds that a call without a time limit of its own waits for Redis."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+async def while_unreachable(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Return the result of `work`, repeated for this many seconds while Redis is unreachable.
+
+    Use it only for work that is safe to repeat: the server may have run a command although
+    the connection failed.
+
+    Raises:
+        Unreachable: Redis did not come back in time.
+    """
+    until, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    while True:
+        try:
+            return await work()
+        except Unreachable:
+            if time.monotonic() + pause > until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
