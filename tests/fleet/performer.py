@@ -60,6 +60,14 @@ async def give(count: int) -> str:
 
 
 @tool(idempotent=True)
+async def linger(seconds: float, mark: str) -> str:
+    """Sleep each time that it is begun."""
+    _note(mark)
+    await asyncio.sleep(seconds)
+    return "lingered"
+
+
+@tool(idempotent=True)
 async def die(mark: str) -> str:
     """Kill the process."""
     _note(mark)
@@ -80,7 +88,7 @@ def _note(mark: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-FUNCTIONS: list[Callable[..., Any]] = [double, nap, doze, block, hold, give, die]
+FUNCTIONS: list[Callable[..., Any]] = [double, nap, doze, block, hold, give, linger, die]
 
 
 async def main(url: str, lease: str, slots: str, folder: str) -> None:

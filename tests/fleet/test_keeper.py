@@ -13,8 +13,8 @@ from math import inf
 
 import pytest
 
-from toolkiln.fleet.keeper import GRACE, SILENT, Keeper, Verdict, judge, state_of
-from toolkiln.fleet.leases import Held, Leases, new_table
+from toolkiln.fleet.keeper import FROZEN, GRACE, SILENT, Keeper, Verdict, judge, state_of
+from toolkiln.fleet.leases import WAITING, Held, Leases, new_table
 from toolkiln.fleet.supervisor import READY, Supervisor
 
 LATE = [Held("1-0", 100.0), Held("2-0", inf)]
@@ -91,7 +91,8 @@ def test_what_is_no_entry_is_not_held(leases: Leases) -> None:
         ("R", SILENT + 1, 100.0 + GRACE, Verdict.GOES_ON),  # a call may block it for its time
         ("R", SILENT + 1, 101.0 + GRACE, Verdict.HUNG),
         ("T", 0.0, 50.0, Verdict.STOPPED),
-        ("t", SILENT + 1, 1e9, Verdict.STOPPED),
+        ("T", FROZEN + 1, 50.0, Verdict.HUNG),
+        ("t", FROZEN + 1, 1e9, Verdict.STOPPED),  # under a debugger
         ("Z", 0.0, 50.0, Verdict.GONE),
         ("", 0.0, 50.0, Verdict.GONE),
     ],
@@ -102,8 +103,21 @@ def test_a_worker_is_judged_by_its_process_its_loop_and_its_calls(
     assert judge(state, silence, LATE, now) is expected
 
 
-def test_a_loop_that_stands_still_without_calls_is_not_hung() -> None:
-    assert judge("R", 1e9, [], 1e9) is Verdict.GOES_ON
+@pytest.mark.parametrize("held", [[], [Held("1-0", WAITING)]])
+def test_an_idle_worker_with_a_silent_loop_is_hung_after_a_while(held: list[Held]) -> None:
+    assert judge("S", FROZEN - 1, held, 1e9) is Verdict.GOES_ON
+    assert judge("S", FROZEN + 1, held, 1e9) is Verdict.HUNG
+
+
+def test_a_call_may_keep_the_loop_of_its_worker_for_its_whole_time() -> None:
+    assert judge("R", 1e6, [Held("1-0", 1e9)], 1e6) is Verdict.GOES_ON
+
+
+async def test_an_idle_worker_that_is_frozen_is_killed_and_replaced() -> None:
+    children = Children("leases.beat(); os.kill(os.getpid(), signal.SIGSTOP)", "sys.exit(0)")
+
+    assert await children.run() == 0
+    assert children.settled == [("me.1",), ("me.2",)]
 
 
 async def test_leases_are_renewed_until_the_process_is_gone(leases: Leases) -> None:
@@ -189,7 +203,7 @@ class Children:
         return process
 
     def _keep(self, leases: Leases, consumer: str, process: int) -> Keeper:
-        return Keeper(leases, Renewing(), consumer, process, 0.1)
+        return Keeper(leases, Renewing(), consumer, process, 0.1, frozen=0.5)
 
     async def _settle(self, consumer: str, begun: Collection[str]) -> None:
         self.settled.append((consumer, *begun))

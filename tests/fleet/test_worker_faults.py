@@ -98,6 +98,25 @@ async def test_a_call_that_kills_its_workers_is_given_up(server: Server, tmp_pat
     assert [letter[b"record"].decode() for _, letter in letters] == [envelope.record]
 
 
+async def test_a_call_that_shared_its_process_with_a_poison_call_is_tried_alone(
+    server: Server, tmp_path: Path
+) -> None:
+    async with asking(server) as asker:
+        beside = {"seconds": 0.2, "mark": "beside"}
+        innocent = await asker.start("linger", beside, repeatable=True)
+        poison = await asker.start("die", {"mark": "dead"}, repeatable=True)
+
+        for _ in range(3):
+            with performer(server.url, tmp_path) as running:
+                await asyncio.to_thread(running.process.wait, 60)
+        with performer(server.url, tmp_path):  # the poison call may have been the first alone
+            results = [await asker.end_of(call) for call in (innocent, poison)]
+
+    assert results[0].value == "lingered"
+    assert code_of(results[1]) == "poison"
+    assert len(begun(tmp_path, "dead")) == 3
+
+
 async def test_a_program_takes_no_calls_when_nobody_keeps_its_leases(
     server: Server, first: Running, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from toolkiln.fleet import (
     BLOCK_MS,
+    FROZEN,
     Keeper,
     Leases,
     Pipe,
@@ -45,6 +46,8 @@ class Post:
     slots: int = SLOTS
     lease: float = LEASE
     block_ms: int = BLOCK_MS
+    frozen: float = FROZEN
+    """Seconds after which a worker process without a sign of life is replaced."""
     name: str = field(
         default_factory=lambda: f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
     )
@@ -69,7 +72,7 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
         sweeper = Sweeper(pipe, queue, post.name, post.lease)
 
         def keep(leases: Leases, consumer: str, process: int) -> Keeper:
-            return Keeper(leases, queue, consumer, process, post.lease)
+            return Keeper(leases, queue, consumer, process, post.lease, post.frozen)
 
         supervisor = Supervisor(post.name, post.slots, start, keep, partial(settle, queue))
         stopper(supervisor.stop)

@@ -10,9 +10,10 @@ import gc
 import os
 import signal
 import socket
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -274,8 +275,9 @@ async def serve_fleet(
     """Perform calls for the fleet at a Redis URL with the tools of this Kiln.
 
     Its functions run in this process. It ends when it is cancelled, with what runs, or when
-    `stop` is set, after what runs; `ready` is called once calls are taken. What the program
-    holds by then is exempt from garbage collection (`gc.freeze`).
+    `stop` is set, after what runs; `ready` is called once calls are taken. Without `stop`,
+    SIGTERM does the same, unless the program has a handler for it. What the program holds
+    by then is exempt from garbage collection (`gc.freeze`).
 
     Raises:
         InputError: the Kiln is at work already, with sessions of its own.
@@ -315,8 +317,9 @@ async def perform_calls(
                 is_alone = True
                 station.stop()  # nobody renews its leases any more
 
-            async with beside(heed()), beside(watch()):
-                await station.run(ready)
+            with nullcontext() if stop is not None else _stopped_by_sigterm(station.stop):
+                async with beside(heed()), beside(watch()):
+                    await station.run(ready)
     finally:
         await attendant.wait()  # which ends with the channel
     if is_alone:
@@ -341,6 +344,21 @@ def refuse_untrusted(key: FleetKeys) -> None:
             "the public key of this worker's worker_key is not in worker_keys",
             hint=f'add "{key.signer.public}" to worker_keys of all workers and clients first',
         )
+
+
+@contextmanager
+def _stopped_by_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` on SIGTERM, unless the program handles that itself or this is a thread."""
+    loop = asyncio.get_running_loop()
+    is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    is_ours &= threading.current_thread() is threading.main_thread()
+    if is_ours:
+        loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if is_ours:
+            loop.remove_signal_handler(signal.SIGTERM)
 
 
 def join_fleet(kiln: Kiln, url: str) -> None:

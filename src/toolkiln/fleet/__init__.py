@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         put_back,
         seal,
     )
-    from toolkiln.fleet.keeper import Keeper
+    from toolkiln.fleet.keeper import FROZEN, Keeper
     from toolkiln.fleet.leases import Leases, new_table
     from toolkiln.fleet.loop import new_loop
     from toolkiln.fleet.operating import DeadLetter, FleetState, Operator
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ANSWER": "questioning",
     "BLOCK_MS": "worker",
+    "FROZEN": "keeper",
     "PATIENCE": "retry",
     "READY": "supervisor",
     "REFRESH_SECONDS": "publisher",
@@ -118,6 +119,7 @@ _HOMES = {
 __all__ = [
     "ANSWER",
     "BLOCK_MS",
+    "FROZEN",
     "PATIENCE",
     "READY",
     "REFRESH_SECONDS",

@@ -93,7 +93,7 @@ async def attend(orders: Orders, leases: Leases, channel: socket.socket) -> None
         await asyncio.sleep(orders.lease / 3)  # it hangs, and may go on after all
     sweeping.cancel()
     await asyncio.gather(sweeping, return_exceptions=True)
-    await settle(queue, orders.worker, {one.entry for one in leases.held()})
+    await settle(queue, orders.worker, {one.entry for one in leases.held() if one.has_begun})
     await sweeper.leave()
     await pipe.close()
 

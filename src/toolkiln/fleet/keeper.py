@@ -2,7 +2,8 @@
 
 It runs no tool code. It believes the table (`leases`) as long as the worker's process goes
 on: one that is stopped keeps nothing, one whose event loop stands still keeps its calls until
-the first of them must have ended, and is then taken for hung. What is lost it tells the
+the first of them must have ended, and is then taken for hung. So is one that is stopped, or
+idle without a sign of its event loop, for longer than `FROZEN`. What is lost it tells the
 worker, by the entry's id on a line. It decides nothing else about calls.
 """
 
@@ -22,9 +23,12 @@ SILENT = 2.0
 """Seconds after which an event loop that has not said anything is taken to stand still."""
 GRACE = 5.0
 """Seconds that a worker gets to end a call which has run out of time."""
+FROZEN = 30.0
+"""Seconds after which a process that is stopped, or idle with a silent event loop, is hung."""
 _AT_ONCE = 500
 """Entries that are renewed together: Redis does nothing else meanwhile."""
 _STOPPED = frozenset("Tt")
+_TRACED = "t"
 _GONE = frozenset("ZX")
 _log = logging.getLogger(__name__)
 
@@ -46,18 +50,22 @@ class Verdict(Enum):
     HUNG = "hung"
 
 
-def judge(state: str, silence: float, held: Iterable[Held], now: float) -> Verdict:
-    """What a worker is up to, by the state of its process, its event loop and its calls.
+def judge(
+    state: str, silence: float, held: Iterable[Held], now: float, frozen: float = FROZEN
+) -> Verdict:
+    """Judge a worker by the state of its process, its event loop and its calls.
 
-    `state` is a letter of /proc, empty if there is no such process.
+    `state` is a letter of /proc, empty if there is no such process. A process under a
+    debugger is never taken for hung because it is stopped.
     """
     if not state or state in _GONE:
         return Verdict.GONE
     if state in _STOPPED:
-        return Verdict.STOPPED
-    if silence > SILENT and any(now > one.until + GRACE for one in held):
+        return Verdict.HUNG if silence > frozen and state != _TRACED else Verdict.STOPPED
+    begun = [one for one in held if one.has_begun]
+    if silence > SILENT and any(now > one.until + GRACE for one in begun):
         return Verdict.HUNG
-    return Verdict.GOES_ON
+    return Verdict.HUNG if silence > frozen and not begun else Verdict.GOES_ON
 
 
 def state_of(process: int) -> str:
@@ -73,21 +81,36 @@ class Keeper:
     """Keeps the leases of one worker process."""
 
     def __init__(
-        self, leases: Leases, queue: Renews, consumer: str, process: int, lease: float
+        self,
+        leases: Leases,
+        queue: Renews,
+        consumer: str,
+        process: int,
+        lease: float,
+        frozen: float = FROZEN,
     ) -> None:
-        """`lease` is how long an entry is held without being renewed, in seconds."""
+        """`lease` is how long an entry is held without being renewed, in seconds.
+
+        `frozen` are the seconds after which a process without a sign of life is hung.
+        """
         self._leases = leases
         self._queue = queue
         self._consumer = consumer
         self._process = process
         self._pause = lease / 3
+        self._frozen = frozen
+        self._last, self._awake_since = time.monotonic(), 0.0
 
     async def run(self, channel: socket.socket) -> Verdict:
         """Renew until the worker is gone or hung; the channel leads to it."""
         while True:
-            held = self._leases.held()
-            state, silence = state_of(self._process), self._leases.silence
-            verdict = judge(state, silence, held, time.monotonic())
+            now = time.monotonic()
+            if now - self._last > self._pause + SILENT:
+                self._awake_since = now  # this process was stopped too, maybe with the worker
+            self._last = now
+            held, state = self._leases.held(), state_of(self._process)
+            silence = min(self._leases.silence, now - self._awake_since)
+            verdict = judge(state, silence, held, now, self._frozen)
             if verdict in (Verdict.GONE, Verdict.HUNG):
                 return verdict
             if verdict is Verdict.GOES_ON:

@@ -16,8 +16,12 @@ _SLOT = Struct("48sd")
 """The id of an entry, empty if the slot is free, and when its call must have ended."""
 _ENTRY = re.compile(rb"[0-9]+-[0-9]+")
 _BEAT = Struct("d")
+_UNTIL = Struct("d")
+_UNTIL_OFFSET = 48
 _PAGE = 64
 """Bytes before the first slot."""
+WAITING = -1.0
+"""Stands for the end of a call that is held, but has not begun."""
 
 
 class Held(NamedTuple):
@@ -26,6 +30,11 @@ class Held(NamedTuple):
     entry: str
     until: float
     """When its call must have ended, on the monotonic clock, which all processes share."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the call may have run."""
+        return self.until != WAITING
 
 
 class Leases:
@@ -47,6 +56,10 @@ class Leases:
         slot = self._free.pop()
         _SLOT.pack_into(self._memory, slot, entry.encode(), until)
         return slot
+
+    def begin(self, slot: int, until: float) -> None:
+        """Write down that a call which was held as WAITING runs from now on."""
+        _UNTIL.pack_into(self._memory, slot + _UNTIL_OFFSET, until)
 
     def release(self, slot: int) -> None:
         """Write down that it runs no longer."""

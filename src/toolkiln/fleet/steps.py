@@ -52,6 +52,15 @@ class Run:
 
     start: int
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other call may run in the same process.
+
+        A call may have been lost only because it shared its process with one that killed it.
+        The last start decides, so it has to be alone.
+        """
+        return self.start == MOST_STARTS
+
 
 @dataclass(frozen=True)
 class Requeue:

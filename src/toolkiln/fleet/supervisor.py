@@ -93,7 +93,8 @@ class Supervisor:
                 status = await process.wait()
                 was_ready = await listening  # the channel ends with the process
                 try:
-                    await self._settle(consumer, {one.entry for one in leases.held()})
+                    begun = {one.entry for one in leases.held() if one.has_begun}
+                    await self._settle(consumer, begun)
                 except StoreError as error:
                     _log.warning("its calls are left to others: %s", error.message)
                 return status, was_ready
@@ -107,7 +108,7 @@ class Supervisor:
         try:
             await asyncio.wait([waiting, keeping], return_when=asyncio.FIRST_COMPLETED)
             if keeping.done() and keeping.result() is Verdict.HUNG:
-                _log.error("the worker stands still beyond the time of its calls; it is killed")
+                _log.error("the worker process does not respond; killing it")
                 self._signal(signal.SIGKILL)
             await waiting
         finally:

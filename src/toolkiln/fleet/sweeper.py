@@ -19,6 +19,8 @@ from toolkiln.store import StoreError
 _FORGOTTEN_MS = 60_000
 """How long a consumer that holds nothing is kept: one that lives asks every few seconds."""
 _START = "0-0"
+_MOST_LOOKS, _PAUSE = 50, 0.02
+"""How often, and with how many seconds between, the calls of a dead worker are looked at."""
 _log = logging.getLogger(__name__)
 
 
@@ -97,15 +99,21 @@ class Sweeper:
 async def settle(queue: Queue, consumer: str, begun: Collection[str]) -> None:
     """Hand on, or end, what a worker held that is known to be dead; then forget it.
 
+    Redis may not have noticed yet that the connections of the worker are closed, and give a
+    call that is handed on to its blocked read: what the dead worker holds is looked at again.
+
     Raises:
         StoreError: Redis failed; a sweeper finds what is left.
     """
-    held = await queue.own(consumer)
-    now = await queue.now_ms() if held else 0
-    for delivery in held:
-        step = before_leaving(delivery, now, begun=delivery.entry in begun)
-        await carry_out(queue, delivery, step)
-    await queue.crew.retire(consumer)
+    for _ in range(_MOST_LOOKS):
+        held = await queue.own(consumer)
+        now = await queue.now_ms() if held else 0
+        for delivery in held:
+            step = before_leaving(delivery, now, begun=delivery.entry in begun)
+            await carry_out(queue, delivery, step)
+        if await queue.crew.retire(consumer):
+            return
+        await asyncio.sleep(_PAUSE)
 
 
 async def carry_out(queue: Queue, delivery: Delivery, step: Requeue | End | Bury) -> bool:

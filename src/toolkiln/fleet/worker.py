@@ -17,7 +17,7 @@ from typing import Literal
 
 from toolkiln.errors import InputError
 from toolkiln.fleet.deliveries import Delivery, Ending
-from toolkiln.fleet.leases import Leases
+from toolkiln.fleet.leases import WAITING, Leases
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import (
@@ -43,6 +43,8 @@ _CLOCK = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _LAST_WORDS = 10.0
 """Seconds that a worker which leaves tries to tell Redis what became of its calls."""
+_ALONE_AFTER = 60.0
+"""Seconds that a call which has to run alone waits for the others to end."""
 _AROUND = 1000
 """Bytes that a reply has beside a result."""
 _log = logging.getLogger(__name__)
@@ -63,6 +65,8 @@ class _Run:
     """None until it has begun: a task that is cancelled before does not even begin."""
     why: Literal["", "cancelled", "taken", "leaving"] = ""
     """Why it was cancelled."""
+    is_alone: bool = False
+    """Whether it waits for the others to end, and no other begins beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class Worker:
         """By entry, with its slot: what has not ended in Redis, as far as we know."""
         self._ending: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
+        self._alone = 0
+        """How many calls that have to run alone it holds."""
+        self._changed = asyncio.Event()
+        """Set when a call has ended or was cancelled, for those that wait to be alone."""
         self._is_leaving = False
         self._has_read, self._has_left = asyncio.Event(), asyncio.Event()
         self._unwanted: dict[str, float] = {}
@@ -156,7 +164,7 @@ class Worker:
         queue, consumer, block_ms = self._queue, self._parts.consumer, self._parts.block_ms
         half = (self._leases.slots + 1) // 2  # so that callers hear of some while others run
         while not self._is_leaving:
-            if not self._leases.free:
+            if not self._leases.free or self._alone:
                 self._room.clear()
                 await self._room.wait()
                 continue
@@ -188,8 +196,10 @@ class Worker:
         elif self._is_leaving:
             step = before_leaving(delivery, self._now_ms(), begun=False)
         if isinstance(step, Run):
-            slot = self._leases.hold(entry, now + self._parts.limit(delivery.envelope))
-            run = self._runs[entry] = _Run(delivery)
+            run = self._runs[entry] = _Run(delivery, is_alone=step.is_alone)
+            self._alone += run.is_alone
+            until = now + self._parts.limit(delivery.envelope)
+            slot = self._leases.hold(entry, WAITING if run.is_alone else until)
             asyncio.create_task(self._perform(run, slot))  # noqa: RUF006 - the run keeps it
         else:
             slot = self._leases.hold(entry, inf)
@@ -200,6 +210,10 @@ class Worker:
         """A call from start to end."""
         delivery, left, observe = run.delivery, None, None
         envelope = delivery.envelope
+        if run.is_alone:
+            await self._until_alone(run)
+            if not run.why:
+                self._leases.begin(slot, time.monotonic() + self._parts.limit(envelope))
         if delivery.deadline_ms is not None:
             left = max(1, delivery.deadline_ms - self._now_ms()) / 1000
         if envelope.events and envelope.reply_to:
@@ -217,12 +231,30 @@ class Worker:
             _log.exception("a call of %s could not be performed", envelope.tool)
             step = End("lost")
         del self._runs[delivery.entry]  # nothing is left to be cancelled
+        self._alone -= run.is_alone
         if observe is not None:
             await self._telling.told(envelope)
         if isinstance(step, Result):
             self._finish(delivery, slot, step)
         else:
             self._see_to(delivery, slot, step)
+
+    async def _until_alone(self, run: _Run) -> None:
+        """Wait until no other call runs in this process, or this one is cancelled.
+
+        A call that runs for very long, or waits for a person, does not hold it up for ever.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ALONE_AFTER):
+                while not run.why and self._has_others():
+                    self._changed.clear()
+                    await self._changed.wait()
+        run.task = asyncio.current_task()  # at once: two that wait must not begin together
+
+    def _has_others(self) -> bool:
+        """Whether other calls run here, or have ended and Redis does not know of it yet."""
+        waiting = [one for one in self._runs.values() if one.is_alone and one.task is None]
+        return len(self._held) > len(waiting)
 
     def _after_cancelling(self, run: _Run, *, begun: bool) -> Requeue | End | Bury | None:
         match run.why:
@@ -273,6 +305,7 @@ class Worker:
         del self._held[delivery.entry]
         self._leases.release(slot)
         self._room.set()
+        self._changed.set()
 
     async def _empty(self) -> None:
         """Once nothing is held any more."""
@@ -285,6 +318,7 @@ class Worker:
             run.why = why
             if run.task is not None:
                 run.task.cancel()
+            self._changed.set()
 
     async def _listen(self) -> None:
         """Stop calls whose leases are lost: others have them now."""

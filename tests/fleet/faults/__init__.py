@@ -20,11 +20,17 @@ test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
         faults.test_workers test_a_tool_that_holds_the_interpreter_keeps_its_lease
     a call that kills its workers
         test_worker_faults test_a_call_that_kills_its_workers_is_given_up
+        test_worker_faults test_a_call_that_shared_its_process_with_a_poison_call_is_tried_alone
+    frozen while it is idle
+        test_keeper test_an_idle_worker_that_is_frozen_is_killed_and_replaced
     drained (SIGTERM)
         test_worker_faults test_a_worker_that_leaves_ends_what_it_can_and_hands_the_rest_on
     1,000 restarts; 2,000 live calls before an abandoned one
         faults.test_sweeping test_1000_workers_that_came_and_went_leave_nothing
         faults.test_sweeping test_an_abandoned_call_behind_2000_live_ones_is_found
+    dead, and its connection still open
+        faults.test_sweeping \
+test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_uncounted
     stopped while it takes over what another left; cut off while it asks what it holds
         faults.test_sweeping test_a_sweeper_that_leaves_sees_to_what_it_has_just_taken_over
         test_reading test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_again

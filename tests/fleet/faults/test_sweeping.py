@@ -12,7 +12,7 @@ from toolkiln.model import Result, Status
 
 from ..queues import POOL, Desk, call, desk, result, working
 from ..servers import Server
-from .reckoning import settled
+from .reckoning import settled, soon
 
 LEASE = 0.3
 
@@ -84,3 +84,22 @@ async def come_and_go(own: Desk, name: str) -> None:
     ended, begun = await own.take(name)
     await own.queue.finish(result(ended))
     await settle(own.queue, name, {begun.entry})
+
+
+async def test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_uncounted(
+    server: Server,
+) -> None:
+    async with desk(server.url) as own, desk(server.url) as dead:
+        await own.queue.enqueue(call("again", repeatable=True))
+        [begun] = await dead.queue.read("w1", 1, 1)
+        # The connection of a dead worker that Redis has not noticed to be closed.
+        still_open = asyncio.create_task(dead.queue.read("w1", 1, 30_000))
+        with closing(server.client()) as client:
+            await soon(lambda: client.info("clients")["blocked_clients"] == 1)
+
+        await settle(own.queue, "w1", {begun.entry})
+
+        given = await still_open
+        [left] = await own.take("w2")
+    assert (left.record, left.tries) == ("again", 1)
+    assert [delivery.record for delivery in given] == ["again"]
