@@ -3,6 +3,9 @@
 import asyncio
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -328,6 +331,74 @@ async def test_the_process_that_runs_tools_is_started_again_and_its_calls_go_on_
     assert len(begun) == 2
     assert status == 0
     assert left_behind(server) == {"entries": 0, "held": 0, "consumers": 0}
+
+
+async def test_a_frozen_idle_process_is_replaced_and_systemd_gets_signs_of_life(
+    server: Server, tools: Path, folder: Path
+) -> None:
+    notify, said = folder / "notify", set[bytes]()
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.settimeout(60)
+    systemd.bind(str(notify))
+
+    def read() -> None:
+        while word := systemd.recv(100):
+            said.add(word)
+
+    with (
+        closing(systemd),
+        worker(
+            server.url, tools, "--frozen", "2", NOTIFY_SOCKET=str(notify), WATCHDOG_USEC="100000"
+        ) as running,
+    ):
+        reading = asyncio.create_task(asyncio.to_thread(read))
+        frozen = running.child()
+
+        os.kill(frozen, signal.SIGSTOP)
+
+        await asyncio.to_thread(running.await_line, "ready", 2)
+        async with asking(server) as asker:
+            result = await asker.call("doze", {"seconds": 0}, repeatable=True)
+        await asyncio.to_thread(running.stop)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", str(notify))
+        await reading
+
+    assert result.value == "slept"
+    assert said == {b"READY=1", b"WATCHDOG=1", b"STOPPING=1"}
+
+
+PROGRAM = '''
+import asyncio
+from pathlib import Path
+
+async def convert(seconds: float) -> str:
+    """Take some time."""
+    Path("begun").touch()
+    await asyncio.sleep(seconds)
+    return "converted"
+
+'''
+
+
+async def test_a_program_as_the_documentation_shows_it_drains_on_sigterm(
+    server: Server, tmp_path: Path
+) -> None:
+    shown = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    [example] = [block for block in shown.split("```") if "serve_fleet(" in block]
+    code = example.removeprefix("python\n").replace("redis://127.0.0.1:6379", server.url)
+    (tmp_path / "program.py").write_text(PROGRAM + code, "utf-8")
+    with subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path) as program:
+        async with asking(server, "conversions") as asker:
+            call = await asker.start("convert", {"seconds": 1})
+            await asyncio.to_thread(until, (tmp_path / "begun").exists)
+
+            program.send_signal(signal.SIGTERM)
+
+            result = await asker.end_of(call)
+            status = await asyncio.to_thread(program.wait, 60)
+
+    assert (result.value, status) == ("converted", 0)
 
 
 async def test_with_the_process_beside_it_a_worker_dies_and_others_take_over(

@@ -102,14 +102,14 @@ class Running:
 
 @contextmanager
 def worker(
-    url: str, tools: Path, *options: str, lease: float = LEASE, dev: bool = True
+    url: str, tools: Path, *options: str, lease: float = LEASE, dev: bool = True, **variables: str
 ) -> Iterator[Running]:
     """`toolkiln worker`, ready, and dead at the end; without `dev`, of admitted tools."""
     command = [
         sys.executable, "-m", "toolkiln.surfaces.cli", "worker", "--redis", url,
         "--tools", str(tools), "--lease", str(lease), *(["--dev"] if dev else []), *options,
     ]  # fmt: skip
-    with running_program(command, tools.parent) as running:
+    with running_program(command, tools.parent, **variables) as running:
         yield running
 
 
@@ -123,12 +123,12 @@ def performer(url: str, folder: Path, *, lease: float = LEASE, slots: int = 8) -
 
 
 @contextmanager
-def running_program(command: list[str], folder: Path) -> Iterator[Running]:
+def running_program(command: list[str], folder: Path, **variables: str) -> Iterator[Running]:
     """Any program that performs calls and says `ready`, dead at the end."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=folder,
-        env={**kept, "TOOLKILN_STATE": str(folder / "state")},
+        env={**kept, "TOOLKILN_STATE": str(folder / "state"), **variables},
     ) as process:  # fmt: skip
         running = Running(process)
         listening = Thread(target=running.listen)

@@ -18,6 +18,7 @@ from toolkiln.fleet import (
     FROZEN,
     Keeper,
     Leases,
+    Notifier,
     Pipe,
     Queue,
     Signer,
@@ -64,6 +65,7 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
     Raises:
         StoreError: Redis cannot be used.
     """
+    systemd = Notifier()
     async with opened(Pipe(read_address(post.url))) as pipe:
         for warning in await check_server(pipe):
             _log.warning("%s", warning)
@@ -74,9 +76,14 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
         def keep(leases: Leases, consumer: str, process: int) -> Keeper:
             return Keeper(leases, queue, consumer, process, post.lease, post.frozen)
 
-        supervisor = Supervisor(post.name, post.slots, start, keep, partial(settle, queue))
-        stopper(supervisor.stop)
-        async with beside(sweeper.run()):
+        def stop() -> None:
+            systemd.send("STOPPING=1")
+            supervisor.stop()
+
+        ready = partial(systemd.send, "READY=1")
+        supervisor = Supervisor(post.name, post.slots, start, keep, partial(settle, queue), ready)
+        stopper(stop)
+        async with beside(sweeper.run()), beside(systemd.keep_alive()):
             status = await supervisor.run()
         with suppress(StoreError):  # then it is forgotten later
             await sweeper.leave()

@@ -79,7 +79,8 @@ class Kept:
     """Not blocking."""
 
     async def say_ready(self) -> None:
-        """Tell the keeper that calls are taken."""
+        """Tell the keeper that calls are taken, and that it can expect signs of life."""
+        self.leases.beat()
         await asyncio.get_running_loop().sock_sendall(self.channel, READY + b"\n")
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
     from toolkiln.fleet.sweeper import Sweeper, settle
+    from toolkiln.fleet.systemd import Notifier
     from toolkiln.fleet.telling import Telling
     from toolkiln.fleet.wire import Envelope, Malformed, pack, unpack
     from toolkiln.fleet.worker import BLOCK_MS, Parts, Worker
@@ -75,6 +76,7 @@ _HOMES = {
     "KeySettings": "identity",
     "Leases": "leases",
     "Listing": "catalog",
+    "Notifier": "systemd",
     "Operator": "operating",
     "Malformed": "wire",
     "Orders": "attendant",
@@ -138,6 +140,7 @@ __all__ = [
     "Leases",
     "Listing",
     "Malformed",
+    "Notifier",
     "Operator",
     "Orders",
     "Parts",

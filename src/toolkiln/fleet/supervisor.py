@@ -36,14 +36,26 @@ Settle = Callable[[str, Collection[str]], Awaitable[None]]
 class Supervisor:
     """Sees to it that there is a worker, until it is told to stop."""
 
-    def __init__(self, name: str, slots: int, start: Start, keep: Keep, settle: Settle) -> None:
-        """Each process is a consumer of its own, so that none takes up what another left."""
+    def __init__(
+        self,
+        name: str,
+        slots: int,
+        start: Start,
+        keep: Keep,
+        settle: Settle,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Each process is a consumer of its own, so that none takes up what another left.
+
+        `ready` is called each time that a process begins to read calls.
+        """
         self._name = name
         self._slots = slots
         self._started = 0
         self._start = start
         self._keep = keep
         self._settle = settle
+        self._ready = ready
         self._process: Process | None = None
         self._is_stopping = asyncio.Event()
 
@@ -88,7 +100,7 @@ class Supervisor:
                     self._signal(signal.SIGTERM)
                 keeper = self._keep(leases, consumer, process.pid)
                 keeping = asyncio.create_task(keeper.run(ours))
-                listening = asyncio.create_task(_is_ready(ours))
+                listening = asyncio.create_task(_is_ready(ours, self._ready))
                 await self._outlast(process, keeping)
                 status = await process.wait()
                 was_ready = await listening  # the channel ends with the process
@@ -122,10 +134,13 @@ class Supervisor:
                 self._process.send_signal(number)
 
 
-async def _is_ready(channel: socket.socket) -> bool:
-    """Whether the process at the other end got ready, once it has gone."""
-    loop, said = asyncio.get_running_loop(), b""
+async def _is_ready(channel: socket.socket, ready: Callable[[], None]) -> bool:
+    """Whether the process at the other end got ready, once it has gone; `ready` is called then."""
+    loop, said, is_ready = asyncio.get_running_loop(), b"", False
     with suppress(ConnectionError):
         while heard := await loop.sock_recv(channel, 1024):
             said = (said + heard)[-1024:]
-    return READY in said
+            if not is_ready and READY in said:
+                is_ready = True
+                ready()
+    return is_ready

@@ -29,11 +29,12 @@ def worker(
     tools: ToolsOption = None,
     dev: DevOption = False,
     lease: Annotated[float, typer.Option(hidden=True)] = 10.0,
+    frozen: Annotated[float, typer.Option(hidden=True)] = 30.0,
     kept: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Perform calls for a fleet over Redis, until it is told to stop."""
     from toolkiln.surfaces.cli import working
 
-    options = working.Options(redis, pool, slots, health_port, tools, dev, lease)
+    options = working.Options(redis, pool, slots, health_port, tools, dev, lease, frozen)
     with errors():
         raise typer.Exit(working.perform(options, kept) if kept else working.supervise(options))

@@ -33,6 +33,7 @@ class Options(NamedTuple):
     tools: Path | None
     dev: bool
     lease: float
+    frozen: float
 
 
 def supervise(options: Options) -> int:
@@ -99,8 +100,14 @@ def _post(options: Options) -> Post:
         raise InputError(
             "there is no fleet to work for", hint="name its Redis: --redis redis://HOST:PORT"
         )
-    key = known.worker_key
-    return Post(url, options.pool, options.slots, options.lease, worker_key=key)
+    return Post(
+        url,
+        options.pool,
+        options.slots,
+        options.lease,
+        worker_key=known.worker_key,
+        frozen=options.frozen,
+    )
 
 
 def _said(options: Options) -> list[str]:
