@@ -258,7 +258,7 @@ async def test_of_a_thousand_calls_at_once_each_gets_its_result_or_is_told_to_co
     results = [number for number, answer in answers if b'"Hello n%d"' % number in answer]
     busy = [answer for _, answer in answers if answer.startswith(b"HTTP/1.1 503 ")]
     assert len(results) + len(busy) == 1000
-    assert len(results) >= 100
+    assert len(results) >= 50  # half of the places: they all come from one address
     assert all(b'"code":"busy"' in answer and b"retry-after: 1" in answer for answer in busy)
     until(lambda: served.descriptors() <= descriptors + 5)
     assert served.peak() - memory < 60 * MIB
