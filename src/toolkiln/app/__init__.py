@@ -57,7 +57,14 @@ if TYPE_CHECKING:
         repairs_for,
     )
     from toolkiln.execution import Diagnosis, Entry, NoSession
-    from toolkiln.fleet import DeadLetter, FleetState, Operator, generate_worker_keys, new_loop
+    from toolkiln.fleet import (
+        DeadLetter,
+        FleetState,
+        Operator,
+        WorkerFigures,
+        generate_worker_keys,
+        new_loop,
+    )
     from toolkiln.looks import paint, svg
     from toolkiln.schema import health, structuring
     from toolkiln.search import evaluation
@@ -115,6 +122,7 @@ _HOMES = {
     "Verification": "toolkiln.store",
     "Who": "toolkiln.app.explaining",
     "Wanted": "toolkiln.app.history",
+    "WorkerFigures": "toolkiln.fleet",
     "account": "toolkiln.app.own",
     "check": "toolkiln.catalog",
     "evaluation": "toolkiln.search",
@@ -199,6 +207,7 @@ __all__ = [
     "Verification",
     "Wanted",
     "Who",
+    "WorkerFigures",
     "account",
     "check",
     "evaluation",

@@ -6,6 +6,7 @@ of Toolkiln that only read are not sent.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -261,6 +262,7 @@ class Forwarding:
             events=is_watched or timeout is not None,
             reply_to=client.reply_to,
             pool=way.pool,
+            traceparent=_traceparent(),
             asks=None if asking is None else tuple(kind for kind in _KINDS if kind in asking.kinds),
         )
         watch = careful(observe, call.tool) if is_watched else None
@@ -327,3 +329,17 @@ class Forwarding:
 def _patience(call: Call) -> float:
     """Return how many seconds a call waits for Redis before anything is sent."""
     return PATIENCE if call.timeout is None else min(call.timeout, PATIENCE)
+
+
+def _traceparent() -> str | None:
+    """Return the current span of OpenTelemetry for the envelope; None without one.
+
+    The package is not imported for this: where there is a span, it was imported already.
+    """
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return None
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"

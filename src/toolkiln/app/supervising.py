@@ -9,13 +9,14 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from toolkiln.fleet import (
     BLOCK_MS,
     FROZEN,
+    Counts,
     Keeper,
     Leases,
     Notifier,
@@ -73,8 +74,11 @@ async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], No
         queue = Queue(pipe, post.pool, signer=signer)
         sweeper = Sweeper(pipe, queue, post.name, post.lease)
 
+        def counts() -> Counts:
+            return replace(queue.counts, reconnects=pipe.connects - 1)
+
         def keep(leases: Leases, consumer: str, process: int) -> Keeper:
-            return Keeper(leases, queue, consumer, process, post.lease, post.frozen)
+            return Keeper(leases, queue, consumer, process, post.lease, post.frozen, counts)
 
         def stop() -> None:
             systemd.send("STOPPING=1")

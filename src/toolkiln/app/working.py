@@ -30,6 +30,7 @@ from toolkiln.fleet import (
     ANSWER,
     READY,
     Announcements,
+    Counts,
     FleetKeys,
     ForeignCatalog,
     Leases,
@@ -41,7 +42,9 @@ from toolkiln.fleet import (
     Queue,
     RedisRecords,
     Telling,
+    Trace,
     Worker,
+    WorkerFigures,
     fetch,
     fleet_keys,
     keys,
@@ -112,12 +115,17 @@ def kept_by_parent(said: str) -> Kept:
 class Station:
     """One worker of one Kiln."""
 
-    def __init__(self, kiln: Kiln, post: Post, kept: Kept) -> None:
+    def __init__(self, kiln: Kiln, post: Post, kept: Kept, trace: Trace | None = None) -> None:
+        """`trace` makes calls part of the traces of their callers."""
         self._kiln = kiln
         self._post = post
         self._kept = kept
         self._stopping = asyncio.Event()
         self._pipe = Pipe(read_address(post.url))
+        self._trace = trace
+        self._pipes = [self._pipe]
+        self._queue: Queue | None = None
+        self._waiting, self._oldest = 0, 0.0
         self._worker: Worker | None = None
         self._started = time.time()
         self._asked = 0.0
@@ -136,6 +144,14 @@ class Station:
     def running(self) -> int:
         """How many calls it holds."""
         return self._worker.running if self._worker else 0
+
+    @property
+    def figures(self) -> WorkerFigures:
+        """What it measures, for `/metrics`; the queue as of the last two seconds."""
+        reconnects = sum(max(0, pipe.connects - 1) for pipe in self._pipes)
+        own = self._queue.counts if self._queue else Counts()
+        counts = replace(own, reconnects=reconnects).plus(self._kept.leases.noted)
+        return WorkerFigures(self._post.pool, self._waiting, self._oldest, counts)
 
     async def check(self) -> None:
         """Whether calls are taken.
@@ -167,7 +183,9 @@ class Station:
             ]
             key = await fleet_keys(self._pipe, key_settings(kiln.settings))
             refuse_untrusted(key)
+            self._pipes += [waiting, control, listening]
             queue = Queue(self._pipe, post.pool, waiting=waiting, signer=key.signer)
+            self._queue = queue
             book = await asyncio.to_thread(kiln.guarding.call_book)
             assert isinstance(book, RedisRecords)  # as Redis is set
             telling = Telling(queue)
@@ -192,6 +210,7 @@ class Station:
                 Parts(
                     queue, kept.consumer, kept.leases, kept.channel,
                     performer.perform, performer.limit, telling, asked, post.block_ms,
+                    self._trace,
                 )
             )  # fmt: skip
             try:
@@ -202,6 +221,7 @@ class Station:
             await stack.enter_async_context(kiln.changes.running())
             await stack.enter_async_context(beside(publishing.follow(Announcements(listening))))
             await stack.enter_async_context(beside(self._describe(key)))
+            await stack.enter_async_context(beside(self._measure(queue)))
             # All that is there by now stays. Looking through it for garbage would hold up every
             # call, for tens of milliseconds, and take a twentieth of the worker's time.
             gc.collect()
@@ -221,6 +241,14 @@ class Station:
             if not working.done():
                 await worker.leave(grace)
             await working
+
+    async def _measure(self, queue: Queue) -> None:
+        """Look at the queue now and then."""
+        while True:
+            with suppress(StoreError):
+                self._waiting, _ = await queue.crew.depth()
+                self._oldest = await queue.crew.oldest(await queue.now_ms())
+            await asyncio.sleep(_TOLD)
 
     def _drain(self, name: str) -> None:
         if name in ("", self._post.name):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.checks import check_server
     from toolkiln.fleet.client import Client
     from toolkiln.fleet.connection import Connection, open_redis
+    from toolkiln.fleet.counts import Counts, WorkerFigures
     from toolkiln.fleet.endings import ended
     from toolkiln.fleet.guarding import RedisBuckets, RedisSessions
     from toolkiln.fleet.identity import (
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.systemd import Notifier
     from toolkiln.fleet.telling import Telling
     from toolkiln.fleet.wire import Envelope, Malformed, pack, unpack
-    from toolkiln.fleet.worker import BLOCK_MS, Parts, Worker
+    from toolkiln.fleet.worker import BLOCK_MS, Parts, Trace, Worker
 
 _HOMES = {
     "ANSWER": "questioning",
@@ -66,6 +67,7 @@ _HOMES = {
     "Announcements": "announcements",
     "Client": "client",
     "Connection": "connection",
+    "Counts": "counts",
     "DeadLetter": "operating",
     "End": "steps",
     "Envelope": "wire",
@@ -96,8 +98,10 @@ _HOMES = {
     "Sweeper": "sweeper",
     "Telling": "telling",
     "Unreachable": "resp",
+    "Trace": "worker",
     "Verifier": "signatures",
     "Worker": "worker",
+    "WorkerFigures": "counts",
     "announce": "announcements",
     "check_server": "checks",
     "ended": "endings",
@@ -129,6 +133,7 @@ __all__ = [
     "Announcements",
     "Client",
     "Connection",
+    "Counts",
     "DeadLetter",
     "End",
     "Envelope",
@@ -158,9 +163,11 @@ __all__ = [
     "Supervisor",
     "Sweeper",
     "Telling",
+    "Trace",
     "Unreachable",
     "Verifier",
     "Worker",
+    "WorkerFigures",
     "announce",
     "check_server",
     "ended",

@@ -81,6 +81,17 @@ class Crew:
         held = sum(one[b"pending"] for one in await self._about("GROUPS"))
         return max(0, length - held), held
 
+    async def oldest(self, now_ms: int) -> float:
+        """How many seconds the first call has been waiting, 0 if none waits.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        groups = await self._about("GROUPS")
+        after = groups[0][b"last-delivered-id"] if groups else b"0-0"
+        waits = await self._pipe.command("XRANGE", self._stream, b"(" + after, "+", "COUNT", 1)
+        return max(0, now_ms - int(waits[0][0].partition(b"-")[0])) / 1000 if waits else 0.0
+
     async def _about(self, what: str, *of: str) -> list[dict[bytes, Any]]:
         try:
             answer = await self._pipe.command("XINFO", what, self._stream, *of)

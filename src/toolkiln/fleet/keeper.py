@@ -11,11 +11,12 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from toolkiln.fleet.counts import Counts
 from toolkiln.fleet.leases import Held, Leases
 from toolkiln.store import StoreError
 
@@ -88,10 +89,12 @@ class Keeper:
         process: int,
         lease: float,
         frozen: float = FROZEN,
+        counts: Callable[[], Counts] = Counts,
     ) -> None:
         """`lease` is how long an entry is held without being renewed, in seconds.
 
-        `frozen` are the seconds after which a process without a sign of life is hung.
+        `frozen` are the seconds after which a process without a sign of life is hung;
+        `counts` are this process's own, for the worker to show.
         """
         self._leases = leases
         self._queue = queue
@@ -99,6 +102,7 @@ class Keeper:
         self._process = process
         self._pause = lease / 3
         self._frozen = frozen
+        self._counts = counts
         self._last, self._awake_since = time.monotonic(), 0.0
 
     async def run(self, channel: socket.socket) -> Verdict:
@@ -108,6 +112,7 @@ class Keeper:
             if now - self._last > self._pause + SILENT:
                 self._awake_since = now  # this process was stopped too, maybe with the worker
             self._last = now
+            self._leases.note(self._counts())
             held, state = self._leases.held(), state_of(self._process)
             silence = min(self._leases.silence, now - self._awake_since)
             verdict = judge(state, silence, held, now, self._frozen)

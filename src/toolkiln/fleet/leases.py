@@ -12,10 +12,14 @@ import time
 from struct import Struct
 from typing import NamedTuple
 
+from toolkiln.fleet.counts import Counts
+
 _SLOT = Struct("48sd")
 """The id of an entry, empty if the slot is free, and when its call must have ended."""
 _ENTRY = re.compile(rb"[0-9]+-[0-9]+")
 _BEAT = Struct("d")
+_COUNTS = Struct("4Q")
+_COUNTS_OFFSET = _BEAT.size
 _UNTIL = Struct("d")
 _UNTIL_OFFSET = 48
 _PAGE = 64
@@ -75,6 +79,16 @@ class Leases:
         """Seconds since the event loop last went on; 0 if it has not begun."""
         last: float = _BEAT.unpack_from(self._memory)[0]
         return max(0.0, time.monotonic() - last) if last else 0.0
+
+    def note(self, counts: Counts) -> None:
+        """Write down what the process beside the worker has counted."""
+        parts = counts.lost, counts.requeued, counts.poison, counts.reconnects
+        _COUNTS.pack_into(self._memory, _COUNTS_OFFSET, *parts)
+
+    @property
+    def noted(self) -> Counts:
+        """What the process beside the worker has counted."""
+        return Counts(0, *_COUNTS.unpack_from(self._memory, _COUNTS_OFFSET))
 
     def held(self) -> list[Held]:
         """What the worker holds at this moment."""

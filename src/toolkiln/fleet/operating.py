@@ -279,12 +279,7 @@ class Operator:
         return PoolState(name, waiting, oldest if waiting else 0.0, running, dead)
 
     async def _oldest(self, pool: str) -> float:
-        stream, after = keys.calls(pool), b"0-0"
-        if await self._pipe.command("EXISTS", stream):
-            groups = await self._pipe.command("XINFO", "GROUPS", stream)
-            after = next((_pairs(group)[b"last-delivered-id"] for group in groups), after)
-        waits = await self._pipe.command("XRANGE", stream, b"(" + after, "+", "COUNT", 1)
-        return (await self._now_ms() - _at_ms(_text(waits[0][0]))) / 1000 if waits else 0.0
+        return await Crew(self._pipe, pool).oldest(await self._now_ms())
 
     async def _now_ms(self) -> int:
         seconds, microseconds = await self._pipe.command("TIME")

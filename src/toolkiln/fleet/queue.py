@@ -15,6 +15,7 @@ from msgspec import structs
 from toolkiln.fleet import bodies, keys, wire
 from toolkiln.fleet.batch import Answered, Batch
 from toolkiln.fleet.clock import Clock
+from toolkiln.fleet.counts import Counts
 from toolkiln.fleet.crew import MOST_ASKS, Crew
 from toolkiln.fleet.deliveries import (
     Accepted,
@@ -92,6 +93,7 @@ class Queue:
         self.pool = pool
         self.crew = Crew(pipe, pool)
         """Its workers."""
+        self.counts = Counts()
         self._pipe, self._waiting = pipe, waiting or pipe
         self._signer, self._trusted = signer, trusted
         self._limits = (most_waiting, oldest_waiting_ms)
@@ -254,6 +256,7 @@ class Queue:
         return current
 
     async def _bury_unread(self, entry: str, said: dict[bytes, bytes], why: str) -> None:
+        self.counts.poison += 1
         record = wire.record_of(said.get(b"record", b"")) or _NOBODY
         reply = Reply(record, "end", b"poison", Proof(b"", entry))
         horizon = horizon_ms("poison", remember=False)

@@ -122,10 +122,15 @@ async def carry_out(queue: Queue, delivery: Delivery, step: Requeue | End | Bury
     Raises:
         StoreError: Redis failed; nothing or all of it was done.
     """
+    counts = queue.counts
     match step:
         case Requeue(tries):
-            return await queue.requeue(delivery, tries)
+            is_done = await queue.requeue(delivery, tries)
+            counts.requeued += is_done
         case End(code):
-            return await queue.finish(Ending(delivery, "end", code.encode()))
+            is_done = await queue.finish(Ending(delivery, "end", code.encode()))
+            counts.lost += is_done and code == "lost"
         case Bury(why):
-            return await queue.bury(delivery, why)
+            is_done = await queue.bury(delivery, why)
+            counts.poison += is_done
+    return is_done

@@ -66,7 +66,8 @@ class Envelope(Struct, frozen=True, array_like=True):
     reply_to: ReplyTo = ""
     """The name of the caller's reply stream; nobody is told if it is empty."""
     pool: Short = "default"
-    parent: Short | None = None
+    traceparent: Short | None = None
+    """The caller's span, as W3C Trace Context writes it; earlier workers ignore it."""
     depth: Annotated[int, Meta(ge=0, le=1000)] = 0
     asks: Annotated[tuple[QuestionKind, ...], Meta(max_length=10)] | None = None
     """What the caller can be asked while it waits; None if nothing at all."""

@@ -10,7 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 Observe = Callable[[Event], None]
 Perform = Callable[[Envelope, float | None, Observe | None], Awaitable[Result | End]]
 """Runs a call, with the seconds that are left for it and somebody who wants to hear of it."""
+Trace = Callable[[str, str, float], AbstractContextManager[None]]
+"""Makes what runs meanwhile part of a trace: its traceparent, the pool, the seconds waited."""
 Limit = Callable[[Envelope], float]
 """The most seconds for which a call may keep the event loop from going on."""
 
@@ -84,6 +86,7 @@ class Parts:
     asked: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
     """What else to do when workers are asked to: by the word, with whom or what it is about."""
     block_ms: int = BLOCK_MS
+    trace: Trace | None = None
 
 
 class Worker:
@@ -222,7 +225,9 @@ class Worker:
         try:
             if not run.why:
                 run.task = asyncio.current_task()
-                step = await self._parts.perform(envelope, left, observe)
+                self._queue.counts.started += 1
+                with self._within(delivery):
+                    step = await self._parts.perform(envelope, left, observe)
             else:
                 step = self._after_cancelling(run, begun=False)
         except asyncio.CancelledError:
@@ -238,6 +243,14 @@ class Worker:
             self._finish(delivery, slot, step)
         else:
             self._see_to(delivery, slot, step)
+
+    def _within(self, delivery: Delivery) -> AbstractContextManager[None]:
+        """Make a call part of the trace of its caller, if both are traced."""
+        traceparent, trace = delivery.envelope.traceparent, self._parts.trace
+        if traceparent is None or trace is None:
+            return nullcontext()
+        waited = max(0, self._now_ms() - int(delivery.entry.partition("-")[0]))
+        return trace(traceparent, delivery.envelope.pool, waited / 1000)
 
     async def _until_alone(self, run: _Run) -> None:
         """Wait until no other call runs in this process, or this one is cancelled.

@@ -3,11 +3,13 @@
 A span says which tool ran, how it ended and what it is part of: never arguments, results,
 messages of errors or who made the call. Nothing is imported and nothing costs anything
 unless a collector is configured. What is called over MCP finds its parent in `_meta` by
-the SDK's own doing, what is called over HTTP in the header `traceparent`.
+the SDK's own doing, what is called over HTTP in the header `traceparent`, and what a worker
+runs for a fleet in the envelope of the call.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
@@ -86,6 +88,28 @@ class Tracing:
 
         carrier = {name: headers[name] for name in _PARENT if name in headers}
         token = context.attach(TraceContextTextMapPropagator().extract(carrier))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    @contextmanager
+    def queued(self, traceparent: str, pool: str, waited: float) -> Iterator[None]:
+        """Add a span for the seconds that a call waited in a queue; the call is its child."""
+        from opentelemetry import context, trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        caller = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+        now = time.time_ns()
+        span = self._tracer.start_span(
+            f"queue {pool}",
+            caller,
+            trace.SpanKind.CONSUMER,
+            {"messaging.system": "redis", "messaging.destination.name": pool},
+            start_time=now - round(waited * 1e9),
+        )
+        span.end(now)
+        token = context.attach(trace.set_span_in_context(span, caller))
         try:
             yield
         finally:

@@ -21,6 +21,7 @@ from toolkiln.config import project_settings
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.opening import open_folder
 from toolkiln.surfaces.cli.terminal import talk
+from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
 
 class Options(NamedTuple):
@@ -73,16 +74,20 @@ async def _perform(kiln: Kiln, post: Post, shared: Kept, health_port: int | None
         if unadmitted := sum(map(kiln.is_dev, kiln.specs)):
             talk(f"note: dev: {unadmitted:,} of them served as on disk, without an admission")
 
-    station = Station(kiln, post, shared)
+    tracing = Tracing(exporter(kiln.settings)) if is_traced(kiln.settings) else None
+    station = Station(kiln, post, shared, tracing.queued if tracing else None)
     _heed(station.stop)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(kiln)
+        if tracing is not None:
+            await stack.enter_async_context(tracing.watching(kiln))
         if health_port is not None:
             from toolkiln.surfaces.http.health import Health
             from toolkiln.surfaces.http.server import listening, url_of
 
             listener = stack.enter_context(listening(kiln.settings.host, health_port))
             health = Health(kiln, {"fleet": station.check})
+            health.metrics.watch_worker(lambda: station.figures)
             await stack.enter_async_context(health.answering(listener))
             talk(f"health {url_of(listener)}/readyz")
         await station.run(ready)

@@ -17,10 +17,10 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from toolkiln.app import Kiln
+from toolkiln.app import Kiln, WorkerFigures
 from toolkiln.model import Call, Result, ToolSpec
 
 if TYPE_CHECKING:
@@ -76,6 +76,10 @@ class Metrics:
         self.registry.register(_Sandbox(kiln))
         return kiln.engine.gateway.listen(self._begin)
 
+    def watch_worker(self, figures: "Callable[[], WorkerFigures]") -> None:
+        """Show what a worker of a fleet measures."""
+        self.registry.register(_Worker(figures))
+
     def watch_requests(self, active: "Callable[[], int]") -> None:
         """Show how many requests are being answered."""
         self._active.set_function(active)
@@ -110,6 +114,34 @@ class Metrics:
             self._tools.add(spec.name)
             return spec.name
         return _OTHER
+
+
+class _Worker(Collector):
+    """The queue of a worker's pool, and what became of calls at this worker."""
+
+    def __init__(self, figures: "Callable[[], WorkerFigures]") -> None:
+        self._figures = figures
+
+    def collect(self) -> "Iterator[Metric]":
+        found = self._figures()
+        pool, counts = (found.pool,), found.counts
+        for name, text, number in (
+            ("queue_calls", "Calls that wait in the queue.", found.waiting),
+            ("queue_oldest_seconds", "How long the first of them has waited.", found.oldest),
+        ):
+            gauge = GaugeMetricFamily(f"toolkiln_fleet_{name}", text, labels=("pool",))
+            gauge.add_metric(pool, number)
+            yield gauge
+        for name, text, count in (
+            ("calls_started", "Calls that this worker began.", counts.started),
+            ("calls_lost", "Calls that this worker ended as lost.", counts.lost),
+            ("calls_requeued", "Calls that this worker handed on.", counts.requeued),
+            ("calls_poison", "Calls that this worker gave up.", counts.poison),
+            ("reconnects", "Connections to Redis that were made again.", counts.reconnects),
+        ):
+            counter = CounterMetricFamily(f"toolkiln_fleet_{name}", text, labels=("pool",))
+            counter.add_metric(pool, count)
+            yield counter
 
 
 class _Sandbox(Collector):
