@@ -28,6 +28,7 @@ from toolkiln.config import Settings, load
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution import MAXIMA, Bounds
 from toolkiln.execution.outcomes import limit_hit
+from toolkiln.fleet import Counts, WorkerFigures
 from toolkiln.model import Capability, Dialect, HealthLevel, Result, Severity, Status
 from toolkiln.surfaces.cli import app
 from toolkiln.surfaces.cli.clients import CLIENTS, place
@@ -454,6 +455,7 @@ def test_every_metric_is_documented_with_its_kind(tmp_path: Path) -> None:
     with Kiln(tmp_path, settings=Settings(state=tmp_path)) as kiln:
         metrics = Metrics()
         metrics.watch(kiln)
+        metrics.watch_worker(lambda: WorkerFigures("default", 0, 0.0, Counts()))
         known = {
             f"{metric.name}_total" if metric.type == "counter" else metric.name: metric.type
             for metric in metrics.registry.collect()

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -58,20 +58,24 @@ class Post:
     """What the worker signs with; empty: it does not."""
 
 
-async def supervise(post: Post, start: Start, stopper: Callable[[Callable[[], None]], None]) -> int:
+async def supervise(
+    post: Post,
+    start: Start,
+    stopper: Callable[[Callable[[], None]], None],
+    variables: MutableMapping[str, str],
+) -> int:
     """Keep a worker's process running, and its leases; the exit status of the last.
 
-    `stopper` gets what ends it.
+    `stopper` gets what ends it; `variables` are the environment of this process.
 
     Raises:
         StoreError: Redis cannot be used.
     """
-    systemd = Notifier()
     async with opened(Pipe(read_address(post.url))) as pipe:
         for warning in await check_server(pipe):
             _log.warning("%s", warning)
         signer = Signer(post.worker_key) if post.worker_key else None
-        queue = Queue(pipe, post.pool, signer=signer)
+        queue, systemd = Queue(pipe, post.pool, signer=signer), Notifier(variables)
         sweeper = Sweeper(pipe, queue, post.name, post.lease)
 
         def counts() -> Counts:

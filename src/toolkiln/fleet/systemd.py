@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from collections.abc import MutableMapping
 from contextlib import suppress
 
 _SECONDS = 1.0
@@ -12,11 +13,11 @@ _SECONDS = 1.0
 class Notifier:
     """Sends notifications to the service manager that started this process, if there is one."""
 
-    def __init__(self) -> None:
-        """Read the variables that systemd sets, and remove them: child processes have no use."""
-        address = os.environ.pop("NOTIFY_SOCKET", "")
-        microseconds = os.environ.pop("WATCHDOG_USEC", "")
-        watched = os.environ.pop("WATCHDOG_PID", "") in ("", str(os.getpid()))
+    def __init__(self, variables: MutableMapping[str, str]) -> None:
+        """Take what systemd sets out of the variables of this process: children do not need it."""
+        address = variables.pop("NOTIFY_SOCKET", "")
+        microseconds = variables.pop("WATCHDOG_USEC", "")
+        watched = variables.pop("WATCHDOG_PID", "") in ("", str(os.getpid()))
         # A name in the abstract namespace begins with a zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._period = int(microseconds) / 1e6 if watched and microseconds.isdigit() else 0.0

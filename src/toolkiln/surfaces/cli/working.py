@@ -51,7 +51,7 @@ def supervise(options: Options) -> int:
             start_new_session=True,  # Ctrl-C is for this process, which passes it on
         )  # fmt: skip
 
-    status = asyncio.run(keep_running(post, start, _heed))
+    status = asyncio.run(keep_running(post, start, _heed, os.environ))
     return status if status >= 0 else 128 - status
 
 
