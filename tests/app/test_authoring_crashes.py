@@ -27,6 +27,8 @@ from toolkiln.store import Archive, StoreError
 
 from .conftest import FIRST, NAME, SECOND, Forge, authoring, stop_at, write
 
+pytestmark = pytest.mark.faults
+
 SOON = 60.0
 FILE = f"{NAME}.py"
 BEFORE_WRITING = list(Stage)[: list(Stage).index(Stage.WRITE) + 1]

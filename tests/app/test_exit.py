@@ -15,6 +15,8 @@ import pytest
 
 from app.test_sync import BOUND, TOOLS, make, outcomes
 
+pytestmark = pytest.mark.faults
+
 HEADER = """
     import asyncio, sys, threading
     from pathlib import Path

@@ -105,6 +105,7 @@ def install(folder: Path) -> None:
     commit(folder, MANIFESTS[1], Installation("a.py", AFTER))
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("content", [None, BEFORE, AFTER])
 def test_death_at_any_step_leaves_the_folder_as_before_or_after(
     tmp_path: Path, content: bytes | None
@@ -125,6 +126,7 @@ def test_death_at_any_step_leaves_the_folder_as_before_or_after(
     assert {found == after for found in seen} == {True, False}
 
 
+@pytest.mark.faults
 def test_death_during_recovery_is_recovered_from(tmp_path: Path) -> None:
     template = folder_with(tmp_path, BEFORE)
     ends = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
@@ -323,6 +325,7 @@ def fresh_read(shop: Workshop, source: str) -> Read:
     return read_version(draft)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("existed", [True, False])
 def test_death_at_any_step_of_an_admission_leaves_one_whole_version(
     shop: Workshop, existed: bool

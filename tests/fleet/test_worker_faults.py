@@ -21,6 +21,8 @@ from . import servers
 from .servers import Server
 from .workers import LEASE, Running, asking, await_state, code_of, performer, until, worker
 
+pytestmark = pytest.mark.faults
+
 LONG = 600.0
 
 

@@ -169,6 +169,7 @@ def test_the_approvals_of_version_3_are_kept(old_place: str, opened: Opener) -> 
     assert found == {"abcdef": True, "fedcba": None}
 
 
+@pytest.mark.faults
 def test_processes_that_open_an_old_database_at_once_all_succeed(
     old_place: str, opened: Opener
 ) -> None:
@@ -193,6 +194,7 @@ def test_whoever_opens_a_database_that_is_being_completed_waits(
     assert_complete(opened(old_place))
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("statement", ["changes", "UPDATE toolkiln_schema", "COMMIT"])
 def test_a_process_killed_on_the_way_leaves_the_old_database(
     old_place: str, old_version: int, opened: Opener, statement: str

@@ -15,6 +15,8 @@ from toolkiln.store import Claimed, Done, Store, open_store
 from .archivist import ADMITTED, content
 from .conftest import Clock, Opener, count_rows, halted, running, wait_until_blocked
 
+pytestmark = pytest.mark.faults
+
 NOBODY = Caller()
 
 

@@ -18,6 +18,8 @@ from toolkiln.execution.environments import Environments
 
 from .index import WAIT, Index, wheel
 
+pytestmark = pytest.mark.faults
+
 BUILDER = """
 import asyncio, json, resource, sys
 from pathlib import Path

@@ -17,6 +17,8 @@ from toolkiln.model import Status
 from .conftest import ATTACKS, BOUND, all_gone, is_reachable, running, settings
 from .test_leaks import descendants
 
+pytestmark = pytest.mark.faults
+
 HOST = """
 import asyncio, sys
 from pathlib import Path

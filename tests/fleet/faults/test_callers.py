@@ -6,6 +6,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from toolkiln.fleet import wire
 from toolkiln.model import Status
 
@@ -13,6 +15,8 @@ from ..servers import Server
 from ..workers import code_of, performer
 from .conftest import Connect
 from .reckoning import begun, runs, settled
+
+pytestmark = pytest.mark.faults
 
 CALLER = """
 import asyncio, sys

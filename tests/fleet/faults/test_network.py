@@ -14,6 +14,8 @@ from .cables import cable
 from .conftest import Connect
 from .reckoning import begun, runs, settled, soon
 
+pytestmark = pytest.mark.faults
+
 LONG = 600.0
 
 

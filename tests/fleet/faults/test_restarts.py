@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 from toolkiln.fleet import keys
 from toolkiln.model import Status
 
@@ -15,6 +17,8 @@ from ..workers import asking, code_of, performer
 from .cables import Cable, cable
 from .conftest import Connect
 from .reckoning import begun, runs, settled, soon
+
+pytestmark = pytest.mark.faults
 
 LONG = 600.0
 

@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import closing
 
+import pytest
+
 from toolkiln.fleet import keys
 from toolkiln.fleet.crew import Crew
 from toolkiln.fleet.sweeper import Sweeper, settle
@@ -13,6 +15,8 @@ from toolkiln.model import Result, Status
 from ..queues import POOL, Desk, call, desk, result, working
 from ..servers import Server
 from .reckoning import settled, soon
+
+pytestmark = pytest.mark.faults
 
 LEASE = 0.3
 

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from toolkiln import Kiln
 from toolkiln.model import Status
 
@@ -11,6 +13,8 @@ from ..servers import Server
 from ..workers import worker
 from .conftest import Connect
 from .reckoning import settled, soon, under_way
+
+pytestmark = pytest.mark.faults
 
 TOOLS = '''
 from toolkiln import tool

@@ -14,6 +14,8 @@ from ..servers import Server
 from ..workers import asking, await_state, code_of, performer
 from .reckoning import begun, runs, settled, soon
 
+pytestmark = pytest.mark.faults
+
 NONSENSE: list[dict[Any, Any]] = [
     {"nothing": "of use"},
     {"record": "r", "call": "", "by": "0", "tries": "0"},

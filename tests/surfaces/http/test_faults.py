@@ -16,6 +16,8 @@ import pytest
 from ..conftest import BOUND
 from .served import SETTINGS, Served, make_shell, received, serving, until
 
+pytestmark = pytest.mark.faults
+
 MIB = 1 << 20
 HURRIED = f"request_seconds = 1\nconcurrent_requests = 100\nbody_bytes = 1_000_000\n{SETTINGS}"
 START = (
