@@ -38,10 +38,12 @@ from toolkiln.model import (
     Reading,
     Refusal,
     Served,
+    Snapshot,
     Sources,
     ToolSpec,
     Version,
 )
+from toolkiln.spec import KnownTools
 
 _SHORTEST_DIGEST = 6
 
@@ -121,6 +123,7 @@ class Admissions:
         """`act` is wrapped around every decision, to record it."""
         self.catalog = self._catalog = catalog
         self._act = act
+        self._known: tuple[Snapshot | None, KnownTools] = (None, KnownTools({}))
 
     def candidate(self, file: str) -> Candidate:
         """A file as it is on disk.
@@ -176,12 +179,20 @@ class Admissions:
         """The diff, the new findings and the rights asked for."""
         old, sources = self._version(candidate.base, candidate.file)
         new = candidate.read
+        between = self._known_tools().findings(new.reading, candidate.file)
         return Assessment(
             candidate,
             unified(sources, new.sources),
-            new_findings(old, new.reading),
+            new_findings(old, new.reading) + between,
             rights_asked(old, new.reading),
         )
+
+    def _known_tools(self) -> KnownTools:
+        snapshot = self._catalog.current
+        if self._known[0] is not snapshot:
+            files = {name: served.file for name, served in snapshot.served.items()}
+            self._known = snapshot, KnownTools(files)
+        return self._known[1]
 
     def admit(
         self, candidates: Sequence[Candidate], decision: Decision, *, afresh: bool = False

@@ -15,7 +15,9 @@ from toolkiln.model import (
     ToolSpec,
     Value,
 )
-from toolkiln.spec import cut_findings
+from toolkiln.spec import KnownTools, cut_findings
+
+_NONE = KnownTools({})
 
 
 class Report(Value):
@@ -33,19 +35,22 @@ class Report(Value):
 
 
 def check(paths: Sequence[Path]) -> Iterator[Report]:
-    """Read files one by one, with findings that only show between files and in schemas."""
+    """Read files, with findings that only show between files and in schemas."""
+    readings = [read_file(file) for file in tool_files(paths)]
+    known = KnownTools({spec.name: read.path for read in readings for spec in read.tools})
     owners: dict[str, str] = {}
-    for file in tool_files(paths):
-        yield report(read_file(file), owners)
+    for reading in readings:
+        yield report(reading, owners, known)
 
 
-def report(reading: Reading, owners: dict[str, str]) -> Report:
+def report(reading: Reading, owners: dict[str, str], known: KnownTools = _NONE) -> Report:
     """A reading with the findings of its schemas, and of names that other files own.
 
     `owners` says whose each name and each address is, and is told of those that were nobody's.
+    `known` are tools that the file may confuse people and models about.
     """
     health = {spec.name: schema.health(spec.parameters) for spec in reading.tools}
-    more: list[Finding] = []
+    more = known.findings(reading, reading.path)
     for spec in reading.tools:
         more += _schema_findings(spec, health[spec.name])
         for taken in (spec.name, spec.uri):

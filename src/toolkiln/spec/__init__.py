@@ -1,5 +1,6 @@
 """Source text → `ToolSpec` and findings, never running the code that is read."""
 
+from toolkiln.spec.checks.findings import KnownTools
 from toolkiln.spec.checks.imports import distribution_of, imported_modules
 from toolkiln.spec.ignore_comments import overrule
 from toolkiln.spec.neighbours import version_digest
@@ -10,6 +11,7 @@ from toolkiln.spec.text import decode
 
 __all__ = [
     "MAX_BYTES",
+    "KnownTools",
     "cut_findings",
     "decode",
     "distribution_of",

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import Capability, JsonSchema, Role, Severity, ToolSpec
+from toolkiln.model import Capability, Finding, JsonSchema, Reading, Role, Severity, ToolSpec
 from toolkiln.spec import naming
 from toolkiln.spec.checks import prose, secrets
 from toolkiln.spec.checks.capabilities import Use
@@ -97,9 +97,53 @@ def check_names(specs: Sequence[ToolSpec], findings: Findings) -> None:
     for spec in specs:
         names = alike[naming.shape(spec.name)]
         if twin := next((name for name in names if name != spec.name), None):
-            message = f"the names {spec.name!r} and {twin!r} are easily taken for each other"
-            fix = "give one of them a name that differs in a word"
+            message, fix = _confusable(spec.name, twin)
             findings.warn("confusable-name", message, spec.line, fix, tool=spec.name)
+
+
+class KnownTools:
+    """The tools of a catalog, to compare those of a file with."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        """`files` says which file each tool is from."""
+        self._files = files
+        self._alike: dict[str, list[str]] = {}
+        for name in files:
+            self._alike.setdefault(naming.shape(name), []).append(name)
+
+    def findings(self, reading: Reading, file: str) -> list[Finding]:
+        """Return what a file says about tools of other files, and names that look like theirs."""
+        said = {(finding.tool, finding.message) for finding in reading.findings}
+        found: list[Finding] = []
+        for spec in reading.tools:
+            for rule, message, fix in self._remarks(spec, file):
+                if (spec.name, message) not in said:
+                    said.add((spec.name, message))
+                    found.append(
+                        Finding(
+                            rule=rule, severity=Severity.WARNING, message=message, line=spec.line,
+                            fix=fix, tool=spec.name, path=reading.path,
+                        )
+                    )  # fmt: skip
+        return found
+
+    def _remarks(self, spec: ToolSpec, file: str) -> Iterator[tuple[str, str, str]]:
+        twins = self._alike.get(naming.shape(spec.name), ())
+        twin = next((n for n in twins if n != spec.name and self._files[n] != file), None)
+        if twin:
+            yield "confusable-name", *_confusable(spec.name, twin)
+        places = _places(spec)
+        for text in dict.fromkeys(_visible_texts(spec)):
+            place = places.get(text, "the documentation")
+            for remark in prose.shadows(text, place, _Others(self._files.keys(), spec.name)):
+                yield remark.rule, remark.message, remark.fix
+
+
+def _confusable(name: str, twin: str) -> tuple[str, str]:
+    return (
+        f"the names {name!r} and {twin!r} are easily taken for each other",
+        "give one of them a name that differs in a word",
+    )
 
 
 def _report_remark(remark: prose.Remark, spec: ToolSpec, line: int, findings: Findings) -> None:

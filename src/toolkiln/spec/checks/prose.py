@@ -227,7 +227,7 @@ def lint(text: str, where: str, other_tools: Collection[str] = ()) -> list[Remar
     remarks += _orders(text if plain else unseen.as_read(text), where)
     for what, severity, quote in languages.orders(text if plain else unseen.shown(text)):
         remarks.append(_instruction(severity, where, what, quote))
-    remarks += _shadows(text if plain else unseen.as_read(text), where, other_tools)
+    remarks += shadows(text if plain else unseen.as_read(text), where, other_tools)
     if other_tools and ("_" in text or "`" in text):
         remarks += _mentions(text, where, other_tools)
     return remarks
@@ -337,7 +337,7 @@ def _mentions(text: str, where: str, other_tools: Collection[str]) -> Iterator[R
             )
 
 
-def _shadows(text: str, where: str, other_tools: Collection[str]) -> Iterator[Remark]:
+def shadows(text: str, where: str, other_tools: Collection[str]) -> Iterator[Remark]:
     """Find orders about other tools: those beside this one, and any that is called a tool."""
     said = set()
     for found in _SHADOW.finditer(text):
