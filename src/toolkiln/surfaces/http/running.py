@@ -123,8 +123,7 @@ async def run_source(visit: Visit, body: RunBody) -> BaseModel | Answer:
 
 async def read(visit: Visit, body: SchemaBody) -> ReadSource:
     """The schemas of a source's tools; nothing of it is run."""
-    require = visit.kiln.guarding.require
-    await asyncio.to_thread(require, visit.session, Privilege.WRITE_TOOLS, "read_source")
+    await asyncio.to_thread(_require_author, visit)
 
     def made() -> ReadSource:
         report = read_source(body.source)
@@ -146,6 +145,10 @@ async def read(visit: Visit, body: SchemaBody) -> ReadSource:
         )
 
     return await visit.kiln.reading.run(visit.caller.who, made)
+
+
+def _require_author(visit: Visit) -> None:
+    visit.kiln.guarding.require(visit.session, Privilege.WRITE_TOOLS, "source.read")
 
 
 def _served_names(visit: Visit) -> Set[str]:
