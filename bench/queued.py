@@ -264,7 +264,8 @@ def _dramatiq_client(url: str) -> None:
 
 
 def _dramatiq_worker(url: str) -> None:
-    os.environ["dramatiq_queue_prefetch"] = str(IN_FLIGHT)  # read when the package is imported
+    # Read when the package is imported.
+    os.environ["dramatiq_queue_prefetch"] = str(IN_FLIGHT)  # noqa: SIM112 - its own name
     broker, _ = _dramatiq(url)
     import_module("dramatiq").Worker(broker, worker_timeout=100, worker_threads=4).start()
     threading.Event().wait()
