@@ -504,7 +504,7 @@ async def test_environments_are_judged_by_import_and_examples_alone(sandbox: San
     "frame",
     [
         {"op": "result", "value": None},
-        {"op": "result", "value": "x" * 1_000_000},
+        {"op": "result", "value": "x" * 900_000},
         {"op": "error", "kind": "tool_error", "type": "\u202e", "message": "\u202e" * 90_000},
         {"op": "message", "value": {"trying": {"tool": 10**6, "line": 1}}},
         {"op": "message", "value": {"failed": {"tool": -1, "line": 1}}},

@@ -42,7 +42,7 @@ OTHERWISE: dict[str, Any] = {
     "events": True,
     "reply_to": "x",
     "pool": "gpu",
-    "parent": "p",
+    "traceparent": "p",
     "depth": 1,
     "asks": ("form",),
 }

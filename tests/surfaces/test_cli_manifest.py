@@ -166,7 +166,7 @@ class TestThePlatform:
         assert done.err.startswith("error: ")
 
     def test_a_reader_that_leaves_early_is_no_error(self, admitted: Shell) -> None:
-        write(admitted, "greet.py", POLITE + "# line\n" * 50_000)
+        write(admitted, "greet.py", POLITE + "# line\n" * 20_000)
 
         for command in ("admit --yes --no-probe", "status --json", "docs show greet"):
             done = subprocess.run(

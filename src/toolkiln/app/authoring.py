@@ -195,6 +195,8 @@ class Authoring:
             candidate = await self._read(decision.by, understood)
             if quota is not None:
                 await asyncio.to_thread(self._refuse_proposal, candidate, decision, quota)
+            elif may_replace is not None:  # a proposal leaves the file on disk alone
+                await asyncio.to_thread(self._refuse_losing, candidate)
             has_packages = any(spec.requirements for spec in candidate.read.reading.tools)
             probe = quota is None or not has_packages
             # A proposal is for a person to decide about, who sees what it overrules.
@@ -319,25 +321,26 @@ class Authoring:
     def _refuse_hidden(
         self, target: Path, draft: Draft, may_replace: Callable[[ToolSpec], bool]
     ) -> None:
-        """Refuse to replace a file with a tool that the writer may not see, or that is not served.
+        """Refuse to replace a file with a tool that the writer may not see.
 
-        The answer is the same in all of these cases, so that it does not say what is hidden.
+        The answer does not say what is hidden.
         """
         file = self._key(target)
         served, read = self._catalog.served_version(file), self._catalog.disk.read(file)
-        is_on_disk = read is not None or os.path.lexists(target)
-        if served is None and not is_on_disk:
+        if served is None and read is None and not os.path.lexists(target):
             return
-        is_visible = served is not None and all(map(may_replace, served.reading.tools))
-        if not is_visible:
+        reading = served.reading if served else read.reading if read else None
+        if reading is None or not all(map(may_replace, reading.tools)):
             raise _Stopped(f"the name {draft.name!r} is taken; choose another name", code="exists")
-        if read is not None and served is not None and read.digest != served.read.digest:
-            self._refuse_losing(file, read.digest)
 
-    def _refuse_losing(self, file: str, digest: str) -> None:
+    def _refuse_losing(self, candidate: Candidate) -> None:
         """Refuse to replace changes on disk that are in no version."""
+        file = candidate.file
+        served, read = self._catalog.served_version(file), self._catalog.disk.read(file)
+        if read is None or served is None or read.digest == served.read.digest:
+            return
         kept = self._catalog.archive.history(self._catalog.manifest.catalog, file)
-        if digest not in {version.digest for version in kept}:
+        if read.digest not in {version.digest for version in kept}:
             raise _Stopped(f"{file} has unadmitted changes; choose another name", code="conflict")
 
     def _key(self, target: Path) -> str:

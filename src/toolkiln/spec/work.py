@@ -9,7 +9,7 @@ from typing import Any
 
 MAX_TOKENS = 100_000
 """Tokens of one source. Python's parser cannot be interrupted, so this bounds it."""
-MAX_TOOLS = 200
+MAX_TOOLS = 500
 MAX_PARAMETERS = 200
 """Parameters of one tool."""
 MAX_VALUES = 2_000
