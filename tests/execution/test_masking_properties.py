@@ -151,6 +151,7 @@ def survives(secret: str, masked: str, base: str, layers: Sequence[str]) -> bool
 @example("%%%%", "", "", ("itself", ["quote", "quote"]))
 @example("r00\x80", "\\", "", ("repr of bytes", []))
 @example("n\\\\n", "\\", "\\", ("itself", ["json", "json"]))
+@example("%5C/", "", "", ("ascii", ["json with slashes"]))
 def test_a_secret_does_not_survive_where_text_around_it_was_rendered_with_it(
     secret: str, before: str, after: str, chain: tuple[str, list[str]]
 ) -> None:

@@ -277,6 +277,7 @@ def _rendered(value: str) -> tuple[str, ...]:
         value,
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
+        json.dumps(value)[1:-1].replace("/", "\\/"),
         quote(value, errors="surrogatepass"),
         quote(value, safe="", errors="surrogatepass"),
         quote_plus(value, errors="surrogatepass"),
