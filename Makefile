@@ -12,7 +12,7 @@ MODULES := web/node_modules/.package-lock.json
 BIOME := web/node_modules/.bin/biome
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
-.PHONY: run test check lint types bench corpus thorough fuzz lock faults soak chaos conformance postgres chromium web screenshots clean
+.PHONY: run test check lint types bench corpus thorough fuzz lock browser faults soak chaos conformance postgres chromium web screenshots clean
 
 run: $(STAMP) web  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -33,6 +33,9 @@ test: $(STAMP) postgres chromium web  ## everything that must hold
 
 conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
 	$(BIN)/python -m pytest -m conformance tests/conformance tests/surfaces/mcp/test_waiting.py
+
+browser: $(STAMP) chromium web  ## every page in a real browser
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m browser
 
 faults: $(STAMP) postgres  ## processes killed at every step, networks cut, many processes at once
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m faults

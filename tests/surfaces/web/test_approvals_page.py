@@ -13,6 +13,8 @@ from toolkiln.model import Privilege
 
 from .site import SOON, Look, Site
 
+pytestmark = pytest.mark.browser
+
 RISKY = '''
 from toolkiln import tool
 

@@ -12,6 +12,8 @@ from toolkiln.model import AuditRecord
 
 from .site import Look, Site
 
+pytestmark = pytest.mark.browser
+
 GREET = '''
 def greet(name: str) -> str:
     """Greet a person.

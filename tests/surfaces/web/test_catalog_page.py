@@ -8,6 +8,8 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from .site import Look, Site, looking
 
+pytestmark = pytest.mark.browser
+
 TOOLS = '''
 from toolkiln import method_metadata, prompt, tool, tool_metadata
 

@@ -9,6 +9,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from .site import Look, Site
 
+pytestmark = pytest.mark.browser
+
 TOOLS = '''
 import time
 from pathlib import Path

@@ -11,6 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from .site import SOON, Look, Site, looking
 
+pytestmark = pytest.mark.browser
+
 TOOLS = '''
 import time
 

@@ -10,6 +10,8 @@ from toolkiln.model import Privilege
 
 from .site import Look, Site
 
+pytestmark = pytest.mark.browser
+
 PAY = '''
 from toolkiln import tool
 

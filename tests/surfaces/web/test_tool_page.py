@@ -16,6 +16,8 @@ from playwright.sync_api import Dialog, Page, expect
 from ..conftest import BOUND, COMMAND
 from .site import Look, Site
 
+pytestmark = pytest.mark.browser
+
 SHIP = '''
 from typing import Annotated, Literal
 

@@ -14,6 +14,8 @@ from toolkiln.surfaces import web
 
 from .site import Look, Site, looking
 
+pytestmark = pytest.mark.browser
+
 STATIC = Path(web.__file__).parent / "static"
 GREET = '''def greet(name: str) -> str:
     """Greet a person by name.
