@@ -397,6 +397,7 @@ async def test_full_disk_of_state_refuses_and_keeps_the_earlier_version(
 ) -> None:
     kiln = await prepare(forge, overwrite=overwrite)
     await kiln.close()
+    small_disk.chmod(0o700)  # a state folder that others can write to is refused
     for file in forge.state.glob("store.db*"):
         (small_disk / file.name).write_bytes(file.read_bytes())
     full = forge.kiln(state=small_disk)
