@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -478,3 +479,12 @@ def children() -> set[int]:
             if command and b"multiprocessing" not in command:
                 found.add(child)
     return found
+
+
+def test_a_thread_that_comes_while_another_imports_asyncio_has_no_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kiln = Kiln(functions=[])
+    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))  # as far as it has come
+
+    kiln.close_sync()  # which asks whether a loop runs in this thread

@@ -209,8 +209,9 @@ class Opened(ABC):
 
 def _running_loop() -> "asyncio.AbstractEventLoop | None":
     """The event loop of this thread; asyncio is not loaded to find out that there is none."""
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()
+    # Another thread may be importing it at this moment: then no loop runs here either.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return running() if running else None
 
 
 def _in_a_loop(instead: str) -> InputError:
