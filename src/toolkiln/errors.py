@@ -13,7 +13,7 @@
     │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
     │       ├── Outdated     the version that was looked at is served no longer
     │       └── TakesOthers  other tools of the same file would go too
-    ├── Busy               a bounded queue or a caller's share of it is full
+    ├── ServerBusy         a bounded queue or a caller's share of it is full
     ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
@@ -57,7 +57,7 @@ class InputError(ToolkilnError):
     code = "bad_input"
 
 
-class Busy(ToolkilnError):
+class ServerBusy(ToolkilnError):
     """There is no room for another request of this kind; try again in a moment."""
 
     code = "busy"

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from toolkiln.app.reading_pool import ReadingPool
-from toolkiln.errors import Busy
+from toolkiln.errors import ServerBusy
 
 
 async def test_one_caller_cannot_fill_the_queue() -> None:
@@ -14,7 +14,7 @@ async def test_one_caller_cannot_fill_the_queue() -> None:
     try:
         taken = [asyncio.ensure_future(pool.run("ann", goes_on.wait)) for _ in range(16)]
         await asyncio.sleep(0)
-        with pytest.raises(Busy, match="ann"):
+        with pytest.raises(ServerBusy, match="ann"):
             await pool.run("ann", goes_on.wait)
         other = asyncio.ensure_future(pool.run("bob", lambda: "read"))
         await asyncio.sleep(0)
@@ -35,7 +35,7 @@ async def test_a_full_queue_is_busy_for_all() -> None:
             for number in range(64)
         ]
         await asyncio.sleep(0)
-        with pytest.raises(Busy, match="too many sources"):
+        with pytest.raises(ServerBusy, match="too many sources"):
             await pool.run("another", goes_on.wait)
     finally:
         goes_on.set()

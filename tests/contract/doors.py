@@ -240,25 +240,23 @@ def fleet_front(project: Project) -> Iterator[Door]:
     folder.mkdir()
     with (
         servers.running(folder) as server,
-        running_program([str(COMMAND), "worker", "--redis", server.url], project),
+        running_program([str(COMMAND), "worker", "--redis", server.url], project, "ready"),
         Kiln.connect(server.url, settings=load(project.folder, project.environ())) as kiln,
     ):
         yield Python(kiln)
 
 
 @contextmanager
-def running_program(command: list[str], project: Project) -> Iterator[None]:
-    """Run a program in the project's folder until the block ends, from when it says `ready`."""
+def running_program(command: list[str], project: Project, ready: str) -> Iterator[str]:
+    """Run a program in the project's folder until the block ends; the line that says it is up."""
     with subprocess.Popen(
         command, cwd=project.folder, env=project.environ(), stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stderr is not None
-            for line in process.stderr:
-                if line.startswith("ready"):
-                    break
+            line = next(line for line in process.stderr if line.startswith(ready))
             threading.Thread(target=process.stderr.read, daemon=True).start()
-            yield
+            yield line
         finally:
             process.terminate()
             process.wait(BOUND)
@@ -266,20 +264,5 @@ def running_program(command: list[str], project: Project) -> Iterator[None]:
 
 @contextmanager
 def _served(project: Project) -> Iterator[str]:
-    with subprocess.Popen(
-        [COMMAND, "serve", "--port", "0"],
-        cwd=project.folder,
-        env=project.environ(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if line.startswith("HTTP "):
-                    break
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            yield line.split()[1].removesuffix(",").removesuffix("/v1")
-        finally:
-            process.terminate()
-            process.wait(BOUND)
+    with running_program([str(COMMAND), "serve", "--port", "0"], project, "HTTP ") as line:
+        yield line.split()[1].removesuffix(",").removesuffix("/v1")

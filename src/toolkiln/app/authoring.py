@@ -32,7 +32,7 @@ from toolkiln.catalog import (
     with_companions,
     with_docstrings,
 )
-from toolkiln.errors import Busy, InputError, ToolkilnError
+from toolkiln.errors import InputError, ServerBusy, ToolkilnError
 from toolkiln.model import Finding, Read, Severity, ToolSpec, Value, Version
 from toolkiln.spec import MAX_BYTES, decode, overrule, read
 
@@ -260,7 +260,7 @@ class Authoring:
     async def _read(self, who: str, understood: Callable[[], Candidate]) -> Candidate:
         try:
             return await self._reading.run(who, understood)
-        except Busy as busy:
+        except ServerBusy as busy:
             raise _Stopped(f"{busy.message}: {busy.hint}", code=busy.code) from busy
 
     def _understood(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from toolkiln.errors import Busy
+from toolkiln.errors import ServerBusy
 
 T = TypeVar("T")
 
@@ -33,15 +33,17 @@ class ReadingPool:
         """Do the work of one caller in a thread.
 
         Raises:
-            Busy: the queue is full, the caller has too much in it, or it took too long.
+            ServerBusy: the queue is full, the caller has too much in it, or it took too long.
         """
         if self._by_caller[who] >= _MOST_PER_CALLER:
-            raise Busy(
+            raise ServerBusy(
                 f"{_MOST_PER_CALLER} sources of {who} are being read already",
                 hint="wait for one of them to finish, then try again",
             )
         if self._by_caller.total() >= _MOST:
-            raise Busy("too many sources are waiting to be read", hint="try again in a moment")
+            raise ServerBusy(
+                "too many sources are waiting to be read", hint="try again in a moment"
+            )
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="toolkiln-read")
         loop = asyncio.get_running_loop()
@@ -63,7 +65,7 @@ class ReadingPool:
             async with asyncio.timeout(_SECONDS):
                 return await asyncio.wrap_future(running)
         except TimeoutError:
-            raise Busy(
+            raise ServerBusy(
                 f"reading the source took more than {_SECONDS} s",
                 hint="try again in a moment, or split the file",
             ) from None
