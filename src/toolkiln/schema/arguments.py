@@ -16,11 +16,10 @@ from jsonschema_rs import Draft202012Validator
 from msgspec import Struct
 
 from toolkiln.model import JsonSchema, ToolSpec
-from toolkiln.schema.coercion import Coercion, parsed
-from toolkiln.schema.document import Document, bounded, walk
-from toolkiln.schema.formats import FORMATS
+from toolkiln.schema.coercion import coerced, parsed
+from toolkiln.schema.document import Document, bounded, format_options, walk
 from toolkiln.schema.patterns import options_for
-from toolkiln.schema.problems import Problem, explained, place, problem
+from toolkiln.schema.problems import Explainer, Problem, place, problem
 from toolkiln.schema.shape import Shape
 from toolkiln.schema.structure import Flaw, Sizes, deeper_than, flaws, plain
 from toolkiln.schema.validity import invalid_points
@@ -31,6 +30,10 @@ _CACHED = 1024
 _FEW_PARTS = 1_000
 """Members and pieces of text of arguments that are checked without a thread."""
 _LONG_TEXT = 32
+_MANY_SUBSCHEMAS = 500
+_LARGE_BYTES = 10_000
+_MOST_STEPS = 2_000_000
+"""Steps of a validation, by `Document.steps`: the validator holds the interpreter's lock."""
 _SCALARS = frozenset((int, float, bool, type(None)))
 
 
@@ -49,18 +52,6 @@ class Problems(Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def _validator(schema: Any) -> Draft202012Validator:
-    # Format functions slow down every validation, so that only schemas with formats get them.
-    used = {node.get("format") for _, node in walk(schema)}
-    options = options_for(schema)
-    if used == {None}:
-        return Draft202012Validator(schema, pattern_options=options, offline=True)
-    formats = {name: accepts for name, accepts in FORMATS.items() if name in used}
-    return Draft202012Validator(
-        schema, validate_formats=True, formats=formats, pattern_options=options, offline=True
-    )
-
-
 class ArgumentChecker:
     """The compiled form of one tool's parameters."""
 
@@ -73,11 +64,14 @@ class ArgumentChecker:
         if not self._broken:
             parameters = bounded(parameters)
         self._document = Document(parameters)
-        self._coercion = Coercion(self._document, sizes.depth)
+        self._explainer = Explainer(self._document)
+        self._is_wide = sum(1 for _ in walk(self._document.root)) > _MANY_SUBSCHEMAS
         schema: JsonSchema = {"not": {}}
         if not self._broken:
             schema = {k: v for k, v in parameters.items() if k not in ("$schema", "$id")}
-        self._validator = _validator(schema)
+        self._validator = Draft202012Validator(
+            schema, pattern_options=options_for(schema), offline=True, **format_options(schema)
+        )
         self.check = self._compile(Shape(Document(schema), sizes))
         """The arguments as they will be used, or all that is wrong with them."""
 
@@ -106,6 +100,7 @@ class ArgumentChecker:
             if (
                 type(copy) is dict
                 and self._fits(text, copy)
+                and not self._is_expensive(text, copy)
                 and copy == arguments
                 and self._validator.is_valid(copy)
             ):
@@ -121,6 +116,11 @@ class ArgumentChecker:
         brackets = text.count(b"[") + text.count(b"{")
         return brackets <= sizes.depth or not deeper_than(copy, sizes.depth)
 
+    def _is_expensive(self, text: bytes, copy: Any) -> bool:
+        if not self._is_wide or len(text) <= _LARGE_BYTES:
+            return False
+        return self._document.steps(self._document.root, copy, _MOST_STEPS) > _MOST_STEPS
+
     def _explain(self, arguments: Any) -> Checked | Problems:
         if self._broken:
             return Problems(tuple(self._broken))
@@ -131,8 +131,8 @@ class ArgumentChecker:
                 what = f"larger than {self._sizes.total_bytes:,} bytes"
                 return Problems((problem([], what),))
             try:
-                text = plain(arguments) if isinstance(arguments, str) else bytes(arguments)
-                arguments = parsed(text) if text.strip() else {}
+                sent = plain(arguments) if isinstance(arguments, str) else bytes(arguments)
+                arguments = parsed(sent) if sent.strip() else {}
             except ValueError as error:
                 return Problems((problem([], f"not valid JSON: {error}"),))
             notes.append("arguments: JSON text was parsed" if size else "arguments: none were sent")
@@ -144,23 +144,25 @@ class ArgumentChecker:
         copy = plain(arguments)
         if copy != arguments:
             notes.append("arguments: Python tuples were taken as arrays")
-        if len(msgspec.json.encode(copy)) > self._sizes.total_bytes:
+        text = msgspec.json.encode(copy)
+        if len(text) > self._sizes.total_bytes:
             return Problems((problem([], f"larger than {self._sizes.total_bytes:,} bytes"),))
+        if self._is_expensive(text, copy):
+            return Problems((problem([], "too many values for the alternatives of the schema"),))
         if not self._validator.is_valid(copy):
-            copy, coerced = self._coercion.apply(copy)
-            notes += coerced
+            copy, parsed_places = coerced(self._document, copy, self._sizes.depth)
+            notes += parsed_places
             found = flaws(copy, self._sizes, _MAX_PROBLEMS)
             if found:
                 return _flawed(found)
-        errors = islice(self._validator.iter_errors(copy), _MAX_PROBLEMS + 1)
-        explanations = islice(explained(errors, self._document), 2 * _MAX_PROBLEMS)
+        if self._validator.is_valid(copy):
+            return Checked(copy, tuple(notes))
+        explanations = islice(self._explainer.problems(copy), 2 * _MAX_PROBLEMS)
         problems = list(dict.fromkeys(explanations))
         if len(problems) > _MAX_PROBLEMS:
             more = problem([], f"there are more problems than these {_MAX_PROBLEMS}")
             problems = [*problems[:_MAX_PROBLEMS], more]
-        if problems:
-            return Problems(tuple(problems))
-        return Checked(copy, tuple(notes))
+        return Problems(tuple(problems))
 
 
 class _Checkers:

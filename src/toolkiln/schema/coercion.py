@@ -2,20 +2,21 @@
 
 Models write `"[1, 2]"` for an array and `"5"` for a number. Such text is parsed only
 where no string at all would be accepted, and every such place is noted. Nothing else is
-coerced: numbers do not become strings, and what is valid is left alone.
+coerced: numbers do not become strings, and what is valid is left alone. Trying the branches of
+unions inside one another takes time that is exponential in their depth; a limit ends that.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from toolkiln.schema.document import Document
+from toolkiln.schema.document import Document, member_schema
 from toolkiln.schema.problems import place
 from toolkiln.schema.structure import deeper_than, json_types
 
 _EVERY_TYPE = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
-_CHAIN = 60
+_MOST_WORK = 30_000
+"""Values that are compared with branches of unions, those inside of others each time."""
 
 
 def parsed(text: str | bytes) -> Any:
@@ -30,20 +31,29 @@ def parsed(text: str | bytes) -> Any:
         raise ValueError(str(error)) from None
 
 
-class Coercion:
-    """The coercion of arguments to one document; branches of unions are tried in order."""
+class _TooMuchWork(Exception):
+    """The branches of unions took more than the limit."""
+
+
+def coerced(document: Document, arguments: Any, depth: int) -> tuple[Any, list[str]]:
+    """The arguments with JSON text parsed, and a note for each place."""
+    notes: list[str] = []
+    try:
+        return _Coercion(document, depth).coerced(document.root, arguments, [], notes), notes
+    except _TooMuchWork:
+        return arguments, []
+
+
+class _Coercion:
+    """One coercion of arguments; branches of unions are tried in order."""
 
     def __init__(self, document: Document, depth: int) -> None:
         self._document = document
         self._depth = depth
-        self._validators: dict[int, Any] = {}
+        self._left = _MOST_WORK
+        self._known_types: dict[int, frozenset[str]] = {}
 
-    def apply(self, arguments: Any) -> tuple[Any, list[str]]:
-        """The arguments with JSON text parsed, and a note for each place."""
-        notes: list[str] = []
-        return self._coerced(self._document.root, arguments, [], notes), notes
-
-    def _coerced(self, node: Any, value: Any, path: list[str | int], notes: list[str]) -> Any:
+    def coerced(self, node: Any, value: Any, path: list[str | int], notes: list[str]) -> Any:
         if not isinstance(node, dict):
             return value
         if isinstance(value, str):
@@ -52,10 +62,10 @@ class Coercion:
                 return value
         if not isinstance(value, dict | list):
             return value
-        for part in self._parts(node):
+        for part in self._document.parts(node):
             value = self._inside(part, value, path, notes)
         for keyword in ("anyOf", "oneOf"):
-            for part in self._parts(node):
+            for part in self._document.parts(node):
                 if keyword in part:
                     value = self._branch(part[keyword], value, path, notes)
         return value
@@ -79,25 +89,12 @@ class Coercion:
         self, part: dict[str, Any], value: Any, path: list[str | int], notes: list[str]
     ) -> Any:
         if isinstance(value, dict):
-            properties = part.get("properties", {})
-            others = part.get("additionalProperties")
-            if not properties and not isinstance(others, dict):
-                return value
-            patterned = bool(part.get("patternProperties"))
             return {
-                key: self._coerced(
-                    properties.get(key, None if patterned else others), item, [*path, key], notes
-                )
+                key: self.coerced(member_schema(part, key), item, [*path, key], notes)
                 for key, item in value.items()
             }
-        prefix = part.get("prefixItems", [])
-        items = part.get("items")
-        if not prefix and not isinstance(items, dict):
-            return value
         return [
-            self._coerced(
-                prefix[index] if index < len(prefix) else items, item, [*path, index], notes
-            )
+            self.coerced(member_schema(part, index), item, [*path, index], notes)
             for index, item in enumerate(value)
         ]
 
@@ -109,34 +106,26 @@ class Coercion:
             return value
         for branch in branches:
             own: list[str] = []
-            candidate = self._coerced(branch, value, path, own)
+            candidate = self.coerced(branch, value, path, own)
             if own and self._accepts(branch, candidate):
                 notes.extend(own)
                 return candidate
         return value
 
     def _accepts(self, branch: Any, value: Any) -> bool:
-        if id(branch) not in self._validators:
-            self._validators[id(branch)] = self._document.validator(branch)
-        return bool(self._validators[id(branch)].is_valid(value))
+        self._left -= _size(value, self._left)
+        if self._left < 0:
+            raise _TooMuchWork
+        return self._document.accepts(branch, value)
 
-    def _parts(self, node: dict[str, Any], chain: int = _CHAIN) -> Iterator[dict[str, Any]]:
-        """The subschemas that all apply to the same value."""
-        yield node
-        inner = [*node.get("allOf", ())]
-        if "$ref" in node:
-            inner.append(self._document.target(node["$ref"]))
-        for child in inner:
-            if isinstance(child, dict) and chain:
-                yield from self._parts(child, chain - 1)
-
-    def _types(self, node: Any, chain: int = _CHAIN) -> frozenset[str]:
+    def _types(self, node: Any) -> frozenset[str]:
         """The JSON types that a subschema may accept; too many rather than too few."""
-        if node is False:
-            return frozenset()
-        if not isinstance(node, dict) or not chain:
-            return _EVERY_TYPE
-        types = _EVERY_TYPE
+        if not isinstance(node, dict):
+            return frozenset() if node is False else _EVERY_TYPE
+        if id(node) in self._known_types:
+            return self._known_types[id(node)]
+        # Counts where a schema refers to itself.
+        types = self._known_types[id(node)] = _EVERY_TYPE
         if "type" in node:
             declared = node["type"]
             types = frozenset((declared,) if isinstance(declared, str) else declared)
@@ -146,11 +135,23 @@ class Coercion:
         if "enum" in node:
             types &= frozenset().union(*(json_types(value) for value in node["enum"]))
         if "$ref" in node:
-            types &= self._types(self._document.target(node["$ref"]), chain - 1)
+            types &= self._types(self._document.target(node["$ref"]))
         for child in node.get("allOf", ()):
-            types &= self._types(child, chain - 1)
+            types &= self._types(child)
         for keyword in ("anyOf", "oneOf"):
             if keyword in node:
-                inner = (self._types(child, chain - 1) for child in node[keyword])
-                types &= frozenset().union(*inner)
+                types &= frozenset().union(*map(self._types, node[keyword]))
+        self._known_types[id(node)] = types
         return types
+
+
+def _size(value: Any, limit: int) -> int:
+    """How many values there are in a value, itself included; a little over the limit at most."""
+    count = 1
+    pending = [value]
+    while pending and count <= limit:
+        item = pending.pop()
+        if isinstance(item, dict | list):
+            count += len(item)
+            pending += item.values() if isinstance(item, dict) else item
+    return count

@@ -7,12 +7,14 @@ local pointers only: nothing is ever fetched.
 
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
 from jsonschema_rs import Draft202012Validator, Registry
 
 from toolkiln.model import JsonSchema
+from toolkiln.schema.formats import FORMATS
 from toolkiln.schema.patterns import (
     LINEAR,
     LONGEST_BACKTRACKED,
@@ -36,6 +38,9 @@ _SINGLES = (
 _LISTS = (*IN_PLACE_LISTS, "prefixItems")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _URN = "urn:toolkiln:parameters"
+_IN_PLACE = frozenset((*IN_PLACE_LISTS, *IN_PLACE_SINGLES, "dependentSchemas"))
+_OF_PROPERTIES = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties"))
+_OF_ITEMS = frozenset(("items", "contains", "unevaluatedItems"))
 
 ANNOTATIONS = frozenset(
     (
@@ -128,6 +133,13 @@ def walk(root: JsonSchema) -> Iterator[tuple[str, JsonSchema]]:
             pending.extend(reversed(found))
 
 
+def format_options(schema: JsonSchema) -> dict[str, Any]:
+    """What a validator is given to check the formats of a schema; each format costs time."""
+    used = {node["format"] for _, node in walk(schema) if "format" in node}
+    formats = {name: accepts for name, accepts in FORMATS.items() if name in used}
+    return {"validate_formats": True, "formats": formats} if used else {}
+
+
 def bounded(schema: JsonSchema) -> JsonSchema:
     """The schema, with a length for strings and keys that a backtracking engine matches."""
     if options_for(schema) is LINEAR:
@@ -141,6 +153,22 @@ def bounded(schema: JsonSchema) -> JsonSchema:
             short = {"propertyNames": {"maxLength": LONGEST_BACKTRACKED}}
             node["allOf"] = [*node.get("allOf", ()), short]
     return copy
+
+
+def member_schema(node: JsonSchema, key: str | int) -> Any:
+    """The subschema that one part of a schema has for a member of an object or an array."""
+    if isinstance(key, str):
+        others = None if node.get("patternProperties") else node.get("additionalProperties")
+        return node.get("properties", {}).get(key, others)
+    prefix = node.get("prefixItems", ())
+    return prefix[key] if key < len(prefix) else node.get("items")
+
+
+def _member(value: object, key: str | int) -> list[Any]:
+    """The member of a value with this name or index, if there is one."""
+    if isinstance(value, dict):
+        return [value[key]] if key in value else []
+    return value[key : key + 1] if isinstance(value, list) and isinstance(key, int) else []
 
 
 def assertions(node: JsonSchema) -> JsonSchema:
@@ -174,19 +202,80 @@ class Document:
         self.root = root
         self._registry: Registry | None = None
         self._options: PatternOptions = LINEAR
+        self._formats: dict[str, Any] = {}
+        self._validators: dict[int, tuple[Draft202012Validator, object]] = {}
 
     def target(self, ref: str) -> Any:
         """What `ref` points at; LookupError if nothing."""
         return resolve(self.root, ref)
+
+    def parts(self, node: JsonSchema) -> list[JsonSchema]:
+        """The subschemas that all apply to the same value: references and `allOf`."""
+        found: dict[int, JsonSchema] = {}
+        pending: list[Any] = [node]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, dict) and id(part) not in found:
+                found[id(part)] = part
+                if "$ref" in part:
+                    pending.append(self.target(part["$ref"]))
+                pending += reversed(part.get("allOf", ()))
+        return list(found.values())
+
+    def steps(self, node: object, value: object, limit: int) -> int:
+        """How many subschemas a validation looks at that stops at no error.
+
+        The count grows with each alternative, at each level: it can be exponential in the
+        depth of the value. It ends shortly after the limit.
+        """
+        count = 0
+        pending = [(node, value)]
+        while pending and count <= limit:
+            schema, item = pending.pop()
+            count += 1
+            if isinstance(schema, dict) and "$ref" in schema:
+                pending.append((self.target(schema["$ref"]), item))
+            for (keyword, *name), child in children(schema) if isinstance(schema, dict) else ():
+                count += 1
+                if not isinstance(child, dict):
+                    continue
+                if keyword in _IN_PLACE:
+                    pending.append((child, item))
+                elif keyword in ("properties", "prefixItems"):
+                    pending += [(child, member) for member in _member(item, name[0])]
+                elif keyword == "propertyNames" and isinstance(item, dict):
+                    pending += [(child, key) for key in islice(item, limit)]
+                elif keyword in _OF_PROPERTIES and isinstance(item, dict):
+                    pending += [(child, member) for member in islice(item.values(), limit)]
+                elif keyword in _OF_ITEMS and isinstance(item, list):
+                    pending += [(child, member) for member in item[:limit]]
+        return count + len(pending)
+
+    def accepts(self, node: object, value: object) -> bool:
+        """Whether a value is valid for a part of the document."""
+        return bool(self.kept_validator(node).is_valid(value))
+
+    def kept_validator(self, node: object) -> Draft202012Validator:
+        """A validator for a part of the document, compiled once."""
+        kept = self._validators.get(id(node))
+        if kept is None:
+            # The entry holds the part, so that no other object can get its id.
+            kept = self._validators[id(node)] = (self.validator(node), node)
+        return kept[0]
 
     def validator(self, node: object) -> Draft202012Validator:
         """A validator for a part of the document, or for a schema made from its parts."""
         if self._registry is None:
             self._registry = Registry([(_URN, _detached(bounded(self.root)))])
             self._options = options_for(self.root)
+            self._formats = format_options(self.root)
         schema = _detached(bounded(node) if isinstance(node, dict) else node)
         return Draft202012Validator(
-            schema, registry=self._registry, pattern_options=self._options, offline=True
+            schema,
+            registry=self._registry,
+            pattern_options=self._options,
+            offline=True,
+            **self._formats,
         )
 
 

@@ -1,19 +1,21 @@
-"""Problems with arguments, said for a model: where, what, and the nearest thing that works.
+"""Messages about invalid arguments: where, what, and the nearest value that works.
 
 Turns the validator's errors into short sentences, one for each thing to change. Of the
-branches of a union only the one that the value comes closest to is spoken of.
+branches of a union only the one that the value comes closest to is described. Collecting
+errors takes time that can be exponential in the depth of the arguments, so that it is only
+done for values that meet few subschemas; larger ones are searched for their invalid members.
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from jsonschema_rs import ValidationError, ValidationErrorKind
 from msgspec import Struct
 
 from toolkiln.errors import nearest_hint
-from toolkiln.schema.document import Document, join
+from toolkiln.schema.document import Document, join, member_schema
 
 _NOUNS = {
     "string": "a string",
@@ -50,6 +52,15 @@ _MOST_COMPARED = 100
 _LONGEST_COMPARED = 100
 _MOST_HINTS = 10
 """Unexpected names of one object that get a hint."""
+_MOST_STEPS = 2_000
+"""Steps of a validation that collects all errors, by `Document.steps`."""
+_ABOUT_MEMBERS = frozenset(
+    (
+        *("$ref", "allOf", "properties", "patternProperties", "additionalProperties"),
+        *("items", "prefixItems", "unevaluatedItems", "unevaluatedProperties"),
+    )
+)
+"""Keywords that a large value is not checked with: its parts and members are."""
 
 
 class Problem(Struct, frozen=True):
@@ -97,45 +108,96 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
 
 
-def explained(errors: Iterable[ValidationError], document: Document) -> Iterator[Problem]:
-    """One problem for each thing to change."""
+class _Explanation(NamedTuple):
+    """One thing to change, at a path below the value that was validated."""
+
+    path: list[str | int]
+    what: str
+    hint: str | None = None
+
+
+class Explainer:
+    """Says what is wrong with arguments for one schema."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def problems(self, arguments: Any) -> Iterator[Problem]:
+        """One problem for each thing to change."""
+        for path, what, hint in self._explain(self._document.root, arguments, []):
+            yield problem(path, what, hint)
+
+    def _explain(self, node: Any, value: Any, at: list[str | int]) -> Iterator[_Explanation]:
+        if self._document.steps(node, value, _MOST_STEPS) <= _MOST_STEPS:
+            validator = self._document.kept_validator(node)
+            yield from _errors(validator.iter_errors(value), node, at)
+            return
+        is_explained = False
+        for found in self._search(node, value, at):
+            yield found
+            is_explained = True
+        if not is_explained:
+            yield _Explanation(at, "does not match the schema, and is too large to say why")
+
+    def _search(self, node: Any, value: Any, at: list[str | int]) -> Iterator[_Explanation]:
+        """What is wrong with a large value itself, and with its invalid members."""
+        if not isinstance(value, dict | list):
+            return
+        for part in self._document.parts(node):
+            alone = {key: item for key, item in part.items() if key not in _ABOUT_MEMBERS}
+            if "properties" in part:
+                alone["properties"] = dict.fromkeys(part["properties"], True)
+            if part.get("additionalProperties") is False and "patternProperties" not in part:
+                alone["additionalProperties"] = False
+            if self._document.steps(alone, value, _MOST_STEPS) <= _MOST_STEPS:
+                errors = self._document.validator(alone).iter_errors(value)
+                yield from _errors(errors, alone, at)
+            for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+                schema = member_schema(part, key)
+                if isinstance(schema, dict) and not self._document.accepts(schema, member):
+                    yield from self._explain(schema, member, [*at, key])
+
+
+def _errors(
+    errors: Iterable[ValidationError], root: Any, at: list[str | int]
+) -> Iterator[_Explanation]:
     for error in errors:
-        yield from _explain(error, document)
+        for path, what, hint in _explain(error, root):
+            yield _Explanation([*at, *path], what, hint)
 
 
-def _explain(error: ValidationError, document: Document) -> Iterator[Problem]:
+def _explain(error: ValidationError, root: Any) -> Iterator[_Explanation]:
     kind, path, value = error.kind, error.instance_path, error.instance
     match kind:
         case ValidationErrorKind.AnyOf() | ValidationErrorKind.OneOfNotValid():
-            yield from _closest(error, kind.context, document)
+            yield from _closest(error, kind.context, root)
         case ValidationErrorKind.OneOfMultipleValid():
-            yield problem(path, "fits more than one of the alternatives, and must fit one")
+            yield _Explanation(path, "fits more than one of the alternatives, and must fit one")
         case ValidationErrorKind.Type():
-            yield problem(path, f"{shown(value)} is not {_either(kind.types)}")
+            yield _Explanation(path, f"{shown(value)} is not {_either(kind.types)}")
         case ValidationErrorKind.Required():
-            yield problem([*path, kind.property], "is required, but missing")
+            yield _Explanation([*path, kind.property], "is required, but missing")
         case ValidationErrorKind.AdditionalProperties() | (
             ValidationErrorKind.UnevaluatedProperties()
         ):
-            known = _known_names(error, document)
+            known = _known_names(error, root)
             for at, name in enumerate(kind.unexpected):
                 noun = "property" if path else "parameter"
                 hint = _nearest(name, known) if at < _MOST_HINTS else None
-                yield problem([*path, name], f"is not a known {noun}", hint)
+                yield _Explanation([*path, name], f"is not a known {noun}", hint)
         case ValidationErrorKind.Enum():
-            yield problem(path, _not_one_of(value, kind.options), _like(value, kind.options))
+            yield _Explanation(path, _not_one_of(value, kind.options), _like(value, kind.options))
         case ValidationErrorKind.Constant():
             expected = kind.expected_value
             hint = _like(value, [expected])
-            yield problem(path, f"{shown(value)} is not {shown(expected)}", hint)
+            yield _Explanation(path, f"{shown(value)} is not {shown(expected)}", hint)
         case ValidationErrorKind.PropertyNames():
-            for inner in _explain(kind.error, document):
-                said = inner.message.partition(": ")[2]
-                yield problem(path, f"a key is not allowed: {said}", inner.hint)
+            for inner in _explain(kind.error, root):
+                yield _Explanation(path, f"a key is not allowed: {inner.what}", inner.hint)
         case ValidationErrorKind.FalseSchema():
-            yield problem(path, "is not allowed")
+            yield _Explanation(path, "is not allowed")
         case _:
-            yield problem(path, _saying(error))
+            yield _Explanation(path, _saying(error))
 
 
 def _saying(error: ValidationError) -> str:
@@ -184,9 +246,9 @@ def _nearest(name: str, known: list[str]) -> str | None:
     return f"known: {', '.join(map(shown, known))}" if len(known) <= _SHOWN_CHOICES else None
 
 
-def _known_names(error: ValidationError, document: Document) -> list[str]:
+def _known_names(error: ValidationError, root: Any) -> list[str]:
     """The property names of the schema that refused one."""
-    node: Any = document.root
+    node = root
     try:
         for step in error.schema_path[:-1]:
             node = node[step]
@@ -197,25 +259,30 @@ def _known_names(error: ValidationError, document: Document) -> list[str]:
 
 
 def _closest(
-    error: ValidationError, branches: list[list[ValidationError]], document: Document
-) -> Iterator[Problem]:
+    error: ValidationError, branches: list[list[ValidationError]], root: Any
+) -> Iterator[_Explanation]:
     here = error.instance_path
     fitting = [branch for branch in branches if not _misses_type(branch, here)]
     if not fitting:
         types = [kind for branch in branches for found in branch for kind in _types(found, here)]
-        yield problem(here, f"{shown(error.instance)} is not {_either(list(dict.fromkeys(types)))}")
+        yield _Explanation(
+            here, f"{shown(error.instance)} is not {_either(list(dict.fromkeys(types)))}"
+        )
         return
     options = [option for branch in fitting for option in _options(branch, here)]
     if options and all(_options(branch, here) for branch in fitting):
-        yield problem(here, _not_one_of(error.instance, options), _like(error.instance, options))
+        yield _Explanation(
+            here, _not_one_of(error.instance, options), _like(error.instance, options)
+        )
         return
     tagged = _tags(fitting, here)
     if tagged:
         path, value, tags = tagged
-        yield problem(path, _not_one_of(value, tags), _like(value, tags))
+        yield _Explanation(path, _not_one_of(value, tags), _like(value, tags))
         return
     nearest: list[ValidationError] = min(fitting, key=lambda branch: _distance(branch, here))
-    yield from explained(nearest, document)
+    for found in nearest:
+        yield from _explain(found, root)
 
 
 def _misses_type(branch: list[ValidationError], here: list[str | int]) -> bool:

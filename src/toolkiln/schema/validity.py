@@ -25,7 +25,7 @@ from toolkiln.schema.structure import Sizes, flaws
 
 BOUNDS = Sizes(depth=100, string_length=200_000, items=20_000, total_bytes=2_000_000)
 """The largest schema that is looked at."""
-_MAX_EXPANSION = 5_000
+_MAX_EXPANSION = 1_000
 """Subschemas that may apply to one value, repeats through references included."""
 _MAX_CHAIN = 100
 """References and combinators between a parameter and what describes it."""
