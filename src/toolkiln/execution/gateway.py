@@ -340,7 +340,8 @@ class Gateway:
             outcome = await self._sandboxed(passage, invocation)
         if events is not None:
             events.end(cut=outcome.is_cut)
-            conceal(outcome, mask)
+            # A long output takes long to mask, and tools choose what they return.
+            await asyncio.to_thread(conceal, outcome, mask)
         return outcome
 
     async def _sandboxed(self, passage: Passage, invocation: Invocation) -> Outcome:
