@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parent.parent
 UV = Path(sysconfig.get_path("scripts"), "uv")
@@ -222,6 +223,20 @@ def test_everything_that_installs_a_lock_requires_its_hashes() -> None:
 
         assert installs
         assert [line for line in installs if "--require-hashes" not in line] == []
+
+
+def test_the_compose_file_declares_its_volumes_and_keeps_the_keys_of_the_server() -> None:
+    compose = yaml.safe_load((ROOT / "deploy/container/compose.yaml").read_text("utf-8"))
+    services = compose["services"].values()
+    mounts = [one.split(":") for service in services for one in service["volumes"]]
+    named = {source for source, *_ in mounts if not source.startswith(".")}
+    serve = compose["services"]["serve"]
+
+    assert named == compose["volumes"].keys()
+    assert {name for service in services for name in service["networks"]} == {"fleet"}
+    assert compose["networks"].keys() == {"fleet"}
+    assert "state:/var/lib/toolkiln" in serve["volumes"]
+    assert serve["tmpfs"] == ["/tmp"]
 
 
 def locked(file: Path) -> dict[str, set[str]]:
