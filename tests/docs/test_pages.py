@@ -251,10 +251,12 @@ def test_a_page_tells_that_the_arguments_decide_on_approval() -> None:
 
 
 def test_what_was_granted_stands_beside_what_is_asked_for() -> None:
-    granted = admission(rights={"convert": Grant(workspace="read", sandbox=False)})
+    grant = Grant(secrets=("KEY",), workspace="read", sandbox=False)
+    granted = admission(rights={"convert": grant})
 
     with_rights, without = page(spec(), granted), page(spec(), admission())
 
+    assert "- Granted secrets: `KEY`\n- Granted workspace: `read`\n" in with_rights
     assert "- Granted workspace: `read`\n- Granted to run without the sandbox." in with_rights
     assert "- Granted: nothing." in without
     assert "Granted" not in page(spec())

@@ -205,6 +205,8 @@ def _granted(grant: Grant) -> Iterator[list[Inline]]:
     found = []
     if grant.network:
         found.append(_codes("Granted network: ", grant.network))
+    if grant.secrets:
+        found.append(_codes("Granted secrets: ", grant.secrets))
     if grant.workspace:
         found.append(_codes("Granted workspace: ", (grant.workspace,)))
     if not grant.sandbox:
