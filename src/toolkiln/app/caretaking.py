@@ -354,6 +354,7 @@ def _shown(found: Proposal) -> errands.ProposedFile:
         rights=found.assessment.rights,
         grants=found.grants,
         inherits=found.inherits,
+        base_reviewed=found.base_reviewed,
     )
 
 

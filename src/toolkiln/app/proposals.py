@@ -47,6 +47,8 @@ class Proposal:
     """By whom and when, if somebody proposed it by a tool or the API."""
     inherits: tuple[InheritedRights, ...] = ()
     """The grants and settings that it has once it is admitted, without granting anything."""
+    base_reviewed: bool | None = None
+    """Whether a person reviewed the version that is served; None if none is."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,10 @@ class Proposals:
 
     def _shown(self, candidate: Candidate) -> Proposal:
         admissions, file = self._kiln.admissions, candidate.file
-        base = None
+        base = entry = None
         if candidate.base is not None:
             base = self._kiln.catalog.version_sources(candidate.base, file)
+            entry = self._kiln.catalog.manifest.files.get(file)
         state = self._state(candidate)
         is_proposed = state is FileState.PROPOSED
         return Proposal(
@@ -180,6 +183,7 @@ class Proposals:
             base or {},
             self._kiln.catalog.manifest.proposed[file] if is_proposed else None,
             inherited(self._kiln, candidate),
+            entry.is_reviewed if entry else None,
         )
 
     def _state(self, candidate: Candidate) -> FileState:

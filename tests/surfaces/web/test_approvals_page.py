@@ -244,7 +244,7 @@ def test_a_proposed_tool_is_looked_at_and_admitted(
     page.keyboard.press("r")
     page.keyboard.type("the same")
     page.keyboard.press("Enter")
-    expect(page.locator(".verdict")).to_contain_text("the version before is served on")
+    expect(page.locator(".verdict")).to_contain_text("the previous version is still served")
     with site.client() as operator:
         called = operator.post("/v1/tools/triple/call", json={"arguments": {"number": 5}})
         told = operator.get("/v1/audit", params={"act": "reject"}).json()["items"][0]
@@ -260,7 +260,7 @@ def test_a_proposal_that_changes_while_it_is_looked_at_is_not_admitted_unseen(
     view.forgiven = ("412",)
     page = view.page
     expect(page.get_by_text("network: example.com")).to_be_visible()
-    page.get_by_label("Grant all that it asks for").check()
+    page.get_by_label("Grant everything it requests").check()
     with site.client() as operator:
         seen = operator.get("/v1/proposals").json()
     page.route("**/v1/proposals?*", lambda route: route.fulfill(json=seen))  # nothing newer
@@ -270,7 +270,7 @@ def test_a_proposal_that_changes_while_it_is_looked_at_is_not_admitted_unseen(
     expect(page.get_by_role("article").get_by_role("alert")).to_contain_text("is at version")
     page.unroute_all(behavior="ignoreErrors")
     page.reload()
-    page.get_by_label("Grant all that it asks for").check()
+    page.get_by_label("Grant everything it requests").check()
     page.get_by_role("button", name="Admit and grant").click()
 
     expect(page.locator(".verdict")).to_contain_text("Admitted")

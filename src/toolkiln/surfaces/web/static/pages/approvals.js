@@ -136,7 +136,7 @@ function Nothing({ who }) {
   return html`
     <${Empty} icon="circle-check" title="Nothing waits for you">
       <p>Calls wait here if their tool says <code>needs_approval=True</code>, or a rule in
-        <code>toolkiln.toml</code> says <code>"approve"</code>.
+        ${" "}<code>toolkiln.toml</code> has <code>effect = "ask"</code>.
         ${who.may("ADMIN") && html` Tools wait here that agents write where
         <code> authoring = "propose"</code> is set, and files that are new or changed on disk.`}</p>
       ${!who.may("APPROVE") && html`<p>You see requests of your own calls only: answering those of

@@ -133,11 +133,11 @@ function byAge(one, other) {
 
 /* What became of something that waits no longer, in a sentence. */
 async function fate({ kind, call }) {
-  if (kind === "tool") return "Somebody decided about it, or the file has changed";
+  if (kind === "tool") return "Decided elsewhere, or the file has changed";
   try {
     return outcome(await api.get(`/v1/approvals/${encodeURIComponent(call.id)}`));
   } catch {
-    return "It waits no longer";
+    return "No longer waiting";
   }
 }
 
@@ -146,6 +146,6 @@ export function outcome({ state, decided_by: by, edited }) {
   const changed = edited ? " with other arguments" : "";
   if (state === "approved" || state === "used") return `Approved${changed} by ${by}`;
   if (state === "rejected") return `Rejected by ${by}`;
-  if (state === "expired") return "Nobody answered in time";
-  return "The caller waits no longer";
+  if (state === "expired") return "Expired without an answer";
+  return "The caller stopped waiting";
 }

@@ -1,4 +1,4 @@
-// A file that waits: what changes, what is wrong with it, what it asks for; and yes or no.
+// A proposal: what changes, findings, requested and inherited permissions; admit or reject.
 import { api } from "../../api.js";
 import { Diff } from "../../diff.js";
 import { html, useState } from "../../lib.js";
@@ -27,7 +27,7 @@ export function ToolDetail({ item, onEnd, acts }) {
   });
   const reject = () => answer(async () => {
     const { served } = await api.post("/v1/proposals/reject", looked);
-    return served ? "Rejected; the version before is served on" : "Rejected; it is not served";
+    return served ? "Rejected; the previous version is still served" : "Rejected; it is not served";
   });
   const askWhyNot = () => setMode("reject");
   const leave = () => setMode("look");
@@ -40,6 +40,10 @@ export function ToolDetail({ item, onEnd, acts }) {
     <${Facts} tool=${tool} />
     <${Rights} tool=${tool} />
     <${Inherited} inherits=${tool.inherits} />
+    ${tool.base_reviewed === false && html`
+      <p role="note"><${Badge} kind="warn" icon="user-x">not reviewed</${Badge}>
+        ${" "}The served version was not reviewed. The comparison leaves out what that version
+        changed: read the whole source.</p>`}
     <${Findings} findings=${tool.findings} />
     <${Source} tool=${tool} />
     ${error && html`<${Trouble} error=${error} />`}
@@ -52,7 +56,7 @@ export function ToolDetail({ item, onEnd, acts }) {
         <label class="row">
           <input type="checkbox" checked=${grant}
             onChange=${(event) => setGrant(event.target.checked)} />
-          Grant all that it asks for</label>`}
+          Grant everything it requests</label>`}
       <div class="row">
         ${mode === "look" ? html`
           <${Button} kind="primary" icon="check" busy=${busy} disabled=${isWrong}
@@ -82,42 +86,46 @@ function Facts({ tool }) {
         <dd><${Shown} text=${tool.by} />, <${Time} at=${tool.at} /></dd>`}
       <dt>Version</dt>
       <dd><code>${tool.digest.slice(0, 12)}</code>
-        <span class="muted"> ${tool.base ? "in the place of " : "the first of this file"}</span>
+        <span class="muted"> ${tool.base ? "replaces " : "the first of this file"}</span>
         ${tool.base && html`<code>${tool.base.slice(0, 12)}</code>`}</dd>
     </dl>`;
 }
 
 function Rights({ tool }) {
   if (!tool.grants.length && !tool.rights.length) {
-    return html`<p class="muted"><${Icon} name="shield-check" /> It asks for no rights beyond the
-      sandbox.</p>`;
+    return html`<p class="muted"><${Icon} name="shield-check" /> It requests no permissions beyond
+      the sandbox.</p>`;
   }
-  const asking = new Set(tool.rights.map((one) => one.tool));
-  const asBefore = tool.grants.filter((one) => !asking.has(one.tool));
+  const more = new Set(tool.rights.map((one) => one.tool));
+  const unchanged = tool.grants.filter((one) => !more.has(one.tool));
   return html`
-    <section class="stack" aria-label="Rights">
-      <h3>Asks for${tool.base ? " beyond the version served" : ""}</h3>
-      <ul class="rights">
-        ${tool.rights.map((one) => html`
-          <li><code>${one.tool}</code>${wishes(one).map(({ icon, text }) => html`
-            <${Badge} kind="warn" icon=${icon}><${Shown} text=${text} /></${Badge}>`)}</li>`)}
-        ${asBefore.map((one) => html`
-          <li class="muted"><code>${one.tool}</code> the same as before:
-            ${wishes(one).map(({ text }) => text).join("; ")}</li>`)}
-      </ul>
+    <section class="stack" aria-label="Requested permissions">
+      ${tool.rights.length > 0 && html`
+        <h3>${tool.base ? "Requests more than the served version" : "Requests"}</h3>
+        <${Permissions} items=${tool.rights} kind="warn" words=${requests} />`}
+      ${unchanged.length > 0 && html`
+        <h3>Requests the same as the served version</h3>
+        <${Permissions} items=${unchanged} kind="quiet" words=${requests} />`}
     </section>`;
 }
 
-/* What it has once it is admitted, although nothing is granted with that. */
+/* What it has as soon as it is admitted, whether or not anything is granted with that. */
 function Inherited({ inherits }) {
   if (!inherits.length) return null;
   return html`
-    <section class="stack" aria-label="Inherited rights">
-      <h3>Inherits once it is admitted</h3>
-      <ul class="rights">${inherits.map((one) => html`
-        <li><code>${one.tool}</code>${inheritance(one).map(({ icon, text }) => html`
-          <${Badge} kind="warn" icon=${icon}><${Shown} text=${text} /></${Badge}>`)}</li>`)}</ul>
+    <section class="stack" aria-label="Inherited permissions">
+      <h3>Inherits when you admit it</h3>
+      <${Permissions} items=${inherits} kind="warn" words=${inheritance} />
+      <p class="hint">Granted or set earlier for this name. Admitting this version gives it all of
+        these, even if you grant nothing now.</p>
     </section>`;
+}
+
+function Permissions({ items, kind, words }) {
+  return html`
+    <ul class="rights">${items.map((one) => html`
+      <li><code>${one.tool}</code>${words(one).map(({ icon, text }) => html`
+        <${Badge} kind=${kind} icon=${icon}><${Shown} text=${text} /></${Badge}>`)}</li>`)}</ul>`;
 }
 
 function inheritance(one) {
@@ -131,7 +139,7 @@ function inheritance(one) {
   ].filter(Boolean);
 }
 
-function wishes(one) {
+function requests(one) {
   return [
     one.network.length && { icon: "globe", text: `network: ${one.network.join(", ")}` },
     one.secrets.length && { icon: "key", text: `secrets: ${one.secrets.join(", ")}` },
@@ -156,7 +164,7 @@ function Findings({ findings }) {
 }
 
 function Source({ tool }) {
-  const [view, setView] = useState("diff");
+  const [view, setView] = useState(tool.base_reviewed === false ? "source" : "diff");
   const tabs = [
     { id: "diff", title: tool.base ? "What changes" : "New file" },
     { id: "source", title: "Source" },
