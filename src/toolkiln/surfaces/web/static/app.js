@@ -18,10 +18,10 @@ const PAGES = [
 ];
 const NAVIGATION = [
   { to: "/", title: "Catalog", icon: "layout-grid" },
-  { to: "/write", title: "Write", icon: "pencil" },
+  { to: "/write", title: "Write", icon: "pencil", privilege: "WRITE_TOOLS" },
   { to: "/runs", title: "Runs", icon: "activity", needsSignIn: true },
   { to: "/approvals", title: "Approvals", icon: "circle-check", needsSignIn: true },
-  { to: "/audit", title: "Audit", icon: "scroll-text", needsSignIn: true },
+  { to: "/audit", title: "Audit", icon: "scroll-text", privilege: "ADMIN" },
   { to: "/settings", title: "Settings", icon: "settings" },
 ];
 const Who = createContext(null);
@@ -89,7 +89,8 @@ function Bar({ path }) {
   const connection = useConnection();
   const waiting = useWaiting(who);
   const isAnonymous = who?.kind === "anonymous";
-  const shown = NAVIGATION.filter(({ needsSignIn }) => !(needsSignIn && isAnonymous));
+  const shown = NAVIGATION.filter(({ needsSignIn, privilege }) =>
+    !who || (!(needsSignIn && isAnonymous) && (!privilege || who.may(privilege))));
   const item = ({ to, title, icon }) => html`
     <li><${Link} to=${to} aria-current=${isCurrent(to, path) ? "page" : undefined}>
       <${Icon} name=${icon} />${title}

@@ -116,6 +116,14 @@ export function Empty({ icon = "inbox", title, children, action }) {
 }
 
 /* What went wrong, in words, with what to do. */
+/* In place of what a caller may not see: which privilege it needs, and where to get it. */
+export function Locked({ title, privilege }) {
+  return html`
+    <${Empty} icon="lock" title=${title}>An operator can give you the privilege
+      ${" "}<code>${privilege}</code>, under <code>[privileges]</code> in
+      ${" "}<code>toolkiln.toml</code>, or a key that has it.</${Empty}>`;
+}
+
 export function Trouble({ error, onRetry }) {
   return html`
     <div class="trouble" role="alert">

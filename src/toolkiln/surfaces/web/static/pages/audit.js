@@ -3,7 +3,9 @@ import { useWho } from "../app.js";
 import { api } from "../api.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { useLive } from "../live.js";
-import { Busy, Button, Dialog, Duration, Empty, Icon, Time, Trouble, Virtual } from "../parts.js";
+import {
+  Busy, Button, Dialog, Duration, Empty, Icon, Locked, Time, Trouble, Virtual,
+} from "../parts.js";
 import { Shown } from "../result/text.js";
 import { navigate, useQuery } from "../router.js";
 import { Export } from "./audit/export.js";
@@ -22,9 +24,7 @@ export default function Audit() {
   if (!who.may("ADMIN")) {
     return html`
       <div class="page-head"><h1>Audit</h1></div>
-      <${Empty} icon="lock" title="The audit is for people with ADMIN">
-        It tells what everybody does. An operator can give you the privilege <code>ADMIN</code>,
-        under <code>[privileges]</code> in <code>toolkiln.toml</code>.</${Empty}>`;
+      <${Locked} title="The audit is for people with ADMIN" privilege="ADMIN" />`;
   }
   return html`<${Records} />`;
 }

@@ -2,7 +2,7 @@
 import { useWho } from "../app.js";
 import { api } from "../api.js";
 import { html, useEffect, useRef } from "../lib.js";
-import { Empty, Icon, useAsked } from "../parts.js";
+import { Empty, Icon, Locked, useAsked } from "../parts.js";
 import { Link, useQuery } from "../router.js";
 import { About } from "./settings/about.js";
 import { Environments } from "./settings/environments.js";
@@ -65,9 +65,7 @@ function content(current, isOperator) {
   return html`
     <h2 id="section-title">${title}</h2>
     ${isForAll || isOperator ? html`<${Section} />` : html`
-      <${Empty} icon="lock" title="This is for people with ADMIN">An operator can give you the
-        privilege <code>ADMIN</code>, under <code>[privileges]</code> in <code>toolkiln.toml</code>,
-        or a key that has it.</${Empty}>`}`;
+      <${Locked} title="This is for people with ADMIN" privilege="ADMIN" />`}`;
 }
 
 /* A fleet that is away is one, too: its section says so. */

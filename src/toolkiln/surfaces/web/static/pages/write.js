@@ -3,7 +3,7 @@ import { useWho } from "../app.js";
 import { Editor } from "../editor.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { useLive } from "../live.js";
-import { Busy, Button, Time, Trouble, toast } from "../parts.js";
+import { Busy, Button, Locked, Time, Trouble, toast } from "../parts.js";
 import { navigate, useQuery } from "../router.js";
 import { useCheck } from "./write/check.js";
 import { current, useDocument } from "./write/document.js";
@@ -16,14 +16,17 @@ import { STARTERS } from "./write/starters.js";
 export default function Write() {
   const tool = useQuery().get("tool") ?? "";
   const who = useWho();
-  if (tool && !who.may("WRITE_TOOLS")) {
-    const error = {
-      message: "sources are shown to people with the privilege WRITE_TOOLS",
-      hint: "an operator can grant it",
-    };
-    return html`<div class="stack"><h1>Edit ${tool}</h1><${Trouble} error=${error} /></div>`;
+  if (!who.may("WRITE_TOOLS")) {
+    return html`
+      <div class="page-head"><h1>${entitled(tool)}</h1></div>
+      <${Locked} title="Writing and checking tools needs the privilege WRITE_TOOLS"
+        privilege="WRITE_TOOLS" />`;
   }
   return html`<${Workshop} tool=${tool} />`;
+}
+
+function entitled(tool) {
+  return tool ? `Edit ${tool}` : "Write a tool";
 }
 
 function Workshop({ tool }) {
@@ -34,7 +37,7 @@ function Workshop({ tool }) {
   const saving = useSaving(work, check);
   const editor = useRef(null);
   const findings = useFindings(check, saving.outcome);
-  const title = tool ? `Edit ${tool}` : "Write a tool";
+  const title = entitled(tool);
 
   if (work.error) {
     return html`<div class="stack"><h1>${title}</h1><${Trouble} error=${work.error} /></div>`;
@@ -60,10 +63,11 @@ function Workshop({ tool }) {
             onRepair=${(one) => editor.current?.insert(one.repair)} />
         </section>
         <section class="write-side panel" aria-label="Preview">
-          ${check.answer
-            ? html`<${Panes} ...${{ source, tools: check.tools, isBroken, provider }}
-                prospects=${check.answer.prospects} onProvider=${setProvider} />`
-            : html`<${Busy} label="Reading the source" />`}
+          ${check.answer && html`
+            <${Panes} ...${{ source, tools: check.tools, isBroken, provider }}
+              prospects=${check.answer.prospects} onProvider=${setProvider} />`}
+          ${!check.answer && (check.error ? html`<${Trouble} error=${check.error} />`
+            : html`<${Busy} label="Reading the source" />`)}
         </section>
       </div>
     </div>`;
@@ -124,7 +128,7 @@ function useSaving(work, check) {
 
 /* Why it cannot be saved as it is. */
 function hindrance(check, { document, isDirty }) {
-  if (!check.answer) return "it is being checked";
+  if (!check.answer) return check.error ? "it could not be checked" : "it is being checked";
   const { findings, prospects, tools } = check.answer;
   if (!prospects.saving.allowed) return "you may not save it";
   const hinders = ({ severity, rule }) =>
@@ -206,7 +210,7 @@ function State({ check, findings, work, saving }) {
   else if (check.error) told = `Not checked: ${check.error.message}`;
   return html`
     <p class="write-state"><span role="status">${told}</span>
-      <span class="muted">${check.isCurrent ? "" : "checking…"}</span>
+      <span class="muted">${check.isCurrent || check.error ? "" : "checking…"}</span>
       <span class="grow"></span>
       <span class="muted">
         ${work.isDirty && ["not saved", saving.hindrance].filter(Boolean).join(": ")}</span></p>`;

@@ -1,4 +1,5 @@
 // Whether models can be held to a tool, and what could be better in its source.
+import { useWho } from "../../app.js";
 import { html } from "../../lib.js";
 import { Badge, Icon, sentence } from "../../parts.js";
 import { Link } from "../../router.js";
@@ -34,13 +35,14 @@ export function Health({ tool, findings }) {
 }
 
 function Finding({ finding: { rule, severity, message, line, fix }, tool }) {
+  const who = useWho();
   return html`
     <div class="panel finding">
       <div class="row"><${Badge} kind=${KINDS[severity] ?? "quiet"}>${severity}</${Badge}>
         <code>${rule}</code><span class="muted">line ${line}</span></div>
       <p>${sentence(message)}</p>
       ${fix && html`<p class="hint"><${Icon} name="lightbulb" /> ${sentence(fix)}</p>`}
-      ${tool.file !== null && html`
-        <${Link} to=${`/write?tool=${encodeURIComponent(tool.name)}`}>Mend it</${Link}>`}
+      ${tool.file !== null && who.may("WRITE_TOOLS") && html`
+        <${Link} to=${`/write?tool=${encodeURIComponent(tool.name)}`}>Fix it</${Link}>`}
     </div>`;
 }
