@@ -12,11 +12,12 @@ from typing import Any
 
 from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation
-from toolkiln.model import Dialect, Rights, Status, ToolSpec
+from toolkiln.model import Caller, Dialect, Rights, Status, ToolSpec
 
 _BOUNDS = Bounds(timeout=2.0, cpu=2.0, processes=8, disk=1 << 20)
 """Memory as for any tool: its file is imported as a whole, with what that imports."""
 _NO_RIGHTS = Rights()
+_NOBODY = Caller()
 
 
 async def wants_approval(
@@ -24,19 +25,22 @@ async def wants_approval(
     tool: Admitted,
     arguments: dict[str, Any],
     *,
+    caller: Caller = _NOBODY,
     site: Path | None = None,
     is_nested: bool = False,
 ) -> bool:
     """Ask `approval_function`: False only if it returns just that within two seconds.
 
-    The executor is the one that runs the tool; `site` holds the packages of its environment.
+    The executor is the one that runs the tool; `site` holds the packages of its environment. The
+    run counts for the caller, of whom the function learns the user only.
     """
     asked = _asked(tool)
     if asked is None:
         return tool.spec.rights.needs_approval
     # A function of this process could change what a person is shown.
     given = deepcopy(arguments) if asked.function is not None else arguments
-    question = Invocation(asked, given, bounds=_BOUNDS, site=site, is_nested=is_nested)
+    user = Caller(user_id=caller.user_id, platform=caller.platform)
+    question = Invocation(asked, given, user, _BOUNDS, site, is_nested=is_nested)
     try:
         outcome = await executor.run(question)
     except (BackendError, OSError):

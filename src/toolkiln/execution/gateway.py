@@ -305,8 +305,14 @@ class Gateway:
             return await wants_approval(parts.inline, tool, arguments)
         async with parts.environments.use(parts.requirements(tool)) as environment:
             site = environment.site if environment else None
-            nested = passage.call.depth > 0
-            return await wants_approval(parts.sandbox, tool, arguments, site=site, is_nested=nested)
+            return await wants_approval(
+                parts.sandbox,
+                tool,
+                arguments,
+                caller=passage.caller,
+                site=site,
+                is_nested=passage.call.depth > 0,
+            )
 
     async def _execute(self, passage: Passage, clearance: Clearance) -> Outcome:
         tool, call, secrets = passage.tool, passage.call, clearance.secrets

@@ -53,6 +53,28 @@ def stream(served: Served, key: str, opened: ExitStack) -> HTTPResponse:
     return connection.getresponse()
 
 
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_the_call_of_a_caller_ends_while_another_one_uses_every_slot(
+    served: tuple[Served, str, str],
+) -> None:
+    server, ann, bob = served
+    long = {"arguments": {"name": "slots", "seconds": 25}, "background": True}
+    taken = [server.ask("POST", "/v1/tools/linger/call", long, bearer(ann)) for _ in range(40)]
+    server.ask("GET", f"/v1/calls/{taken[0].json()['id']}?wait=1", headers=bearer(ann))
+
+    called = server.call("greet", bearer(bob), name="Bob")
+    calls = server.ask("GET", "/v1/calls?limit=200", headers=bearer(ann)).json()["items"]
+    for call in calls:
+        server.ask("POST", f"/v1/calls/{call['id']}/cancel", headers=bearer(ann))
+
+    assert [one.status for one in taken] == [202] * 40
+    assert called["text"] == "Hello Bob"
+    assert [call["state"] for call in calls] == ["running"] * 40
+
+
 def test_one_key_opens_streams_until_it_is_refused_and_another_still_gets_one(
     served: tuple[Served, str, str],
 ) -> None:

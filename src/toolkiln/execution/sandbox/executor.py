@@ -31,6 +31,8 @@ _LINGERING = 0.05
 _DYING = 10.0
 """Seconds that the kernel may take to end a killed process."""
 _CONCURRENT = 32
+_FIRST = 4
+"""Slots more, for callers that run nothing."""
 _REMEMBERED = 1024
 
 
@@ -41,7 +43,7 @@ class SandboxExecutor:
         self._launcher = launcher
         self._versions = Versions(state / "versions")
         self._networks = networks
-        self._slots = Slots(_CONCURRENT)
+        self._slots = Slots(_CONCURRENT, _FIRST)
         self._warm = WarmWorkers(launcher, networks)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ending: set[asyncio.Future[Ended]] = set()
@@ -49,7 +51,8 @@ class SandboxExecutor:
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Run one call in a process of its own."""
-        await self._slots.take(is_nested=invocation.is_nested)
+        who = invocation.caller.who
+        await self._slots.take(who, is_nested=invocation.is_nested)
         try:
             await self._launcher.ready()
             outcome = Outcome(sandbox=self._launcher.mode)
@@ -68,7 +71,7 @@ class SandboxExecutor:
                 conversation.close()
             return outcome
         finally:
-            self._slots.give_back(is_nested=invocation.is_nested)
+            self._slots.give_back(who, is_nested=invocation.is_nested)
 
     async def ready(self) -> str:
         """The mode, once calls can be run in it.
