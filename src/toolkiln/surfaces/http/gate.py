@@ -18,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolkiln.surfaces.http.access import IS_LOCAL, Access
 from toolkiln.surfaces.http.problems import Refused
 from toolkiln.surfaces.http.replies import Reply
+from toolkiln.surfaces.http.requests import address_of
+from toolkiln.surfaces.http.threads import CALLER
 
 _MOST_HEADERS = 100
 _MOST_HEADER_BYTES = 32 << 10
@@ -140,7 +142,9 @@ class Gate:
         if not is_counted:
             await self._let_in(scope, receive, passage, known)
             return
+        CALLER.set(address_of(scope))  # until the caller is known
         who = await self._caller_of(scope)
+        CALLER.set(who)
         follows = scope["method"] == "GET" and b"text/event-stream" in known.get(b"accept", b"")
         places = self._streams if follows else self._requests
         if not places.take(who):

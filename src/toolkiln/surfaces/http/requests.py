@@ -131,6 +131,11 @@ async def caller_of(kiln: Kiln, entrance: Entrance, scope: Scope) -> str:
             caller = guard.known_caller(session) or await guard.caller(session)
             scope[_SESSION] = session
             return f"caller {caller.who}"
+    return address_of(scope)
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request came from."""
     return f"address {(scope.get('client') or ('',))[0]}"
 
 

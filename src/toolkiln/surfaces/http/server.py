@@ -26,6 +26,7 @@ from toolkiln.surfaces.http.connections import Connection
 from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
 from toolkiln.surfaces.http.requests import caller_of
+from toolkiln.surfaces.http.threads import CallerThreads
 from toolkiln.surfaces.mcp.endpoint import Endpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 from toolkiln.surfaces.web.app import PATH, Page
@@ -158,6 +159,7 @@ class Server(uvicorn.Server):
     async def run_on(self, listener: socket.socket) -> None:
         """Serve until it is stopped."""
         self._url = url_of(listener)
+        asyncio.get_running_loop().set_default_executor(CallerThreads())
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
             stack.enter_context(self._kiln.runs.watching(self._kiln.engine.gateway))
