@@ -1,5 +1,6 @@
 """Callers that take all they can get, and others that still get something."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -87,6 +88,48 @@ def test_one_key_opens_streams_until_it_is_refused_and_another_still_gets_one(
     assert taken == [200] * 4 + [503] * 6
     assert other.status == 200
     assert mine.status == 200
+
+
+def test_streams_that_are_asked_for_in_other_ways_count_as_streams_too(
+    served: tuple[Served, str, str],
+) -> None:
+    server, ann, _ = served
+    long = json.dumps({"arguments": {"name": "streams", "seconds": 20}})
+    listen = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "subscriptions/listen",
+        "params": {
+            "notifications": {"toolsListChanged": True},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        },
+    }
+    events = {"Accept": "text/event-stream", "Content-Type": "application/json"}
+    mcp = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "subscriptions/listen",
+    }
+    asked = [
+        ("GET", "/v1/events", None, {}),
+        ("POST", "/v1/tools/linger/call", long, events),
+        ("POST", "/mcp", json.dumps(listen), mcp),
+    ]
+    with ExitStack() as opened:
+        taken = []
+        for method, path, body, headers in asked * 2:
+            connection = HTTPConnection(server.host, server.port, timeout=BOUND)
+            opened.callback(connection.close)
+            connection.request(method, path, body, {**headers, **bearer(ann)})
+            taken.append(connection.getresponse().status)
+        own = [server.ask("GET", "/v1/tools", headers=bearer(ann)).status for _ in range(3)]
+
+    assert taken == [200] * 4 + [503] * 2
+    assert own == [200] * 3
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])

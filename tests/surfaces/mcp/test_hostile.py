@@ -253,3 +253,32 @@ async def test_no_more_sessions_are_opened_than_the_server_can_hold(
     assert len(opened) == 5
     assert {one.status_code for one in answers} == {200, 503}
     assert old.status_code == others.status_code == after.status_code == 200
+
+
+async def test_a_caller_opens_a_session_though_another_one_opened_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._MOST_SESSIONS", 5)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    params = {**hello, "clientInfo": {"name": "t", "version": "1"}}
+    start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+    async with (
+        serving(tmp_path, is_local=False) as served,
+        httpx.AsyncClient(timeout=BOUND) as client,
+    ):
+        ann, bob = ({**ACCEPT, "authorization": bearer(served, who)} for who in ("ann", "bob"))
+        taken = [await client.post(served.url, json=start, headers=ann) for _ in range(6)]
+        opened = [await client.post(served.url, json=start, headers=bob) for _ in range(3)]
+        shown = {"mcp-session-id": opened[0].headers["mcp-session-id"]}
+        more = await client.post(served.url, json=start, headers=ann)
+        mine = await client.post(served.url, json=ping, headers={**bob, **shown})
+        ended = await client.post(
+            served.url,
+            json=ping,
+            headers={**ann, "mcp-session-id": taken[0].headers["mcp-session-id"]},
+        )
+
+    assert [one.status_code for one in taken] == [200] * 5 + [503]
+    assert [one.status_code for one in opened] == [200, 200, 503]
+    assert (more.status_code, mine.status_code, ended.status_code) == (503, 200, 404)

@@ -145,7 +145,7 @@ class Gate:
         CALLER.set(address_of(scope))  # until the caller is known
         who = await self._caller_of(scope)
         CALLER.set(who)
-        follows = scope["method"] == "GET" and b"text/event-stream" in known.get(b"accept", b"")
+        follows = _is_stream(scope, known)
         places = self._streams if follows else self._requests
         if not places.take(who):
             raise _busy("stream" if follows else "request")
@@ -243,6 +243,22 @@ class _Passage:
                 (b"access-control-expose-headers", _EXPOSED.encode()),
                 (b"vary", b"Origin"),
             ]
+
+
+def _is_stream(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    """Whether a request will be answered with events, for as long as its caller likes.
+
+    Clients of MCP accept events with every POST; what only listens is named in a header that has
+    to fit the body. Other streams of theirs end with a call, and count as requests.
+    """
+    path = scope["raw_path"]
+    if path.startswith(b"/v1/") and path.endswith(b"/events"):
+        return True
+    if b"text/event-stream" not in headers.get(b"accept", b""):
+        return False
+    is_mcp = not path.startswith(b"/v1/")
+    listens = headers.get(b"mcp-method", b"").strip() == b"subscriptions/listen"
+    return scope["method"] == "GET" or not is_mcp or listens
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

@@ -52,6 +52,7 @@ class CallerThreads(ThreadPoolExecutor):
             except RuntimeError:  # it was shut down
                 self._end(work.who)
                 work.done.cancel()
+                work.done.set_running_or_notify_cancel()
 
     def _next(self) -> "_Work | None":
         with self._changing:

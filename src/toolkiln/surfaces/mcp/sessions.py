@@ -6,6 +6,7 @@ and else with a stream. Everything else is as the SDK has it, by whose means the
 session find their way. (anyio, which those means are made of, comes with it.)
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -54,7 +55,8 @@ class Sessions(StreamableHTTPSessionManager):
         self, requestor: AuthorizationContext | None
     ) -> StreamableHTTPServerTransport | None:
         if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
-            return None
+            if not self._end_one_of_many(requestor):
+                return None
         name = uuid4().hex
         session = _Session(
             mcp_session_id=name,
@@ -65,6 +67,21 @@ class Sessions(StreamableHTTPSessionManager):
             self._session_owners[name] = requestor
         self._server_instances[name] = session
         return session
+
+    def _end_one_of_many(self, requestor: AuthorizationContext | None) -> bool:
+        """End the oldest session of the caller with the most, to make room for another caller.
+
+        False if the one who asks has as many.
+        """
+        owners = {name: _owner(self._session_owners.get(name)) for name in self._server_instances}
+        counts = Counter(owners.values())
+        most, count = counts.most_common(1)[0]
+        if counts[_owner(requestor)] + 1 >= count or self._task_group is None:
+            return False
+        oldest = next(name for name, owner in owners.items() if owner == most)
+        ended = self._server_instances.pop(oldest)
+        self._task_group.start_soon(self._discard_session, oldest, ended)
+        return True
 
 
 class _Session(StreamableHTTPServerTransport):
@@ -122,6 +139,10 @@ class _Session(StreamableHTTPServerTransport):
         with suppress(*_OVER):
             await _stream(first, receive, send)
         await send({"type": "http.response.body", "body": b""})
+
+
+def _owner(context: AuthorizationContext | None) -> str:
+    return "" if context is None else context["client_id"]
 
 
 async def _stream(event: EventMessage | None, receive: _Events, send: Send) -> None:
