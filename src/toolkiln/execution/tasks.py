@@ -10,13 +10,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from toolkiln.errors import ToolkilnError
+from toolkiln.errors import ServerBusy, ToolkilnError
 from toolkiln.execution.asking import Asking
 from toolkiln.execution.elsewhere import Elsewhere
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.memory import Memory
 from toolkiln.model import Call, Caller, Event, Question, Reply, Result, Task, TaskState
 
+MOST_OF_A_CALLER = 500
+"""Calls of one caller over the network that run, wait for a slot or wait for a person."""
+_NETWORK = frozenset({"http", "mcp"})
 SOFT_LIMIT = 10.0
 """Seconds after which a call may go to the background."""
 _POLL = 0.02
@@ -77,7 +80,11 @@ class Tasks:
         `wait_seconds` applies to "auto" only; None is the soft limit. A call that waits for a
         person or asks its caller becomes a task at once. Cancelled before it is a task, it
         ends, unless it is a `lasting` one.
+
+        Raises:
+            ServerBusy: the caller has too many calls that have not ended.
         """
+        self._refuse_too_many(call, caller)
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
         progress, is_pending, to_all = "", False, self._to_all(key, observe)
         woken = asyncio.get_running_loop().create_future()
@@ -130,6 +137,18 @@ class Tasks:
             return running.result()
         state: TaskState = "pending" if is_pending else "running"
         return Task(id=call.id, tool=call.tool, state=state, started=followed.started)
+
+    def _refuse_too_many(self, call: Call, caller: Caller) -> None:
+        if call.surface not in _NETWORK or len(self._running) < MOST_OF_A_CALLER:
+            return
+        own = {
+            key for key in self._running.values() if key[:2] == (caller.platform, caller.user_id)
+        }
+        if len(own) >= MOST_OF_A_CALLER:
+            raise ServerBusy(
+                f"{MOST_OF_A_CALLER} calls of {caller.who} have not ended",
+                hint="wait for some of them to end, or cancel them",
+            )
 
     def listen(self, caller: Caller, call_id: str, observe: Observe) -> Callable[[], None] | None:
         """Have a function told of a call of this process while it runs; None: none runs here.

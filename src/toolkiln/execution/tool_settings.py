@@ -9,6 +9,7 @@ have any secret handed to the tool. What the tool sees is built in the sandbox.
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -21,6 +22,8 @@ from toolkiln.schema import ArgumentChecker, Problem, Problems, secret_fields
 Scope = Literal["operator", "user"]
 MASKED = "(secret, set)"
 _REFERENCE = "secret:"
+_LARGEST = 64 << 10
+"""Bytes of JSON that can be set at once, and so of one field: calls are handed all of them."""
 
 
 class SettingsBook(Protocol):
@@ -126,6 +129,8 @@ class ToolSettings:
         """
         schema = _schema(spec, user)
         known = schema.get("properties", {})
+        if len(json.dumps(dict(changes), default=str)) > _LARGEST:
+            raise InputError(f"the settings of {spec.name} have more than {_LARGEST:,} bytes")
         for name in (*changes, *removed):
             if name not in known:
                 hint = nearest_hint(name, known) or f"known: {', '.join(known)}"

@@ -383,3 +383,22 @@ class TestLeaving:
 
         assert (call_id, running) == ("lasting", "running")
         assert stopped["result"]["status"] == "cancelled"
+
+
+def test_a_caller_has_so_many_calls_in_the_background_and_others_still_have_some(
+    api: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.execution.tasks.MOST_OF_A_CALLER", 3)
+    body = {"arguments": {"seconds": 100}, "background": True}
+    with api.client(api.session("flo")) as flo, api.client(api.session("gus")) as gus:
+        taken = [flo.post("/v1/tools/wait/call", json=body) for _ in range(5)]
+        other = gus.post("/v1/tools/wait/call", json=body)
+        for client, answers in ((flo, taken[:3]), (gus, [other])):
+            for answer in answers:
+                client.post(f"/v1/calls/{answer.json()['id']}/cancel")
+        again = flo.post("/v1/tools/wait/call", json=body | {"arguments": {"seconds": 0}})
+
+    assert [answer.status_code for answer in taken] == [202] * 3 + [503] * 2
+    assert taken[-1].json()["code"] == "busy"
+    assert other.status_code == 202
+    assert again.status_code in (200, 202)

@@ -152,3 +152,15 @@ async def test_subscriptions_are_bounded_and_lead_somewhere(tools: Path) -> None
                     pass
 
     assert bound.value.error.code == INVALID_PARAMS
+
+
+async def test_an_address_that_is_too_long_to_be_kept_is_refused(tools: Path) -> None:
+    long = f"notes://{'x' * 100_000}"
+    async with served_files(tools) as served:
+        async with Client(served.url, mode="legacy") as client:
+            with pytest.raises(MCPError, match="more than 2,000 characters"):
+                await client.subscribe_resource(long)
+        async with Client(served.url, mode="2026-07-28") as client:
+            with pytest.raises(MCPError, match="more than 2,000 characters"):
+                async with client.listen(resource_subscriptions=[long]):
+                    pass

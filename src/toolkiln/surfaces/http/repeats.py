@@ -8,7 +8,7 @@ not. Calls have a memory in the store instead, by their ids.
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 
 from toolkiln.surfaces.http.operations import Answer
@@ -25,7 +25,8 @@ class Repeats:
     """The latest answers, by key and caller."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, ...], _Kept] = OrderedDict()
+        """By the key, its caller and the rest of whose it is."""
 
     async def once(
         self,
@@ -35,6 +36,8 @@ class Repeats:
         handle: Callable[[], Awaitable[Answer]],
     ) -> Answer:
         """The answer to the first request with this key; what failed may be tried again.
+
+        `whose` begins with the caller.
 
         Raises:
             Refused: the key cannot be one, or came with another request; `what` tells them apart.
@@ -64,13 +67,22 @@ class Repeats:
         return answer
 
     def _forget(self, now: float) -> None:
-        """Drop the oldest, but none that is still running."""
+        """Drop what is too old, and the oldest of the caller with the most if there are too many.
+
+        Nothing that is still running is dropped.
+        """
         while self._kept:
             place, (since, _, answer) = next(iter(self._kept.items()))
-            is_over = now - since > _SECONDS or len(self._kept) >= _MOST
-            if not is_over or not answer.done():
-                return
+            if now - since <= _SECONDS or not answer.done():
+                break
             del self._kept[place]
+        if len(self._kept) < _MOST:
+            return
+        ended = [place for place, (_, _, answer) in self._kept.items() if answer.done()]
+        callers = Counter(place[1] for place in ended)
+        most = callers.most_common(1)
+        if most:
+            del self._kept[next(place for place in ended if place[1] == most[0][0])]
 
 
 def checked_key(key: str | None) -> str | None:

@@ -19,6 +19,8 @@ from toolkiln.surfaces.mcp.requests import Context, Request
 from toolkiln.surfaces.mcp.resources import Resources
 from toolkiln.surfaces.mcp.visitors import Visitors
 
+_LONGEST = 2_000
+"""Characters of an address that can be subscribed to: each one is kept."""
 MOST = 100
 """Addresses that one connection, or one stream, may subscribe to."""
 
@@ -41,9 +43,11 @@ class Subscriptions:
 
         Raises:
             MCPError: nothing stands there for this client.
-            InputError: it has subscribed to too many.
+            InputError: it has subscribed to too many, or the address is too long.
         """
         uri = str(request.params.uri)
+        if len(uri) > _LONGEST:
+            raise _too_long()
         self._resources.known(uri, request)
         connection = connection_of(request.context)
         if connection not in self._wanted:
@@ -68,7 +72,7 @@ class Subscriptions:
         """What a stream of the modern era is told of: addresses that lead nowhere are left out.
 
         Raises:
-            InputError: it names too many.
+            InputError: it names too many, or one that is too long.
         """
         named = wanted.resource_subscriptions
         if not named:
@@ -76,6 +80,8 @@ class Subscriptions:
             return
         if len(named) > MOST:
             raise _too_many()
+        if max(map(len, named)) > _LONGEST:
+            raise _too_long()
         session = await self._visitors.session(context)
         uris = [uri for uri in named if self._resources.find(uri, session)]
         stream = object()
@@ -101,3 +107,7 @@ class Subscriptions:
 
 def _too_many() -> InputError:
     return InputError(f"one can subscribe to {MOST} resources at most")
+
+
+def _too_long() -> InputError:
+    return InputError(f"an address of more than {_LONGEST:,} characters cannot be subscribed to")

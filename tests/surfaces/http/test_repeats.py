@@ -1,0 +1,28 @@
+"""Answers that are kept for an Idempotency-Key, shared among callers."""
+
+import pytest
+
+from toolkiln.surfaces.http.operations import Answer
+from toolkiln.surfaces.http.repeats import Repeats
+
+
+async def test_many_keys_of_one_caller_do_not_push_out_the_answer_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolkiln.surfaces.http.repeats._MOST", 5)
+    repeats, done = Repeats(), []
+
+    async def ask(key: str, who: str) -> None:
+        async def handle() -> Answer:
+            done.append((key, who))
+            return Answer()
+
+        await repeats.once(key, (who, "session"), b"", handle)
+
+    await ask("mine", "bob")
+    for number in range(20):
+        await ask(f"{number}", "ann")
+    await ask("mine", "bob")
+
+    assert done.count(("mine", "bob")) == 1
+    assert len(done) == 21
