@@ -110,8 +110,8 @@ class ProposedFile(Value):
     inherits: tuple[InheritedRights, ...] = ()
     """The grants and settings that it has once it is admitted, without `grant`."""
     base_reviewed: bool | None = None
-    """Whether a person reviewed the served version; if not, `diff` and `rights` leave out what
-    no person has seen. None: no version is served."""
+    """Whether a person reviewed the served version; if not, `diff` and `rights` compare with
+    nothing. None: no version is served."""
 
 
 class ToolSettings(Value):

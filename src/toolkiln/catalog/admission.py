@@ -176,8 +176,15 @@ class Admissions:
         return Candidate(file, read, self._admitted_digest(file), replaces, is_written=False)
 
     def assess(self, candidate: Candidate) -> Assessment:
-        """The diff, the new findings and the rights asked for."""
-        old, sources = self._version(candidate.base, candidate.file)
+        """The diff, the new findings and the rights asked for.
+
+        A version that no person has reviewed is nothing to compare with: what its author wrote
+        would be missing from the diff.
+        """
+        base = candidate.base
+        if base is not None and (entry := self._catalog.manifest.files.get(candidate.file)):
+            base = base if entry.is_reviewed else None
+        old, sources = self._version(base, candidate.file)
         new = candidate.read
         between = self._known_tools().findings(new.reading, candidate.file)
         return Assessment(

@@ -141,7 +141,7 @@ async def test_broken_archive_is_an_error_that_leaves_nothing(
 SMALL = Quota(bytes=4 << 20, files=500)
 
 
-def bomb(folder: Path, name: str) -> None:
+def bomb(folder: Path, name: str, megabytes: int = 40) -> None:
     """Write a wheel that is small and unpacks to much, each in another way."""
     file = wheel(folder, name, "1.0", {f"{name}.py": "", f"{name}.txt": "0123456789"})
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -152,7 +152,7 @@ def bomb(folder: Path, name: str) -> None:
             for number in range(2000):
                 archive.mkdir(f"{name}/{number}")
         elif name == "several":
-            for number in range(40):
+            for number in range(megabytes):
                 archive.writestr(f"{name}/{number}.bin", bytes(1 << 20))
         else:
             archive.writestr(f"{name}/one.bin", bytes(100 << 20))
@@ -167,7 +167,7 @@ def bomb(folder: Path, name: str) -> None:
 async def test_package_that_unpacks_to_more_than_the_quota_is_stopped(
     name: str, root: Path, environ: dict[str, str], links: Path
 ) -> None:
-    bomb(links, name)
+    bomb(links, name, megabytes=300)  # not done before it is noticed, on a busy machine either
     environments = Environments(root, environ, quota=SMALL)
 
     with pytest.raises(EnvironmentFailed) as caught:

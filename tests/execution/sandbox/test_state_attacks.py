@@ -1,6 +1,7 @@
 """State: a call finds nothing of the calls before it, however its process came about."""
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CLEAN: dict[str, object] = {
     "kept": [], "variable": None, "patch": None, "path": False, "module": False, "mask": False,
-    "folder": False, "nice": 0, "signal": False, "threads": 1, "sleepers": 0,
+    "folder": False, "nice": os.nice(0), "signal": False, "threads": 1, "sleepers": 0,
 }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_a_caller_without_privileges_only_proposes_and_only_what_they_can_see(
     assert call(operator)["value"] == "sent"
 
 
-def test_a_proposal_over_an_unreviewed_version_says_that_its_diff_is_not_all(
+def test_a_proposal_over_an_unreviewed_version_is_shown_whole(
     api: Serving, operator: httpx2.Client
 ) -> None:
     with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
@@ -90,8 +90,8 @@ def test_a_proposal_over_an_unreviewed_version_says_that_its_diff_is_not_all(
         eve.put("/v1/tools/mail", json={"source": THEFT.replace("daily", "weekly")})
         eve.put("/v1/tools/fetch", json={"source": FETCH.replace("news", "loot")})
     fetch, mail = operator.get("/v1/proposals").json()["items"]
-    added = [line for line in mail["diff"].splitlines() if line.startswith("+    ")]
+    added = [line[1:] for line in mail["diff"].splitlines() if line[:1] == "+"]
 
-    assert added == ['+    """Send the weekly mail."""']
+    assert added[1:] == THEFT.replace("daily", "weekly").splitlines()
     assert mail["inherits"][0]["secrets"] == ["TOKEN"]
     assert (mail["base_reviewed"], fetch["base_reviewed"]) == (False, True)

@@ -42,8 +42,8 @@ export function ToolDetail({ item, onEnd, acts }) {
     <${Inherited} inherits=${tool.inherits} />
     ${tool.base_reviewed === false && html`
       <p role="note"><${Badge} kind="warn" icon="user-x">not reviewed</${Badge}>
-        ${" "}The served version was not reviewed. The comparison leaves out what that version
-        changed: read the whole source.</p>`}
+        ${" "}No person has reviewed the served version, so the whole file is shown as
+        new.</p>`}
     <${Findings} findings=${tool.findings} />
     <${Source} tool=${tool} />
     ${error && html`<${Trouble} error=${error} />`}
@@ -164,7 +164,7 @@ function Findings({ findings }) {
 }
 
 function Source({ tool }) {
-  const [view, setView] = useState(tool.base_reviewed === false ? "source" : "diff");
+  const [view, setView] = useState("diff");
   const tabs = [
     { id: "diff", title: tool.base ? "What changes" : "New file" },
     { id: "source", title: "Source" },
