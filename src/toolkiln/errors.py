@@ -18,7 +18,7 @@
     ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
     ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
     ├── StoreError         the database behind the store cannot be used      (store)
-    │   ├── Unreachable    Redis could not be reached, or went away          (fleet)
+    │   ├── Unreachable    Redis could not be reached, or went away          (store)
     │   └── Malformed      bytes from Redis are not what they should be      (fleet)
     ├── SecretError        a secret is missing, or cannot be read or kept secret (execution)
     ├── Unanswered         a tool's question cannot be put to its caller, or has no answer

@@ -26,6 +26,12 @@ async def double(number: int) -> int:
     return 2 * number
 
 
+@tool(read_only=True)
+async def halve(number: int) -> float:
+    """Halve a number; how often is limited."""
+    return number / 2
+
+
 @tool
 async def nap(seconds: float, mark: str, ctx: Context) -> str:
     """Sleep, which must not happen twice."""
@@ -88,7 +94,7 @@ def _note(mark: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-FUNCTIONS: list[Callable[..., Any]] = [double, nap, doze, block, hold, give, linger, die]
+FUNCTIONS: list[Callable[..., Any]] = [double, halve, nap, doze, block, hold, give, linger, die]
 
 
 async def main(url: str, lease: str, slots: str, folder: str) -> None:
@@ -96,7 +102,11 @@ async def main(url: str, lease: str, slots: str, folder: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     post = Post(url, slots=int(slots), lease=float(lease), block_ms=200)
-    settings = Settings(state=Path(folder) / f"state-{os.getpid()}", drain_seconds=1)
+    settings = Settings(
+        state=Path(folder) / f"state-{os.getpid()}",
+        drain_seconds=1,
+        rates={"halve": {"caller": "1000000/minute"}},
+    )
     async with Kiln(functions=FUNCTIONS, settings=settings) as kiln:
         await perform_calls(kiln, post, lambda: print("ready", file=sys.stderr, flush=True), stop)
 

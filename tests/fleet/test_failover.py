@@ -104,17 +104,29 @@ async def test_calls_outlive_the_primary_behind_a_sentinel(folder: Path, tmp_pat
                 with closing(primary.client()) as client:
                     client.set("after", "all that was written before")
                     assert client.wait(1, 10_000) == 1
+
+                async def halve() -> list[Any]:
+                    """Calls that take from a bucket, some of them while the primary dies."""
+                    ends = []
+                    while not sleeping.done():
+                        ends.append((await kiln.call("halve", {"number": 2})).error)
+                    return ends
+
+                halving = [asyncio.create_task(halve()) for _ in range(4)]
+                await kiln.call("halve", {"number": 2})
                 primary.process.kill()
 
                 during = []
                 while not sleeping.done():
                     during.append(await kiln.call("double", {"number": 2}))
                 slept = await sleeping
+                halved = [error for ends in halving for error in await ends]
                 after = await kiln.call("double", {"number": 2})
 
         assert primary_of(port) == replica.port
     assert (slept.status, slept.error) == (Status.OK, None)
     assert [result.error for result in during] == [None] * len(during)
+    assert halved == [None] * len(halved)
     assert (after.value, after.error) == (4, None)
     assert len((tmp_path / "nap").read_text().splitlines()) == 1
 

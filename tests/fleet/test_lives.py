@@ -7,7 +7,7 @@ import pytest
 
 from toolkiln.fleet import keys
 from toolkiln.fleet.lives import Lives
-from toolkiln.fleet.resp import Unreachable
+from toolkiln.store import Unreachable
 
 from .mortals import mortal
 from .queues import POOL, Desk, call, desk

@@ -20,8 +20,9 @@ from toolkiln.fleet.queue import (
     Running,
     Standing,
 )
-from toolkiln.fleet.resp import Pipe, Unreachable
+from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.wire import Reply
+from toolkiln.store import Unreachable
 
 from . import servers
 from .queues import POOL, Desk, call, desk, result

@@ -11,8 +11,8 @@ import pytest
 
 from toolkiln.fleet import link, open_redis, resp
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.resp import Pipe, Unreachable
-from toolkiln.store import StoreError
+from toolkiln.fleet.resp import Pipe
+from toolkiln.store import StoreError, Unreachable
 
 from . import servers
 from .servers import Proxy, Server

@@ -20,17 +20,15 @@ from toolkiln.app.published import FleetOffer, PublishedTools
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Asking, Guard, careful, token_hash
 from toolkiln.fleet import (
-    PATIENCE,
     Client,
     Envelope,
     Listing,
     Pipe,
     check_server,
     pack,
-    while_unreachable,
 )
 from toolkiln.model import Call, Caller, Event, QuestionKind, Result, ToolSpec, unobserved
-from toolkiln.store import key_of
+from toolkiln.store import PATIENCE, key_of, while_unreachable
 
 _SENT_ALWAYS = "write_python_tool"
 """Of Toolkiln's own tools the one that changes the catalog, which workers have."""

@@ -20,7 +20,6 @@ from toolkiln.app.progress import Progress
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution import Gateway
 from toolkiln.fleet import (
-    PATIENCE,
     End,
     Envelope,
     FleetKeys,
@@ -28,10 +27,9 @@ from toolkiln.fleet import (
     Questions,
     is_genuine,
     unpack,
-    while_unreachable,
 )
 from toolkiln.model import Call, Caller, Event, Result, Served, unobserved
-from toolkiln.store import StoreError, key_of
+from toolkiln.store import PATIENCE, StoreError, key_of, while_unreachable
 
 Fetch = Callable[[str, str], Awaitable[Served | None]]
 """A version by the tool's name and the digest; None if there is none."""

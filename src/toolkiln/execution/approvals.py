@@ -12,7 +12,9 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from toolkiln.errors import NotAllowed, NotFound
@@ -26,6 +28,7 @@ from toolkiln.model import (
     Remember,
     Verdict,
 )
+from toolkiln.store import PATIENCE, Unreachable, key_of, while_unreachable
 
 _FIRST_POLL, _LONGEST_POLL = 0.05, 1.0
 
@@ -118,15 +121,17 @@ class Approvals:
         text = canonical(wanted.arguments)
         fingerprint = _hash(_identity(wanted.caller), wanted.call.tool, wanted.digest, text)
         keys = _remember_keys(wanted, text)
-        book = await asyncio.to_thread(self._open)
-        known = await asyncio.to_thread(book.remembered, list(keys.values())) if keys else None
+        patience = self.patience
+        if wanted.call.timeout is not None:
+            patience = min(patience, wanted.call.timeout)
+        away = min(patience, PATIENCE)
+        book = await while_unreachable(partial(asyncio.to_thread, self._open), away)
+        look = partial(asyncio.to_thread, book.remembered, list(keys.values()))
+        known = await while_unreachable(look, away) if keys else None
         if known is not None:
             said = f"{_approved_by(known)}, remembered for {known.remember}"
             return Obtained(json.loads(text), said)
         now = time.time()
-        patience = self.patience
-        if wanted.call.timeout is not None:
-            patience = min(patience, wanted.call.timeout)
         request = Approval(
             id="",
             tool=wanted.call.tool,
@@ -140,10 +145,9 @@ class Approvals:
             created=now,
             expires=now + patience,
         )
-        from toolkiln.store import key_of
-
         call_key = key_of(wanted.caller, wanted.call.id)
-        asked = await asyncio.to_thread(book.ask, request, fingerprint, call_key, keys)
+        ask = partial(asyncio.to_thread, book.ask, request, fingerprint, call_key, keys)
+        asked = await while_unreachable(ask, away)
         if asked.state == "pending":
             observe(Event(kind="pending", text=asked.id))
         answer = await self._answered(book, asked, patience)
@@ -224,8 +228,9 @@ class Approvals:
                     await asyncio.wait_for(event.wait(), min(poll, left))
                 except TimeoutError:
                     poll = min(poll * 1.5, _LONGEST_POLL)
-                found = await asyncio.to_thread(book.get, asked.id)
-                current = found or current
+                with suppress(Unreachable):  # as during a failover: it is looked up again
+                    found = await asyncio.to_thread(book.get, asked.id)
+                    current = found or current
             if current.state == "expired":  # for good, whatever the clock does later
                 await asyncio.to_thread(book.withdraw, asked.id)
             return current

@@ -24,6 +24,7 @@ from toolkiln.execution.sessions import NoSession
 from toolkiln.execution.tool_settings import NOTHING, Settled
 from toolkiln.model import ANONYMOUS, Call, Caller, CallError, Decision, Event, Status
 from toolkiln.schema import Problems, check
+from toolkiln.store import PATIENCE
 
 
 class Refused(Exception):
@@ -110,8 +111,11 @@ async def cleared(guard: Guard, passage: Passage, asks: Asks) -> Clearance:
     if names:
         await asyncio.to_thread(_values, guard, names)
     draws = guard.rates().draws(caller, spec)
-    if draws and (early := await guard.rate_refusal(spec, draws)):
-        raise Refused(Status.DENIED, early, tool)
+    if draws:
+        patience = PATIENCE if passage.call.timeout is None else passage.call.timeout
+        early = await guard.rate_refusal(spec, draws, min(PATIENCE, patience))
+        if early is not None:
+            raise Refused(Status.DENIED, early, tool)
     why = None
     if spec.rights.needs_approval or passage.decision.effect == "ask":
         why = await _why_ask(passage, asks)

@@ -36,6 +36,7 @@ from toolkiln.model import (
     Status,
     ToolSpec,
 )
+from toolkiln.store import while_unreachable
 
 NO_MASK = Mask({})
 _MOST_REMEMBERED = 10_000
@@ -127,13 +128,22 @@ class Guard:
             return Privilege.WRITE_TOOLS in caller.privileges
         return call.surface == "cli" and self.sessions.is_local(call.session or "")
 
-    async def rate_refusal(self, spec: ToolSpec, draws: Sequence[Draw]) -> CallError | None:
+    async def rate_refusal(
+        self, spec: ToolSpec, draws: Sequence[Draw], patience: float
+    ) -> CallError | None:
         """Why a call comes too early; None if it does not.
+
+        Waits this many seconds for a Redis that is away. If the connection broke after Redis
+        took the tokens, the retry takes others: a call counts twice rather than not at all.
 
         Raises:
             StoreError: it cannot be looked up.
         """
-        wait = await asyncio.to_thread(lambda: self.buckets().take(draws))
+
+        async def take() -> float:
+            return await asyncio.to_thread(lambda: self.buckets().take(draws))
+
+        wait = await while_unreachable(take, patience)
         if wait <= 0:
             return None
         return CallError(

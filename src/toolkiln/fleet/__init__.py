@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from toolkiln.fleet.questions import Questions
     from toolkiln.fleet.queue import Queue
     from toolkiln.fleet.records import RedisRecords
-    from toolkiln.fleet.resp import Pipe, Unreachable
-    from toolkiln.fleet.retry import PATIENCE, while_unreachable
+    from toolkiln.fleet.resp import Pipe
     from toolkiln.fleet.signatures import Signer, Verifier, generate_worker_keys
     from toolkiln.fleet.steps import End
     from toolkiln.fleet.supervisor import READY, Start, Supervisor
@@ -60,7 +59,6 @@ _HOMES = {
     "ANSWER": "questioning",
     "BLOCK_MS": "worker",
     "FROZEN": "keeper",
-    "PATIENCE": "retry",
     "READY": "supervisor",
     "REFRESH_SECONDS": "publisher",
     "Address": "address",
@@ -97,7 +95,6 @@ _HOMES = {
     "Supervisor": "supervisor",
     "Sweeper": "sweeper",
     "Telling": "telling",
-    "Unreachable": "resp",
     "Trace": "worker",
     "Verifier": "signatures",
     "Worker": "worker",
@@ -119,14 +116,12 @@ _HOMES = {
     "settle": "sweeper",
     "start_attendant": "attendant",
     "unpack": "wire",
-    "while_unreachable": "retry",
 }
 
 __all__ = [
     "ANSWER",
     "BLOCK_MS",
     "FROZEN",
-    "PATIENCE",
     "READY",
     "REFRESH_SECONDS",
     "Address",
@@ -164,7 +159,6 @@ __all__ = [
     "Sweeper",
     "Telling",
     "Trace",
-    "Unreachable",
     "Verifier",
     "Worker",
     "WorkerFigures",
@@ -185,7 +179,6 @@ __all__ = [
     "settle",
     "start_attendant",
     "unpack",
-    "while_unreachable",
 ]
 
 

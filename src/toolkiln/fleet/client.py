@@ -25,11 +25,12 @@ from toolkiln.fleet.identity import FleetKeys, seal
 from toolkiln.fleet.outstanding import Observe, Out, Waiter
 from toolkiln.fleet.queue import UNVERIFIED, Queue
 from toolkiln.fleet.replies import Replies, place
-from toolkiln.fleet.resp import Pipe, Unreachable
-from toolkiln.fleet.retry import PATIENCE as _PATIENCE
+from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import START_BY_MS
 from toolkiln.fleet.wire import Envelope, Malformed, Reply, event_from_wire, result_from_wire
 from toolkiln.model import CallError, Result, Status
+from toolkiln.store import PATIENCE as _PATIENCE
+from toolkiln.store import Unreachable
 
 _BLOCK_MS = 5000
 _LOOK = 2.0

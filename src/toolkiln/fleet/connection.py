@@ -14,8 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.fleet.address import TLS_OPTIONS, Address, read_address
-from toolkiln.fleet.resp import Unreachable
-from toolkiln.store import StoreError
+from toolkiln.store import StoreError, Unreachable
 
 if TYPE_CHECKING:
     from redis import Redis

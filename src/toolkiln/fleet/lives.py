@@ -8,8 +8,8 @@ looked at once for each connection to it.
 """
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.resp import Pipe, Unreachable
-from toolkiln.store import StoreError
+from toolkiln.fleet.resp import Pipe
+from toolkiln.store import StoreError, Unreachable
 
 _Place = tuple[int, int]
 

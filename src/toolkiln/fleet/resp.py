@@ -16,7 +16,7 @@ from typing import Any
 
 from toolkiln.fleet.address import Address
 from toolkiln.fleet.link import Done, Link, Lost, Part, connect
-from toolkiln.store import StoreError
+from toolkiln.store import StoreError, Unreachable
 
 # How long a command waits for a connection that is being made again.
 _PATIENCE_SECONDS = 2.0
@@ -24,15 +24,6 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 # The server did not run it: it is a replica by now, or it is still reading its disk.
 _NOT_RUN = ("READONLY", "LOADING", "MASTERDOWN")
-
-
-class Unreachable(StoreError):
-    """The server could not be reached, or went away."""
-
-    def __init__(self, message: str, *, sent: bool, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.sent = sent
-        """Whether the server may have run the command."""
 
 
 class Pipe:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from toolkiln.store.approvals import Approvals
     from toolkiln.store.archive import Archive
     from toolkiln.store.buckets import Buckets
-    from toolkiln.store.errors import StoreError
+    from toolkiln.store.errors import StoreError, Unreachable
     from toolkiln.store.guarding import Keys, Sessions
     from toolkiln.store.ledger import Ledger, open_ledger
     from toolkiln.store.pages import no_output, page_bounds
     from toolkiln.store.records import hash_of, intact, key_of, scope_of, write_json
+    from toolkiln.store.retry import PATIENCE, while_unreachable
     from toolkiln.store.settings import ToolSettings
     from toolkiln.store.store import Store, open_store
     from toolkiln.store.values import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "KEEP_SECONDS": "values",
+    "PATIENCE": "retry",
     "Approvals": "approvals",
     "Archive": "archive",
     "Arrival": "values",
@@ -60,6 +62,7 @@ _HOMES = {
     "Store": "store",
     "StoreError": "errors",
     "ToolSettings": "settings",
+    "Unreachable": "errors",
     "Verification": "values",
     "hash_of": "records",
     "intact": "records",
@@ -69,11 +72,13 @@ _HOMES = {
     "open_store": "store",
     "page_bounds": "pages",
     "scope_of": "records",
+    "while_unreachable": "retry",
     "write_json": "records",
 }
 
 __all__ = [
     "KEEP_SECONDS",
+    "PATIENCE",
     "Approvals",
     "Archive",
     "Arrival",
@@ -93,6 +98,7 @@ __all__ = [
     "Store",
     "StoreError",
     "ToolSettings",
+    "Unreachable",
     "Verification",
     "hash_of",
     "intact",
@@ -102,6 +108,7 @@ __all__ = [
     "open_store",
     "page_bounds",
     "scope_of",
+    "while_unreachable",
     "write_json",
 ]
 

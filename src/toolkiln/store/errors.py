@@ -32,6 +32,15 @@ class StoreError(ToolkilnError):
     code: ClassVar[str] = "store_failed"
 
 
+class Unreachable(StoreError):
+    """The server could not be reached, or went away; a later attempt may find it."""
+
+    def __init__(self, message: str, *, sent: bool, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.sent = sent
+        """Whether the server may have run the command."""
+
+
 def driver_failed(what: str, error: BaseException, secrets: tuple[str, ...] = ()) -> StoreError:
     """A StoreError with the first line of what a driver raised; `what` names the database."""
     text = str(error).strip().partition("\n")[0] or type(error).__name__

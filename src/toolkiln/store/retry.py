@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from toolkiln.fleet.resp import Unreachable
+from toolkiln.store.errors import Unreachable
 
 T = TypeVar("T")
 PATIENCE = 60.0
