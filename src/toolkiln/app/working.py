@@ -246,8 +246,9 @@ class Station:
         """Look at the queue now and then."""
         while True:
             with suppress(StoreError):
-                self._waiting, _ = await queue.crew.depth()
-                self._oldest = await queue.crew.oldest(await queue.now_ms())
+                waiting, _ = await queue.crew.depth()
+                oldest = await queue.crew.oldest(await queue.now_ms())
+                self._waiting, self._oldest = waiting, oldest if waiting else 0.0
             await asyncio.sleep(_TOLD)
 
     def _drain(self, name: str) -> None:
