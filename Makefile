@@ -12,7 +12,7 @@ MODULES := web/node_modules/.package-lock.json
 BIOME := web/node_modules/.bin/biome
 BUNDLE := src/toolkiln/surfaces/web/static/vendor/.made
 
-.PHONY: run test check lint types bench corpus thorough fuzz lock browser faults soak chaos conformance postgres chromium web screenshots clean
+.PHONY: run test check lint types bench corpus thorough fuzz lock browser faults soak chaos conformance postgres redis chromium web screenshots clean
 
 run: $(STAMP) web  ## admit and list the example tools, check one, call one, and stop an attack
 	$(BIN)/toolkiln admit --yes --tools examples/tools
@@ -28,7 +28,7 @@ run: $(STAMP) web  ## admit and list the example tools, check one, call one, and
 
 # One worker more than cores: tests wait for disks and for processes that end. Each begins with
 # neighbours, which share servers, and takes over from others when it has done.
-test: $(STAMP) postgres chromium web  ## everything that must hold
+test: $(STAMP) postgres redis chromium web  ## everything that must hold
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
 conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspector, agents' CLIs
@@ -37,7 +37,7 @@ conformance: $(STAMP) $(NPM)/.installed  ## the protocol's own suite, the Inspec
 browser: $(STAMP) chromium web  ## every page in a real browser
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m browser
 
-faults: $(STAMP) postgres  ## processes killed at every step, networks cut, many processes at once
+faults: $(STAMP) postgres redis  ## processes killed at every step, networks cut, many processes at once
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal -m faults
 
 soak: $(STAMP)  ## thousands of good and hostile calls, and what they leave behind
@@ -51,9 +51,16 @@ postgres:
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
 	|| test "$$(id -u)" != 0 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 
+# The fleet's tests start a server of their own; where there is none, root can install it, and
+# no service is started: `redis-tools` has the program, under the name of a check.
+# Not at the same time as others: apt does one thing after the other.
+redis: | postgres
+	@command -v redis-server >/dev/null || test "$$(id -u)" != 0 \
+	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends redis-tools \
+	&& ln -s /usr/bin/redis-check-rdb /usr/local/bin/redis-server; }
+
 # A page is opened in a real browser; where there is none, root can install it.
-# Not at the same time: apt does one thing after the other.
-chromium: | postgres
+chromium: | redis
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 \
 	|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 

@@ -52,6 +52,13 @@ def binary() -> str:
     return found
 
 
+def version() -> tuple[int, ...]:
+    """Of the server that `binary` finds."""
+    said = subprocess.run([binary(), "--version"], capture_output=True, text=True, check=True)
+    number = said.stdout.partition("v=")[2].partition(" ")[0]
+    return tuple(int(part) for part in number.split("."))
+
+
 def free_port() -> int:
     """A port that nobody listens on at the moment."""
     with socket.socket() as listener:

@@ -97,7 +97,7 @@ class Ends:
 
     async def heed(self, control: Pipe) -> None:
         """Do as a worker does that is told of answers."""
-        last = "$"
+        last = None
         while True:
             with suppress(StoreError):  # a connection that was broken; it comes back
                 last, asks = await self.queue.crew.asked(last, 100, control)

@@ -321,7 +321,7 @@ async def test_a_call_that_runs_is_asked_to_stop_and_one_end_wins(own: Desk) -> 
     [taken] = await own.take()
 
     said = await own.queue.cancel("r")
-    _, asks = await own.queue.crew.asked("0-0", 1, own.waiting)
+    _, asks = await own.queue.crew.asked(("0-0", "0-0"), 1, own.waiting)
     won = await own.queue.finish(Ending(taken, "end", b"cancelled"))
     late = await own.queue.finish(result(taken))
 

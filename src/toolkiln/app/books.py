@@ -33,8 +33,8 @@ class Books:
         return RedisSessions(self._redis)
 
     def approvals(self) -> "ApprovalBook":
-        """What waits for a person."""
-        if self._redis is None:
+        """What waits for a person; a client of its own may not decide about that."""
+        if self._redis is None or self._redis.namespace:
             return self._store().approvals
         from toolkiln.fleet import RedisApprovals
 
@@ -42,7 +42,7 @@ class Books:
 
     def buckets(self) -> "BucketBook":
         """How often something may still happen."""
-        if self._redis is None:
+        if self._redis is None or self._redis.namespace:
             return self._store().buckets
         from toolkiln.fleet import RedisBuckets
 

@@ -28,7 +28,7 @@ from toolkiln.app.published import (
 from toolkiln.catalog import Catalog, Change
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
-from toolkiln.model import Call, Caller, Privilege
+from toolkiln.model import Privilege
 
 if TYPE_CHECKING:
     from toolkiln.app.authoring import Authored, Draft
@@ -164,11 +164,8 @@ class Connected(Kiln):
             assert isinstance(found, RedisRecords)  # as Redis is set
             return found
 
-        def note(caller: Caller, call: Call) -> None:
-            book().note(caller, call)
-
         durable = self.settings.fleet_durable
-        return Forwarding(self._offer, self._published, self.guarding.guard, note, durable=durable)
+        return Forwarding(self._offer, self._published, self.guarding.guard, book, durable=durable)
 
     @property
     def _delegating(self) -> "Delegating":

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
@@ -24,11 +25,12 @@ from toolkiln.fleet import (
     Envelope,
     Listing,
     Pipe,
+    RedisRecords,
     check_server,
     pack,
 )
 from toolkiln.model import Call, Caller, Event, QuestionKind, Result, ToolSpec, unobserved
-from toolkiln.store import PATIENCE, key_of, while_unreachable
+from toolkiln.store import PATIENCE, while_unreachable
 
 _SENT_ALWAYS = "write_python_tool"
 """Of Toolkiln's own tools the one that changes the catalog, which workers have."""
@@ -76,15 +78,15 @@ class Forwarding:
         offer: FleetOffer,
         published: PublishedTools,
         guard: Guard,
-        note: Callable[[Caller, Call], None],
+        book: Callable[[], RedisRecords],
         *,
         durable: bool,
     ) -> None:
-        """`note` lets a call be found by its caller's id; it may block. `durable`: `Client`."""
+        """`book` opens what lets a call be found by its caller's id. `durable`: `Client`."""
         self._offer = offer
         self._published = published
         self._guard = guard
-        self._note = note
+        self._book = book
         self._durable = durable
         self._listing: Listing | None = None
         self._routes: dict[str, _Route] = {}
@@ -189,8 +191,9 @@ class Forwarding:
         """
         if self._client is None or self.spec(call) is None:
             return False
-        await asyncio.to_thread(self._note, caller, call)
-        await self._client.remember(key_of(caller, call.id))
+        book = self._book()
+        await asyncio.to_thread(book.note, caller, call)
+        await self._client.remember(book.key(caller, call.id))
         return True
 
     def detach(self) -> None:
@@ -222,7 +225,7 @@ class Forwarding:
         if client is None:
             client = await while_unreachable(self._opened, patience)
         if call.remember:
-            note = partial(asyncio.to_thread, self._note, sending.caller, call)
+            note = partial(asyncio.to_thread, self._book().note, sending.caller, call)
             await while_unreachable(note, patience)
         if not self._guard.sessions.is_local(token):
             return await self._sent(client, sending, way)
@@ -247,7 +250,7 @@ class Forwarding:
         is_watched = observe is not unobserved
         envelope = Envelope(
             id=call.id,
-            record=key_of(caller, call.id),
+            record=self._book().key(caller, call.id),
             tool=call.tool,
             digest=way.digest,
             arguments=arguments,
@@ -290,7 +293,8 @@ class Forwarding:
         async with self._opening:
             if self._client is None:
                 key = await asyncio.to_thread(lambda: self._published.key)
-                address = self._published.address
+                book = await asyncio.to_thread(self._book)
+                address = replace(self._published.address, namespace=book.namespace)
                 pipe = Pipe(address)
                 client = Client(pipe, Pipe(address), key, durable=self._durable)
                 try:

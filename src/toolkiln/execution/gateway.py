@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from toolkiln.errors import InputError, ToolkilnError, UnknownTool, nearest_hint
+from toolkiln.errors import InputError, NotAllowed, ToolkilnError, UnknownTool, nearest_hint
 from toolkiln.execution.acting import SESSION
 from toolkiln.execution.approval_function import wants_approval
 from toolkiln.execution.asking import Asker, Asking
@@ -188,6 +188,9 @@ class Gateway:
             return result
         except Refused as end:
             result = refused(call, trail.at, end.status, end.error, end.tool)
+            return result
+        except NotAllowed as error:
+            result = refused(call, trail.at, Status.DENIED, as_call_error(error))
             return result
         except ToolkilnError as error:  # what cannot be recorded, above all, does not happen
             result = refused(call, trail.at, Status.UNAVAILABLE, as_call_error(error))

@@ -7,10 +7,10 @@ Calls go through a queue (`queue`, `wire`, `steps`) from callers (`client`) to w
 on first use, so that this package can be imported where the extra `toolkiln[redis]` is not
 installed. Key names are in `keys`, the scripts that Redis runs in `lua/`.
 
-Processes that can write to this Redis are trusted with identities: sessions carry privileges,
-and are not signed. What workers say is signed (`signatures`), where `worker_keys` is set. Give
-it a password or an ACL user, TLS when it is on another machine, and no other tenants whom you
-would not let decide who may do what.
+Processes that can write sessions are trusted with identities: they carry privileges, and are
+not signed. A client whose Redis user may not see them has records of its own (`connection`).
+What workers say is signed (`signatures`), where `worker_keys` is set. Give Redis passwords and
+the users of `deploy/redis`, and TLS when it is on another machine.
 """
 
 from importlib import import_module

@@ -10,6 +10,7 @@ Behind sentinels the address is a service, whose primary is asked for at every c
 and password are the server's; the sentinels are asked without.
 """
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -67,6 +68,14 @@ class Address:
     ssl_ca_certs: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    namespace: str = ""
+    """How keys of the user's own begin, where an ACL gives it no others (`connection`)."""
+
+    @property
+    def user(self) -> str:
+        """The name of the user as it may be part of a key."""
+        named = re.sub("[^0-9A-Za-z_.-]", "", self.username or "")
+        return named[:100] or "client"
 
     def failure(self, error: Exception) -> tuple[str, str]:
         """What went wrong, without the password, and what to do about it."""

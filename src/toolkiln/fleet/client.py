@@ -57,8 +57,7 @@ class Client:
         self._pipe = pipe
         self._waiting = waiting
         self._key = key
-        user = "".join(c for c in pipe.address.username or "" if c.isalnum() or c in "_.-")
-        self.reply_to = f"{user[:100] or 'client'}:{secrets.token_hex(12)}"
+        self.reply_to = f"{pipe.address.user}:{secrets.token_hex(12)}"
         """The stream that replies go to; an ACL can give each user their own."""
         self.answers = Answers(pipe, key)
         """Who is asked what calls ask."""

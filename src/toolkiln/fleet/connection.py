@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from toolkiln.fleet import keys
 from toolkiln.fleet.address import TLS_OPTIONS, Address, read_address
 from toolkiln.store import StoreError, Unreachable
 
@@ -36,6 +37,8 @@ class Connection:
         self._address = address
         self._scripts: dict[str, Script] = {}
         self.name = address.name
+        self.namespace = ""
+        """How keys of the user's own begin; empty if it may use those of all users."""
 
     def __repr__(self) -> str:
         return f"<Connection {self.name}>"
@@ -66,6 +69,18 @@ class Connection:
             about = dict(zip(said[::2], said[1::2], strict=True))
             version, mode = about[b"version"].decode(), about[b"mode"].decode()
         self._address.check(version, mode)
+        self.namespace = self._find_namespace()
+
+    def _find_namespace(self) -> str:
+        """Ask the server whether its ACL lets this user see who has a session."""
+        from redis.exceptions import NoPermissionError
+
+        with self._as_store_error():
+            try:
+                self._client.zrange(keys.SESSIONS, -1, -1)
+            except NoPermissionError:
+                return self._address.user
+        return ""
 
     def close(self) -> None:
         """Lets go of the server."""

@@ -12,6 +12,8 @@ from toolkiln.store import StoreError
 
 MOST_ASKS = 1000
 """How many entries the stream of what is asked for has at most, roughly."""
+Last = tuple[str, str]
+"""Up to where was read what operators and fronts asked for, and what clients did."""
 
 
 class Crew:
@@ -20,6 +22,9 @@ class Crew:
     def __init__(self, pipe: Pipe, pool: str) -> None:
         self._pipe = pipe
         self._stream, self._control = keys.calls(pool), keys.control(pool)
+        self._asks = keys.asks(pool)
+        self.requests = self._asks if pipe.address.namespace else self._control
+        """The stream that this process asks on."""
         self._retire = pipe.script("retire")
 
     async def ask(self, ask: Ask) -> None:
@@ -29,28 +34,37 @@ class Crew:
             StoreError: Redis failed.
         """
         limit = ("MAXLEN", "~", MOST_ASKS)
-        await self._pipe.command("XADD", self._control, *limit, "*", "ask", ask.ask, "of", ask.of)
+        await self._pipe.command("XADD", self.requests, *limit, "*", "ask", ask.ask, "of", ask.of)
 
-    async def asked(self, last: str, block_ms: int, pipe: Pipe) -> tuple[str, list[Ask]]:
-        """What was asked since `last` (at first `$`), over a connection that may wait.
+    async def asked(self, last: Last | None, block_ms: int, pipe: Pipe) -> tuple[Last, list[Ask]]:
+        """What was asked since `last` (at first None), over a connection that may wait.
 
         Raises:
             StoreError: Redis failed.
         """
-        if last == "$":  # once: what comes between two readings must not be missed
-            newest = await pipe.command("XREVRANGE", self._control, "+", "-", "COUNT", 1)
-            last = newest[0][0].decode() if newest else "0-0"
-        command = ("XREAD", "BLOCK", block_ms, "STREAMS", self._control, last)
-        answer = await pipe.command(*command, wait=block_ms / 1000)
-        if not answer:
-            return last, []
-        entries = answer[0][1]
-        asks = [
-            Ask(fields[1].decode(errors="replace"), fields[3].decode(errors="replace"))
-            for _, fields in entries
-            if len(fields) == 4
-        ]
-        return entries[-1][0].decode(), asks
+        streams = self._control, self._asks
+        if last is None:  # once: what comes between two readings must not be missed
+            newest = [await pipe.command("XREVRANGE", s, "+", "-", "COUNT", 1) for s in streams]
+            control, client = [one[0][0].decode() if one else "0-0" for one in newest]
+            last = control, client
+        options = ("COUNT", MOST_ASKS, "BLOCK", block_ms)
+        answer = await pipe.command(
+            "XREAD", *options, "STREAMS", *streams, *last, wait=block_ms / 1000
+        )
+        places, asks = dict(zip(streams, last, strict=True)), []
+        for name, entries in answer or ():
+            stream = name.decode()
+            asks += [
+                Ask(
+                    fields[1].decode(errors="replace"),
+                    fields[3].decode(errors="replace"),
+                    stream == self._asks,
+                )
+                for _, fields in entries
+                if len(fields) == 4
+            ]
+            places[stream] = entries[-1][0].decode()
+        return (places[self._control], places[self._asks]), asks
 
     async def consumers(self) -> list[Consumer]:
         """All that read, or once read, from the queue.

@@ -106,6 +106,8 @@ class Ask(NamedTuple):
     """`cancel`, `answer`, `drain`, `reload` …"""
     of: str
     """A record, a worker's id, or nothing."""
+    is_client: bool = False
+    """Whether a client asks, whose word counts for calls of its own only."""
 
 
 class Consumer(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, NotAllowed
 from toolkiln.fleet import keys
 from toolkiln.fleet.connection import Connection
 from toolkiln.model import Draw, Session
@@ -29,7 +29,9 @@ class RedisSessions:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._run = connection.script("sessions")
+        """A user with a namespace of its own can look sessions up, by their tokens."""
+        self._user = connection.namespace
+        self._script = connection.script("sessions")
 
     def put(self, token_hash: str, session: Session, seconds: float) -> None:
         """Keep a session that holds for so long.
@@ -51,7 +53,7 @@ class RedisSessions:
         Raises:
             StoreError: Redis failed, or the record is damaged.
         """
-        found = self._do("get", keys.session(token_hash))
+        found = self._script([], ["get", keys.SESSIONS, keys.session(token_hash)])
         if found is None or (found[1] == 0 and not running):
             return None
         return _read(found[0]), found[1] / 1000
@@ -107,6 +109,15 @@ class RedisSessions:
 
     def _do(self, act: str, key: str, *arguments: str | bytes | int) -> Any:
         return self._run([keys.SESSIONS, key], [act, *arguments])
+
+    def _run(self, touched: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+        if self._user:
+            raise NotAllowed(
+                f"the Redis user {self._user!r} may not create, change or list sessions",
+                hint="create a session at a trusted front (`toolkiln sessions create`) and "
+                "pass its token",
+            )
+        return self._script(touched, arguments)
 
 
 class RedisBuckets:

@@ -94,6 +94,16 @@ def control_of(stream: str) -> str:
     return stream.replace(":calls:", ":control:", 1)
 
 
+def asks(pool: str) -> str:
+    """A stream: what clients ask a pool's workers, for their own calls; like `control`."""
+    return asks_of(calls(pool))
+
+
+def asks_of(stream: str) -> str:
+    """The stream of clients beside a pool's stream of calls."""
+    return stream.replace(":calls:", ":asks:", 1)
+
+
 def record(record: str) -> str:
     """A hash: one call, from when it was accepted until some time after its end.
 

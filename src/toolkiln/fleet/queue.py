@@ -398,10 +398,16 @@ class Queue:
             StoreError: Redis failed.
         """
         by_worker = self._trusted is not None and for_others
-        answer = await self._withdraw(
-            record, "cancelled", keys.control(self.pool), by_worker=by_worker
-        )
+        answer = await self._withdraw(record, "cancelled", self.crew.requests, by_worker=by_worker)
         return "cancelled" if answer == "ended" else answer
+
+    async def is_cancelled(self, record: str) -> bool:
+        """Whether the record of a call, which only its own client can write, says so.
+
+        Raises:
+            StoreError: Redis failed.
+        """
+        return bool(await self._pipe.command("HEXISTS", keys.record(record), "cancel"))
 
     async def withdraw(self, record: str, code: str) -> bool:
         """End a call for a reason such as `no_worker`, if none has it, or none that goes on.

@@ -71,6 +71,8 @@ class RedisRecords:
         With `trusted` workers, a result is believed that one of them signed, or that this
         object wrote: any client could have written the others.
         """
+        self.namespace = connection.namespace
+        """How keys of the user's own begin; empty if it may use those of all users."""
         self._trusted = trusted
         self._written: dict[bytes, None] = {}
         """The digests of results that this object wrote, the oldest first."""
@@ -78,6 +80,13 @@ class RedisRecords:
         self._outputs = connection.script("outputs")
         self._cancel = connection.script("cancel")
         self._clock = clock
+
+    def key(self, caller: Caller, call_id: str) -> str:
+        """What a call of this caller is known by."""
+        return self._own(key_of(caller, call_id))
+
+    def _own(self, name: str) -> str:
+        return f"{self.namespace}:{name}" if self.namespace else name
 
     def claim(
         self, call: Call, *, caller: Caller, fingerprint: str, owner: str, lease_seconds: float
@@ -87,7 +96,7 @@ class RedisRecords:
         `fingerprint` stands for all that makes two calls the same; `owner` is shown to those
         who have to wait.
         """
-        key, token = key_of(caller, call.id), secrets.token_hex(16)
+        key, token = self.key(caller, call.id), secrets.token_hex(16)
         state, *told = self._run(
             "claim",
             key,
@@ -111,7 +120,7 @@ class RedisRecords:
     def note(self, caller: Caller, call: Call) -> None:
         """Lets a call that goes into the queue be found by its id, and listed."""
         about = _bytes(call.id), _bytes(call.tool)
-        self._run("note", key_of(caller, call.id), *about, scope=scope_of(caller))
+        self._run("note", self.key(caller, call.id), *about, scope=scope_of(caller))
 
     def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
         """Extends the lease from now on; says whether to go on, to stop, or that it is lost."""
@@ -150,24 +159,25 @@ class RedisRecords:
 
     def request_cancel(self, caller: Caller, call_id: str) -> bool:
         """Asks the owner of a running call to stop it; False if it is not running."""
-        record = key_of(caller, call_id)
+        record = self.key(caller, call_id)
         asked = self._run("cancel", record)
         if not isinstance(asked, bytes):
             return asked is not None
-        control, by_worker = keys.control_of(asked.decode()), self._trusted is not None
+        stream, by_worker = asked.decode(), self._trusted is not None
+        control = keys.asks_of(stream) if self.namespace else keys.control_of(stream)
         answer = self._cancel(*withdrawal(record, "cancelled", control, by_worker=by_worker))
         return answer in (b"ended", b"asked")
 
     def task(self, caller: Caller, call_id: str) -> Task | None:
         """What became of a call of this caller; None if there is none, or none any more."""
-        record = key_of(caller, call_id)
+        record = self.key(caller, call_id)
         row = self._run("task", record)
         return None if row is None else self._task(record, row)
 
     def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
         """The caller's calls, the newest first, without their results; at most 1,000."""
         at_most = max(0, min(limit, _MOST_TASKS))
-        rows = self._run("tasks", "", at_most, scope=scope_of(caller))
+        rows = self._run("tasks", self._own(""), at_most, scope=scope_of(caller))
         return [self._task("", row) for row in rows]
 
     def keep_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
@@ -176,7 +186,7 @@ class RedisRecords:
         starts = range(0, len(text), _CHUNK)
         chunks = [_bytes(text[start : start + _CHUNK]) for start in starts]
         about = scope_of(caller), len(text), _micro(keep_seconds)
-        self._outputs([keys.output(handle)], ["keep", self._now, *about, *chunks])
+        self._outputs([], ["keep", self._now, keys.output(handle), *about, *chunks])
         return handle
 
     def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:
@@ -190,8 +200,8 @@ class RedisRecords:
         last = 1 << 62  # a larger number has no exact form there
         first = min(offset, last) // _CHUNK
         wanted = first, min(offset + limit - 1, last) // _CHUNK
-        where = [keys.output(handle)]
-        found = self._outputs(where, ["read", self._now, scope_of(caller), *wanted])
+        where = keys.output(handle)
+        found = self._outputs([], ["read", self._now, where, scope_of(caller), *wanted])
         if found is None:
             raise no_output()
         total, *chunks = found
@@ -256,7 +266,7 @@ class RedisRecords:
         return ended(reply.body.decode("ascii", "replace"), call_id=call_id, tool=tool)
 
     def _stored(self, record: str, reply: Reply) -> Reply:
-        data = self._outputs([keys.body(record, "result")], ["body", ""])
+        data = self._outputs([], ["body", "", keys.body(record, "result")])
         found = reply_from_wire(data) if data and bodies.reference(data) == reply.body else None
         return found or Reply(record, "end", b"lost")
 
@@ -265,12 +275,10 @@ class RedisRecords:
         return "" if self._clock is None else str(_micro(self._clock()))
 
     def _run(self, act: str, record: str, *arguments: str | bytes | int, scope: str = "") -> Any:
-        touched = [
-            keys.claim(record),
-            keys.claims_of(scope),
-            keys.record(record),
-            keys.approvals_of_call(record),
-        ]
+        of_caller = keys.claims_of(self._own(scope))
+        touched = [keys.claim(record), of_caller, keys.record(record)]
+        if not self.namespace:
+            touched.append(keys.approvals_of_call(record))
         return self._records(touched, [act, self._now, *arguments])
 
 

@@ -27,8 +27,11 @@ INLINE_LIMIT = 256 * 1024
 """Bytes up to which a body travels in the stream itself."""
 
 Short = Annotated[str, Meta(max_length=1000)]
-Record = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_-]*\Z")]
-"""What a call is known by: its id, hashed with its caller's identity (`store.key_of`)."""
+_RECORD = r"(?:[0-9A-Za-z_.-]{1,100}:)?[0-9A-Za-z_-]{1,64}"
+Record = Annotated[str, Meta(max_length=165, pattern=rf"^{_RECORD}\Z")]
+"""What a call is known by: its id, hashed with its caller's identity (`store.key_of`).
+
+Ahead of that, where the client may use no other keys, the name of its Redis user."""
 ReplyTo = Annotated[str, Meta(max_length=200, pattern=r"^[0-9A-Za-z_.:-]*\Z")]
 Milliseconds = Annotated[int, Meta(ge=0, le=1 << 48)]
 
@@ -236,7 +239,7 @@ def without_unknown(told: Any, error: ValidationError) -> bool:
 def record_of(data: bytes) -> str | None:
     """The name of a record, if these bytes are one."""
     text = data.decode("ascii", "replace")
-    return text if len(text) <= 64 and re.fullmatch("[0-9A-Za-z_-]+", text) else None
+    return text if re.fullmatch(_RECORD, text) else None
 
 
 def about(envelope: Envelope) -> bytes:

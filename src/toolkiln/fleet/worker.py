@@ -16,8 +16,9 @@ from math import inf
 from typing import Literal
 
 from toolkiln.errors import InputError
-from toolkiln.fleet.deliveries import Delivery, Ending
+from toolkiln.fleet.deliveries import Ask, Delivery, Ending
 from toolkiln.fleet.leases import WAITING, Leases
+from toolkiln.fleet.questioning import ANSWER
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.steps import (
@@ -345,7 +346,7 @@ class Worker:
 
     async def _heed(self, control: Pipe) -> None:
         """Do what workers are asked to do."""
-        last, pause = "$", _FIRST_PAUSE
+        last, pause = None, _FIRST_PAUSE
         while True:
             try:
                 last, asks = await self._queue.crew.asked(last, BLOCK_MS, control)
@@ -355,10 +356,23 @@ class Worker:
                 continue
             pause = _FIRST_PAUSE
             for ask in asks:
-                if ask.ask == "cancel":
+                if ask.is_client:
+                    await self._heed_client(ask)
+                elif ask.ask == "cancel":
                     self._cancel_record(ask.of)
                 elif act := self._parts.asked.get(ask.ask):
                     act(ask.of)
+
+    async def _heed_client(self, ask: Ask) -> None:
+        """Do what a client asks for a call of its own that runs here, and nothing else."""
+        if all(run.delivery.record != ask.of for run in self._runs.values()):
+            return
+        if ask.ask == ANSWER and ANSWER in self._parts.asked:
+            self._parts.asked[ANSWER](ask.of)
+        elif ask.ask == "cancel":
+            with suppress(StoreError):  # then it runs to its end
+                if await self._queue.is_cancelled(ask.of):
+                    self._cancel_record(ask.of)
 
     def _cancel_record(self, record: str) -> None:
         now = time.monotonic()

@@ -12,12 +12,16 @@
 local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
 local kept, most, later = ARGV[2], ARGV[3], ARGV[4]
 local HEAD, EACH = 4, 9
-local MOST_DEAD, MOST_FIELDS = 1000, 8
+local MOST_DEAD, MOST_FIELDS, MOST_ASKERS = 1000, 8, 100
 
 local replies, order, ended, answers = {}, {}, {}, {}
 
+-- Clients write the names in a record: nothing but a stream of replies is written to.
 local function tell(askers, reply)
-  for asker in string.gmatch(askers, "%S+") do
+  local told = 0
+  for asker in string.gmatch(askers, "toolkiln:replies:%S+") do
+    told = told + 1
+    if told > MOST_ASKERS then return end
     if not replies[asker] then
       replies[asker] = {}
       order[#order + 1] = asker

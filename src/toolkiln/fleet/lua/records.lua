@@ -1,6 +1,6 @@
 -- What is remembered of calls by their callers' ids: claims, results, how they stand.
 -- KEYS: 1 the claim, 2 the claims of its caller, by when they were made; 3 the call's record
--- in the queue, 4 the requests for approval that it made. ARGV: 1 what to do, see below,
+-- in the queue, 4 the requests for approval that it made, which clients may not read. ARGV: 1 what to do, see below,
 -- 2 the time in microseconds, or "" for this server's.
 --
 -- A claim with a token is of a call that a process makes by itself; one without is only
@@ -33,7 +33,7 @@ end
 
 local function enter(fields)
   redis.call("DEL", claim)
-  redis.call("HSET", claim, "started", whole(now), "record", KEYS[3], "requests", KEYS[4],
+  redis.call("HSET", claim, "started", whole(now), "record", KEYS[3], "requests", KEYS[4] or "",
     unpack(fields))
   redis.call("ZADD", claims, whole(now), claim)
   redis.call("ZREMRANGEBYRANK", claims, 0, -MOST - 1)
@@ -47,6 +47,7 @@ local function held()
 end
 
 local function is_waited_for(requests)
+  if not requests or requests == "" then return false end
   for _, id in ipairs(redis.call("ZRANGE", requests, 0, -1)) do
     local one = redis.call("HMGET", "toolkiln:approval:" .. id, "state", "created", "expires")
     if one[1] == "pending" and tonumber(one[2]) <= now and tonumber(one[3]) > now then
@@ -62,7 +63,9 @@ local function queued(record)
     unpack(redis.call("HMGET", record, "state", "pool", "entry", "reply"))
   if state then return "done", reply end
   if not entry then return nil end
-  return #redis.call("XRANGE", stream, entry, entry) > 0 and "running" or "lost"
+  -- A client's own record: it may not read the stream, and takes the call to be there.
+  if string.find(record, "^toolkiln:call:.+:") then return "running" end
+  return #redis.pcall("XRANGE", stream or "", entry, entry) > 0 and "running" or "lost"
 end
 
 -- A claim as its caller is told of it; nil if nothing is remembered.

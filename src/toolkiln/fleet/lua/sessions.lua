@@ -1,11 +1,12 @@
--- Sessions. KEYS[1]: the index of those that hold. ARGV[1]: what to do, see below.
+-- Sessions. KEYS[1]: the index of those that hold; to look one up it is an argument, as keys
+-- have to be writable, and clients may only read. ARGV[1]: what to do, see below.
 -- A record outlives its session, for calls that are under way when it expires.
 local KEPT = 24 * 3600 * 1000
 local BATCH = 1000
 
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local holding = KEYS[1]
+local holding = KEYS[1] or ARGV[2]
 
 -- Puts a record into an index that goes with the last of what is in it.
 local function enter(index, record, expires, kept)
@@ -38,9 +39,9 @@ local function left(record)
   -- One from the future does not hold: the clock was set back, by who knows how much.
   if not made or not expires or made / 1000 >= now + 1 then return nil end
   if expires > now then return expires - now end
-  -- For good: a clock that is set back later must not revive it.
-  redis.call("HSET", record, "expires", 0)
-  redis.call("ZREM", holding, record)
+  -- For good: a clock that is set back later must not revive it. Clients leave that to others.
+  redis.pcall("HSET", record, "expires", 0)
+  redis.pcall("ZREM", holding, record)
   return 0
 end
 
@@ -55,10 +56,10 @@ function acts.put()
   hold(KEYS[2], tonumber(ARGV[3]))
 end
 
--- Returns the session and the milliseconds that it has left.
+-- ARGV: the index, the session. Returns the session and the milliseconds that it has left.
 function acts.get()
-  local milliseconds = left(KEYS[2])
-  return milliseconds and {redis.call("HGET", KEYS[2], "session"), milliseconds}
+  local milliseconds = left(ARGV[3])
+  return milliseconds and {redis.call("HGET", ARGV[3], "session"), milliseconds}
 end
 
 -- ARGV: milliseconds.
