@@ -20,6 +20,7 @@ import msgspec
 
 from toolkiln.fleet import keys
 from toolkiln.fleet.signatures import Signer, Verifier
+from toolkiln.store import StoreError
 
 if TYPE_CHECKING:
     from toolkiln.fleet.resp import Pipe
@@ -76,8 +77,14 @@ async def _kept_key(pipe: "Pipe") -> bytes:
     if await pipe.command("SET", keys.FLEET_KEY, made, "NX") is not None:
         return made
     kept: bytes | None = await pipe.command("GET", keys.FLEET_KEY)
-    # Gone between the two: the process that made it has to look again as well.
-    return kept if kept else await _kept_key(pipe)
+    if kept is None:  # gone between the two: the process that made it has to look again as well
+        return await _kept_key(pipe)
+    if len(kept) != SEAL_BYTES:
+        raise StoreError(
+            f"{pipe.address.name} has a damaged key of the fleet",
+            hint=f"set `fleet_key` everywhere, or delete the key {keys.FLEET_KEY} in Redis",
+        )
+    return kept
 
 
 async def put_back(pipe: "Pipe", key: FleetKeys) -> None:

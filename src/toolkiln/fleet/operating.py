@@ -12,15 +12,21 @@ from toolkiln.errors import InputError, nearest_hint
 from toolkiln.fleet import checks, keys, wire
 from toolkiln.fleet.announcements import announce
 from toolkiln.fleet.crew import Crew
-from toolkiln.fleet.deliveries import Ask
+from toolkiln.fleet.deliveries import Ask, read_delivery
 from toolkiln.fleet.steps import LONG_MS
 from toolkiln.fleet.wire import Envelope, Malformed
+from toolkiln.store import StoreError
 
 if TYPE_CHECKING:
     from toolkiln.fleet.resp import Pipe
 
 _AT_ONCE = 1000
 _MOST_LETTERS = 10_000
+_LETTERS_AT_ONCE = 100
+"""Each may have some megabytes, if somebody made it who is no worker."""
+_MOST_SAID = 10_000
+_WORKER = (b"pool", b"state", b"running", b"slots", b"version", b"host", b"pid", b"started")
+_REFUSED = (b"host", b"pool", b"at", b"why")
 _SEE_LETTERS = "see `toolkiln fleet dead-letters list`"
 
 
@@ -139,12 +145,8 @@ class Operator:
         beginning = keys.worker("")
         names = {name.removeprefix(beginning) for name in await self._keys(f"{beginning}*")}
         now = await self._now_ms()
-        said = await asyncio.gather(
-            *(self._pipe.command("HGETALL", keys.worker(name)) for name in names)
-        )
-        workers = [
-            _worker(name, _pairs(about), now) for name, about in zip(names, said, strict=True)
-        ]
+        said = await asyncio.gather(*(self._said(keys.worker(name), _WORKER) for name in names))
+        workers = [_worker(name, about, now) for name, about in zip(names, said, strict=True)]
         return tuple(sorted(workers, key=lambda worker: (worker.pool, worker.name)))
 
     async def clear_catalog(self) -> int:
@@ -164,7 +166,7 @@ class Operator:
         now = await self._now_ms()
         found = []
         for key in sorted(await self._keys(keys.REFUSED_WORKERS)):
-            said = _pairs(await self._pipe.command("HGETALL", key))
+            said = await self._said(key, _REFUSED)
             found.append(
                 RefusedWorker(
                     host=_text(said.get(b"host", b"")),
@@ -174,6 +176,20 @@ class Operator:
                 )
             )
         return tuple(found)
+
+    async def _said(self, key: str, fields: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What a process says of itself; nothing if somebody put something else there."""
+        try:
+            values = await self._pipe.command("HMGET", key, *fields)
+        except StoreError as error:
+            if "WRONGTYPE" not in error.message:
+                raise
+            return {}
+        return {
+            name: value[:_MOST_SAID]
+            for name, value in zip(fields, values, strict=True)
+            if value is not None
+        }
 
     async def _keys(self, pattern: str) -> set[str]:
         names, cursor = set[str](), b""
@@ -219,10 +235,15 @@ class Operator:
         now = await self._now_ms()
         found = []
         for name in pools:
-            entries = await self._pipe.command(
-                "XREVRANGE", keys.dead(name), "+", "-", "COUNT", _MOST_LETTERS
-            )
-            found += [_letter(_text(entry), name, _pairs(said), now) for entry, said in entries]
+            before, letters = "+", list[DeadLetter]()
+            while len(letters) < _MOST_LETTERS:
+                read = ("XREVRANGE", keys.dead(name), before, "-", "COUNT", _LETTERS_AT_ONCE)
+                entries = await self._pipe.command(*read)
+                letters += [_letter(_text(one), name, _pairs(said), now) for one, said in entries]
+                if len(entries) < _LETTERS_AT_ONCE:
+                    break
+                before = f"({letters[-1].id}"
+            found += letters
         return sorted(found, key=lambda letter: letter.seconds)
 
     async def retry(self, letter: DeadLetter) -> None:
@@ -240,7 +261,11 @@ class Operator:
         if not entries:
             raise InputError(f"there is no dead letter {letter.id}", hint=_SEE_LETTERS)
         try:
-            envelope = wire.envelope_from_wire(_pairs(entries[0][1]).get(b"call", b""))
+            # As a worker reads it: somebody may have put in what names another's record.
+            delivery = await read_delivery(self._pipe, letter.id, _pairs(entries[0][1]))
+            if delivery.stored:
+                raise Malformed("it is not kept whole")
+            envelope = delivery.envelope
         except Malformed:
             raise InputError(
                 f"the dead letter {letter.id} cannot be tried again: its call cannot be read",

@@ -16,16 +16,20 @@ end
 local function row(id)
   local names = {"request", "state", "created", "expires", "decided", "answer", "fingerprint",
     "session", "arguments", "remembered_by", "remembered_until"}
-  local values, found = redis.call("HMGET", PREFIX .. id, unpack(names)), {id = id}
-  if not values[1] then return nil end
+  local values, found = redis.pcall("HMGET", PREFIX .. id, unpack(names)), {id = id}
+  if values.err or not values[1] then return nil end
   for i, name in ipairs(names) do found[name] = values[i] end
   for _, name in ipairs({"created", "expires", "decided", "remembered_until"}) do
     found[name] = tonumber(found[name] or nil)
   end
+  -- A damaged one counts as not there: it must not keep others from being seen.
+  if not (found.created and found.expires) then return nil end
+  if found.state == "approved" and not found.decided then return nil end
   -- One from the future does not wait either: the clock was set back.
   found.waits = found.state == "pending" and found.created <= now and found.expires > now
   found.usable = found.state == "approved" and found.decided > now - USE
-  found.remembered = found.remembered_by and found.remembered_until > now and found.decided <= now
+  found.remembered = found.remembered_by and (found.remembered_until or 0) > now
+    and found.decided and found.decided <= now
   return found
 end
 

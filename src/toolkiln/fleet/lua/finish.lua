@@ -13,6 +13,7 @@ local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
 local kept, most, later = ARGV[2], ARGV[3], ARGV[4]
 local HEAD, EACH = 4, 9
 local MOST_DEAD, MOST_FIELDS, MOST_ASKERS = 1000, 8, 100
+local MOST_BYTES = 256 * 1024  -- of a field: no entry of ours has more
 
 local replies, order, ended, answers = {}, {}, {}, {}
 
@@ -38,7 +39,9 @@ end
 local function bury(entry, why)
   local found, letter = redis.call("XRANGE", stream, entry, entry)[1], {"why", why}
   local said = found and found[2] or {}
-  for i = 1, math.min(#said, 2 * MOST_FIELDS) do letter[#letter + 1] = said[i] end
+  for i = 1, math.min(#said, 2 * MOST_FIELDS) do
+    letter[#letter + 1] = #said[i] <= MOST_BYTES and said[i] or ""
+  end
   redis.pcall("XADD", dead, "MAXLEN", "~", MOST_DEAD, "*", unpack(letter))
 end
 

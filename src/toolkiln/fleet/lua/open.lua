@@ -11,6 +11,8 @@ end
 local run = said("server", "run_id")
 local known = redis.call("HMGET", lives, "run", "upto")
 local upto = known[2] or "0-0"
+-- Fronts can write here: what is no place in a stream says nothing.
+if #upto > 41 or not string.match(upto, "^%d+%-%d+$") then upto, known[1] = "0-0", "damaged" end
 
 if redis.call("EXISTS", stream) == 0 then
   redis.call("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")

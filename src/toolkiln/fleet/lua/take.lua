@@ -10,9 +10,9 @@ for i, key in ipairs(KEYS) do
   local each = ARGV[2 * i] / holds  -- microseconds for one token
   local tokens = holds
   local kept = redis.call("HMGET", key, "tokens", "at")
-  if kept[1] then
-    local passed = math.max(0, now - kept[2])
-    tokens = math.min(holds, kept[1] + passed / each)
+  local left, at = tonumber(kept[1] or nil), tonumber(kept[2] or nil)
+  if left and at then
+    tokens = math.min(holds, left + math.max(0, now - at) / each)
   end
   wait = math.max(wait, (1 - tokens) * each)
   buckets[i] = {tokens = tokens, holds = holds, each = each}
