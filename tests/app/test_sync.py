@@ -470,15 +470,24 @@ def outcomes(folder: Path) -> list[tuple[str, str]]:
     return [(record.tool, record.outcome) for record in ended]
 
 
+@pytest.fixture(autouse=True)
+def others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs before a test, such as a server that tests of other modules share, is not its."""
+    monkeypatch.setattr(sys.modules[__name__], "_OTHERS", children())
+
+
+_OTHERS: set[int] = set()
+
+
 def children() -> set[int]:
-    """The processes below this one that have not ended."""
+    """The processes that a test started below this one and that have not ended."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
         for child in map(int, (task / "children").read_text().split()):
             command = Path(f"/proc/{child}/cmdline").read_bytes()  # of a zombie: nothing
             if command and b"multiprocessing" not in command:
                 found.add(child)
-    return found
+    return found - _OTHERS
 
 
 def test_a_thread_that_comes_while_another_imports_asyncio_has_no_loop(
