@@ -9,6 +9,7 @@ not make a text harmless. Where texts come from, and on which line, the caller k
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
@@ -192,20 +193,26 @@ _BLANKS = re.compile(r"\s\s+")
 """Runs of blanks, which would make the patterns try every way to part them."""
 _BLOB_TEXT = re.compile(rf"[A-Za-z0-9+/_-]{{{_BLOB},}}={{0,2}}")
 _MENTION = re.compile(r"`([A-Za-z][\w-]*)(?:\(\))?`|(?<![\w./-])([A-Za-z]\w*_\w*)(?![\w-])")
-_NAME_OF_TOOL = r"(?P<{0}quote>`)?(?P<{0}name>[A-Za-z][\w-]*)(?:\(\))?`?(?P<{0}tool>\s+tool\b)?"
-_SHADOW = re.compile(
+_NAME_OF_TOOL = r"(?P<quote>`)?(?P<name>[A-Za-z][\w-]*)(?:\(\))?`?(?P<tool>\s+tool\b)?"
+_ORDER_ABOUT_TOOL = re.compile(
     r"\b(?:instead\s+of|rather\s+than|in\s+place\s+of|replaces|supersedes|before|after|never|do\s+not"
     r"|don't|must\s+not|avoid|stop"
     r"|when(?:ever)?\s+(?:you\s+)?(?:use|using|call|calling|invoke|invoking|run|running))\s+"
     r"(?:(?:ever|you|using|use|calling|call|invoking|invoke|running|run|the|tool|any)\s+){0,4}"
-    + _NAME_OF_TOOL.format("a")
-    + r"|(?<![\w`-])"
-    + _NAME_OF_TOOL.format("b")
-    + r"\s+(?:is|was|has\s+been)\s+(?:now\s+)?(?:deprecated|obsolete|broken|unsafe|insecure"
-    r"|disabled|outdated|replaced|superseded|compromised)\b",
+    + _NAME_OF_TOOL,
     re.IGNORECASE,
 )
-"""Orders about another tool, and claims that make a model avoid it."""
+"""An order about another tool."""
+_CLAIMS = (
+    *("deprecated", "obsolete", "broken", "unsafe", "insecure", "disabled", "outdated"),
+    *("replaced", "superseded", "compromised"),
+)
+_CLAIM_ABOUT_TOOL = re.compile(
+    rf"(?<![\w`-]){_NAME_OF_TOOL}\s+(?:is|was|has\s+been)\s+(?:now\s+)?(?:{'|'.join(_CLAIMS)})\b",
+    re.IGNORECASE,
+)
+"""A claim that makes a model avoid another tool. It can begin at any word, so that texts without
+its last word are not searched."""
 _FILLER = {
     *("a", "an", "and", "for", "from", "function", "functionality", "in", "is", "it", "method"),
     *("of", "on", "or", "that", "the", "this", "to", "tool", "use", "used", "uses", "utility"),
@@ -340,9 +347,11 @@ def _mentions(text: str, where: str, other_tools: Collection[str]) -> Iterator[R
 def shadows(text: str, where: str, other_tools: Collection[str]) -> Iterator[Remark]:
     """Find orders about other tools: those beside this one, and any that is called a tool."""
     said = set()
-    for found in _SHADOW.finditer(text):
-        kind = "a" if found["aname"] else "b"
-        name, quoted, is_tool = found[f"{kind}name"], found[f"{kind}quote"], found[f"{kind}tool"]
+    folded = text.casefold()
+    has_claim = any(claim in folded for claim in _CLAIMS)
+    claims = _CLAIM_ABOUT_TOOL.finditer(text) if has_claim else ()
+    for found in chain(_ORDER_ABOUT_TOOL.finditer(text), claims):
+        name, quoted, is_tool = found["name"], found["quote"], found["tool"]
         is_name = bool(quoted or is_tool or "_" in name)
         known = is_name and name in other_tools
         if name not in said and (known or (is_tool and (quoted or "_" in name))):
