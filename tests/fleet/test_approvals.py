@@ -36,6 +36,7 @@ from store.test_approvals import (  # noqa: F401  # collected here, over the fix
     test_arguments_that_are_not_json_are_refused,
     test_names_cannot_break_out_of_a_message,
     test_requests_are_listed_newest_first_by_state_and_bounded,
+    test_the_pending_requests_of_one_call_are_found_among_those_of_others,
     test_the_second_answer_is_told_of_the_first,
     test_what_came_to_nothing_is_asked_anew,
     test_what_has_no_key_cannot_be_remembered,

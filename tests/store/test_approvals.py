@@ -60,6 +60,22 @@ def test_a_request_is_kept_exactly_and_timed_by_the_store(store: Store, clock: C
     assert store.approvals.list() == [asked]
 
 
+def test_the_pending_requests_of_one_call_are_found_among_those_of_others(
+    store: Store, clock: Clock
+) -> None:
+    first = ask(store)
+    clock.now += 1
+    second, answered = ask(store, fingerprint="g"), ask(store, fingerprint="h")
+    store.approvals.decide(answered.id, YES)
+    ask(store, call_key="another")
+
+    found = store.approvals.of_call("call")
+
+    assert found == [second, first]
+    clock.now += DAY
+    assert store.approvals.of_call("call") == store.approvals.of_call("none") == []
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(arguments=st.dictionaries(st.text(), json_values))
 def test_any_arguments_come_back_as_they_were(store: Store, arguments: dict[str, Any]) -> None:

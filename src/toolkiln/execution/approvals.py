@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from toolkiln.model import (
 from toolkiln.store import PATIENCE, Unreachable, key_of, while_unreachable
 
 _FIRST_POLL, _LONGEST_POLL = 0.05, 1.0
+MOST_PENDING = 100
+"""Pending approvals of one user in this process: people would not find those of others."""
 
 
 class ApprovalBook(Protocol):
@@ -50,8 +53,8 @@ class ApprovalBook(Protocol):
         """A request as it stands."""
         ...
 
-    def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
-        """Requests, newest first."""
+    def of_call(self, call_key: str) -> list[Approval]:
+        """The pending requests of one call, newest first."""
         ...
 
     def decide(self, approval_id: str, verdict: Verdict) -> Approval:
@@ -72,6 +75,10 @@ class ApprovalBook(Protocol):
 
     def forget(self, approval_id: str) -> bool:
         """Remember it no longer."""
+        ...
+
+    def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
+        """Requests, newest first."""
         ...
 
 
@@ -106,6 +113,8 @@ class Approvals:
         self._seconds = seconds
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         """Calls of this process, so that an answer given here wakes them at once."""
+        self._pending: Counter[str] = Counter()
+        """By user, the calls of this process that wait."""
 
     @property
     def patience(self) -> float:
@@ -119,7 +128,6 @@ class Approvals:
             StoreError: nobody can be asked.
         """
         text = canonical(wanted.arguments)
-        fingerprint = _hash(_identity(wanted.caller), wanted.call.tool, wanted.digest, text)
         keys = _remember_keys(wanted, text)
         patience = self.patience
         if wanted.call.timeout is not None:
@@ -131,6 +139,28 @@ class Approvals:
         if known is not None:
             said = f"{_approved_by(known)}, remembered for {known.remember}"
             return Obtained(json.loads(text), said)
+        user = wanted.caller.who
+        if self._pending[user] >= MOST_PENDING:
+            return Obtained(None, "", _too_many(user))
+        self._pending[user] += 1
+        try:
+            return await self._ask(book, wanted, text, keys, patience, observe)
+        finally:
+            self._pending[user] -= 1
+            if not self._pending[user]:
+                del self._pending[user]
+
+    async def _ask(
+        self,
+        book: ApprovalBook,
+        wanted: Wanted,
+        text: str,
+        keys: dict[Remember, str],
+        patience: float,
+        observe: Callable[[Event], None],
+    ) -> Obtained:
+        """Put a call whose arguments are this text to a person, and wait for the answer."""
+        fingerprint = _hash(_identity(wanted.caller), wanted.call.tool, wanted.digest, text)
         now = time.time()
         request = Approval(
             id="",
@@ -147,7 +177,7 @@ class Approvals:
         )
         call_key = key_of(wanted.caller, wanted.call.id)
         ask = partial(asyncio.to_thread, book.ask, request, fingerprint, call_key, keys)
-        asked = await while_unreachable(ask, away)
+        asked = await while_unreachable(ask, min(patience, PATIENCE))
         if asked.state == "pending":
             observe(Event(kind="pending", text=asked.id))
         answer = await self._answered(book, asked, patience)
@@ -197,6 +227,10 @@ class Approvals:
     def waiting(self, limit: int = 100) -> list[Approval]:
         """The calls that wait for a person, newest first."""
         return self._open().list(("pending",), limit)
+
+    def of_call(self, caller: Caller, call_id: str) -> list[Approval]:
+        """The requests of one call that wait for a person, newest first."""
+        return self._open().of_call(key_of(caller, call_id))
 
     def history(self, limit: int = 100) -> list[Approval]:
         """All requests that are still kept, newest first."""
@@ -294,6 +328,15 @@ def _refusal(answer: Approval) -> CallError:
         code="approval_expired",
         message="nobody approved this call in time",
         hint="ask a person to look at `toolkiln approvals list`, then call again",
+        retryable=True,
+    )
+
+
+def _too_many(user: str) -> CallError:
+    return CallError(
+        code="too_many_approvals",
+        message=f"{MOST_PENDING} calls of {user} already wait for a person's approval",
+        hint="wait until some of them are answered, or cancel them",
         retryable=True,
     )
 

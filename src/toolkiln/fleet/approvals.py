@@ -125,6 +125,11 @@ class RedisApprovals:
         """Remembers an answer no longer; False if it was not remembered."""
         return bool(self._run("forget", self._whole(approval_id)))
 
+    def of_call(self, call_key: str) -> list[Approval]:
+        """The pending requests of one call, newest first."""
+        rows = self._run("of_call", of=[keys.approvals_of_call(call_key)])
+        return [_approval(row) for row in rows]
+
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
         """Requests in these states, newest first."""
         at_most = max(0, min(limit, _MOST))

@@ -75,6 +75,7 @@ class Approvals:
         self._same = newest.where(
             row.call_key == _CALL_KEY, row.fingerprint == _FINGERPRINT, or_(pending, usable)
         )
+        self._of_call = newest.where(row.call_key == _CALL_KEY, pending)
         self._get = newest.where(row.id.between(_ID, _ID + "g"))  # by index, as LIKE is not
         self._list = newest.where(state.in_(bindparam("states", type_=String, expanding=True)))
 
@@ -214,6 +215,13 @@ class Approvals:
         if len(rows) > 1:
             raise several_approvals(approval_id, [row.id for row in rows])
         return rows[0] if rows else None
+
+    def of_call(self, call_key: str) -> list[Approval]:
+        """The pending requests of one call, newest first."""
+        which = {"the_call_key": call_key, "at_most": _MOST}
+        with self._database.transaction(reading=True) as connection:
+            rows = connection.execute(self._of_call, {**which, **self._clock.values()}).all()
+        return [_approval(row) for row in rows]
 
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
         """Requests in these states, newest first."""

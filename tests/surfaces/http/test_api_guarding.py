@@ -94,6 +94,24 @@ class TestApprovals:
         assert (try_own.status_code, try_own.json()["code"]) == (403, "not_allowed")
         assert wrong.status_code == 400
 
+    def test_a_caller_has_so_many_calls_that_wait_for_a_person_and_others_still_have_some(
+        self, api: Serving, operator: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("toolkiln.execution.approvals.MOST_PENDING", 2)
+        body = {"arguments": {"amount": 4}, "background": "auto"}
+        with api.client(api.session("flooder")) as flooder, api.client(api.session("fay")) as fay:
+            taken = [flooder.post("/v1/tools/pay/call", json=body).json() for _ in range(2)]
+            refused = flooder.post("/v1/tools/pay/call", json=body).json()
+            other = fay.post("/v1/tools/pay/call", json=body).json()
+            for client, tasks in ((flooder, taken), (fay, [other])):
+                for task in tasks:
+                    client.post(f"/v1/calls/{task['id']}/cancel")
+            again = flooder.post("/v1/tools/pay/call", json=body).json()
+            flooder.post(f"/v1/calls/{again['id']}/cancel")
+
+        assert [task["state"] for task in (*taken, other, again)] == ["pending"] * 4
+        assert refused["error"]["code"] == "too_many_approvals"
+
     def test_an_approval_is_recorded_for_the_person_who_gave_it(
         self, api: Serving, operator: httpx2.Client
     ) -> None:

@@ -1,14 +1,18 @@
 """Long calls as tasks, in the form of each era, as bytes over HTTP."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
+from toolkiln.app import OWN, Scope
+
 from .served import BOUND, Served, serving
-from .wire import TASKS, Legacy, modern
+from .wire import TASKS, Legacy, meta, modern, modern_reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -62,6 +66,36 @@ async def test_a_task_that_nobody_approved_in_time_says_so(tmp_path: Path) -> No
     assert result["result"]["isError"]
     assert "nobody approved this call in time" in result["result"]["content"][0]["text"]
     assert state["result"]["status"] == "completed"
+
+
+async def test_a_client_finds_the_question_of_its_task_however_many_others_wait(
+    served: Served,
+) -> None:
+    flooder = served.kiln.guarding.keys.create("flooder", Scope(user_id="flooder"), OWN)
+    headers = {"authorization": f"Bearer {flooder.text}"}
+    polling: dict[str, Any] = {
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}
+    }
+    call: dict[str, Any] = {"name": "risky", "arguments": {"what": "it"}, "_meta": meta(**polling)}
+    async with httpx.AsyncClient(timeout=BOUND, limits=httpx.Limits(max_connections=20)) as client:
+        made = await modern_reply(client, served.url, "tools/call", **call)
+        task = made.json()["result"]["taskId"]
+        await asyncio.gather(
+            *(
+                modern_reply(client, served.url, "tools/call", headers=headers, **call)
+                for _ in range(100)
+            )
+        )
+        asked = await modern(client, served.url, "tasks/get", {TASKS: {}}, taskId=task)
+        (approval,) = asked["result"].get("inputRequests", ["none"])
+        answers = {approval: {"action": "accept", "content": {}}}
+        await modern(
+            client, served.url, "tasks/update", {TASKS: {}}, taskId=task, inputResponses=answers
+        )
+        waiting = len(served.kiln.guarding.approvals.waiting(1_000))
+
+    assert asked["result"]["status"] == "input_required"
+    assert waiting == 100
 
 
 async def test_a_legacy_client_stops_a_task(served: Served) -> None:

@@ -162,6 +162,16 @@ function acts.remembered()
   return newest and shown(newest)
 end
 
+-- Returns the requests of one call that wait, newest first.
+function acts.of_call()
+  local answer = {}
+  for _, id in ipairs(redis.call("ZREVRANGE", KEYS[3], 0, -1)) do
+    local found = row(id)
+    if found and found.waits then answer[#answer + 1] = shown(found) end
+  end
+  return answer
+end
+
 -- ARGV: how many at most, then states. Returns requests, newest first.
 function acts.list()
   local wanted, found, answer = {}, {}, {}

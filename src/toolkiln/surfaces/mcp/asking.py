@@ -49,10 +49,11 @@ class Asking:
             return None
         return {"mode": "form", "message": _message(approval), "requestedSchema": _FORM}
 
-    async def waiting(self, call_id: str) -> list[Approval]:
-        """The requests of a call that nobody has answered."""
-        found = await asyncio.to_thread(self._kiln.guarding.approvals.waiting)
-        return [approval for approval in found if approval.call_id == call_id]
+    async def waiting(self, call_id: str, session: str) -> list[Approval]:
+        """The pending requests of one of the caller's calls."""
+        guarding = self._kiln.guarding
+        caller = await guarding.guard.caller(session)
+        return await asyncio.to_thread(guarding.approvals.of_call, caller, call_id)
 
     async def answer(self, approval_id: str, given: Mapping[str, Any], session: str) -> bool:
         """Record the person's decision; anything but a clear yes is no.

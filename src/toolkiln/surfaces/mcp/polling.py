@@ -95,7 +95,7 @@ class Polling:
         task = await self._task(request)
         responses = request.params.input_responses
         self._following.answer(task, responses)
-        for approval in await self._waiting(task):
+        for approval in await self._waiting(request, task):
             given = responses.get(approval.id)
             if isinstance(given, Mapping):
                 await self._following.asking.answer(approval.id, given, request.session)
@@ -114,12 +114,12 @@ class Polling:
         found = self._following.questions(task)
         if not can_be_asked(request.capabilities) or task.state != "pending":
             return found
-        for approval in await self._waiting(task):
+        for approval in await self._waiting(request, task):
             question = await self._following.asking.question(approval.id, request.session)
             if question is not None:
                 found[approval.id] = {"method": "elicitation/create", "params": question}
         return found
 
-    async def _waiting(self, task: Task) -> list[Approval]:
+    async def _waiting(self, request: Request[Any], task: Task) -> list[Approval]:
         """What a task itself waits for; calls that it makes are not told apart."""
-        return await self._following.asking.waiting(task.id)
+        return await self._following.asking.waiting(task.id, request.session)
