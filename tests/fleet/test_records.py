@@ -38,6 +38,7 @@ from store.test_contract import (  # noqa: F401
     test_a_task_runs_is_lost_or_done,
     test_a_value_that_is_not_json_is_refused_and_the_claim_stays,
     test_an_id_that_no_call_has_finds_nothing,
+    test_an_output_is_kept_however_large_it_is,
     test_an_output_serves_its_caller_only_and_for_its_time,
     test_an_unknown_handle_is_bad_input,
     test_another_caller_never_meets_the_call,
@@ -52,6 +53,7 @@ from store.test_contract import (  # noqa: F401
     test_odd_characters_in_ids_names_and_progress_survive,
     test_pages_meet_at_the_seams_of_rows,
     test_tasks_are_listed_newest_first_bounded_and_without_results,
+    test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together,
     test_the_same_id_with_another_fingerprint_is_a_conflict,
 )
 from toolkiln.fleet import (

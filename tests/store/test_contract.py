@@ -6,9 +6,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, NotFound
 from toolkiln.model import Call, Caller, CallError, Result, SentFile, Status, Truncation
-from toolkiln.store import Busy, Claim, Claimed, Conflict, Done, Lease, Store, StoreError
+from toolkiln.store import (
+    OUTPUT_CHARACTERS,
+    Busy,
+    Claim,
+    Claimed,
+    Conflict,
+    Done,
+    Lease,
+    Store,
+    StoreError,
+)
 
 from .conftest import Clock, Opener, count_rows
 
@@ -458,6 +468,32 @@ def test_a_page_from_the_middle_of_a_large_text(store: Store) -> None:
 
     assert page.text == whole[39_999_990:39_999_995]
     assert (page.total, page.next_offset) == (40_000_000, 39_999_995)
+
+
+def test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together(
+    store: Store, clock: Clock
+) -> None:
+    other = store.keep_output(Caller(user_id="other"), "text")
+    handles = []
+    for _ in range(4):
+        clock.now += 1
+        handles.append(store.keep_output(NOBODY, "x" * (OUTPUT_CHARACTERS // 2)))
+
+    for gone in handles[:2]:
+        with pytest.raises(NotFound):
+            store.read_output(NOBODY, gone, 0, 5)
+    assert [store.read_output(NOBODY, kept, 0, 2).text for kept in handles[2:]] == ["xx"] * 2
+    assert store.read_output(Caller(user_id="other"), other, 0, 5).text == "text"
+
+
+def test_an_output_is_kept_however_large_it_is(store: Store, clock: Clock) -> None:
+    earlier = store.keep_output(NOBODY, "text")
+    clock.now += 1
+    large = store.keep_output(NOBODY, "x" * (OUTPUT_CHARACTERS + 1))
+
+    assert store.read_output(NOBODY, large, OUTPUT_CHARACTERS, 5).text == "x"
+    with pytest.raises(NotFound):
+        store.read_output(NOBODY, earlier, 0, 5)
 
 
 @pytest.mark.parametrize("offset", [4, 5, 10**30])

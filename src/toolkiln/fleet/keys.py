@@ -179,6 +179,11 @@ def output(handle: str) -> str:
     return _named("output", handle)
 
 
+def outputs_of(scope: str) -> str:
+    """A sorted set: the keys and lengths of one caller's outputs, by until when they are kept."""
+    return f"toolkiln:outputs-of:{scope}"
+
+
 def publisher(pool: str, publisher_id: str) -> str:
     """A hash: by the name of a tool, the entry that one publisher has; see `publish.lua`."""
     return f"toolkiln:publisher:{_short(pool)}:{_short(publisher_id)}"

@@ -31,6 +31,7 @@ from toolkiln.fleet.wire import (
 from toolkiln.model import Call, Caller, Result, Task
 from toolkiln.store import (
     KEEP_SECONDS,
+    OUTPUT_CHARACTERS,
     Busy,
     Claim,
     Claimed,
@@ -181,12 +182,17 @@ class RedisRecords:
         return [self._task("", row) for row in rows]
 
     def keep_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
-        """Keeps a text for paging; the handle cannot be guessed and serves this caller only."""
+        """Keeps a text for paging; the handle cannot be guessed and serves this caller only.
+
+        The caller's oldest outputs go when there are more than `OUTPUT_CHARACTERS`.
+        """
         handle = secrets.token_hex(16)
         starts = range(0, len(text), _CHUNK)
         chunks = [_bytes(text[start : start + _CHUNK]) for start in starts]
-        about = scope_of(caller), len(text), _micro(keep_seconds)
-        self._outputs([], ["keep", self._now, keys.output(handle), *about, *chunks])
+        scope = scope_of(caller)
+        about = scope, len(text), _micro(keep_seconds)
+        bounds = keys.outputs_of(self._own(scope)), OUTPUT_CHARACTERS
+        self._outputs([], ["keep", self._now, keys.output(handle), *about, *bounds, *chunks])
         return handle
 
     def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolkiln.store.store import Store, open_store
     from toolkiln.store.values import (
         KEEP_SECONDS,
+        OUTPUT_CHARACTERS,
         Arrival,
         AuditFilter,
         Busy,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "KEEP_SECONDS": "values",
+    "OUTPUT_CHARACTERS": "values",
     "PATIENCE": "retry",
     "Approvals": "approvals",
     "Archive": "archive",
@@ -78,6 +80,7 @@ _HOMES = {
 
 __all__ = [
     "KEEP_SECONDS",
+    "OUTPUT_CHARACTERS",
     "PATIENCE",
     "Approvals",
     "Archive",

@@ -7,11 +7,22 @@ import threading
 import time
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, String, Table, bindparam, delete, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    String,
+    Table,
+    bindparam,
+    delete,
+    func,
+    select,
+)
 
 from toolkiln.store.clock import StoreClock
 from toolkiln.store.database import Database
 from toolkiln.store.schema import approvals, buckets, calls, chunks, outputs, sessions
+from toolkiln.store.values import OUTPUT_CHARACTERS
 
 # So much at once that pruning keeps up, so little that nobody waits for it.
 _ROWS = 500
@@ -34,6 +45,7 @@ class Pruner:
             (key,) = table.primary_key
             self._rows.append(delete(table).where(key.in_(_expired(table, clock.now, _ROWS))))
         self._old_outputs = _expired(outputs, clock.now, _OUTPUTS)
+        self._surplus_outputs = _surplus(clock.now)
         self._chunks = delete(chunks).where(chunks.c.handle.in_(_HANDLES))
         self._outputs = delete(outputs).where(outputs.c.handle.in_(_HANDLES))
 
@@ -52,7 +64,18 @@ class Pruner:
             now = self._clock.values()
             for statement in self._rows:
                 connection.execute(statement, now)
-            handles = connection.scalars(self._old_outputs, now).all()
+            self._remove_outputs(connection, self._old_outputs, now)
+
+    def prune_outputs(self, connection: Connection, scope: str, newest: str) -> None:
+        """Remove a caller's oldest outputs beyond what is kept for one; never the newest."""
+        which = {"the_scope": scope, "the_newest": newest, **self._clock.values()}
+        self._remove_outputs(connection, self._surplus_outputs, which)
+
+    def _remove_outputs(
+        self, connection: Connection, chosen: Select[Any], which: dict[str, Any]
+    ) -> None:
+        handles = connection.scalars(chosen, which).all()
+        if handles:
             connection.execute(self._chunks, {"the_handles": handles})
             connection.execute(self._outputs, {"the_handles": handles})
 
@@ -61,4 +84,16 @@ def _expired(table: Table, now: ColumnElement[float], at_most: int) -> Select[An
     (key,) = table.primary_key
     # Skipping what another process is pruning: two of them must not wait for each other.
     chosen = select(key).where(table.c.kept_until <= now).limit(at_most)
+    return chosen.with_for_update(skip_locked=True)
+
+
+def _surplus(now: ColumnElement[float]) -> Select[Any]:
+    row = outputs.c
+    sums = func.sum(row.total).over(order_by=(row.kept_until.desc(), row.handle))
+    own = select(row.handle, sums.label("sum"))
+    own = own.where(row.scope == bindparam("the_scope", type_=String), row.kept_until > now)
+    kept = own.subquery()
+    surplus = select(kept.c.handle).where(kept.c.sum > OUTPUT_CHARACTERS)
+    newest = bindparam("the_newest", type_=String)
+    chosen = select(row.handle).where(row.handle.in_(surplus), row.handle != newest).limit(_ROWS)
     return chosen.with_for_update(skip_locked=True)

@@ -164,9 +164,13 @@ class Store:
             return [_task(row, None) for row in connection.execute(self._statements.tasks, which)]
 
     def keep_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
-        """Keeps a text for paging; the handle cannot be guessed and serves this caller only."""
+        """Keeps a text for paging; the handle cannot be guessed and serves this caller only.
+
+        The caller's oldest outputs go when there are more than `OUTPUT_CHARACTERS`.
+        """
         handle = secrets.token_hex(16)
-        head = {"handle": handle, "scope": scope_of(caller), "total": len(text)}
+        scope = scope_of(caller)
+        head = {"handle": handle, "scope": scope, "total": len(text)}
         parts = [
             {"handle": handle, "number": start // CHUNK, "text": text[start : start + CHUNK]}
             for start in range(0, len(text), CHUNK)
@@ -176,6 +180,7 @@ class Store:
             connection.execute(self._statements.keep_output, kept)
             if parts:
                 connection.execute(self._statements.keep_chunks, parts)
+            self._pruner.prune_outputs(connection, scope, handle)
         return handle
 
     def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:

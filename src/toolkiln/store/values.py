@@ -6,6 +6,8 @@ from toolkiln.model import Action, Reading, Result, Sources, Value
 
 KEEP_SECONDS = 3600.0
 """How long results, outputs and the memory of lost calls are kept."""
+OUTPUT_CHARACTERS = 50_000_000
+"""Characters of all outputs that are kept for one caller; the oldest outputs go first."""
 
 
 class Claimed(Value):

@@ -5,12 +5,32 @@ local time = redis.call("TIME")
 local now = tonumber(ARGV[2]) or time[1] * 1e6 + time[2]
 local acts = {}
 
--- ARGV: whose, how many characters, microseconds to keep it; then its parts.
+-- Removes a caller's oldest outputs: those that expired, and those beyond so many characters.
+local function bound(of_caller, most)
+  local found, sum, kept = redis.call("ZREVRANGE", of_caller, 0, -1, "WITHSCORES"), 0, 0
+  for i = 1, #found, 2 do
+    local key, length = string.match(found[i], "^(toolkiln:output:%x+) (%d+)$")
+    sum = sum + (tonumber(length) or 0)
+    if key == output or (sum <= most and tonumber(found[i + 1]) > now) then
+      kept = kept + 1
+    elseif key then
+      redis.call("PEXPIRE", key, 0)
+    end
+  end
+  redis.call("ZREMRANGEBYRANK", of_caller, 0, -kept - 1)
+end
+
+-- ARGV: whose, how many characters, microseconds to keep it, the key of the caller's outputs,
+-- how many characters of these are kept; then its parts.
 function acts.keep()
-  redis.call("HSET", output, "scope", ARGV[4], "total", ARGV[5],
-    "kept", string.format("%.0f", now + ARGV[6]))
-  for i = 7, #ARGV do redis.call("HSET", output, i - 7, ARGV[i]) end
-  redis.call("PEXPIRE", output, string.format("%.0f", math.max(1, ARGV[6] / 1000)))
+  local kept = string.format("%.0f", now + ARGV[6])
+  local seconds = string.format("%.0f", math.max(1, ARGV[6] / 1000))
+  redis.call("HSET", output, "scope", ARGV[4], "total", ARGV[5], "kept", kept)
+  for i = 9, #ARGV do redis.call("HSET", output, i - 9, ARGV[i]) end
+  redis.call("PEXPIRE", output, seconds)
+  redis.call("ZADD", ARGV[7], kept, output .. " " .. ARGV[5])
+  redis.call("PEXPIRE", ARGV[7], seconds)
+  bound(ARGV[7], tonumber(ARGV[8]))
 end
 
 -- ARGV: whose, the first and the last part. Returns how many characters there are in all,
