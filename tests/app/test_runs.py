@@ -156,6 +156,19 @@ async def test_the_book_keeps_the_last_runs_and_says_since_when(kiln: Kiln) -> N
     assert started < kiln.runs.kept_since < kept[0].started
 
 
+async def test_a_caller_with_many_runs_pushes_out_no_runs_of_others(kiln: Kiln) -> None:
+    ann = kiln.guarding.create_session("ann")
+    await kiln.call("add_one", {"number": -1}, session=ann.token)
+
+    for number in range(MOST_ENDED):
+        await kiln.call("add_one", {"number": number})
+
+    kept = kiln.runs.all
+    assert len(kept) == MOST_ENDED
+    assert [run.arguments for run in kept if run.record.user == "ann"] == ['{"number": -1}']
+    assert kept[1].arguments == '{"number": 1}'
+
+
 async def test_of_much_that_a_run_tells_the_end_is_kept(kiln: Kiln) -> None:
     await kiln.call("chatter", {"lines": 400})
 

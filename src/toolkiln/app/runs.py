@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from toolkiln.execution import ConcealedEvents, Gateway, Trail, clean, described_arguments
@@ -179,7 +180,7 @@ class Run:
             )  # fmt: skip
         if self._over is not None:
             self._over.set()
-        self._book.ended(self)
+        self._book.ended(self, record.user)
 
     def _hear(self, event: Event) -> None:
         if self._trail is None:
@@ -233,7 +234,10 @@ class Runs:
     def __init__(self, identify: Identify) -> None:
         self._identify = identify
         self._running: dict[Run, None] = {}
-        self._ended: deque[Run] = deque(maxlen=MOST_ENDED)
+        self._ended: dict[str, deque[Run]] = {}
+        """By user, the oldest first."""
+        self._count = 0
+        """How many ended ones are kept."""
         self._followers: tuple[Follower, ...] = ()
         self.kept_since = time.time()
         """All calls that began later are in the book."""
@@ -261,14 +265,20 @@ class Runs:
     @property
     def all(self) -> list[Run]:
         """Those that run and those that ended, in no order."""
-        return [*self._running, *self._ended]
+        return [*self._running, *chain.from_iterable(self._ended.values())]
 
-    def ended(self, run: Run) -> None:
-        """One that runs no longer."""
+    def ended(self, run: Run, user: str) -> None:
+        """Keep a run of a user that has ended; the oldest of the user with the most may go."""
         self._running.pop(run, None)
-        if len(self._ended) == MOST_ENDED:
-            self.kept_since = max(self.kept_since, self._ended[0].started)
-        self._ended.append(run)
+        self._ended.setdefault(user, deque()).append(run)
+        self._count += 1
+        if self._count > MOST_ENDED:
+            most = max(self._ended, key=lambda one: len(self._ended[one]))
+            oldest = self._ended[most].popleft()
+            if not self._ended[most]:
+                del self._ended[most]
+            self._count -= 1
+            self.kept_since = max(self.kept_since, oldest.started)
         self.changed(run)
 
     def changed(self, run: Run) -> None:
