@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -233,6 +234,20 @@ class TestWrongKey:
         assert (told.record.act, told.record.outcome) == ("login", "denied")
         assert told.record.detail == "from 127.0.0.1"
         assert not list(files_with(site.tools.parent, b"tk_not_a_key"))
+
+    def test_is_recorded_ten_times_a_minute_for_one_address(self, tmp_path: Path) -> None:
+        site = Site(tmp_path, {}, require_key=True)
+        with site.running(), site.client("") as client, ThreadPoolExecutor(15) as pool:
+            answers = [*pool.map(lambda _: log_in(client, "tk_wrong"), range(15))]
+            right = log_in(client, new_key(site, "ann"))
+            told = [*site.kiln.guarding.audit.entries(AuditFilter(act="login", outcome="denied"))]
+
+        assert {answer.status_code for answer in answers} == {401}
+        assert right.status_code == 200
+        details = [one.record.detail for one in told]
+        assert details.count("from 127.0.0.1") == 9
+        assert details.count("from 127.0.0.1; more within a minute are not recorded") == 1
+        assert len(details) == 10
 
 
 def files_with(folder: Path, text: bytes) -> Iterator[Path]:

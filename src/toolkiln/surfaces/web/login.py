@@ -7,6 +7,7 @@ or token is delayed; neither is recorded.
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable
 from typing import Annotated
 
@@ -33,6 +34,12 @@ _PENANCE = 1.0
 """Seconds after which a wrong key is told to be wrong."""
 _MOST_WAITING = 20
 """Wrong keys that are recorded and wait at once; whoever shows further ones comes again."""
+
+
+_MOST_RECORDED = 10
+"""Wrong keys of one address that are recorded in a minute: the audit log is kept for long."""
+_MOST_ADDRESSES = 1_000
+_MINUTE = 60.0
 
 
 class Credentials(Body):
@@ -63,6 +70,8 @@ class Login:
         self._penance = penance
         self.waiting = 0
         """Wrong keys that are not told so yet."""
+        self._recorded: dict[str, tuple[float, int]] = {}
+        """By address, when its minute began and how many wrong keys it has had since."""
 
     async def log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Exchange a key for a cookie.
@@ -134,10 +143,23 @@ class Login:
             raise Refused("rate_limited", "too many wrong keys at once", headers=later)
         self.waiting += 1
         try:
-            await asyncio.to_thread(self._entrance.record_refusal, whence)
+            if (count := self._counted(whence)) <= _MOST_RECORDED:
+                more = "; more within a minute are not recorded" if count == _MOST_RECORDED else ""
+                await asyncio.to_thread(self._entrance.record_refusal, whence + more)
             await asyncio.sleep(self._penance)
         finally:
             self.waiting -= 1
+
+    def _counted(self, whence: str) -> int:
+        """Count a wrong key of an address; returns how many it has had within a minute."""
+        now = time.monotonic()
+        since, count = self._recorded.pop(whence, (now, 0))
+        if now - since >= _MINUTE:
+            since, count = now, 0
+        self._recorded[whence] = since, count + 1
+        if len(self._recorded) > _MOST_ADDRESSES:
+            del self._recorded[next(iter(self._recorded))]
+        return count + 1
 
 
 def _headers(scope: Scope) -> Given:
