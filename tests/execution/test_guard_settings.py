@@ -320,9 +320,9 @@ async def test_secret_that_was_lost_is_named_instead_of_handed_over(kiln: Kiln) 
 async def test_values_that_are_too_large_to_be_kept_are_refused(kiln: Kiln) -> None:
     set_up(kiln)
     spec = kiln.tool("fetch")
-    ann = kiln.sessions.create("ann").token
+    ina = kiln.sessions.create("ina").token
 
     with pytest.raises(InputError, match="more than 65,536 bytes"):
-        kiln.guarding.set_tool(spec, {"nick": "x" * 70_000}, user="ann", session=ann)
+        kiln.guarding.set_tool(spec, {"nick": "x" * 70_000}, user="ina", session=ina)
 
-    assert kiln.guarding.tool_settings.shown(spec, "ann") == {}
+    assert kiln.guarding.tool_settings.shown(spec, "ina") == {}
