@@ -1,0 +1,33 @@
+-- store.db
+CREATE TABLE toolkiln_approvals ( id VARCHAR(12) NOT NULL, call_key VARCHAR(64) NOT NULL, fingerprint BLOB NOT NULL, session_key VARCHAR(64), arguments_key VARCHAR(64), remember_key VARCHAR(64), remembered_until DOUBLE, kept_until DOUBLE NOT NULL, tool BLOB NOT NULL, digest BLOB NOT NULL, user BLOB NOT NULL, session BLOB NOT NULL, call_id BLOB NOT NULL, why BLOB NOT NULL, approve_own BOOLEAN NOT NULL, own_forbidden BOOLEAN, created DOUBLE NOT NULL, expires DOUBLE NOT NULL, state VARCHAR(16) NOT NULL, decided_by BLOB NOT NULL, decided DOUBLE, reason BLOB NOT NULL, remember VARCHAR(16), arguments BLOB NOT NULL, edited BLOB, PRIMARY KEY (id) );
+CREATE TABLE toolkiln_buckets ( "key" VARCHAR(64) NOT NULL, level DOUBLE NOT NULL, at DOUBLE NOT NULL, kept_until DOUBLE NOT NULL, PRIMARY KEY ("key") );
+CREATE TABLE toolkiln_calls ( "key" VARCHAR(64) NOT NULL, scope VARCHAR(64) NOT NULL, call_id BLOB NOT NULL, tool BLOB NOT NULL, fingerprint BLOB NOT NULL, owner BLOB NOT NULL, token VARCHAR(32) NOT NULL, attempt INTEGER NOT NULL, started DOUBLE NOT NULL, leased_until DOUBLE NOT NULL, kept_until DOUBLE NOT NULL, cancel BOOLEAN NOT NULL, progress BLOB NOT NULL, result TEXT, PRIMARY KEY ("key") );
+CREATE TABLE toolkiln_contents ( "key" VARCHAR(64) NOT NULL, reading BLOB NOT NULL, sources BLOB NOT NULL, PRIMARY KEY ("key") );
+CREATE TABLE toolkiln_declarations ( tool VARCHAR(64) NOT NULL, "key" VARCHAR(64) NOT NULL, PRIMARY KEY (tool, "key") );
+CREATE TABLE toolkiln_keys ( id BLOB NOT NULL, hash VARCHAR(64) NOT NULL, name_key VARCHAR(64) NOT NULL, name BLOB NOT NULL, caller BLOB NOT NULL, created DOUBLE NOT NULL, created_by BLOB NOT NULL, expires DOUBLE, revoked DOUBLE, last_used DOUBLE, PRIMARY KEY (id), UNIQUE (hash) );
+CREATE TABLE toolkiln_output_chunks ( handle VARCHAR(64) NOT NULL, number INTEGER NOT NULL, text BLOB NOT NULL, PRIMARY KEY (handle, number) );
+CREATE TABLE toolkiln_outputs ( handle VARCHAR(64) NOT NULL, scope VARCHAR(64) NOT NULL, total INTEGER NOT NULL, kept_until DOUBLE NOT NULL, PRIMARY KEY (handle) );
+CREATE TABLE toolkiln_schema ( version INTEGER NOT NULL );
+CREATE TABLE toolkiln_sessions ( token VARCHAR(64) NOT NULL, trace_id BLOB NOT NULL, key_id BLOB, caller BLOB NOT NULL, created DOUBLE NOT NULL, granted DOUBLE NOT NULL, expires DOUBLE NOT NULL, kept_until DOUBLE NOT NULL, PRIMARY KEY (token) );
+CREATE TABLE toolkiln_settings ( "key" VARCHAR(64) NOT NULL, tool BLOB NOT NULL, user BLOB NOT NULL, content BLOB NOT NULL, PRIMARY KEY ("key") );
+CREATE TABLE toolkiln_usages ( id INTEGER NOT NULL, catalog VARCHAR(64) NOT NULL, "key" VARCHAR(64) NOT NULL, tool BLOB NOT NULL, prompt BLOB NOT NULL, at BLOB NOT NULL, PRIMARY KEY (id) );
+CREATE TABLE toolkiln_versions ( id INTEGER NOT NULL, "key" VARCHAR(64) NOT NULL, number INTEGER NOT NULL, file BLOB NOT NULL, digest BLOB NOT NULL, action BLOB NOT NULL, "by" BLOB NOT NULL, at BLOB NOT NULL, tools BLOB NOT NULL, note BLOB NOT NULL, PRIMARY KEY (id) );
+CREATE INDEX toolkiln_approvals_by_age ON toolkiln_approvals (created);
+CREATE INDEX toolkiln_approvals_of_a_call ON toolkiln_approvals (call_key);
+CREATE INDEX toolkiln_approvals_remembered ON toolkiln_approvals (remember_key);
+CREATE INDEX toolkiln_approvals_to_forget ON toolkiln_approvals (kept_until);
+CREATE INDEX toolkiln_buckets_to_forget ON toolkiln_buckets (kept_until);
+CREATE INDEX toolkiln_calls_of_a_caller ON toolkiln_calls (scope, started);
+CREATE INDEX toolkiln_calls_to_forget ON toolkiln_calls (kept_until);
+CREATE UNIQUE INDEX toolkiln_keys_by_name ON toolkiln_keys (name_key) WHERE revoked IS NULL;
+CREATE INDEX toolkiln_outputs_to_forget ON toolkiln_outputs (kept_until);
+CREATE INDEX toolkiln_sessions_by_age ON toolkiln_sessions (created);
+CREATE INDEX toolkiln_sessions_of_a_key ON toolkiln_sessions (key_id);
+CREATE INDEX toolkiln_sessions_to_forget ON toolkiln_sessions (kept_until);
+CREATE INDEX toolkiln_usages_of_a_catalog ON toolkiln_usages (catalog);
+CREATE INDEX toolkiln_usages_of_a_tool ON toolkiln_usages ("key");
+CREATE UNIQUE INDEX toolkiln_versions_of_a_file ON toolkiln_versions ("key", number);
+-- audit.db
+CREATE TABLE toolkiln_audit (seq INTEGER PRIMARY KEY, "at" DOUBLE PRECISION NOT NULL, "act" TEXT NOT NULL, "outcome" TEXT NOT NULL, "user" TEXT NOT NULL, "agent" TEXT NOT NULL, "session" TEXT NOT NULL, "surface" TEXT NOT NULL, "tool" TEXT NOT NULL, "digest" TEXT NOT NULL, "call_id" TEXT NOT NULL, "parent" TEXT NOT NULL, "detail" TEXT NOT NULL, "duration" DOUBLE PRECISION, "arguments" TEXT NOT NULL, hash TEXT NOT NULL);
+CREATE TABLE toolkiln_audit_head (seq INTEGER NOT NULL, hash TEXT NOT NULL, key_id TEXT NOT NULL, seal TEXT NOT NULL);
+CREATE INDEX toolkiln_audit_at ON toolkiln_audit (at);
