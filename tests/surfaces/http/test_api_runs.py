@@ -142,6 +142,7 @@ class TestList:
                 gus.post("/v1/tools/double/call", json=arguments(number=number))
             own = gus.get("/v1/statistics").json()
         with api.client() as operator:
+            operator.post("/v1/tools/double/call", json=arguments(number=3))
             of_all = operator.get("/v1/statistics").json()
 
         def total(found: Any, outcome: str) -> int:

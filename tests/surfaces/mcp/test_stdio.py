@@ -201,3 +201,13 @@ def test_a_wrong_key_is_told_before_anything_is_served(place: Path) -> None:
     assert done.returncode == 2
     assert done.stdout == b""
     assert b"error:" in done.stderr
+
+
+def test_a_client_that_has_nothing_to_say_ends_the_process(place: Path) -> None:
+    done = subprocess.run(
+        [COMMAND, "mcp", "--dev"],
+        cwd=place, env=environ(place), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, timeout=BOUND, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)

@@ -154,8 +154,9 @@ def _refusal(code: int, message: str, number: int | str | None = None) -> Sessio
 
 
 def _can_wait(descriptor: int) -> bool:
+    """Whether the loop can wait for a descriptor: not for files and devices like /dev/null."""
     mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 def _piped(descriptor: int) -> int:
