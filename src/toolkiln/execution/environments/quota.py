@@ -9,8 +9,10 @@ open.
 
 import fcntl
 import os
+import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,12 +60,13 @@ class Usage:
             if folder.name not in self._before | self._foreign:
                 self._unpacked[folder.name] = self._counted(folder)
         if self._is_exceeded(self._unpacked.values()):
-            self._foreign |= self._opened_by_others(pid) - self._own
-            # A folder that was finished meanwhile, and was never seen to be ours, is in the
-            # environment if it was ours all the same.
-            counted = self._own | {path.name for path in self._folders()} - self._foreign
-            self._unpacked = {k: v for k, v in self._unpacked.items() if k in counted}
-        self._judge(self._unpacked.values())
+            with _stopped(pid):  # looking at all processes takes as long as unpacking gigabytes
+                self._foreign |= self._opened_by_others(pid) - self._own
+                # A folder that was finished meanwhile, and was never seen to be ours, is in the
+                # environment if it was ours all the same.
+                counted = self._own | {path.name for path in self._folders()} - self._foreign
+                self._unpacked = {k: v for k, v in self._unpacked.items() if k in counted}
+                self._judge(self._unpacked.values())
         if self.target:
             self._judge([self._counted(self.target)])
 
@@ -141,6 +144,16 @@ class Usage:
                 f"the packages have more than {self.quota.files:,} files",
                 hint=_HINT.format("environment_files"),
             )
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """Keep a process, which may have ended, from running; it goes on unless this raises."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def _sum(counted: Iterable[tuple[int, int]]) -> tuple[int, int]:
