@@ -575,8 +575,12 @@ class Tree:
         self.others: list[Source] = []
         edits: dict[Path, list[dict[str, str]]] = defaultdict(list)
         self.edited: set[Path] = set()
+        self.text_edits: list[dict[str, str]] = []
         for edit in tomllib.loads((HERE / "module_map.toml").read_text("utf-8")).get("edits", []):
             if edit["group"] in groups:
+                if not edit["file"].endswith(".py"):
+                    self.text_edits.append(edit)
+                    continue
                 edits[ROOT / edit["file"]].append(edit)
                 if not (ROOT / edit["file"]).exists():
                     REPORT.error(f"edits: there is no {edit['file']}")
@@ -1290,18 +1294,20 @@ class Rewriter:
         for folder, imported in self.plan.conftests.items():
             path = tests / folder / "conftest.py"
             data = self.writes.get(path, path.read_bytes() if path.exists() else b"")
-            lines = "".join(
-                f"from {module} import {', '.join(names)}  # noqa: F401\n"
-                for module, names in imported.items()
-            )
+            lines, tail = "", ""
+            for module, names in imported.items():
+                parent, _, leaf = module.rpartition(".")
+                lines += f"from {parent} import {leaf} as {parent}_{leaf}\n"
+                tail += "\n" + "".join(f"{n} = {parent}_{leaf}.{n}\n" for n in names)
             if not data:
                 doc = f'"""Fixtures of {", ".join(imported)} for these tests."""\n\n'
-                self.writes[path] = (doc + lines).encode()
+                self.writes[path] = (doc + lines + tail).encode()
                 continue
             source = Source("conftest", path, data, "tests")
             imports = [n for n in source.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
             at = source.line_end(imports[-1].end_lineno)
-            self.writes[path] = apply(data, [Edit(at, at, lines)])
+            end = len(data)
+            self.writes[path] = apply(data, [Edit(at, at, lines), Edit(end, end, tail)])
 
     def path_of(self, module: str, like: Source) -> Path:
         if like.realm in ("src", "tests"):
@@ -1926,6 +1932,12 @@ class Rewriter:
         for path in self.removals:
             if path not in self.writes and path not in self.moves:
                 subprocess.run(["git", "rm", "-qf", path], check=True, cwd=ROOT)
+        for edit in self.tree.text_edits:
+            path = self.moves.get(ROOT / edit["file"], ROOT / edit["file"])
+            data = self.writes.get(path) or path.read_bytes()
+            if edit["old"].encode() not in data:
+                print(f"ERROR: edits: {edit['file']} has no {edit['old']!r}")
+            self.writes[path] = data.replace(edit["old"].encode(), edit["new"].encode())
         for path, data in self.writes.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
