@@ -8,9 +8,10 @@ from pathlib import Path
 from statistics import median
 
 from bench.timing import Figure
-from toolkiln.app import Kiln
-from toolkiln.catalog import Admissions, Catalog, Decision, Options, tool_files
+from toolkiln.catalog import Admissions, Catalog, CatalogOptions, tool_files
 from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+from toolkiln.model import AdmissionDecision
 from toolkiln.store import open_store
 
 FILES = 10_000
@@ -58,7 +59,7 @@ def _start(folder: Path, tools: Path) -> Figure:
     store = open_store(folder / "store.db")
     admissions = Admissions(Catalog(tools, lambda: store.archive))
     files = [file.relative_to(tools).as_posix() for file in tool_files([tools])]
-    admissions.admit([admissions.candidate(file) for file in files], Decision("bench"))
+    admissions.admit([admissions.candidate(file) for file in files], AdmissionDecision("bench"))
     cache = folder / "cache"
     anew = min(_load(tools, None) for _ in range(2))
     _load(tools, cache)
@@ -77,7 +78,7 @@ def _load(tools: Path, cache: Path | None) -> float:
         raise AssertionError("unchanged tools need no store")
 
     started = time.process_time()
-    catalog = Catalog(tools, no_store, Options(cache=cache))  # type: ignore[arg-type]
+    catalog = Catalog(tools, no_store, CatalogOptions(cache=cache))  # type: ignore[arg-type]
     assert len(catalog.snapshot.tools) == FILES
     return time.process_time() - started
 
@@ -86,7 +87,7 @@ async def _save_to_callable(tools: Path, state: Path) -> float:
     """Seconds from a file's being written to its version's being served, at the median."""
     taken = []
     async with Kiln(tools, settings=Settings(state=state), dev=True) as kiln:
-        changes = kiln.watch()
+        changes = kiln.services.watch()
         await anext(changes)  # what was there
         for turn in range(_SAVES):
             text = _SOURCE.format(number=7).replace("forecast", f"forecast in round {turn}")

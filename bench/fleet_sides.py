@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.queued import IN_FLIGHT, Call, answer_async
 from toolkiln import Kiln, tool
-from toolkiln.app import new_loop, serve_fleet
 from toolkiln.config import Settings
+from toolkiln.fleet import new_loop, serve_fleet
 
 
 @tool(read_only=True)
@@ -36,7 +36,7 @@ def _call(url: str, name: str) -> None:
 
         async def prepare() -> Call:
             await kiln.__aenter__()
-            while name not in kiln.specs:  # the worker starts beside us
+            while name not in kiln.services.registry.specs:  # the worker starts beside us
                 await asyncio.sleep(0.1)
 
             async def call(number: int) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.timing import Figure, at_most, ratio
-from toolkiln.app import check
+from toolkiln.catalog import check
 from toolkiln.spec import read
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "tools"

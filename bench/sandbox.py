@@ -16,8 +16,7 @@ from pathlib import Path
 from bench.timing import Figure, at_most
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.execution.sandbox.launching import Launch, find_bwrap, start
-from toolkiln.execution.sandbox.layout import Bind, common_binds, interpreter
+from toolkiln.sandbox.bubblewrap import Bind, Launch, common_binds, find_bwrap, interpreter, start
 
 _CALLS = 200
 _MANY = 10_000
@@ -263,7 +262,7 @@ async def _forking_rate(tools: Path) -> float:
     control.close()
     running.kill()
     running.reap()
-    running.complaint()
+    running.read_errors()
     return rate
 
 

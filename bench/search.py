@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from bench.timing import Figure
-from toolkiln.search import Bundled, Document, Index
+from toolkiln.search import BundledEmbedder, SearchDocument, SearchIndex
 from toolkiln.search.documents import parameter_texts
 from toolkiln.search.evaluation import Case, evaluate
 
@@ -54,7 +54,7 @@ Row = dict[str, Any]
 def figures() -> Iterator[Figure]:
     """Quality on every set and on all of them together, then cost."""
     folder = Path(os.environ.get("TOOLKILN_BENCH_DATA", _DATA)) / "retrieval"
-    embedder = Bundled()
+    embedder = BundledEmbedder()
     if folder.is_dir():
         yield from _quality(folder, embedder)
     else:
@@ -63,11 +63,11 @@ def figures() -> Iterator[Figure]:
         yield from _cost(count, embedder)
 
 
-def _quality(folder: Path, embedder: Bundled) -> Iterator[Figure]:
+def _quality(folder: Path, embedder: BundledEmbedder) -> Iterator[Figure]:
     tools = {name: _rows(folder / name / "tools.jsonl") for name in _BOUNDS}
     queries = {name: _rows(folder / name / "queries_dev.jsonl") for name in _BOUNDS}
     for name, bound in _BOUNDS.items():
-        index = Index.build([_document(tool) for tool in tools[name]], embedder)
+        index = SearchIndex.build([_document(tool) for tool in tools[name]], embedder)
         yield _found(f"{name}, {len(index):,} tools", index, queries[name], bound)
     everything = [_document(tool, f"{name}/") for name in tools for tool in tools[name]]
     asked = [
@@ -75,7 +75,7 @@ def _quality(folder: Path, embedder: Bundled) -> Iterator[Figure]:
         for name in queries
         for query in queries[name]
     ]
-    index = Index.build(everything, embedder)
+    index = SearchIndex.build(everything, embedder)
     yield _found(f"all four, {len(index):,} tools", index, asked, _UNION_BOUND)
     usages = defaultdict(list)
     for row in _rows(folder / "metatool" / "examples.jsonl"):
@@ -83,11 +83,11 @@ def _quality(folder: Path, embedder: Bundled) -> Iterator[Figure]:
     for count, bound in _USAGE_BOUNDS.items():
         taught = [_document(t, "", usages[t["name"]][:count]) for t in tools["metatool"]]
         name = f"metatool, {count} usages a tool"
-        yield _found(name, Index.build(taught, embedder), queries["metatool"], bound)
+        yield _found(name, SearchIndex.build(taught, embedder), queries["metatool"], bound)
 
 
 def _found(
-    name: str, index: Index, queries: Sequence[Row], bound: tuple[float, float, float]
+    name: str, index: SearchIndex, queries: Sequence[Row], bound: tuple[float, float, float]
 ) -> Figure:
     """Recall@1, recall@5 and NDCG@10: of all queries, and of each half."""
     halves: list[list[Row]] = [[], []]
@@ -102,7 +102,7 @@ def _found(
     )
 
 
-def _measured(index: Index, queries: Sequence[Row]) -> tuple[float, float, float]:
+def _measured(index: SearchIndex, queries: Sequence[Row]) -> tuple[float, float, float]:
     cases = [Case(query=query["query"], gold=tuple(query["gold"])) for query in queries]
     result = evaluate(
         cases, lambda text, k: [hit.key for hit in index.query(text, k).hits], index.fingerprints
@@ -118,7 +118,7 @@ def _rows(file: Path) -> list[Row]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
-def _document(tool: Row, prefix: str = "", usages: Sequence[str] = ()) -> Document:
+def _document(tool: Row, prefix: str = "", usages: Sequence[str] = ()) -> SearchDocument:
     names, texts = parameter_texts(tool["parameters"] or {})
     fields = {
         "name": tool["name"],
@@ -128,13 +128,13 @@ def _document(tool: Row, prefix: str = "", usages: Sequence[str] = ()) -> Docume
         "arguments": texts,
         "documentation": tool.get("docs") or "",
     }
-    return Document(prefix + tool["name"], fields, tuple(usages))
+    return SearchDocument(prefix + tool["name"], fields, tuple(usages))
 
 
-def _cost(count: int, embedder: Bundled) -> Iterator[Figure]:
+def _cost(count: int, embedder: BundledEmbedder) -> Iterator[Figure]:
     """What a query, a change and a start take, made of the standard library's docstrings."""
     documents, queries = _catalog(count)
-    index = Index.build(documents, embedder)
+    index = SearchIndex.build(documents, embedder)
     vectors = embedder.embed(["row"] * count)
     dot = _best(lambda: vectors @ vectors[0])
     each = [_best(lambda query=query: index.query(query, 10)) for query in queries]  # type: ignore[misc]
@@ -149,17 +149,17 @@ def _cost(count: int, embedder: Bundled) -> Iterator[Figure]:
     )
     if count != 10_000:
         return
-    changed = Document(documents[7].key, documents[8].fields)
+    changed = SearchDocument(documents[7].key, documents[8].fields)
     for name, work in (
         ("replacing one", lambda: index.apply([changed], [])),
-        ("adding one", lambda: index.apply([Document("fresh", changed.fields)], [])),
+        ("adding one", lambda: index.apply([SearchDocument("fresh", changed.fields)], [])),
         ("removing one", lambda: index.apply([], [changed.key])),
     ):
         taken = _best(work)
         yield Figure(f"search: {name} of {count:,}", f"{taken:.2f} ms", "≤ 5 ms", taken <= 5)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder, "index"))
-        taken = _best(lambda: Index.load(Path(folder, "index"), embedder), 5)
+        taken = _best(lambda: SearchIndex.load(Path(folder, "index"), embedder), 5)
     yield Figure(
         f"search: start from the cache at {count:,}", f"{taken:.0f} ms", "≤ 1,000 ms", taken <= 1000
     )
@@ -175,7 +175,7 @@ def _best(work: Callable[[], object], rounds: int = 15) -> float:
     return best * 1000
 
 
-def _catalog(count: int) -> tuple[list[Document], list[str]]:
+def _catalog(count: int) -> tuple[list[SearchDocument], list[str]]:
     """Documents that mix the names and docstrings of functions, and prompts of one to three."""
     known = []
     for module in _MODULES:
@@ -188,7 +188,7 @@ def _catalog(count: int) -> tuple[list[Document], list[str]]:
     for number in range(count):
         (name, _), (_, text), (_, more) = chance.choices(known, k=3)
         fields = {"name": name, "description": text[:100], "arguments": more[:120]}
-        documents.append(Document(f"{name}_{number}", fields))
+        documents.append(SearchDocument(f"{name}_{number}", fields))
     prompts = []
     for number in range(60):
         wanted = [text.partition("\n")[0] for _, text in chance.choices(known, k=1 + number % 3)]

@@ -22,16 +22,16 @@ def _toolkiln(listener: socket.socket | None) -> None:
 async def _toolkiln_on(listener: socket.socket | None) -> None:
     async with scratch() as kiln:
         if listener is not None:
-            from toolkiln.surfaces.http.server import Server
+            from toolkiln.surfaces.http.server import HttpServer
 
-            await Server(kiln, lambda _: None).run_on(listener)
+            await HttpServer(kiln, lambda _: None).run_on(listener)
             return
-        from toolkiln.app import Entrance
-        from toolkiln.surfaces.mcp.service import Service
-        from toolkiln.surfaces.mcp.stdio import standard_streams
+        from toolkiln.security import Authenticator
+        from toolkiln.surfaces.mcp.server import McpServer
+        from toolkiln.surfaces.mcp.stdio import stdio_streams
 
-        service = Service(kiln, Entrance(kiln.guarding, kiln.settings))
-        async with standard_streams() as (incoming, outgoing), service.running():
+        service = McpServer(kiln, Authenticator(kiln.security, kiln.settings))
+        async with stdio_streams() as (incoming, outgoing), service.running():
             options = service.server.create_initialization_options()
             await service.server.run(incoming, outgoing, options)
 

@@ -3,7 +3,7 @@
     cd examples && ANTHROPIC_API_KEY=… python agent.py "Is 2027 a leap year? Use a tool."
 
 What it writes is checked and tried out in the sandbox, and stays in `tools`. It acts with a
-session of its own, so that the audit tells its calls from yours, and may write tools but
+session of its own, so that the audit log separates its calls from yours, and may write tools but
 neither approve anything nor leave the sandbox.
 """
 
@@ -26,7 +26,8 @@ async def solve(task: str) -> str:
     """Talk to the model until it calls no more tools."""
     conversation: list[Any] = [{"role": "user", "content": task}]
     async with Kiln("tools", dev=True) as kiln, AsyncAnthropic() as client:
-        agent = kiln.sessions.create("agent", privileges=["WRITE_TOOLS"], seconds=3600).token
+        session = kiln.security.sessions.create("agent", privileges=["WRITE_TOOLS"], seconds=3600)
+        agent = session.token
         request: Any = {"model": MODEL, "max_tokens": 4096, "system": SYSTEM}
         request["tools"] = kiln.tools("anthropic-strict", names=TOOLS, session=agent)
         message = await client.messages.create(messages=conversation, **request)

@@ -15,7 +15,7 @@ question = " ".join(sys.argv[1:]) or "How many kilometres are 26.2 miles?"
 conversation: list[Any] = [{"role": "user", "content": question}]
 client = Anthropic()
 
-with Kiln("tools", dev=True) as kiln:  # without dev: what somebody admitted
+with Kiln("tools", dev=True) as kiln:  # without dev: admitted versions only
     request: Any = {"model": MODEL, "max_tokens": 2048}
     request["tools"] = kiln.tools("anthropic-strict", question)
     message = client.messages.create(messages=conversation, **request)

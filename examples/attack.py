@@ -1,4 +1,4 @@
-"""A tool that nobody should trust. `make run` calls it: the sandbox stops what it tries."""
+"""A tool that you should not trust. `make run` calls it: the sandbox stops what it tries."""
 
 import os
 import signal

@@ -17,7 +17,7 @@ question = " ".join(sys.argv[1:]) or "How many kilometres are 26.2 miles?"
 conversation: list[Any] = [{"role": "user", "content": question}]
 client = OpenAI()
 
-with Kiln("tools", dev=True) as kiln:  # without dev: what somebody admitted
+with Kiln("tools", dev=True) as kiln:  # without dev: admitted versions only
     tools = kiln.tools("openai-strict", question)
     completion = client.chat.completions.create(model=MODEL, messages=conversation, tools=tools)
     while answers := kiln.handle_sync(completion):

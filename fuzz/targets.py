@@ -19,19 +19,19 @@ from msgspec import Raw
 
 from toolkiln.catalog import manifest
 from toolkiln.config import load
-from toolkiln.errors import ConfigError, InputError
-from toolkiln.execution.executor import Admitted, Invocation, Outcome
-from toolkiln.execution.network.connection import Ended
-from toolkiln.execution.network.request import asked_host, parse_request
-from toolkiln.execution.sandbox.conversation import Conversation
+from toolkiln.errors import ConfigError, InputError, InvalidCursor
+from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.fleet import wire
-from toolkiln.model import Admission, Dialect, Grant, Refusal, ToolSpec
+from toolkiln.model import Admission, DecisionRecord, Dialect, Grant, ToolSpec
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.operations import pages
+from toolkiln.sandbox.channel import CallChannel
+from toolkiln.sandbox.network.connection import ConnectionEnded
+from toolkiln.sandbox.network.request import parse_request, requested_host
 from toolkiln.schema import PROVIDERS, ArgumentChecker, compile_tool, health
 from toolkiln.spec import decode, read
 from toolkiln.spec.docstrings import parse
-from toolkiln.surfaces.http import cursors
-from toolkiln.surfaces.http.problems import Refused
-from toolkiln.surfaces.mcp import listing
+from toolkiln.surfaces.mcp import tools
 
 MAX_INPUT = 4096
 """Bytes of one input."""
@@ -80,8 +80,8 @@ def _schema(data: bytes) -> Any:
 
 
 def _proxy_head(data: bytes) -> Any:
-    with suppress(Ended):
-        return asked_host(data), parse_request(data)
+    with suppress(ConnectionEnded):
+        return requested_host(data), parse_request(data)
     return None
 
 
@@ -107,26 +107,26 @@ def _frames(data: bytes) -> Any:
 
 
 async def _converse(sent: bytes) -> Any:
-    outcome = Outcome()
-    conversation = Conversation(_invocation(), outcome)
-    far = conversation.far_call.dup()
-    conversation.open()
+    outcome = ExecutionOutcome()
+    channel = CallChannel(_invocation(), outcome)
+    far = channel.far_call.dup()
+    channel.open()
     far.sendall(sent)
     far.close()
     try:
-        ending = await conversation.over
+        ending = await channel.over
     finally:
-        conversation.close()
+        channel.close()
     return ending, outcome
 
 
 def _cursor(data: bytes) -> Any:
     found: list[Any] = []
     for types in ((float, str), (float, str, int), (str,), (int, str), (int,)):
-        with suppress(Refused):
-            found.append(cursors.read("runs", data.decode("latin-1"), *types))
+        with suppress(InvalidCursor):
+            found.append(pages.decode_cursor("runs", data.decode("latin-1"), *types))
     with suppress(InputError):
-        found.append(listing._read(data.decode("latin-1")))
+        found.append(tools._decode_cursor(data.decode("latin-1")))
     return found
 
 
@@ -161,7 +161,7 @@ def _spec(parameters: dict[str, Any]) -> ToolSpec:
 
 
 def _invocation() -> Invocation:
-    return Invocation(Admitted(_spec({"type": "object"}), dict), {})
+    return Invocation(ResolvedTool(_spec({"type": "object"}), dict), {})
 
 
 @cache
@@ -182,7 +182,7 @@ _ADMISSION = Admission(
     sha256="0" * 64, version=1, admitted_by="ana", admitted_at="2026-01-01", since="2026-01-01",
     rights={"a": Grant(network=("example.com",))},
 )  # fmt: skip
-_REFUSAL = Refusal(sha256="0" * 64, by="ana", at="2026-01-01")
+_REFUSAL = DecisionRecord(sha256="0" * 64, by="ana", at="2026-01-01")
 
 TARGETS: dict[str, Target] = {
     "source": Target(
@@ -260,7 +260,7 @@ TARGETS: dict[str, Target] = {
             wire.envelope_to_wire(
                 wire.Envelope("id", "record", "tool", "0" * 64, Raw(wire.pack({"a": [1]})))
             ),
-            wire.replies_to_wire([wire.Reply("record", "result", wire.pack({"a": 1}))]),
+            wire.replies_to_wire([wire.CallReply("record", "result", wire.pack({"a": 1}))]),
             wire.pack({"call_id": "i", "tool": "t", "status": "ok", "value": {"\ud800": 1 << 70}}),
             wire.pack({"kind": "log", "text": "hello", "level": "info"}),
         ),
@@ -284,7 +284,10 @@ TARGETS: dict[str, Target] = {
     ),
     "cursor": Target(
         _cursor,
-        tuple(cursors.made("runs", *place).encode() for place in ((1.5, "a"), (1.5, "a", 2), (1,))),
+        tuple(
+            pages.encode_cursor("runs", *position).encode()
+            for position in ((1.5, "a"), (1.5, "a", 2), (1,))
+        ),
         (b"=", b"_", b"-", b"+", b"/", b"W10", b"W1siXV0", b"TmFO", b"\xc3\xa4", b"\n"),
     ),
     "settings": Target(

@@ -7,14 +7,14 @@ from surface_sessions import Files, admit, masked, program, project, serving
 
 _PAGES = {
     "": ["10 tools"],
-    "tools/pay": ["Still needed:"],
+    "tools/pay": ["Required:"],
     "tools/pay?show=versions": ["served"],
-    "write": ["No findings", "Still needed:"],
+    "write": ["No findings", "Required:"],
     "runs": ["No calls yet", "No calls in the last hour"],
-    "approvals": ["Nothing waits for you"],
-    "audit": ["records are as written", "That is all"],
-    "settings": ["What you may"],
-    "tools/nothing": ["There is no tool"],
+    "approvals": ["No pending requests"],
+    "audit": ["records are intact", "End of log"],
+    "settings": ["Your permissions"],
+    "tools/nothing": ["does not exist"],
 }
 """Addresses, and texts that show that a page has all that it asked the server for."""
 _MASKS = ((r"\d+ \w{3} \d{4}, [\d:]{8}", "<time>"), (r" [\d.]+ m?s(?=\"|$)", " <duration>"))

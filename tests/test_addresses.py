@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.model import uri_places, uri_problem, uri_values
+from toolkiln.model import uri_problem, uri_values, uri_variables
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_addresses_and_templates_are_taken(uri: str) -> None:
         ("notes://{+a}", "{name}"),
         ("notes://{a,b}", "{name}"),
         ("notes://{}", "{name}"),
-        ("notes://{a}{b}", "ends"),
+        ("notes://{a}{b}", "separator"),
         ("notes://{a}/{a}", "once"),
-        ("toolkiln://tools/a", "own"),
+        ("toolkiln://tools/a", "reserved"),
     ],
 )
 def test_anything_else_is_refused_for_a_reason(uri: str, word: str) -> None:
@@ -88,4 +88,4 @@ def test_anything_else_is_refused_for_a_reason(uri: str, word: str) -> None:
 
 
 def test_places_are_in_order() -> None:
-    assert uri_places("x:{b}/{a}") == ("b", "a")
+    assert uri_variables("x:{b}/{a}") == ("b", "a")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.config import Settings, checked, load, pace, stamp
+from toolkiln.config import Settings, check_setting, load, parse_rate, read_stamp
 from toolkiln.errors import ConfigError
 
 
@@ -69,21 +69,21 @@ def test_rules_keep_their_order_and_what_they_give(tmp_path: Path) -> None:
         ("users = ['a']", "rules[2] has no effect", "allow, deny, ask"),
         ("effect = 'denny'", "rules[2].effect is 'denny'", "'deny'"),
         ("effect = 'Deny'", "rules[2].effect", "'deny'"),
-        ("effect = true", "rules[2].effect is True", "text"),
-        ("effect = ['deny']", "rules[2].effect", "text"),
+        ("effect = true", "rules[2].effect is True", "string"),
+        ("effect = ['deny']", "rules[2].effect", "string"),
         ("effect = ''", "rules[2].effect", "allow, deny, ask"),
         ("efect = 'deny'", "rules[2] has no 'efect'", "'effect'"),
         ("effect = 'deny'\nuser = 'a'", "rules[2] has no 'user'", "'users'"),
         ("effect = 'deny'\nzzz = 'a'", "rules[2] has no 'zzz'", "toolkits"),
-        ("effect = 'deny'\nusers = []", "rules[2].users is empty", "leave it out"),
-        ("effect = 'deny'\nusers = ['']", "rules[2].users has ''", "not empty"),
-        ("effect = 'deny'\ntools = ''", "rules[2].tools has ''", "not empty"),
-        ("effect = 'deny'\ntools = ['a', '']", "rules[2].tools has ''", "not empty"),
-        ("effect = 'deny'\ntools = ' a'", "rules[2].tools has ' a'", "blanks"),
-        ("effect = 'deny'\ntools = [\"a\\n\"]", "rules[2].tools has 'a\\n'", "blanks"),
-        ("effect = 'deny'\ntoolkits = [1]", "rules[2].toolkits has 1", "texts"),
-        ("effect = 'deny'\ngroups = 7", "rules[2].groups is 7", "list of texts"),
-        ("effect = 'deny'\ngroups = {a = 1}", "rules[2].groups", "list of texts"),
+        ("effect = 'deny'\nusers = []", "rules[2].users is empty", "remove it"),
+        ("effect = 'deny'\nusers = ['']", "rules[2].users has ''", "non-empty"),
+        ("effect = 'deny'\ntools = ''", "rules[2].tools has ''", "non-empty"),
+        ("effect = 'deny'\ntools = ['a', '']", "rules[2].tools has ''", "non-empty"),
+        ("effect = 'deny'\ntools = ' a'", "rules[2].tools has ' a'", "spaces"),
+        ("effect = 'deny'\ntools = [\"a\\n\"]", "rules[2].tools has 'a\\n'", "spaces"),
+        ("effect = 'deny'\ntoolkits = [1]", "rules[2].toolkits has 1", "strings"),
+        ("effect = 'deny'\ngroups = 7", "rules[2].groups is 7", "list of strings"),
+        ("effect = 'deny'\ngroups = {a = 1}", "rules[2].groups", "list of strings"),
         (
             "effect = 'deny'\nhints = ['destuctive']",
             "rules[2].hints is 'destuctive'",
@@ -92,7 +92,7 @@ def test_rules_keep_their_order_and_what_they_give(tmp_path: Path) -> None:
         ("effect = 'deny'\nhints = 'zzz'", "rules[2].hints", "read_only"),
         ("effect = 'deny'\napprove_own = 1", "rules[2].approve_own is 1", "true or false"),
         ("effect = 'deny'\napprove_own = 'yes'", "rules[2].approve_own", "true or false"),
-        ("effect = 'deny'\nreason = ['x']", "rules[2].reason", "text"),
+        ("effect = 'deny'\nreason = ['x']", "rules[2].reason", "string"),
     ],
 )
 def test_a_rule_that_cannot_be_meant_is_an_error_at_its_place(
@@ -121,9 +121,9 @@ def test_huge_values_are_cut_in_errors(tmp_path: Path) -> None:
 def test_what_is_checked_can_be_checked_again(tmp_path: Path) -> None:
     rules = [{"effect": "deny", "tools": "a"}]
 
-    once: Any = checked("rules", rules, "here")
+    once: Any = check_setting("rules", rules, "here")
 
-    assert checked("rules", once, "here") == once
+    assert check_setting("rules", once, "here") == once
 
 
 # Privileges and rates
@@ -180,7 +180,7 @@ def test_rates_are_by_glob_of_tools(tmp_path: Path) -> None:
     ],
 )
 def test_a_rate_says_how_many_within_which_time(text: str, meant: tuple[int, int]) -> None:
-    assert pace(text) == meant
+    assert parse_rate(text) == meant
 
 
 @pytest.mark.parametrize(
@@ -342,8 +342,8 @@ def test_settings_know_the_file_and_how_it_was(tmp_path: Path) -> None:
     with_file = loaded(tmp_path, "dev = true")
 
     file = tmp_path / "toolkiln.toml"
-    assert (without.source, without.seen) == (file, None)
-    assert (with_file.source, with_file.seen) == (file, stamp(file))
+    assert (without.source, without.file_stamp) == (file, None)
+    assert (with_file.source, with_file.file_stamp) == (file, read_stamp(file))
     assert Settings().source is None
 
 

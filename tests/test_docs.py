@@ -16,22 +16,24 @@ from typing import Any
 import pytest
 import typer
 
-import toolkiln.app.offer
+import toolkiln.catalog.registry
 import toolkiln.execution
 import toolkiln.search
 import toolkiln.store
 from toolkiln import define
-from toolkiln.app import PROVIDERS, Kiln, check
-from toolkiln.app.options import CallOptions
-from toolkiln.app.working import Leaving
+from toolkiln.catalog import check
 from toolkiln.config import Settings, load
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution import MAXIMA, Bounds
-from toolkiln.execution.outcomes import limit_hit
-from toolkiln.fleet import Counts, WorkerFigures
+from toolkiln.execution.outcomes import limit_error
+from toolkiln.fleet import WorkerMetrics
+from toolkiln.fleet.delivery import Counts
+from toolkiln.fleet.worker_process import WorkerDraining
+from toolkiln.kiln import PROVIDERS, Kiln
 from toolkiln.model import Capability, Dialect, HealthLevel, Result, Severity, Status
+from toolkiln.operations import CallOptions
 from toolkiln.surfaces.cli import app
-from toolkiln.surfaces.cli.clients import CLIENTS, place
+from toolkiln.surfaces.cli.mcp_clients import CLIENTS, settings_file
 from toolkiln.surfaces.http.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
@@ -234,8 +236,8 @@ def test_every_error_code_is_documented_and_every_documented_code_exists() -> No
 
 def codes_of_results() -> set[str]:
     """What the source gives or assigns as `code`, alone or as the first of several; limits."""
-    found = {limit_hit(bound.name, Bounds())[1].code for bound in fields(Bounds)}
-    for folder in ("execution", "runtime"):
+    found = {limit_error(bound.name, Bounds())[1].code for bound in fields(Bounds)}
+    for folder in ("execution", "runtime", "sandbox", "security"):
         for file in (ROOT / "src" / "toolkiln" / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 match node:
@@ -254,8 +256,10 @@ def codes_of_results() -> set[str]:
 def codes_of_errors() -> set[str]:
     """The codes of the error tree, the root's aside, which nobody raises."""
     # Their errors belong to the tree as well.
-    assert all((toolkiln.store.StoreError, toolkiln.app.offer, toolkiln.search.EmbeddingFailed))
-    assert all((toolkiln.execution.AuditFailed, toolkiln.execution.NoSession, Leaving))
+    assert all(
+        (toolkiln.errors.StoreError, toolkiln.catalog.registry, toolkiln.search.EmbeddingFailed)
+    )
+    assert all((toolkiln.security.AuditFailed, toolkiln.security.NoSession, WorkerDraining))
     tree = [ToolkilnError]
     for kind in tree:
         tree += kind.__subclasses__()
@@ -307,7 +311,7 @@ def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path
     section = page("settings").split("## All settings")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| .* \| (?:`(\w+)` )?\| .* \|$", section, re.M)
     known = {item.name: getattr(Settings(), item.name) for item in fields(Settings)}
-    for not_set in ("environ", "source", "seen", "given"):
+    for not_set in ("environ", "source", "file_stamp", "loaded"):
         del known[not_set]
 
     assert {name for name, _ in rows} == set(known)
@@ -455,7 +459,7 @@ def test_every_metric_is_documented_with_its_kind(tmp_path: Path) -> None:
     with Kiln(tmp_path, settings=Settings(state=tmp_path)) as kiln:
         metrics = Metrics()
         metrics.watch(kiln)
-        metrics.watch_worker(lambda: WorkerFigures("default", 0, 0.0, Counts()))
+        metrics.watch_worker(lambda: WorkerMetrics("default", 0, 0.0, Counts()))
         known = {
             f"{metric.name}_total" if metric.type == "counter" else metric.name: metric.type
             for metric in metrics.registry.collect()
@@ -504,8 +508,8 @@ def test_every_client_is_documented_with_its_files_and_its_place_in_them() -> No
 
     assert {name: (user, project, (key,)) for name, user, project, key in rows} == {
         name: (
-            str(place(client.user, here, {"HOME": "~"})),
-            str(place(client.project, here, {"HOME": "~"}).relative_to(here))
+            str(settings_file(client.user, here, {"HOME": "~"})),
+            str(settings_file(client.project, here, {"HOME": "~"}).relative_to(here))
             if client.project
             else "",
             client.keys,

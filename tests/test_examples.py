@@ -21,9 +21,11 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Kiln
-from toolkiln.app import PROVIDERS, check
+from toolkiln.catalog import check
 from toolkiln.config import Settings, load
+from toolkiln.kiln import PROVIDERS
 from toolkiln.model import Dialect, Event, Severity, Status
+from toolkiln.schema import compile_tool
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FILES = sorted((FOLDER / "tools").glob("[!_]*.py"))
@@ -54,11 +56,11 @@ def test_flawed_example_shows_an_error_and_warnings_with_fixes() -> None:
 
 
 def test_examples_cover_every_dialect() -> None:
-    assert {spec.dialect for spec in KILN.specs.values()} == set(Dialect)
+    assert {spec.dialect for spec in KILN.specs(role=None).values()} == set(Dialect)
 
 
 def test_examples_show_what_a_tool_can_declare() -> None:
-    specs = KILN.specs.values()
+    specs = KILN.specs(role=None).values()
 
     assert any(spec.is_async for spec in specs)
     assert any(spec.requirements for spec in specs)
@@ -82,9 +84,9 @@ def test_examples_in_docstrings_are_true(file: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("name", sorted(KILN.specs))
+@pytest.mark.parametrize("name", sorted(KILN.specs(role=None)))
 def test_example_compiles_for_every_provider(name: str, provider: str) -> None:
-    compiled = KILN.compiled(name, provider)
+    compiled = compile_tool(KILN.tool(name), provider)
 
     assert compiled.errors == ()
     assert name in str(compiled.payload)
@@ -173,7 +175,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kil
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("name", sorted(KILN.specs))
+@pytest.mark.parametrize("name", sorted(KILN.specs(role=None)))
 async def test_example_runs_in_the_sandbox(name: str, running: Kiln) -> None:
     arguments, holds = CALLS[name]
 
@@ -227,11 +229,11 @@ async def test_example_that_asks_for_a_right_is_denied_without_the_grant(
 async def test_files_of_a_session_are_renamed_once_a_person_agrees(running: Kiln) -> None:
     workspace = running.engine.workspaces.open("default", writable=True)
     (workspace.folder / "IMG_7.JPG").write_bytes(b"")
-    boss = running.sessions.create("boss", privileges=["APPROVE"]).token
+    boss = running.security.sessions.create("boss", privileges=["APPROVE"]).token
 
     def agree(event: Event) -> None:
         if event.kind == "pending":
-            running.guarding.approve(event.text, session=boss)
+            running.security.approve(event.text, session=boss)
 
     result = await running.call(
         "rename_files",

@@ -2,12 +2,13 @@
 
 import pytest
 
-from toolkiln.model import Documentation, ParameterDoc, Section, detailed_description
+from toolkiln.model import DocstringSection, Documentation, ParameterDoc, detailed_description
 
 
 def sections(*titles: str) -> Documentation:
     return Documentation(
-        text="Do it.", sections=tuple(Section(title=title, body=f"({title})") for title in titles)
+        text="Do it.",
+        sections=tuple(DocstringSection(title=title, body=f"({title})") for title in titles),
     )
 
 
@@ -15,12 +16,12 @@ def test_parts_come_once_each_in_a_fixed_order() -> None:
     documentation = Documentation(
         text="Do it.",
         sections=(
-            Section(title="Key differences", body="Faster than y."),
-            Section(title="See Also", body="y"),
-            Section(title="Use cases", body="- one\n- two"),
-            Section(title="When to use", body="Often."),
-            Section(title="Important", body="Never twice."),
-            Section(title="Warning", body="It is slow."),
+            DocstringSection(title="Key differences", body="Faster than y."),
+            DocstringSection(title="See Also", body="y"),
+            DocstringSection(title="Use cases", body="- one\n- two"),
+            DocstringSection(title="When to use", body="Often."),
+            DocstringSection(title="Important", body="Never twice."),
+            DocstringSection(title="Warning", body="It is slow."),
         ),
         parameters=(
             ParameterDoc(name="a", text="One of:\n- x\n- y"),

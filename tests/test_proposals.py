@@ -50,7 +50,7 @@ def write(kiln: Kiln, name: str, session: str, code: str = "", **more: Any) -> d
 
 
 def agent(kiln: Kiln, name: str = "bot", *privileges: str) -> str:
-    return kiln.sessions.create(name, privileges=privileges).token
+    return kiln.security.sessions.create(name, privileges=privileges).token
 
 
 def test_a_caller_without_privileges_proposes(project: Path) -> None:
@@ -172,13 +172,13 @@ def test_a_caller_whom_the_rules_deny_the_tool_proposes_nothing(project: Path) -
 
 
 def test_running_a_source_takes_write_tools(project: Path) -> None:
-    from toolkiln.app import SourceCall
     from toolkiln.errors import NotAllowed
+    from toolkiln.operations import SourceCall
 
     with Kiln("tools") as kiln:
         wanted = SourceCall(source=source("double"), arguments={"number": 1}, session=agent(kiln))
         with pytest.raises(NotAllowed, match="WRITE_TOOLS"):
-            kiln.run_sync(kiln.prepare_source(wanted))
+            kiln.services.wait(kiln.services.prepare_source(wanted))
 
 
 def test_what_dev_or_an_agent_admitted_earlier_is_reported_until_confirmed(project: Path) -> None:

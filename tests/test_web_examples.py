@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.test_exit import not_ended, opened_below
+from operations.test_exit import not_ended, opened_below
 
 FOLDER = Path(__file__).parent.parent / "examples"
 BOUND = 120.0

@@ -18,7 +18,7 @@ class Calendar(StrEnum):
 
 
 def holidays(year: int, calendar: Calendar) -> set[date]:
-    """The days of a year on which nobody works, weekends aside."""
+    """Return the public holidays of a year."""
     if calendar is Calendar.TARGET:
         easter = _easter(year)
         moving = {easter - timedelta(2), easter + timedelta(1)}

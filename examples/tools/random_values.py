@@ -61,7 +61,7 @@ class RandomValuesTool:
     async def generate_uuids(
         self, count: Annotated[int, Field(ge=1, le=100)] = 1, version: Literal[4, 7] = 4
     ) -> list[UUID]:
-        """Make up identifiers that nobody else has.
+        """Generate unique identifiers.
 
         Args:
             count: How many to make.

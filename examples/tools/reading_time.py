@@ -1,7 +1,7 @@
 """
 title: Reading time
 author: the Toolkiln authors
-description: Tells how long and how hard a text is.
+description: Measures how long and how hard to read a text is.
 version: 1.0.0
 """
 

@@ -20,7 +20,7 @@ from toolkiln import BaseTool, OutputKind, ToolResult
 class RenameFilesTool(BaseTool):
     r"""Rename the files of the workspace whose names match a regular expression.
 
-    Without `apply` it only tells what it would do. No file is ever overwritten.
+    Without `apply` it only returns what it would do. It never overwrites a file.
 
     Args:
         pattern (str): The regular expression that a file's whole name has to match.

@@ -1,14 +1,13 @@
 """Toolkiln turns Python functions into tools that language models can be trusted with.
 
-The names below load on first use, so that `import toolkiln` inside a tool file costs
-next to nothing. What tool authors need lives in `define`, the rest behind `Kiln`.
+Names are loaded on first use, so `import toolkiln` is cheap in a tool file. `define` has the
+API for tool authors, `Kiln` everything else.
 """
 
 TYPE_CHECKING = False  # `typing` is slow to import, and every sandbox imports this
 if TYPE_CHECKING:
     from typing import Any
 
-    from toolkiln.app import Kiln
     from toolkiln.define import (
         BaseTool,
         Context,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         tool_metadata,
     )
     from toolkiln.errors import ToolkilnError
+    from toolkiln.kiln import Kiln
 
 __all__ = [
     "BaseTool",
@@ -54,12 +54,14 @@ __all__ = [
     "tool_metadata",
 ]
 
-_HOMES = {"Kiln": "toolkiln.app", "ToolkilnError": "toolkiln.errors"}
+_HOMES = {"Kiln": "toolkiln.kiln", "ToolkilnError": "toolkiln.errors"}
 
 
-def __getattr__(name: str) -> "Any":
-    if name not in __all__:
-        raise AttributeError(f"module 'toolkiln' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker reports unknown names itself
 
-    return getattr(import_module(_HOMES.get(name, "toolkiln.define")), name)
+    def __getattr__(name: str) -> "Any":
+        if name not in __all__:
+            raise AttributeError(f"module 'toolkiln' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES.get(name, "toolkiln.define")), name)

@@ -1,8 +1,8 @@
-"""What tool authors import: decorators, base classes, `Context`, `ToolError`.
+"""API for tool authors: decorators, base classes, `Context`, `ToolError`.
 
-Standard library only, so that a tool file can be imported anywhere, also in a test of
-its own. The decorators mark and return what they decorate, nothing else: Toolkiln reads
-them from the source and never needs them to have run.
+It needs only the standard library, so tool files can be imported anywhere, for example in a
+unit test. The decorators only mark what they decorate: Toolkiln reads them from the source
+and never relies on running them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,11 +18,11 @@ B = TypeVar("B")
 C = TypeVar("C")
 
 INFO = 20
-"""As in `logging`, which every sandbox would pay for."""
+"""As in `logging`, which is too slow to import in every sandbox."""
 
 
 class OutputKind(StrEnum):
-    """What a result is to the model; decides how much of it is shown."""
+    """The meaning of a result for the model; decides how much of it is shown."""
 
     KNOWLEDGE = "knowledge"
     FILE = "file"
@@ -33,7 +33,7 @@ class OutputKind(StrEnum):
 
 
 class ToolError(Exception):
-    """Raised by a tool to tell the model what went wrong, in its own words."""
+    """Raised by a tool to report an error to the model in its own words."""
 
     def __init__(self, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
@@ -42,29 +42,29 @@ class ToolError(Exception):
 
 
 class NotAnswered(ToolError):
-    """Raised by `Context.ask` if the caller cannot be asked, or gave no answer that fits."""
+    """Raised by `Context.ask` if the caller cannot be asked or gave no valid answer."""
 
 
 class Question(Generic[A]):
-    """Something to ask the caller: a `Form`, a `Sample` or `Roots`."""
+    """A question to the caller: a `Form`, a `Sample` or `Roots`."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What a person did with a `Form`; true if they filled it in."""
+    """A person's response to a `Form`; true if they filled it in."""
 
     action: Literal["accept", "decline", "cancel"]
-    """`decline`: they said no. `cancel`: they closed it."""
+    """`decline`: they refused. `cancel`: they closed the form."""
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.action == "accept"
 
     def __getitem__(self, name: str) -> Any:
-        """A field, if they filled the form in; `values.get` where it may have been left empty.
+        """Return a field of an accepted form; use `values.get` for optional fields.
 
         Raises:
-            NotAnswered: they did not.
+            NotAnswered: the form was not accepted.
         """
         if not self:
             raise NotAnswered(f"the form was not filled in: the answer was {self.action}")
@@ -73,21 +73,21 @@ class Filled:
 
 @dataclass(frozen=True)
 class Form(Question[Filled]):
-    """Fields for the caller's person to fill in. Never ask for passwords or keys with it."""
+    """A form for the person behind the caller. Never use it to ask for passwords or keys."""
 
     message: str
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """By name: `str`, `int`, `float`, `bool`, or the JSON Schema of a text, a number, a
-    boolean, a choice or several choices; nothing nested."""
+    """Field name to `str`, `int`, `float`, `bool`, or the JSON Schema of a string, number,
+    boolean, choice or multiple choice; nothing nested."""
     required: Sequence[str] | None = None
-    """By default the fields that have no default."""
+    """By default, the fields without a default."""
     name: str = ""
-    """What clients are told that the question is called."""
+    """Name of the question for clients."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What the caller's model said."""
+    """The response of the caller's model."""
 
     text: str
     model: str = ""
@@ -99,10 +99,10 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Sample(Question[Sampled]):
-    """Something for the caller's model to go on with."""
+    """A prompt or conversation for the caller's model."""
 
     prompt: str | Sequence[tuple[Literal["user", "assistant"], str]]
-    """A prompt, or a conversation: who said what."""
+    """A prompt, or a conversation as pairs of role and text."""
     system: str = ""
     max_tokens: int = 1_000
     name: str = ""
@@ -110,7 +110,7 @@ class Sample(Question[Sampled]):
 
 @dataclass(frozen=True)
 class Root:
-    """A folder of the caller's: `file:///home/ada/project`."""
+    """A working folder of the caller: `file:///home/ada/project`."""
 
     uri: str
     name: str = ""
@@ -118,14 +118,14 @@ class Root:
 
 @dataclass(frozen=True)
 class Roots(Question[tuple[Root, ...]]):
-    """Which folders the caller works in; a sandbox sees none of them."""
+    """A request for the caller's working folders; the sandbox cannot access them."""
 
     name: str = ""
 
 
 @dataclass
 class ToolResult:
-    """What `BaseTool.execute` returns."""
+    """The return value of `BaseTool.execute`."""
 
     ok: bool
     stdout: str = ""
@@ -135,67 +135,67 @@ class ToolResult:
 
 @dataclass
 class Context:
-    """The caller's side of a running call; declare a parameter of this type to get it.
+    """Access to the caller of a running call; declare a parameter of this type to get it.
 
-    Made by hand in a test, it records what the tool sent out.
+    Created in a unit test, it records everything the tool sends.
     """
 
     user_id: str | None = None
     agent_id: str | None = None
     agent_state: dict[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What `requires_secrets` names, by name."""
+    """The secrets that `requires_secrets` names."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The fields of the tool's settings class, with its defaults."""
+    """The fields of the tool's settings class, including defaults."""
     tools: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """What `call` reaches when the context was made by hand."""
+    """In unit tests: the tools that `call` can call."""
     workdir: Path = field(default_factory=Path)
     sent_files: list[Path] = field(default_factory=list)
     sent_messages: list[Any] = field(default_factory=list)
     injected_tools: list[str] = field(default_factory=list)
     progress: list[tuple[float, float | None, str]] = field(default_factory=list)
     platform: str | None = None
-    """Where the user id means something: `discord`, `slack` …"""
+    """Namespace of the user id: `discord`, `slack` …"""
     guild_id: str | None = None
     channel_id: str | None = None
     answers: list[Any] = field(default_factory=list)
-    """What `ask` gives, in order, when the context was made by hand."""
+    """In unit tests: the answers that `ask` returns, in order."""
     asked: list[Question[Any]] = field(default_factory=list)
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell the caller how far the call is."""
+        """Report the progress of the call to the caller."""
         self.progress.append((done, total, message))
 
     def log(self, message: str, level: int = INFO) -> None:
-        """Write a line to the caller's log; levels are those of `logging`."""
+        """Write a line to the caller's log, with a level of `logging`."""
         import logging
 
         logging.getLogger("toolkiln.tool").log(level, "%s", message)
 
     def send_file(self, path: str | Path) -> None:
-        """Hand a file of the work folder to the caller."""
+        """Send a file in the working directory to the caller."""
         self.sent_files.append(Path(path))
 
     def send_message(self, message: Any) -> None:
-        """Hand a rich message to the caller."""
+        """Send a rich message to the caller."""
         self.sent_messages.append(message)
 
     def inject_tools(self, *names: str) -> None:
-        """Offer further tools to the agent for the rest of its conversation."""
+        """Offer more tools to the agent for the rest of its conversation."""
         self.injected_tools.extend(names)
 
     def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Call another tool on the caller's behalf, and give what it returned.
+        """Call another tool on the caller's behalf and return its value.
 
         Raises:
-            ToolError: there is no such tool, or its call did not end well.
+            ToolError: the tool does not exist, or its call failed.
         """
         if tool not in self.tools:
-            raise ToolError(f"{tool}: there is no tool of this name")
+            raise ToolError(f"{tool}: there is no tool with this name")
         return self.tools[tool](**arguments)
 
     def can_ask(self, kind: type[Question[Any]], /) -> bool:
-        """Whether the caller can be asked such a question."""
+        """Return whether the caller supports this kind of question."""
         return bool(self.answers)
 
     @overload
@@ -211,16 +211,16 @@ class Context:
     def ask(self, *questions: Question[Any]) -> Any:
         """Ask the caller and wait for the answer; several questions are asked together.
 
-        The tool's own time does not run meanwhile.
+        Waiting does not count towards the tool's timeout.
 
         Raises:
-            NotAnswered: the caller cannot be asked that, or gave no answer that fits.
+            NotAnswered: the caller does not support the question or gave no valid answer.
         """
         self.asked += questions
         if len(self.answers) < len(questions):
             raise NotAnswered("the caller cannot be asked: the context has no answers left")
-        given = tuple(self.answers.pop(0) for _ in questions)
-        return given[0] if len(given) == 1 else given
+        answers = tuple(self.answers.pop(0) for _ in questions)
+        return answers[0] if len(answers) == 1 else answers
 
 
 @overload
@@ -263,8 +263,8 @@ def tool(
     parameters: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Mark a function as a tool: `@tool`, or `@tool(...)` with what it declares."""
-    _refuse_unknown("tool", declared, _OPTIONS)
+    """Mark a function as a tool: `@tool`, or `@tool(...)` with options."""
+    _reject_unknown("tool", declared, _OPTIONS)
     if function is not None:
         return _marked(function, _MARK, declared)
     return _marker(_MARK, declared)
@@ -275,7 +275,7 @@ _OPTIONS = frozenset(get_overloads(tool)[1].__annotations__) - {"return"}
 
 
 class FunctionOptions(TypedDict, total=False):
-    """What a prompt or a resource may declare; each means what it means to `@tool`."""
+    """Options of `@prompt` and `@resource`, with the same meaning as in `@tool`."""
 
     name: str | None
     description: str | None
@@ -305,8 +305,8 @@ def prompt(function: F, /) -> F: ...
 @overload
 def prompt(**declared: Unpack[FunctionOptions]) -> Callable[[F], F]: ...
 def prompt(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Mark a function as a prompt: it returns text, or a list of messages."""
-    _refuse_unknown("prompt", declared, FunctionOptions.__annotations__.keys())
+    """Mark a function as a prompt, which returns text or a list of messages."""
+    _reject_unknown("prompt", declared, FunctionOptions.__annotations__.keys())
     if function is not None:
         return _marked(function, _MARK, declared)
     return _marker(_MARK, declared)
@@ -315,12 +315,12 @@ def prompt(function: Callable[..., Any] | None = None, /, **declared: Any) -> An
 def resource(
     uri: str, /, *, mime_type: str | None = None, **declared: Unpack[FunctionOptions]
 ) -> Callable[[F], F]:
-    """Mark a function as a resource: it returns what can be read at an address.
+    """Mark a function as a resource, which returns the content of a URI.
 
-    With `{name}` in it the address is a template, and `name` a parameter of the function.
+    A URI with `{name}` is a template; `name` must be a parameter of the function.
     """
     options: dict[str, Any] = {**declared}
-    _refuse_unknown("resource", options, FunctionOptions.__annotations__.keys())
+    _reject_unknown("resource", options, FunctionOptions.__annotations__.keys())
     return _marker(_MARK, {"uri": uri, "mime_type": mime_type, **options})
 
 
@@ -334,7 +334,7 @@ def tool_metadata(
     visible: bool = False,
     instance: Literal["call", "template"] = "call",
 ) -> Callable[[T], T]:
-    """Describe a toolkit class; with `instance="template"` one object serves many calls."""
+    """Describe a toolkit class; with `instance="template"`, one instance serves many calls."""
     return _marker("__toolkiln_toolkit__", locals())
 
 
@@ -349,12 +349,12 @@ def method_metadata(
 
 
 def openapi_schema(schema: Mapping[str, Any]) -> Callable[[T], T]:
-    """Give a toolkit method a schema written by hand and make it a tool."""
+    """Give a toolkit method a custom schema and make it a tool."""
     return _marker("__toolkiln_schema__", dict(schema))
 
 
 class BaseTool:
-    """A tool as a class: subclass it, set `name` and `description`, write `execute`.
+    """Base class of a tool: set `name` and `description`, and implement `execute`.
 
     The attributes may be properties as well.
     """
@@ -367,30 +367,30 @@ class BaseTool:
     stderr_semantic_type: Any = OutputKind.ERROR
 
     def execute(self, args: dict[str, Any]) -> ToolResult:
-        """Do the work with arguments that were checked against the schema."""
+        """Run the tool with arguments that are valid for the schema."""
         raise NotImplementedError(f"{type(self).__name__} has no execute()")
 
     def validate_args(self, args: dict[str, Any]) -> tuple[bool, str]:
-        """Check what a schema cannot say: whether to go on, else why not."""
+        """Check what a schema cannot express; return whether to run, else a reason."""
         return True, ""
 
     def needs_permission(self, args: dict[str, Any]) -> bool:
-        """Whether a person must approve this call.
+        """Return whether a person must approve this call.
 
-        Asked on an object of its own before `validate_args`, without network, files or
-        secrets; anything but False, also an error, means yes.
+        It runs on a separate instance before `validate_args`, without network, files or
+        secrets. Any result but False means yes, including an exception.
         """
         return False
 
     def get_detailed_description(self) -> str:
-        """The long form of the description, for people and for models on demand."""
+        """Return the long description, for people and for models on demand."""
         return (type(self).__doc__ or self.description or "").strip()
 
 
-def _refuse_unknown(mark: str, declared: Mapping[str, Any], known: Collection[str]) -> None:
+def _reject_unknown(decorator: str, declared: Mapping[str, Any], known: Collection[str]) -> None:
     unknown = declared.keys() - set(known)
     if unknown:
-        raise TypeError(f"{mark}() got an unexpected keyword argument {min(unknown)!r}")
+        raise TypeError(f"{decorator}() got an unexpected keyword argument {min(unknown)!r}")
 
 
 def _marker(attribute: str, declared: dict[str, Any]) -> Callable[[T], T]:

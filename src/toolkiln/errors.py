@@ -1,33 +1,37 @@
-"""The one error tree. An error says what is wrong, where, and what to do next.
+"""The error tree. An error states what failed, where, and a hint with the next step.
 
     ToolkilnError
-    ├── InputError         what the caller handed over cannot be used (a path, a file, a name)
-    │   ├── UnknownTool    no tool of that name; the hint carries the nearest ones
-    │   ├── NotFound       no version, task, output, approval or key of that name
-    │   ├── TooLate        a request that was answered, or waits no longer
-    │   ├── NoSession      nobody is known to have made a request            (execution)
-    │   ├── NotAllowed     somebody tried what they have no right to
-    │   ├── NotAdmitted    the tool is on disk, but nobody has admitted it   (app.offer)
-    │   ├── Disabled       the tool is switched off                          (app.offer)
-    │   ├── ManifestError  nothing is served: no manifest can be trusted     (catalog)
-    │   └── Conflict       somebody else changed the same file meanwhile     (catalog)
-    │       ├── Outdated     the version that was looked at is served no longer
-    │       └── TakesOthers  other tools of the same file would go too
-    ├── ServerBusy         a bounded queue or a caller's share of it is full
-    ├── ConfigError        toolkiln.toml or a TOOLKILN_* variable is wrong
-    ├── EnvironmentFailed  the packages that a tool requires cannot be resolved or installed
-    ├── EmbeddingFailed    vectors cannot be had; search goes on by words    (search)
-    ├── StoreError         the database behind the store cannot be used      (store)
-    │   ├── Unreachable    Redis could not be reached, or went away          (store)
-    │   └── Malformed      bytes from Redis are not what they should be      (fleet)
-    ├── SecretError        a secret is missing, or cannot be read or kept secret (execution)
-    ├── Unanswered         a tool's question cannot be put to its caller, or has no answer
-    ├── AuditFailed        what cannot be recorded must not happen           (execution)
-    └── BackendError       the platform cannot run tools: no sandbox, or it broke down
-        └── NoWorker       no worker has ever joined the fleet               (app.published)
+    ├── InputError           an invalid path, file, name or value
+    │   ├── UnknownTool      no tool with that name; the hint suggests similar names
+    │   ├── NotFound         no version, task, output, approval or key with that name
+    │   ├── AdmissionRefused the version does not pass the checks
+    │   ├── InvalidCursor    the cursor does not belong to the list
+    │   ├── TooLate          the request is already decided or has ended
+    │   ├── NotAllowed       the caller lacks a privilege
+    │   ├── NoSession        the request has no valid session               (security)
+    │   ├── NotAdmitted      the tool's file is not admitted                (catalog)
+    │   ├── Disabled         the tool is disabled                           (catalog)
+    │   ├── EmptyFolder      the folder has no tools                        (catalog)
+    │   ├── ProposalQuota    the caller has too many pending proposals      (catalog)
+    │   ├── ManifestError    the manifest is damaged or forged              (catalog)
+    │   └── EditConflict     the file was changed in the meantime           (catalog)
+    ├── ServerBusy           a queue, or the caller's share of it, is full
+    ├── ConfigError          toolkiln.toml or a TOOLKILN_* variable is invalid
+    ├── EnvironmentFailed    packages cannot be resolved or installed
+    ├── EmbeddingFailed      no vectors; search falls back to words         (search)
+    ├── StoreError           the database failed
+    │   ├── Unreachable      the server cannot be reached
+    │   ├── Malformed        Redis returned invalid data                    (fleet)
+    │   └── ForeignCatalog   another catalog publishes to the same pool     (fleet)
+    ├── SecretError          a secret is missing or cannot be protected     (security)
+    ├── Unanswered           the caller did not answer a tool's question
+    ├── AuditFailed          an act could not be recorded, so it is refused (security)
+    ├── WorkerDraining       the worker accepts no more calls               (fleet)
+    └── BackendError         the platform failed, not the tool
+        └── NoWorker         no worker has joined the fleet                 (fleet)
 
-A failing tool is not here: it is an answer (`model.Result`), not an exception. Each
-surface owns its table from `code` to exit status or HTTP status.
+A failing tool is a `model.Result`, not an exception. Each surface has its own table from
+`code` to exit status or HTTP status.
 """
 
 from collections.abc import Iterable
@@ -35,12 +39,12 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import ClassVar
 
-_LONGEST_NAME = 200
-_MOST_COMPARED = 5_000
+_MAX_NAME = 200
+_MAX_COMPARED = 5_000
 
 
 class ToolkilnError(Exception):
-    """Anything Toolkiln itself refuses or fails to do."""
+    """Base of all errors that Toolkiln raises."""
 
     code: ClassVar[str] = "toolkiln_error"
     """Public API; the wording of messages is not."""
@@ -52,19 +56,19 @@ class ToolkilnError(Exception):
 
 
 class InputError(ToolkilnError):
-    """A path, file or value that cannot be used as it is."""
+    """An invalid path, file or value."""
 
     code = "bad_input"
 
 
 class ServerBusy(ToolkilnError):
-    """There is no room for another request of this kind; try again in a moment."""
+    """Too many requests of this kind; retry later."""
 
     code = "busy"
 
 
 class UnknownTool(InputError):
-    """No tool of that name exists."""
+    """There is no tool with that name."""
 
     code = "unknown_tool"
 
@@ -73,50 +77,128 @@ class UnknownTool(InputError):
 
 
 class NotFound(InputError):
-    """There is nothing of that name that the caller may know of."""
+    """Nothing with that name exists or is visible to the caller."""
 
     code = "not_found"
 
 
+class InvalidCursor(InputError):
+    """A cursor that does not belong to the list."""
+
+    code = "invalid_request"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "query.cursor: the cursor does not belong to this list",
+            hint="start without a cursor, then pass `next_cursor` unchanged",
+        )
+
+
+class AdmissionRefused(InputError):
+    """A version that does not pass the checks of the admission pipeline."""
+
+    code = "refused"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        reason: str = "refused",
+        source: str = "body.source",
+        findings: Iterable[tuple[int, str]] = (),
+    ) -> None:
+        """`findings` are lines of `source`, each with the text of what is wrong there."""
+        super().__init__(message, hint=hint)
+        self.reason = reason
+        """The code of the error that refused it: `exists`, `conflict`, `busy` …"""
+        self.source = source
+        self.findings = tuple(findings)
+
+
 class TooLate(InputError):
-    """It was decided, or has ended, before."""
+    """The request is already decided or has ended."""
 
     code = "too_late"
 
 
 class NotAllowed(InputError):
-    """Somebody tried what they have no right to."""
+    """The caller lacks a privilege."""
 
     code = "not_allowed"
 
 
 class ConfigError(ToolkilnError):
-    """A setting that cannot be used."""
+    """An invalid setting."""
 
     code = "bad_config"
 
 
 class Unanswered(ToolkilnError):
-    """A question of a tool's that cannot be asked, or was not answered."""
+    """A tool's question that the caller cannot be asked or did not answer."""
 
     code = "unanswered"
 
 
 class EnvironmentFailed(ToolkilnError):
-    """An environment of packages that cannot be resolved, built or kept."""
+    """An environment that cannot be resolved, built or stored."""
 
     code = "environment_failed"
 
 
 class BackendError(ToolkilnError):
-    """The platform, not the tool, failed."""
+    """A failure of the platform, not of the tool."""
 
     code = "backend_failed"
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:
-    """A question with the names closest to `name`, if any is close."""
-    if len(name) > _LONGEST_NAME:  # comparing takes the product of the lengths
+    """Suggest the names closest to `name`, if any."""
+    if len(name) > _MAX_NAME:  # the time is proportional to the product of the lengths
         return None
-    close = get_close_matches(name, islice(known, _MOST_COMPARED), n=3, cutoff=0.6)
+    close = get_close_matches(name, islice(known, _MAX_COMPARED), n=3, cutoff=0.6)
     return f"did you mean {' or '.join(repr(item) for item in close)}?" if close else None
+
+
+_HINTS = (
+    ("disk is full", "free some space"),
+    ("No space left", "free some space on the server"),
+    ("readonly database", "make the file and its folder writable for this user"),
+    ("read-only transaction", "use the primary server, not a replica"),
+    ("unable to open", "make the folder writable for this user"),
+    ("disk I/O error", "check the disk and its free space"),
+    ("not a database", "move the file away; a new one is created"),
+    ("malformed", "the file is damaged; move it away, and a new one is created"),
+    ("locked", "another process has locked the database; try again"),
+    ("permission denied", "allow the role to create and use tables in its schema"),
+    ("authentication failed", "check user and password in the URL"),
+    ("does not exist", "create it, or correct the URL"),
+    ("no such table", "the file is damaged; move it away, and a new one is created"),
+)
+_CHECK_SERVER = "check that the server is running and the URL is correct"
+_CHECK_FILE = "check the disk and the file"
+
+
+class StoreError(ToolkilnError):
+    """The database failed."""
+
+    code: ClassVar[str] = "store_failed"
+
+
+class Unreachable(StoreError):
+    """The server cannot be reached; a retry may succeed."""
+
+    def __init__(self, message: str, *, sent: bool, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.sent = sent
+        """Whether the server may have run the command."""
+
+
+def driver_failed(database: str, error: BaseException, secrets: tuple[str, ...] = ()) -> StoreError:
+    """Build a StoreError from the first line of a driver's error."""
+    text = str(error).strip().partition("\n")[0] or type(error).__name__
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    other = _CHECK_SERVER if "://" in database else _CHECK_FILE
+    hint = next((hint for part, hint in _HINTS if part in text), other)
+    return StoreError(f"{database} failed: {text}", hint=hint)

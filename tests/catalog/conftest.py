@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import Admissions, Catalog, Decision, Options
-from toolkiln.model import Version
-from toolkiln.store import Archive, Store, open_store
+from toolkiln.catalog import Admissions, Catalog, CatalogOptions
+from toolkiln.model import AdmissionDecision, Version
+from toolkiln.store import Store, VersionArchive, open_store
 
 
 def tool(name: str, value: object = 1, *, doc: str = "Answer.", extra: str = "") -> str:
@@ -35,7 +35,7 @@ class Workshop:
         path.write_text(source, "utf-8")
         return path
 
-    def archive(self) -> Archive:
+    def archive(self) -> VersionArchive:
         """Of a store that stays open until the test ends."""
         if not self._stores:
             self._stores.append(open_store(self.state / "store.db"))
@@ -44,12 +44,12 @@ class Workshop:
     def catalog(self, place: Path | None = None, **options: Any) -> Catalog:
         """A catalog that knows nothing yet, as a process that just started has it."""
         given = {"cache": self.state / "readings", **options}
-        return Catalog(place or self.tools, self.archive, Options(**given))
+        return Catalog(place or self.tools, self.archive, CatalogOptions(**given))
 
     def admit(self, *files: str, grant: bool = False, **options: Any) -> list[Version]:
         """Admits files as they are."""
         admissions = Admissions(self.catalog(**options))
-        decision = Decision("ann", grant=grant)
+        decision = AdmissionDecision("ann", grant=grant)
         return admissions.admit([admissions.candidate(file) for file in files], decision)
 
     def served(self, **options: Any) -> dict[str, str]:

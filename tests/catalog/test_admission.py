@@ -9,19 +9,18 @@ import pytest
 from toolkiln.catalog import (
     MANIFEST,
     Admissions,
-    Candidate,
-    Conflict,
-    Decision,
+    CandidateVersion,
+    EditConflict,
     ManifestError,
     check,
 )
-from toolkiln.catalog.cache import read_sources
+from toolkiln.catalog.folder import read_sources
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import FileState, Grant, Read
+from toolkiln.model import AdmissionDecision, FileState, FileVersion, Grant
 
 from .conftest import Workshop, text_of, tool
 
-ANN = Decision("ann")
+ANN = AdmissionDecision("ann")
 
 
 def asking(host: str, *, workspace: str = "read") -> str:
@@ -43,9 +42,11 @@ def versions(shop: Workshop, *sources: str, file: str = "a.py") -> Admissions:
     return Admissions(shop.catalog())
 
 
-def draft(shop: Workshop, admissions: Admissions, source: str, file: str = "a.py") -> Candidate:
+def draft(
+    shop: Workshop, admissions: Admissions, source: str, file: str = "a.py"
+) -> CandidateVersion:
     data = {Path(file).name: source.encode()}
-    return admissions.written(file, Read(read_sources(data, shop.tools / file), data))
+    return admissions.written(file, FileVersion(read_sources(data, shop.tools / file), data))
 
 
 def state(shop: Workshop, file: str = "a.py") -> FileState:
@@ -99,7 +100,7 @@ def test_many_files_are_admitted_together_or_not_at_all(shop: Workshop) -> None:
     candidates = [admissions.candidate(file) for file in ("a.py", "b.py")]
     versions(shop, tool("b", 2), file="b.py")
 
-    with pytest.raises(Conflict, match=r"b\.py"):
+    with pytest.raises(EditConflict, match=r"b\.py"):
         admissions.admit(candidates, ANN)
 
     assert text_of(shop.catalog(), "a") == tool("a")
@@ -155,7 +156,7 @@ def test_file_that_somebody_changed_meanwhile_is_not_overwritten(
 
     for decide in (lambda: admissions.admit([candidate], ANN),
                    lambda: admissions.propose(candidate, "bot", 20)):  # fmt: skip
-        with pytest.raises(Conflict) as caught:
+        with pytest.raises(EditConflict) as caught:
             decide()
 
     assert caught.value.code == "conflict"
@@ -355,7 +356,7 @@ def test_history_goes_on_across_another_name_of_the_tool(shop: Workshop) -> None
     assert [v.number for v in admissions.history("young")] == [3, 2, 1]
     assert [v.tools for v in admissions.history("old")] == [("young",), ("middle",), ("old",)]
 
-    admissions.rollback("young", "1", Decision("ann"))
+    admissions.rollback("young", "1", AdmissionDecision("ann"))
 
     assert shop.served() == {"old": "a.py"}
 
@@ -377,7 +378,7 @@ def test_history_of_a_withdrawn_tool_is_still_there(shop: Workshop) -> None:
 
     assert [version.number for version in admissions.history("a")] == [2, 1]
 
-    admissions.rollback("a", "v1", Decision("ann"))
+    admissions.rollback("a", "v1", AdmissionDecision("ann"))
 
     assert text_of(shop.catalog(), "a") == tool("a")
 
@@ -427,7 +428,7 @@ def test_difference_between_versions_covers_file_and_helpers(shop: Workshop) -> 
 def test_rollback_serves_an_earlier_version_and_writes_its_file_back(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2))
 
-    version = admissions.rollback("a", "1", Decision("bob"))
+    version = admissions.rollback("a", "1", AdmissionDecision("bob"))
 
     assert (version.number, version.action, version.by) == (3, "rollback", "bob")
     assert (shop.tools / "a.py").read_text() == tool("a")
@@ -440,7 +441,7 @@ def test_rollback_to_the_version_that_is_served_is_refused(shop: Workshop) -> No
     admissions = versions(shop, tool("a"), tool("a", 2))
 
     with pytest.raises(InputError, match="already"):
-        admissions.rollback("a", "2", Decision("ann"))
+        admissions.rollback("a", "2", AdmissionDecision("ann"))
 
 
 def test_rollback_brings_a_deleted_file_back(shop: Workshop) -> None:
@@ -448,7 +449,7 @@ def test_rollback_brings_a_deleted_file_back(shop: Workshop) -> None:
     (shop.tools / "sub" / "a.py").unlink()
     (shop.tools / "sub").rmdir()
 
-    admissions.rollback("a", "1", Decision("ann"))
+    admissions.rollback("a", "1", AdmissionDecision("ann"))
 
     assert shop.served() == {"a": "sub/a.py"}
 
@@ -459,7 +460,7 @@ def test_rollback_leaves_helpers_of_others_alone(shop: Workshop) -> None:
     shop.write("_help.py", "VALUE = 2\n")
     admissions = versions(shop, "import _help\n" + tool("a", 2))
 
-    admissions.rollback("a", "1", Decision("ann"))
+    admissions.rollback("a", "1", AdmissionDecision("ann"))
 
     catalog = shop.catalog()
     assert (shop.tools / "_help.py").read_text() == "VALUE = 2\n"
@@ -472,7 +473,7 @@ def test_rollback_grants_nothing_more(shop: Workshop) -> None:
     shop.write("a.py", asking("example.org"))
     shop.admit("a.py", grant=True)
 
-    Admissions(shop.catalog()).rollback("fetch", "1", Decision("ann"))
+    Admissions(shop.catalog()).rollback("fetch", "1", AdmissionDecision("ann"))
 
     granted = shop.catalog().snapshot.served["fetch"].grants["fetch"]
     assert granted.network == ("example.org",)
@@ -485,7 +486,7 @@ def test_version_whose_source_is_lost_cannot_be_rolled_back_to(shop: Workshop) -
         database.execute("DELETE FROM toolkiln_contents")
 
     with pytest.raises(InputError, match="not in the store"):
-        admissions.rollback("a", "1", Decision("ann"))
+        admissions.rollback("a", "1", AdmissionDecision("ann"))
     with pytest.raises(InputError, match="not in the store"):
         admissions.diff("a", "1", "2")
 
@@ -530,7 +531,7 @@ def test_what_a_kept_version_says_is_read_from_its_bytes(shop: Workshop) -> None
     with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
         database.execute("UPDATE toolkiln_contents SET reading = x'00'")
 
-    admissions.rollback("a", "1", Decision("ann"))
+    admissions.rollback("a", "1", AdmissionDecision("ann"))
     shop.write("a.py", tool("a", 3))
 
     assert text_of(shop.catalog(), "a") == tool("a")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkiln.catalog import cache as cache_module
+from toolkiln.catalog import folder as cache_module
 from toolkiln.catalog import read_file
-from toolkiln.catalog.cache import Cache, read_version
 from toolkiln.catalog.files import tool_files
-from toolkiln.model import Read, Reading, Sources
+from toolkiln.catalog.folder import Cache, read_version
+from toolkiln.model import FileVersion, Reading, Sources
 
 from .conftest import Start, tool
 
@@ -40,12 +40,12 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "readings.db"
 
 
-def read_all(folder: Path, file: Path | None) -> dict[str, Read]:
+def read_all(folder: Path, file: Path | None) -> dict[str, FileVersion]:
     found = Cache(file).read_all(map(str, tool_files([folder])))
     return {str(Path(path).relative_to(folder)): read for path, read in found.items()}
 
 
-def anew(folder: Path) -> dict[str, Read]:
+def anew(folder: Path) -> dict[str, FileVersion]:
     return {str(f.relative_to(folder)): read_version(f) for f in tool_files([folder])}
 
 
@@ -54,7 +54,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were really read."""
     names: list[str] = []
 
-    def noted(file: Path) -> Read:
+    def noted(file: Path) -> FileVersion:
         names.append(file.name)
         return read_version(file)
 
@@ -323,7 +323,7 @@ def test_processes_share_a_cache(folder: Path, file: Path, start_python: Start) 
     code = """
         import sys
         from pathlib import Path
-        from toolkiln.catalog.cache import Cache
+        from toolkiln.catalog.folder import Cache
         from toolkiln.catalog.files import tool_files
         print("ready", flush=True)
         sys.stdin.readline()
@@ -394,7 +394,7 @@ def test_file_that_never_stands_still_declares_nothing(
 def test_files_that_are_gone_leave_the_cache_in_the_end(
     folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "_MOST_STALE", 3)
+    monkeypatch.setattr(cache_module, "_MAX_STALE", 3)
     for number in range(20):
         (folder / f"many{number}.py").write_text(tool(f"many{number}"))
     read_all(folder, file)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import MANIFEST, Admissions, Catalog, Conflict, Decision, ManifestError
+from toolkiln.catalog import MANIFEST, Admissions, Catalog, EditConflict, ManifestError
 from toolkiln.errors import InputError
-from toolkiln.model import FileState, Snapshot
+from toolkiln.model import AdmissionDecision, FileState, Snapshot
 
 from .conftest import Workshop, text_of, tool
 
@@ -27,7 +27,7 @@ def states(catalog: Catalog) -> dict[str, FileState]:
 def test_folder_without_a_manifest_serves_nothing_and_says_how(shop: Workshop) -> None:
     shop.write("a.py", tool("a"))
 
-    with pytest.raises(ManifestError, match="nobody has admitted") as caught:
+    with pytest.raises(ManifestError, match="no tool has been admitted") as caught:
         _ = shop.catalog().snapshot
 
     assert "toolkiln admit" in (caught.value.hint or "")
@@ -226,7 +226,7 @@ def test_file_of_any_name_is_admitted_changed_and_rolled_back(shop: Workshop, na
     shop.write(name, tool("a", 2))
     shop.admit(name)
 
-    Admissions(shop.catalog()).rollback("a", "1", Decision("ann"))
+    Admissions(shop.catalog()).rollback("a", "1", AdmissionDecision("ann"))
 
     assert shop.served() == {"a": name}
     assert (shop.tools / name).read_text() == tool("a")
@@ -266,7 +266,7 @@ def test_one_file_is_a_catalog(shop: Workshop) -> None:
 def test_one_private_file_by_its_name_is_a_catalog(shop: Workshop) -> None:
     path = shop.write("_a.py", tool("a"))
     admissions = Admissions(shop.catalog(path))
-    admissions.admit([admissions.candidate("_a.py")], Decision("ann"))
+    admissions.admit([admissions.candidate("_a.py")], AdmissionDecision("ann"))
     catalog = shop.catalog(path)
     served = set(catalog.snapshot.tools)
 
@@ -297,9 +297,9 @@ def test_place_may_be_spelled_in_any_way(shop: Workshop, monkeypatch: pytest.Mon
 
         assert text_of(catalog, "a") == tool("a")
         assert states(catalog) == {"a.py": FileState.CHANGED}
-        assert catalog.disk.key(path) == "a.py"
-        assert catalog.disk.key(Path("tools/a.py")) == "a.py"
-        assert catalog.disk.key(link / "a.py") == "a.py"
+        assert catalog.folder.key(path) == "a.py"
+        assert catalog.folder.key(Path("tools/a.py")) == "a.py"
+        assert catalog.folder.key(link / "a.py") == "a.py"
 
     monkeypatch.chdir(shop.tools)
     for place in (Path(), Path("a.py")):
@@ -323,7 +323,7 @@ def test_linked_file_is_a_file_of_the_folder(shop: Workshop, tmp_path: Path) -> 
     (tmp_path / "elsewhere.py").write_text(tool("a"))
     (shop.tools / "a.py").symlink_to(tmp_path / "elsewhere.py")
 
-    shop.admit(shop.catalog().disk.key(shop.tools / "a.py"))
+    shop.admit(shop.catalog().folder.key(shop.tools / "a.py"))
 
     assert shop.served() == {"a": "a.py"}
 
@@ -335,8 +335,8 @@ def test_file_outside_the_folder_is_none_of_it(shop: Workshop, tmp_path: Path) -
         Path("/"),
         tmp_path / "toolsx/a.py",
     ):
-        with pytest.raises(InputError, match="is not in the tools' folder"):
-            shop.catalog().disk.key(path)
+        with pytest.raises(InputError, match="is not in the tools folder"):
+            shop.catalog().folder.key(path)
 
 
 def test_numbers_of_snapshots_grow_and_old_ones_stay_as_they_were(shop: Workshop) -> None:
@@ -347,7 +347,7 @@ def test_numbers_of_snapshots_grow_and_old_ones_stay_as_they_were(shop: Workshop
     for value in range(3):
         path.write_text(tool("a", value))
         admissions = Admissions(catalog)
-        admissions.admit([admissions.candidate("a.py")], Decision("ann"))
+        admissions.admit([admissions.candidate("a.py")], AdmissionDecision("ann"))
         seen.append(catalog.snapshot)
 
     assert [s.number for s in seen] == sorted({s.number for s in seen})
@@ -668,7 +668,7 @@ class TestDev:
         assert set(catalog.snapshot.tools) == {"a", "b"}
         admissions = Admissions(catalog)
 
-        admissions.admit([admissions.candidate("a.py")], Decision("ann"))
+        admissions.admit([admissions.candidate("a.py")], AdmissionDecision("ann"))
 
         assert {name: s.dev for name, s in catalog.snapshot.served.items()} == {
             "a": False,
@@ -710,7 +710,7 @@ class TestDev:
         shop.admit("a.py")
         path.write_text(tool("a", 2))
 
-        with pytest.raises(Conflict, match="unadmitted changes"):
+        with pytest.raises(EditConflict, match="unadmitted changes"):
             Admissions(shop.catalog(dev=True)).remove("a", "ann")
 
         assert path.exists()
@@ -723,7 +723,7 @@ class TestDev:
         path.write_text(tool("a", 2))
         catalog = shop.catalog(dev=True)
 
-        Admissions(catalog).rollback("a", "1", Decision("ann"))
+        Admissions(catalog).rollback("a", "1", AdmissionDecision("ann"))
 
         assert path.read_text() == tool("a")
         assert not catalog.snapshot.served["a"].dev

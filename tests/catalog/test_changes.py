@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.catalog.changes import RightsAsked, new_findings, rights_asked, unified
-from toolkiln.model import Capability, Finding, Reading, Rights, Severity
+from tables import each_row
+from toolkiln.catalog.diff import RequestedPermissions, new_findings, requested_permissions, unified
+from toolkiln.model import Capability, Finding, Permissions, Reading, Severity
 from toolkiln.spec import read
 
 TEN = b"".join(b"x%d = 1\n" % n for n in range(10))
@@ -57,8 +58,8 @@ def test_a_missing_last_line_end_is_told() -> None:
     assert diff.endswith("-x\n+x\n\\ No newline at end of file\n")
 
 
-@pytest.mark.parametrize(
-    ("hidden", "spelt"),
+@each_row(
+    "hidden, spelt",
     [
         ("\u202e", "<U+202E>"),
         ("\u2066", "<U+2066>"),
@@ -142,7 +143,7 @@ def test_a_change_that_decodes_to_the_same_text_is_told() -> None:
     assert "the bytes differ, the text does not" in unified({"a.py": old}, {"a.py": new})
 
 
-@pytest.mark.parametrize("encoding", [b"rot13", b"no-such", b"ascii", b"undefined", b"utf-16"])
+@each_row("encoding", [b"rot13", b"no-such", b"ascii", b"undefined", b"utf-16"])
 def test_an_encoding_that_python_refuses_is_shown_byte_by_byte(encoding: bytes) -> None:
     diff = unified({}, {"a.py": b"# coding: %s\n\xc3\xa9\xff\n" % encoding})
 
@@ -254,7 +255,7 @@ def test_a_finding_that_moved_is_known() -> None:
     assert new_findings(old, later) == []
 
 
-@pytest.mark.parametrize("change", [{"rule": "s"}, {"tool": "t"}, {"message": "n"}])
+@each_row("change", [{"rule": "s"}, {"tool": "t"}, {"message": "n"}])
 def test_a_finding_of_another_rule_tool_or_message_is_told(change: dict[str, str]) -> None:
     other = finding(**change)
 
@@ -274,14 +275,14 @@ def asks(options: str, name: str = "f") -> Reading:
 def test_nothing_more_is_asked_for_by_the_same_or_fewer_rights() -> None:
     everything = asks('network=["a.b"], requires_secrets=["K"], workspace="write", sandbox=False')
 
-    assert rights_asked(everything, everything) == ()
-    assert rights_asked(everything, asks("")) == ()
-    assert rights_asked(everything, asks('workspace="read"')) == ()
-    assert rights_asked(None, asks("needs_approval=True")) == ()
+    assert requested_permissions(everything, everything) == ()
+    assert requested_permissions(everything, asks("")) == ()
+    assert requested_permissions(everything, asks('workspace="read"')) == ()
+    assert requested_permissions(None, asks("needs_approval=True")) == ()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "more"),
+@each_row(
+    "old, new, more",
     [
         ('network=["a.b"]', 'network=["c.d", "a.b"]', {"network": ("c.d",)}),
         ('requires_secrets=["A"]', 'requires_secrets=["A", "B"]', {"secrets": ("B",)}),
@@ -295,26 +296,32 @@ def test_nothing_more_is_asked_for_by_the_same_or_fewer_rights() -> None:
 def test_what_is_asked_for_beyond_the_earlier_version_is_told(
     old: str, new: str, more: dict[str, object]
 ) -> None:
-    wanted = RightsAsked.model_validate({"tool": "f", **more})
+    wanted = RequestedPermissions.model_validate({"tool": "f", **more})
 
-    assert rights_asked(asks(old), asks(new)) == (wanted,)
+    assert requested_permissions(asks(old), asks(new)) == (wanted,)
 
 
 def test_a_tool_of_another_name_asks_anew() -> None:
     old, later = asks('network=["a.b"]'), asks('network=["a.b"]', "g")
 
-    assert rights_asked(old, later) == (RightsAsked(tool="g", network=("a.b",)),)
-    assert rights_asked(None, old) == (RightsAsked(tool="f", network=("a.b",)),)
+    assert requested_permissions(old, later) == (RequestedPermissions(tool="g", network=("a.b",)),)
+    assert requested_permissions(None, old) == (RequestedPermissions(tool="f", network=("a.b",)),)
 
 
 def test_the_rights_of_every_kind_are_compared() -> None:
-    told = RightsAsked.model_fields.keys() - {"tool", "without_sandbox", "without_approval"}
+    told = RequestedPermissions.model_fields.keys() - {
+        "tool",
+        "without_sandbox",
+        "without_approval",
+    }
 
-    assert told | {"sandbox", "needs_approval", "approval_function"} == Rights.model_fields.keys()
+    assert (
+        told | {"sandbox", "needs_approval", "approval_function"} == Permissions.model_fields.keys()
+    )
 
 
 def test_what_is_asked_for_is_told_in_one_line() -> None:
-    (asked,) = rights_asked(
+    (asked,) = requested_permissions(
         asks("needs_approval=True"),
         asks(
             'network=["a.b", "\\x1b[2J\\n\\u202e"], requires_secrets=["K"], workspace="write", '

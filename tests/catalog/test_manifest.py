@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.catalog.manifest import (
     FILE_NAME,
     Manifest,
@@ -19,7 +20,7 @@ from toolkiln.catalog.manifest import (
     encode,
     load,
 )
-from toolkiln.model import Admission, Grant, Refusal
+from toolkiln.model import Admission, DecisionRecord, Grant
 
 from .conftest import Workshop, tool
 
@@ -39,7 +40,7 @@ _admissions = st.builds(
     since=_text,
     rights=st.dictionaries(_text, _grants, max_size=2),
 )
-_refusals = st.builds(Refusal, sha256=_text, by=_text, at=_text)
+_refusals = st.builds(DecisionRecord, sha256=_text, by=_text, at=_text)
 _switches = st.builds(
     Switch, enabled=st.booleans(), methods=st.dictionaries(_text, st.booleans(), max_size=2)
 )
@@ -113,7 +114,7 @@ def test_any_cut_manifest_is_refused(place: Path, data: st.DataObject) -> None:
 
 
 def test_missing_manifest_tells_how_to_admit(tmp_path: Path) -> None:
-    with pytest.raises(MissingManifest, match="nobody has admitted anything") as caught:
+    with pytest.raises(MissingManifest, match="no tool has been admitted") as caught:
         load(tmp_path)
 
     assert f"toolkiln admit {tmp_path}" in (caught.value.hint or "")
@@ -151,8 +152,8 @@ def enable(content: Any) -> None:
     content["enabled"] = {}
 
 
-@pytest.mark.parametrize("key", ["", "secret"])
-@pytest.mark.parametrize(
+@each_row("key", ["", "secret"])
+@each_row(
     "edit",
     [widen, change_digest, add_entry, remove_seal, empty_seal, half_a_character, other_format,
      enable],
@@ -163,17 +164,16 @@ def test_manifest_edited_by_hand_is_refused(tmp_path: Path, edit: Any, key: str)
     with pytest.raises(ManifestError, match="nothing is served") as caught:
         load(tmp_path, key)
 
-    assert f"toolkiln admit --afresh {tmp_path}" in (caught.value.hint or "")
+    assert f"toolkiln admit --reset {tmp_path}" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"", b" ", b"{}", b"[]", b"null", b"7", b'"text"', b"{", b"\xff\xfe", b"\x00" * 9,
         b"[" * 100_000, b'{"seal":' * 100_000, b'{"format": 1, "seal": ' + b"9" * 5000 + b"}",
         b'{"format": 1, "seal": {"a": 1}}', b'{"format": [1], "seal": "x"}',
     ],
-    ids=lambda data: data[:12].decode("latin-1"),
 )  # fmt: skip
 def test_file_that_is_no_manifest_is_refused(tmp_path: Path, data: bytes) -> None:
     write(tmp_path, data)
@@ -185,7 +185,7 @@ def test_file_that_is_no_manifest_is_refused(tmp_path: Path, data: bytes) -> Non
     assert not isinstance(caught.value, MissingManifest)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         {"catalog": 5},
@@ -223,8 +223,8 @@ def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("sealed", "asked", "said"),
+@each_row(
+    "sealed, asked, said",
     [
         ("secret", "", "the setting manifest_key is empty"),
         ("secret", "other", "sealed without this manifest_key"),
@@ -274,8 +274,8 @@ def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Worksho
     for one in (catalog, shop.catalog(dev=True)):
         (finding,) = one.snapshot.findings
         assert (finding.rule, finding.path) == ("manifest-unusable", str(shop.tools / FILE_NAME))
-        assert "somebody changed it" in finding.message
-        assert "toolkiln admit --afresh" in finding.fix
+        assert "was changed since Toolkiln wrote it" in finding.message
+        assert "toolkiln admit --reset" in finding.fix
         assert one.snapshot.served["a"].dev
 
     (shop.tools / FILE_NAME).write_bytes(good)
@@ -286,7 +286,8 @@ def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Worksho
 
 
 def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Workshop) -> None:
-    from toolkiln.catalog import Admissions, Decision
+    from toolkiln.catalog import Admissions
+    from toolkiln.model import AdmissionDecision
 
     shop.write("a.py", tool("a"))
     shop.write("b.py", tool("b"))
@@ -296,7 +297,7 @@ def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Works
     candidates = [admissions.candidate("a.py")]
 
     with pytest.raises(ManifestError):
-        admissions.admit(candidates, Decision("ann"))
-    admissions.admit(candidates, Decision("ann"), afresh=True)
+        admissions.admit(candidates, AdmissionDecision("ann"))
+    admissions.admit(candidates, AdmissionDecision("ann"), afresh=True)
 
     assert shop.served() == {"a": "a.py"}

@@ -5,11 +5,11 @@ import sysconfig
 import textwrap
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.catalog.mending import with_docstrings
+from tables import each_row
+from toolkiln.catalog.reports import with_docstrings
 from toolkiln.spec import decode, read
 
 SAID = "Convert an amount."
@@ -81,7 +81,7 @@ def test_a_file_that_ends_without_a_line_end_is_mended() -> None:
     assert mended("def f(x): return x") == f'def f(x):\n    """{SAID}"""\n    return x'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "async def f(x):\n    return x\n",
@@ -187,7 +187,7 @@ def test_what_a_tool_is_can_depend_on_a_helper_beside_the_file(tmp_path: Path) -
     assert docstrings(result) == {"Shell": SAID, "execute": None}
 
 
-@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+@each_row("newline", ["\r\n", "\r"])
 def test_the_line_ends_of_the_file_are_kept(newline: str) -> None:
     code = newline.join(["x = 1", "def f(x):", "    return x", "def g(y): return y", ""])
 
@@ -204,7 +204,7 @@ def test_a_byte_order_mark_stays_in_front() -> None:
     assert docstrings(result) == {"f": SAID}
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+@each_row("encoding", ["latin-1", "ascii", "cp1252"])
 def test_a_file_in_another_encoding_gets_ascii_only(encoding: str) -> None:
     code = f"# -*- coding: {encoding} -*-\ndef f(x): return x\n"
 
@@ -223,7 +223,7 @@ def test_letters_of_any_script_are_written_as_they_are_in_utf_8() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "description",
     [
         'He said "no"',
@@ -252,12 +252,12 @@ def test_a_docstring_means_the_description_and_hides_nothing(description: str) -
     assert all(char.isprintable() or char == "\n" for char in result)
 
 
-@pytest.mark.parametrize("description", ["", "  \n\t ", "\u2028\xa0", "\x1c"])
+@each_row("description", ["", "  \n\t ", "\u2028\xa0", "\x1c"])
 def test_a_blank_description_adds_nothing(description: str) -> None:
     assert mended("def f(x): return x", description) == "def f(x): return x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code", ["def f(x:", "\0", "\ud800", "", "(" * 500, "def f(x):\nreturn x", "x = 1\n", "\ufeff"]
 )
 def test_source_without_readable_tools_is_left_alone(code: str) -> None:
@@ -270,7 +270,7 @@ def test_source_that_cannot_be_mended_for_sure_is_left_alone() -> None:
     assert with_docstrings(code, SAID) == code
 
 
-@pytest.mark.parametrize("terms", [300, 1_000, 2_000, 30_000])
+@each_row("terms", [300, 1_000, 2_000, 30_000])
 def test_deeply_nested_source_is_mended_or_left_alone(terms: int) -> None:
     code = f"def f(x):\n    return {'+'.join(['x'] * terms)}\n"
 

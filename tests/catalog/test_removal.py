@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog import Admissions, Conflict, Decision
+from toolkiln.catalog import Admissions, EditConflict
 from toolkiln.catalog.manifest import FILE_NAME
-from toolkiln.catalog.removal import Outdated, TakesOthers
+from toolkiln.catalog.removal import RemovesOtherTools, StaleVersion
 from toolkiln.catalog.transaction import Installation, commit, needs_recovery, recover
 from toolkiln.errors import InputError, UnknownTool
+from toolkiln.model import AdmissionDecision
 
 from .conftest import Workshop, tool
 from .test_transaction import BEFORE, MANIFESTS, folder_with, interrupt, killed, state
@@ -58,7 +59,7 @@ class TestWhatGoes:
         known = admissions(shop)
 
         known.remove("one", "ann")
-        version = known.rollback("one", "1", Decision("ann"))
+        version = known.rollback("one", "1", AdmissionDecision("ann"))
 
         assert (version.number, version.action) == (2, "rollback")
         assert file.read_bytes() == before
@@ -88,7 +89,7 @@ class TestWhatGoes:
         shop.write("both.py", tool("one") + tool("two"))
         shop.admit("both.py")
 
-        with pytest.raises(TakesOthers, match="two"):
+        with pytest.raises(RemovesOtherTools, match="two"):
             admissions(shop).remove("one", "ann")
         still = shop.served()
         gone = admissions(shop).remove("one", "ann", with_others=True)
@@ -124,7 +125,7 @@ class TestWhatStays:
         shop.write("one.py", tool("one"))
         (version,) = shop.admit("one.py")
 
-        with pytest.raises(Outdated):
+        with pytest.raises(StaleVersion):
             admissions(shop).remove("one", "ann", digest="0" * 64)
         admissions(shop).remove("one", "ann", digest=version.digest)
 
@@ -135,7 +136,7 @@ class TestWhatStays:
         shop.admit("one.py")
         changed = shop.write("one.py", tool("one", 2))
 
-        with pytest.raises(Conflict, match="nobody admitted"):
+        with pytest.raises(EditConflict, match="unadmitted changes"):
             admissions(shop).remove("one", "ann")
 
         assert changed.read_text() == tool("one", 2)
@@ -154,7 +155,7 @@ class TestWhatStays:
 
         monkeypatch.setattr(known.catalog, "update", late)
 
-        with pytest.raises(Conflict, match="somebody else changed"):
+        with pytest.raises(EditConflict, match="changed in the meantime"):
             known.remove("one", "ann")
 
         assert file.read_text() == tool("one", 2)

@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
-
+from tables import each_row
 from toolkiln.catalog import Repair, repairs_for, report
 from toolkiln.spec import decode, read
 
@@ -54,7 +53,7 @@ def test_a_docstring_gets_room_and_the_finding_stays_until_there_are_words() -> 
     assert rules(written) == {"undescribed-parameter"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "docstring",
     [
         '"""Add two whole numbers to each other."""',
@@ -98,7 +97,7 @@ def test_a_parameter_without_a_type_gets_one_to_be_written_over() -> None:
     assert "missing-annotation" not in rules(second)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         "",
@@ -123,8 +122,8 @@ def test_a_package_is_listed_where_the_file_lists_what_it_needs(head: str) -> No
     assert mended.startswith(head[:10])
 
 
-@pytest.mark.parametrize(
-    ("source", "rule"),
+@each_row(
+    "source, rule",
     [
         ("from toolkiln import tool\n@tool\ndef one(): return 1\n", "missing-docstring"),
         ('def one(a: int):\n    r"""Give one of \\a."""\n', "undescribed-parameter"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.snapshots import Snapshots
-from toolkiln.model import Admission, Read, Served, Severity, Snapshot
+from toolkiln.model import Admission, FileVersion, ServedVersion, Severity, Snapshot
 from toolkiln.spec import read
 
 from .conftest import tool
@@ -26,21 +26,21 @@ _changes = st.dictionaries(
 _switches = st.dictionaries(st.sampled_from(["x", "y"]), st.booleans(), max_size=2)
 
 
-def served(file: str, names: list[str], value: int = 1, since: int = 1) -> Served:
+def served(file: str, names: list[str], value: int = 1, since: int = 1) -> ServedVersion:
     source = "".join(tool(name, value) for name in names)
     reading = read(source, file)
     admission = Admission(
         sha256=reading.digest, version=1, admitted_by="", admitted_at="", since=str(since)
     )
-    return Served(file, Read(reading, {file: source.encode()}), admission)
+    return ServedVersion(file, FileVersion(reading, {file: source.encode()}), admission)
 
 
 def manifest_of(enabled: dict[str, bool]) -> Manifest:
     return Manifest(catalog="c", enabled=dict(enabled))
 
 
-def publish(snapshots: Snapshots, *files: Served, **gone: None) -> Snapshot:
-    changes: dict[str, Served | None] = {item.file: item for item in files}
+def publish(snapshots: Snapshots, *files: ServedVersion, **gone: None) -> Snapshot:
+    changes: dict[str, ServedVersion | None] = {item.file: item for item in files}
     snapshots.publish(changes | dict(gone), manifest_of({}), ())
     return snapshots.current
 
@@ -56,7 +56,7 @@ def test_any_way_leads_to_the_same_snapshot_as_a_fresh_start(
 ) -> None:
     manifest = manifest_of(enabled)
     snapshots = Snapshots(RESERVED)
-    end: dict[str, Served] = {}
+    end: dict[str, ServedVersion] = {}
     published: list[tuple[Snapshot, object]] = []
     for step in steps:
         changes = {file: served(file, *how) if how else None for file, how in step.items()}
@@ -140,7 +140,7 @@ def test_finding_about_a_taken_name_points_at_the_line_of_the_tool() -> None:
     line = "\n" * 7
     late = served("b.py", ["x"], since=2)
     moved = read(line + tool("x"), "b.py")
-    late = Served("b.py", Read(moved, late.sources), late.admission)
+    late = ServedVersion("b.py", FileVersion(moved, late.sources), late.admission)
 
     snapshot = publish(snapshots, served("a.py", ["x"]), late)
 

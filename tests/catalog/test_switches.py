@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.catalog import MANIFEST, Admissions, Catalog
 from toolkiln.errors import InputError, UnknownTool
 
@@ -196,8 +197,8 @@ def test_core_toolkit_refuses_to_lose_a_method(shop: Workshop, wanted: Any) -> N
     assert set(shop.served()) == ALL
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted", "hint"),
+@each_row(
+    "name, wanted, hint",
     [("singel", False, "single"), ("raed_it", True, "read_it"), ("", False, None)],
 )
 def test_unknown_name_is_answered_with_the_nearest(
@@ -218,7 +219,7 @@ def test_unknown_method_is_answered_with_the_nearest(
     assert "read_it" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wanted",
     [None, 0, "no", [], {"enabeld": False}, {"methods": ["read_it"]}, {"enabled": "no"},
      {"methods": {"read_it": "off"}}, {"methods": None}],

@@ -20,19 +20,20 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import Admissions, Conflict, Decision
-from toolkiln.catalog.admission import Candidate
-from toolkiln.catalog.cache import read_version
+from tables import each_row
+from toolkiln.catalog import Admissions, EditConflict
+from toolkiln.catalog.admission import CandidateVersion
+from toolkiln.catalog.folder import read_version
 from toolkiln.catalog.manifest import FILE_NAME, Manifest, MissingManifest, encode, load
 from toolkiln.catalog.transaction import (
     Installation,
     commit,
+    lock_folder,
     needs_recovery,
     recover,
-    writing,
 )
 from toolkiln.errors import InputError
-from toolkiln.model import Read
+from toolkiln.model import AdmissionDecision, FileVersion
 
 from .conftest import Start, Workshop, text_of, tool
 
@@ -106,7 +107,7 @@ def install(folder: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("content", [None, BEFORE, AFTER])
+@each_row("content", [None, BEFORE, AFTER])
 def test_death_at_any_step_leaves_the_folder_as_before_or_after(
     tmp_path: Path, content: bytes | None
 ) -> None:
@@ -141,8 +142,8 @@ def test_death_during_recovery_is_recovered_from(tmp_path: Path) -> None:
             assert state(folder) in ends
 
 
-@pytest.mark.parametrize("content", [None, BEFORE])
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+@each_row("content", [None, BEFORE])
+@each_row("failure", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_failure_at_any_step_leaves_the_folder_as_before_or_after(
     tmp_path: Path, content: bytes | None, failure: BaseException
 ) -> None:
@@ -200,7 +201,7 @@ def test_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     assert state(folder) == {FILE_NAME: MANIFESTS[0]}
 
 
-@pytest.mark.parametrize("name", ["n" * 252 + ".py", "\N{SNOWMAN}" * 84 + ".py", "a b/ü\n.py"])
+@each_row("name", ["n" * 252 + ".py", "\N{SNOWMAN}" * 84 + ".py", "a b/ü\n.py"])
 def test_file_of_any_name_is_installed(tmp_path: Path, name: str) -> None:
     folder = folder_with(tmp_path, None)
 
@@ -228,12 +229,12 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "file",
     ["../secret.py", "link/secret.py", "{outside}/secret.py", "", ".", "..", "sub", "x\0y.py",
      "mine.py", "missing/none.py", "n" * 300, "_manifest.json", ".toolkiln-journal.json"],
 )  # fmt: skip
-@pytest.mark.parametrize("is_committed", [True, False])
+@each_row("is_committed", [True, False])
 def test_forged_journal_touches_no_file_of_anybody(
     tmp_path: Path, file: str, is_committed: bool
 ) -> None:
@@ -259,12 +260,11 @@ def test_forged_journal_touches_no_file_of_anybody(
     assert state(tmp_path) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     "journal",
     [b"", b"?", b"[]", b"7", b"{}", b"[" * 100_000, b"\xff", b'{"file": 5}',
      b'{"file": [], "before": 1, "after": {}, "manifest": []}',
      b'{"file": "a.py", "before": null, "after": "", "manifest": "", "more": 1}'],
-    ids=lambda data: data[:20].decode("latin-1"),
 )  # fmt: skip
 def test_journal_that_makes_no_sense_is_thrown_away(tmp_path: Path, journal: bytes) -> None:
     folder = folder_with(tmp_path, BEFORE)
@@ -278,13 +278,13 @@ def test_journal_that_makes_no_sense_is_thrown_away(tmp_path: Path, journal: byt
 
 def test_second_writer_waits_no_longer_than_its_patience(tmp_path: Path) -> None:
     with (
-        writing(tmp_path),
-        pytest.raises(Conflict, match="somebody else"),
-        writing(tmp_path, patience=0),
+        lock_folder(tmp_path),
+        pytest.raises(EditConflict, match="another process"),
+        lock_folder(tmp_path, patience=0),
     ):
         pass
 
-    with writing(tmp_path, patience=0):
+    with lock_folder(tmp_path, patience=0):
         pass
 
 
@@ -293,8 +293,8 @@ def test_lock_of_a_dead_writer_is_free(tmp_path: Path, start_python: Start) -> N
         """
         import sys
         from pathlib import Path
-        from toolkiln.catalog.transaction import writing
-        with writing(Path(sys.argv[1])):
+        from toolkiln.catalog.transaction import lock_folder
+        with lock_folder(Path(sys.argv[1])):
             print("held", flush=True)
             sys.stdin.read()
         """,
@@ -302,23 +302,23 @@ def test_lock_of_a_dead_writer_is_free(tmp_path: Path, start_python: Start) -> N
     )
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(Conflict), writing(tmp_path, patience=0):
+    with pytest.raises(EditConflict), lock_folder(tmp_path, patience=0):
         pass
 
     holder.kill()
     holder.wait(SOON)
 
-    with writing(tmp_path, patience=0):
+    with lock_folder(tmp_path, patience=0):
         pass
 
 
-def drafted(shop: Workshop, source: str) -> tuple[Admissions, Candidate]:
+def drafted(shop: Workshop, source: str) -> tuple[Admissions, CandidateVersion]:
     """A version of a.py that is about to be written."""
     admissions = Admissions(shop.catalog())
     return admissions, admissions.written("a.py", fresh_read(shop, source))
 
 
-def fresh_read(shop: Workshop, source: str) -> Read:
+def fresh_read(shop: Workshop, source: str) -> FileVersion:
     draft = shop.state / "draft" / "a.py"
     draft.parent.mkdir(parents=True, exist_ok=True)
     draft.write_text(source)
@@ -340,7 +340,7 @@ def test_death_at_any_step_of_an_admission_leaves_one_whole_version(
 
     def write() -> None:
         admissions = Admissions(shop.catalog())
-        admissions.admit([admissions.written("a.py", read)], Decision("ann"))
+        admissions.admit([admissions.written("a.py", read)], AdmissionDecision("ann"))
 
     for at in range(1, 80):
         shutil.rmtree(shop.tools)
@@ -368,12 +368,12 @@ def test_of_two_threads_that_write_one_file_one_wins(shop: Workshop) -> None:
     drafts = [drafted(shop, tool("a", number)) for number in (2, 3)]
     start = threading.Barrier(2)
 
-    def write(draft: tuple[Admissions, Candidate]) -> str:
+    def write(draft: tuple[Admissions, CandidateVersion]) -> str:
         admissions, candidate = draft
         start.wait(SOON)
         try:
-            admissions.admit([candidate], Decision("ann"))
-        except Conflict as conflict:
+            admissions.admit([candidate], AdmissionDecision("ann"))
+        except EditConflict as conflict:
             return conflict.code
         return "won"
 
@@ -390,8 +390,9 @@ def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_pyt
     code = """
         import sys
         from pathlib import Path
-        from toolkiln.catalog import Admissions, Catalog, Conflict, Decision
-        from toolkiln.catalog.cache import read_version
+        from toolkiln.catalog import Admissions, Catalog, EditConflict
+        from toolkiln.model import AdmissionDecision
+        from toolkiln.catalog.folder import read_version
         from toolkiln.store import open_store
         tools, state, draft = map(Path, sys.argv[1:])
         store = open_store(state / "store.db")
@@ -400,8 +401,8 @@ def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_pyt
         print("ready", flush=True)
         sys.stdin.readline()
         try:
-            admissions.admit([candidate], Decision("ann"))
-        except Conflict as conflict:
+            admissions.admit([candidate], AdmissionDecision("ann"))
+        except EditConflict as conflict:
             print(conflict.code)
         else:
             print("won")
@@ -436,10 +437,10 @@ def test_reader_always_sees_a_whole_manifest_while_writers_die(
         import itertools, os, sys
         from pathlib import Path
         from toolkiln.catalog.manifest import Manifest, encode
-        from toolkiln.catalog.transaction import commit, writing
+        from toolkiln.catalog.transaction import commit, lock_folder
         print("writing", flush=True)
         for number in itertools.count():
-            with writing(Path(sys.argv[1])):
+            with lock_folder(Path(sys.argv[1])):
                 manifest = Manifest(catalog=f"{os.getpid()} {number} " * 5_000)
                 commit(Path(sys.argv[1]), encode(manifest))
     """

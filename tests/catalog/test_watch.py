@@ -9,21 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.app import Kiln
 from toolkiln.catalog import (
     MANIFEST,
     Admissions,
     Catalog,
-    Change,
-    Decision,
+    CatalogChange,
+    CatalogOptions,
     ManifestError,
-    Options,
     watch,
 )
 from toolkiln.config import Settings
-from toolkiln.errors import InputError
-from toolkiln.model import Severity
-from toolkiln.store import Archive, StoreError
+from toolkiln.errors import InputError, StoreError
+from toolkiln.kiln import Kiln
+from toolkiln.model import AdmissionDecision, Severity
+from toolkiln.store import VersionArchive
 
 from .conftest import Start, Workshop, text_of, tool
 
@@ -37,7 +36,7 @@ class Watching:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.changes: list[Change] = []
+        self.changes: list[CatalogChange] = []
         self.said: list[str] = []
         self._told = asyncio.Condition()
 
@@ -48,17 +47,17 @@ class Watching:
                     self.changes.append(change)
                     self._told.notify_all()
 
-    async def until(self, is_reached: Callable[[], object]) -> Change:
+    async def until(self, is_reached: Callable[[], object]) -> CatalogChange:
         """Waits for changes until something holds; the last one."""
         async with asyncio.timeout(BOUND), self._told:
             await self._told.wait_for(lambda: self.changes and is_reached())
         return self.changes[-1]
 
-    async def until_served(self, *names: str) -> Change:
+    async def until_served(self, *names: str) -> CatalogChange:
         """Waits until exactly these tools are served."""
         return await self.until(lambda: self.names == set(names))
 
-    async def until_text(self, name: str, text: str) -> Change:
+    async def until_text(self, name: str, text: str) -> CatalogChange:
         """Waits until a tool is served with this in its source."""
         return await self.until(lambda: name in self.names and text in text_of(self.catalog, name))
 
@@ -379,7 +378,7 @@ async def test_one_edit_among_many_files_reads_one_file_and_walks_no_folder(
 ) -> None:
     for index in range(50):
         shop.write(f"kit{index % 5}/t{index}.py", tool(f"t{index}"))
-    disk = sys.modules["toolkiln.catalog.disk"]
+    disk = sys.modules["toolkiln.catalog.folder"]
     read: list[Path] = []
     read_version = disk.read_version
 
@@ -544,11 +543,12 @@ async def test_only_what_another_process_admits_is_served(
         admit = """
             import sys
             from pathlib import Path
-            from toolkiln.catalog import Admissions, Catalog, Decision
+            from toolkiln.catalog import Admissions, Catalog
+            from toolkiln.model import AdmissionDecision
             from toolkiln.store import open_store
             store = open_store(Path(sys.argv[2]))
             admissions = Admissions(Catalog(Path(sys.argv[1]), lambda: store.archive))
-            admissions.admit([admissions.candidate("late.py")], Decision("bob"))
+            admissions.admit([admissions.candidate("late.py")], AdmissionDecision("bob"))
         """
         start_python(admit, shop.tools, shop.state / "store.db")
         change = await watched.until_served("greet", "late")
@@ -563,7 +563,7 @@ async def test_what_this_process_admits_is_told_too(shop: Workshop) -> None:
     async with watching(shop.catalog()) as watched:
         shop.write("late.py", tool("late"))
         admissions = Admissions(watched.catalog)
-        admissions.admit([admissions.candidate("late.py")], Decision("ann"))
+        admissions.admit([admissions.candidate("late.py")], AdmissionDecision("ann"))
         change = await watched.until(lambda: len(watched.changes) == 2)
 
     assert change.added == ("late",)
@@ -617,11 +617,11 @@ async def test_a_manifest_that_goes_serves_nothing_but_in_dev(shop: Workshop) ->
 
 
 async def test_nothing_that_dev_serves_is_written_down(shop: Workshop) -> None:
-    def no_store() -> Archive:
+    def no_store() -> VersionArchive:
         raise StoreError("nothing may be kept")
 
     shop.write("greet.py", tool("greet"))
-    async with watching(Catalog(shop.tools, no_store, Options(dev=True))) as watched:
+    async with watching(Catalog(shop.tools, no_store, CatalogOptions(dev=True))) as watched:
         shop.write("greet.py", tool("greet", 2))
         await watched.until_text("greet", "return 2")
         shop.write("last.py", tool("last"))
@@ -664,7 +664,7 @@ def test_a_manifest_of_our_own_is_not_parsed_again(
     shop.write("greet.py", tool("greet"))
     catalog = shop.catalog()
     admissions = Admissions(catalog)
-    admissions.admit([admissions.candidate("greet.py")], Decision("ann"))
+    admissions.admit([admissions.candidate("greet.py")], AdmissionDecision("ann"))
     manifest = sys.modules["toolkiln.catalog.manifest"]
     monkeypatch.setattr(manifest, "load", lambda *_: pytest.fail("it was parsed"))
 
@@ -701,15 +701,15 @@ async def test_a_kiln_is_watched_and_offers_what_was_saved(tmp_path: Path) -> No
     tools.mkdir()
     (tools / "greet.py").write_text(tool("greet"))
     kiln = Kiln(tools, settings=Settings(state=tmp_path / "state"), dev=True)
-    async with kiln, aclosing(kiln.watch(print)) as changes:
+    async with kiln, aclosing(kiln.services.watch(print)) as changes:
         first = await anext(changes)
         (tools / "greet.py").write_text(tool("greet", doc="Greet again."))
         second = await anext(changes)
 
         assert (first.added, second.changed) == (("greet",), ("greet",))
-        assert kiln.specs["greet"].description == "Greet again."
+        assert kiln.services.registry.specs["greet"].description == "Greet again."
 
 
 def test_functions_of_a_process_are_not_watched() -> None:
     with pytest.raises(InputError, match="no folder"):
-        Kiln(functions=[tool]).watch(print)
+        Kiln(functions=[tool]).services.watch(print)

@@ -9,16 +9,16 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from toolkiln.surfaces.cli.opening import open_kiln
-from toolkiln.surfaces.cli.serving import tell_urls
+from toolkiln.surfaces.cli.serve import print_urls
+from toolkiln.surfaces.cli.session import open_kiln
 from toolkiln.surfaces.cli.terminal import talk
-from toolkiln.surfaces.http.server import Server, listening, url_of
+from toolkiln.surfaces.http.server import HttpServer, open_listener, url_of
 
 
 async def _serve() -> None:
     async with open_kiln(surface="http") as kiln:
-        server = Server(kiln, talk)
-        shown = (b"authorization", b"Bearer " + server.entrance.agent().encode())
+        server = HttpServer(kiln, talk)
+        shown = (b"authorization", b"Bearer " + server.authenticator.agent().encode())
         gate: Any = server.config.app
 
         async def as_agent(scope: Scope, receive: Receive, send: Send) -> None:
@@ -27,8 +27,8 @@ async def _serve() -> None:
             await gate(scope, receive, send)
 
         server.config.app = as_agent
-        with listening("127.0.0.1", 0) as listener, server.heeding_signals():
-            tell_urls(server, url_of(listener))
+        with open_listener("127.0.0.1", 0) as listener, server.handle_signals():
+            print_urls(server, url_of(listener))
             await server.run_on(listener)
 
 

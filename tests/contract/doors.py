@@ -92,7 +92,7 @@ class Python:
 
     def __init__(self, kiln: Kiln) -> None:
         self.kiln = kiln
-        self._ann = kiln.sessions.create("ann").token
+        self._ann = kiln.security.sessions.create("ann").token
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
         result = self.kiln.call_sync(tool, arguments, session=self._ann, called=tool)
@@ -100,7 +100,7 @@ class Python:
         return outcome_of(result)
 
     def names(self) -> set[str]:
-        return set(self.kiln.visible(self._ann))
+        return set(self.kiln.specs(self._ann))
 
 
 class CommandLine:

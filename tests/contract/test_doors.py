@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from toolkiln import Kiln
-from toolkiln.model import AuditEntry
-from toolkiln.store import AuditFilter
+from toolkiln.model import AuditFilter, ChainedRecord
 
 from . import doors
 from .conftest import SECRET
@@ -95,23 +94,23 @@ class Audit:
             if record.act in acts and record.tool in tools and record.outcome != "started"
         ]
 
-    def _entries(self) -> list[AuditEntry]:
-        return list(self._kiln.guarding.audit.export(AuditFilter()))
+    def _entries(self) -> list[ChainedRecord]:
+        return list(self._kiln.security.audit.export(AuditFilter()))
 
 
 @contextmanager
 def bob_decides(door: Door, project: Project, *, approve: bool) -> Iterator[None]:
     """Bob looks at what waits for a person, and decides about it."""
     done = threading.Event()
-    is_front = isinstance(door, Python) and door.kiln.path is None
+    is_front = isinstance(door, Python) and door.kiln.services.path is None
 
     def decide() -> None:
         with Kiln(project.folder / "tools") as own:
             kiln = door.kiln if is_front and isinstance(door, Python) else own
-            bob = kiln.sessions.create("bob", privileges=["APPROVE"]).token
+            bob = kiln.security.sessions.create("bob", privileges=["APPROVE"]).token
             while not done.wait(0.05):
-                for approval in kiln.guarding.approvals.waiting():
-                    answer = kiln.guarding.approve if approve else kiln.guarding.reject
+                for approval in kiln.security.approvals.waiting():
+                    answer = kiln.security.approve if approve else kiln.security.reject
                     answer(approval.id, session=bob)
                     return
 

@@ -3,26 +3,27 @@
 import re
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.docs.blocks import (
     Block,
     Bullets,
-    Code,
-    Link,
-    Listing,
-    Page,
+    CodeBlock,
+    CodeSpan,
+    DocPage,
+    PageLink,
+    PageSection,
     Paragraph,
-    Section,
     Strong,
-    Text,
+    TextSpan,
+    clean,
     paragraph,
+    words,
 )
 from toolkiln.docs.markdown import markdown
-from toolkiln.docs.prose import clean, words
-from toolkiln.docs.rst import rst
+from toolkiln.docs.site import rst
 
 from .rendering import HOSTILE, doctree, headings, kinds, shown, tokens
 
@@ -32,8 +33,8 @@ _SIGNS = st.text(
 TEXTS = _SIGNS | st.text(max_size=40) | st.sampled_from(HOSTILE)
 
 
-def of(*blocks: Block) -> Page:
-    return Page("Title", blocks, (Section("After", (paragraph("end"),)),))
+def of(*blocks: Block) -> DocPage:
+    return DocPage("Title", blocks, (PageSection("After", (paragraph("end"),)),))
 
 
 def visible(text: str) -> str:
@@ -62,7 +63,7 @@ def test_words_at_the_start_of_a_line_of_markdown_are_shown_as_they_are(text: st
 
 @given(TEXTS)
 def test_code_in_markdown_is_shown_as_it_is(text: str) -> None:
-    found = markdown(of(paragraph("a", Code(text), "b")))
+    found = markdown(of(paragraph("a", CodeSpan(text), "b")))
 
     (code,) = (token for token in tokens(found) if token.type == "code_inline")
     # A single space at both ends is the one thing that a viewer may take away.
@@ -72,7 +73,7 @@ def test_code_in_markdown_is_shown_as_it_is(text: str) -> None:
 
 @given(TEXTS.filter(lambda text: text.strip("\n") != ""))
 def test_a_listing_in_markdown_is_shown_as_it_is(text: str) -> None:
-    found = markdown(of(Bullets(((paragraph("x"), Listing(text)),)), Listing(text)))
+    found = markdown(of(Bullets(((paragraph("x"), CodeBlock(text)),)), CodeBlock(text)))
 
     fences = [token.content for token in tokens(found) if token.type == "fence"]
     lines = "\n".join(clean(line) for line in text.split("\n")) + "\n"
@@ -82,7 +83,7 @@ def test_a_listing_in_markdown_is_shown_as_it_is(text: str) -> None:
 
 @given(TEXTS.filter(lambda text: visible(text) != ""))
 def test_titles_stay_titles_in_markdown(text: str) -> None:
-    found = markdown(Page(text, (), (Section(text, (paragraph("x"),)),)))
+    found = markdown(DocPage(text, (), (PageSection(text, (paragraph("x"),)),)))
 
     assert headings(found) == [visible(text)] * 2
     assert kinds(found) <= {"heading", "paragraph", "inline", "text", "text_special"}
@@ -110,7 +111,7 @@ def test_words_in_rst_are_shown_as_they_are(text: str) -> None:
 
 @given(TEXTS.filter(lambda text: text.strip() != ""))
 def test_code_and_strong_words_in_rst_are_shown_as_they_are(text: str) -> None:
-    tree = doctree(rst(of(paragraph("a", Code(text), "b", Strong(f"x{text}x"), Text("c")))))
+    tree = doctree(rst(of(paragraph("a", CodeSpan(text), "b", Strong(f"x{text}x"), TextSpan("c")))))
 
     literal, strong = (n for n in tree.findall() if n.tagname in {"literal", "strong"})
     assert literal.astext() == visible(text)
@@ -120,7 +121,7 @@ def test_code_and_strong_words_in_rst_are_shown_as_they_are(text: str) -> None:
 
 @given(TEXTS.filter(lambda text: text.strip() != ""))
 def test_a_listing_in_rst_stays_in_its_place(text: str) -> None:
-    listing = Listing(f"first\n{text}\nlast", "brainfuck")
+    listing = CodeBlock(f"first\n{text}\nlast", "brainfuck")
     tree = doctree(rst(of(Bullets(((paragraph("x"), listing),)), listing)))
 
     blocks = [n.astext() for n in tree.findall() if n.tagname == "literal_block"]
@@ -131,7 +132,9 @@ def test_a_listing_in_rst_stays_in_its_place(text: str) -> None:
 
 @given(TEXTS.filter(lambda text: visible(text) != ""))
 def test_titles_stay_titles_in_rst(text: str) -> None:
-    tree = doctree(rst(Page(text, (), (Section(text, (paragraph("x"),)), Section("y", ())))))
+    tree = doctree(
+        rst(DocPage(text, (), (PageSection(text, (paragraph("x"),)), PageSection("y", ()))))
+    )
 
     assert [n.astext() for n in tree.findall() if n.tagname == "title"] == [
         *[visible(text)] * 2,
@@ -141,7 +144,7 @@ def test_titles_stay_titles_in_rst(text: str) -> None:
 
 
 def test_blank_words_at_the_end_of_a_line_do_no_harm_in_rst() -> None:
-    tree = doctree(rst(of(paragraph(" ", Code("x"), " "), paragraph("next"))))
+    tree = doctree(rst(of(paragraph(" ", CodeSpan("x"), " "), paragraph("next"))))
 
     found = [node.astext() for node in tree.findall() if node.tagname == "paragraph"]
     assert found == ["x", "next", "end"]
@@ -149,7 +152,7 @@ def test_blank_words_at_the_end_of_a_line_do_no_harm_in_rst() -> None:
 
 
 def test_lists_hold_lists_in_both_languages() -> None:
-    inner = Bullets(((paragraph("two"),), (Listing("a\n\n  b"),)), ordered=True)
+    inner = Bullets(((paragraph("two"),), (CodeBlock("a\n\n  b"),)), ordered=True)
     page = of(Bullets(((paragraph("one"), inner, paragraph("more")), (paragraph("three"),))))
 
     items = [token.level for token in tokens(markdown(page)) if token.type == "list_item_open"]
@@ -161,7 +164,7 @@ def test_lists_hold_lists_in_both_languages() -> None:
 
 
 def test_a_link_leads_to_a_page() -> None:
-    page = of(Paragraph((Link("a]b_c", "tools/abc"),)))
+    page = of(Paragraph((PageLink("a]b_c", "tools/abc"),)))
 
     (link,) = (token for token in tokens(markdown(page)) if token.type == "link_open")
     assert link.attrs["href"] == "tools/abc.md"
@@ -169,9 +172,9 @@ def test_a_link_leads_to_a_page() -> None:
     assert ":doc:`a\\]b\\_c </tools/abc>`" in rst(page)
 
 
-@pytest.mark.parametrize("character", ["\u202e", "\u200b", "\x1b", "\x00", "\x9b", "\ud800"])
+@each_row("character", ["\u202e", "\u200b", "\x1b", "\x00", "\x9b", "\ud800"])
 def test_characters_that_do_not_show_are_spelt_out(character: str) -> None:
-    found = markdown(of(paragraph(f"a{character}b"), Listing(f"c{character}d")))
+    found = markdown(of(paragraph(f"a{character}b"), CodeBlock(f"c{character}d")))
 
     assert character not in found + rst(of(paragraph(f"a{character}b")))
     assert shown(found).count(ascii(character)[1:-1]) == 2

@@ -3,25 +3,25 @@
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from tables import each_row
 from toolkiln.docs import guide, page, page_name
 from toolkiln.docs.pages import page_of
-from toolkiln.docs.rst import rst
+from toolkiln.docs.site import rst
 from toolkiln.model import (
     Admission,
     Capability,
+    DocstringSection,
     Documentation,
     Grant,
     Hints,
     Limits,
     ParameterDoc,
+    Permissions,
     RaisesDoc,
-    Rights,
-    Section,
     Toolkit,
     ToolSpec,
 )
@@ -147,14 +147,14 @@ Fast:
 
 ## Behaviour
 
-- By its own account: not read-only.
-- Calls of one batch run together with others.
-- Output is cut after 50,000 characters.
-- Ended beyond 30 seconds.
+- Declared effects: not read-only.
+- Calls of one batch run concurrently.
+- Output is truncated after 50,000 characters.
+- Stopped after exceeding 30 seconds.
 
 ## Rights
 
-- Asks for network: `api.post.example`
+- Requests network: `api.post.example`
 - Granted network: `api.post.example`
 
 ## Toolkit
@@ -196,7 +196,7 @@ def test_the_same_spec_gives_the_same_page() -> None:
 
 
 def test_a_tool_without_arguments_says_so() -> None:
-    assert "It takes no arguments." in page(spec())
+    assert "No parameters." in page(spec())
 
 
 def test_the_description_for_models_comes_first_if_the_docstring_says_something_else() -> None:
@@ -222,7 +222,7 @@ def test_parameters_that_only_the_docstring_describes_have_their_words() -> None
 
 
 def test_all_that_a_tool_asks_for_is_on_its_page() -> None:
-    rights = Rights(
+    rights = Permissions(
         network=("a.example", "*.b.example"),
         secrets=("KEY",),
         capabilities=(Capability.SUBPROCESS,),
@@ -234,20 +234,20 @@ def test_all_that_a_tool_asks_for_is_on_its_page() -> None:
     found = page(spec(rights=rights, uses=(Capability.FILES,)))
 
     assert found.partition("## Rights\n\n")[2].partition("\n\n")[0] == snapshot("""\
-- Asks for network: `a.example`, `*.b.example`
-- Asks for secrets: `KEY`
-- Asks for workspace: `write`
-- Asks for capabilities: `subprocess`
-- Asks to run without the sandbox.
-- A person has to approve calls.
-- Its source was seen to touch: `files`\
+- Requests network: `a.example`, `*.b.example`
+- Requests secrets: `KEY`
+- Requests workspace: `write`
+- Requests capabilities: `subprocess`
+- Requests to run unsandboxed.
+- Calls need approval.
+- Capabilities used by its source: `files`\
 """)
 
 
 def test_a_page_tells_that_the_arguments_decide_on_approval() -> None:
-    rights = Rights(needs_approval=True, approval_function="is_risky")
+    rights = Permissions(needs_approval=True, approval_function="is_risky")
 
-    assert "- A person has to approve calls with some arguments." in page(spec(rights=rights))
+    assert "- Calls with some arguments need approval." in page(spec(rights=rights))
 
 
 def test_what_was_granted_stands_beside_what_is_asked_for() -> None:
@@ -257,8 +257,8 @@ def test_what_was_granted_stands_beside_what_is_asked_for() -> None:
     with_rights, without = page(spec(), granted), page(spec(), admission())
 
     assert "- Granted secrets: `KEY`\n- Granted workspace: `read`\n" in with_rights
-    assert "- Granted workspace: `read`\n- Granted to run without the sandbox." in with_rights
-    assert "- Granted: nothing." in without
+    assert "- Granted workspace: `read`\n- Granted to run unsandboxed." in with_rights
+    assert "- No permissions granted." in without
     assert "Granted" not in page(spec())
 
 
@@ -280,12 +280,12 @@ def test_limits_hints_and_settings_are_on_the_page() -> None:
 
     behaviour, _, rest = found.partition("## Behaviour\n\n")[2].partition("\n\n")
     assert behaviour.split("\n") == [
-        "- By its own account: not read-only, destructive, idempotent, not open-world.",
+        "- Declared effects: not read-only, destructive, idempotent, not open-world.",
         "- Core: cannot be disabled.",
-        "- Calls of one batch run alone, not together with others.",
+        "- Calls of one batch run one at a time.",
         "- Kind of output: `file`",
-        "- Output is cut after 50,000 characters.",
-        "- Ended beyond 2.5 seconds, 3 seconds of processor time, 1,000,000 bytes of memory, "
+        "- Output is truncated after 50,000 characters.",
+        "- Stopped after exceeding 2.5 seconds, 3 seconds of CPU time, 1,000,000 bytes of memory, "
         "5,000 bytes of files, 4 processes.",
     ]
     assert "## Settings of the operator\n\n- `key` (string; required)\n" in rest
@@ -293,8 +293,8 @@ def test_limits_hints_and_settings_are_on_the_page() -> None:
     assert "## Requirements\n\n- `httpx>=0.27`\n" in rest
 
 
-@pytest.mark.parametrize(
-    ("examples", "expected"),
+@each_row(
+    "examples, expected",
     [
         ("convert(1)\nconvert(2)", "```python\nconvert(1)\nconvert(2)\n```"),
         (">>> convert(1)\n2", "```pycon\n>>> convert(1)\n2\n```"),
@@ -308,8 +308,8 @@ def test_examples_are_listings(examples: str, expected: str) -> None:
     assert f"## Examples\n\n{expected}\n\n## Behaviour" in found
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@each_row(
+    "name, expected",
     [("convert", "convert"), ("getUser-2", "getUser-2")],
 )
 def test_a_page_is_named_after_its_tool(name: str, expected: str) -> None:
@@ -349,7 +349,7 @@ def everywhere(text: str) -> ToolSpec:
         returns=schema,
         documentation=Documentation(
             text=text,
-            sections=(Section(title="Mine", body=text),),
+            sections=(DocstringSection(title="Mine", body=text),),
             parameters=(ParameterDoc(name=text, text=text),),
             returns=f"x{text}",
             raises=(RaisesDoc(type=text, text=text),),
@@ -358,7 +358,7 @@ def everywhere(text: str) -> ToolSpec:
         toolkit=Toolkit(name=text, display_name=f"x{text}x", description=text),
         usages=(f"x {text}",),
         requirements=(text,),
-        rights=Rights(network=(text,), secrets=(text,)),
+        rights=Permissions(network=(text,), secrets=(text,)),
         settings={"operator": schema},
         path=f"tools/{text}",
     )
@@ -394,7 +394,7 @@ _HARMLESS = {
 _SIGNS = st.text(st.sampled_from("`~*_-+#>|<=.:\\[](){}!&1 \n\t"), min_size=1, max_size=60)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@each_row("text", HOSTILE)
 def test_no_text_of_a_tool_breaks_out_of_its_place(text: str) -> None:
     tool = everywhere(text)
     granted = admission(admitted_by=text)
@@ -407,7 +407,7 @@ def test_no_text_of_a_tool_breaks_out_of_its_place(text: str) -> None:
     assert kinds(guide(tool)) <= _HARMLESS
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@each_row("text", HOSTILE)
 def test_no_text_of_a_tool_makes_docutils_complain(text: str) -> None:
     tree = doctree(rst(page_of(everywhere(text), admission(admitted_by=text))))
 
@@ -432,7 +432,7 @@ def test_long_texts_are_kept_whole() -> None:
 
 def test_sections_with_foreign_titles_are_one_line_and_bounded() -> None:
     title = "Evil\n# Title " + "x" * 1_000
-    documentation = Documentation(sections=(Section(title=title, body="b"),))
+    documentation = Documentation(sections=(DocstringSection(title=title, body="b"),))
 
     found = headings(page(spec(documentation=documentation)))[1]
 

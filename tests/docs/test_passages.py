@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.docs import page, passages
-from toolkiln.model import Documentation, Hints, RaisesDoc, Rights, Section, ToolSpec
+from toolkiln.model import DocstringSection, Documentation, Hints, Permissions, RaisesDoc, ToolSpec
 
 from .rendering import HOSTILE, headings, kinds, params, shown, spec
 
@@ -32,7 +32,7 @@ def test_a_passage_is_cited_by_page_and_heading() -> None:
 
 def test_what_all_pages_say_is_no_passage_and_what_one_says_is() -> None:
     plain = passages(spec())
-    special = passages(spec(hints=Hints(destructive=True), rights=Rights(secrets=("KEY",))))
+    special = passages(spec(hints=Hints(destructive=True), rights=Permissions(secrets=("KEY",))))
 
     assert {passage.heading for passage in plain} == {"Convert", "Parameters"}
     assert {passage.heading for passage in special} >= {"Behaviour", "Rights"}
@@ -73,7 +73,9 @@ def test_a_long_listing_is_fenced_in_every_part() -> None:
 
 
 def test_headings_of_one_name_are_cited_apart() -> None:
-    sections = tuple(Section(title=t, body="b") for t in ("Notes", "Parameters", "Notes", "!!!"))
+    sections = tuple(
+        DocstringSection(title=t, body="b") for t in ("Notes", "Parameters", "Notes", "!!!")
+    )
 
     keys = [passage.key for passage in passages(documented(sections=sections))]
 
@@ -82,14 +84,14 @@ def test_headings_of_one_name_are_cited_apart() -> None:
     assert {"convert.md#parameters", "convert.md#parameters-1"} <= set(keys)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@each_row("text", HOSTILE)
 def test_no_text_makes_a_passage_too_long_or_breaks_out_of_it(text: str) -> None:
     tool = spec(
         description=text,
         parameters=params(text, **{text or "x": {"description": text, "default": text}}),
         documentation=Documentation(
             text=text,
-            sections=(Section(title="Notes", body=text),),
+            sections=(DocstringSection(title="Notes", body=text),),
             examples=text,
             raises=(RaisesDoc(type=text, text=text),),
         ),

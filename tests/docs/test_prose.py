@@ -1,19 +1,28 @@
 """Docstrings into blocks."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.docs import prose
-from toolkiln.docs.blocks import Block, Bullets, Code, Listing, Paragraph, Strong, Text, paragraph
+from tables import each_row
+from toolkiln.docs import blocks
+from toolkiln.docs.blocks import (
+    Block,
+    Bullets,
+    CodeBlock,
+    CodeSpan,
+    Paragraph,
+    Strong,
+    TextSpan,
+    paragraph,
+)
 
 
 def bullets(*items: str, ordered: bool = False) -> Bullets:
     return Bullets(tuple((paragraph(item),) for item in items), ordered)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("", ()),
         (" \n\t\n", ()),
@@ -28,28 +37,31 @@ def bullets(*items: str, ordered: bool = False) -> Bullets:
             "- a\n  - b\n  - c\n- d",
             (Bullets(((paragraph("a"), bullets("b", "c")), (paragraph("d"),))),),
         ),
-        ("```py\nx\n\ny\n```\nend", (Listing("x\n\ny", "py"), paragraph("end"))),
-        ("~~~\nx\n```\ny", (Listing("x\n```\ny"),)),
+        ("```py\nx\n\ny\n```\nend", (CodeBlock("x\n\ny", "py"), paragraph("end"))),
+        ("~~~\nx\n```\ny", (CodeBlock("x\n```\ny"),)),
         (
             "a\n\n    code\n\n    more\n\nb",
-            (paragraph("a"), Listing("code\n\nmore"), paragraph("b")),
+            (paragraph("a"), CodeBlock("code\n\nmore"), paragraph("b")),
         ),
-        ("a:\n>>> f()\n1\n\nb", (paragraph("a:"), Listing(">>> f()\n1", "pycon"), paragraph("b"))),
-        ("| a | b |\n|---|---|\nend", (Listing("| a | b |\n|---|---|"), paragraph("end"))),
+        (
+            "a:\n>>> f()\n1\n\nb",
+            (paragraph("a:"), CodeBlock(">>> f()\n1", "pycon"), paragraph("b")),
+        ),
+        ("| a | b |\n|---|---|\nend", (CodeBlock("| a | b |\n|---|---|"), paragraph("end"))),
         ("## Title ##\ntext", (Paragraph((Strong("Title"),)), paragraph("text"))),
-        ("use `x` or ``y``", (paragraph("use ", Code("x"), " or ", Code("y")),)),
+        ("use `x` or ``y``", (paragraph("use ", CodeSpan("x"), " or ", CodeSpan("y")),)),
         ("**Note** this", (paragraph(Strong("Note"), " this"),)),
         ("a * b ** c `d", (paragraph("a * b ** c `d"),)),
         ("a\r\nb\rc", (paragraph("a b c"),)),
     ],
 )
 def test_the_habits_of_docstrings_are_known(text: str, expected: tuple[Block, ...]) -> None:
-    assert prose.blocks(text) == expected
+    assert blocks.blocks(text) == expected
 
 
 @given(st.text(st.sampled_from("`~*-+#>|1. ab\n\t"), max_size=80))
 def test_no_word_is_lost(text: str) -> None:
-    found = "".join(_words(block) for block in prose.blocks(text))
+    found = "".join(_words(block) for block in blocks.blocks(text))
 
     assert found.count("a") == text.count("a")
 
@@ -57,13 +69,13 @@ def test_no_word_is_lost(text: str) -> None:
 def _words(block: Block) -> str:
     if isinstance(block, Bullets):
         return "".join(_words(inner) for item in block.items for inner in item)
-    if isinstance(block, Listing):
+    if isinstance(block, CodeBlock):
         return block.language + block.text
     return "".join(part.text for part in block.line)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("Convert money. At once.", "Convert money."),
         ("Uses e.g. euros. And more", "Uses e.g. euros."),
@@ -76,10 +88,10 @@ def _words(block: Block) -> str:
     ],
 )
 def test_the_first_sentence_is_one_line(text: str, expected: str) -> None:
-    assert prose.first_sentence(text) == expected
+    assert blocks.first_sentence(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "a" + "`" * 50_000,
@@ -91,12 +103,12 @@ def test_the_first_sentence_is_one_line(text: str, expected: str) -> None:
     ],
 )
 def test_long_runs_of_signs_are_read_in_one_go(text: str) -> None:
-    assert prose.blocks(text)
+    assert blocks.blocks(text)
 
 
 def test_white_space_that_does_not_show_is_a_space() -> None:
-    assert prose.clean("a\u00a0b\u2003c") == "a b c"
+    assert blocks.clean("a\u00a0b\u2003c") == "a b c"
 
 
 def test_words_between_marks_stay_words() -> None:
-    assert tuple(prose.inlines("a **b** c")) == (Text("a "), Strong("b"), Text(" c"))
+    assert tuple(blocks.inlines("a **b** c")) == (TextSpan("a "), Strong("b"), TextSpan(" c"))

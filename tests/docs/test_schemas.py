@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.docs import page
 from toolkiln.docs.blocks import Paragraph
 from toolkiln.docs.markdown import blocks_markdown
-from toolkiln.docs.schemas import SchemaWords
+from toolkiln.docs.schema_text import SchemaWords
 
 from .rendering import params, spec
 
@@ -36,8 +36,8 @@ def described(schema: dict[str, Any]) -> str:
     return blocks_markdown((*words.members(schema), *words.types()))
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
+@each_row(
+    "schema, expected",
     [
         ({}, "any value"),
         (True, "any value"),
@@ -205,7 +205,7 @@ def test_a_default_counts_more_than_being_required() -> None:
 def test_open_parameters_are_said_to_be_open() -> None:
     found = page(spec(parameters={"type": "object", "properties": {"a": {}}}))
 
-    assert "Other arguments are accepted too." in found
+    assert "Additional arguments are accepted." in found
 
 
 @given(st.dictionaries(_KEYS, _JSON, max_size=5))

@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
+from tables import each_row
 from toolkiln.docs import build_site, page, write_site
-from toolkiln.docs.prose import words
+from toolkiln.docs.blocks import words
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import Admission, Documentation, Section, Site, Toolkit, ToolSpec
+from toolkiln.model import Admission, DocstringSection, Documentation, Site, Toolkit, ToolSpec
 
 from .rendering import HOSTILE, headings, kinds, spec
 
@@ -145,7 +146,7 @@ def test_a_run_that_was_cut_short_is_finished_by_the_next(tmp_path: Path) -> Non
     assert {name for name in files(tmp_path) if "a." in name} == set()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"files": 3}', '{"files": [3]}', '{"files": null}'])
+@each_row("text", ["{", "[]", '{"files": 3}', '{"files": [3]}', '{"files": null}'])
 def test_a_damaged_list_is_an_error_with_a_hint(tmp_path: Path, text: str) -> None:
     (tmp_path / ".toolkiln-docs.json").write_text(text)
 
@@ -176,7 +177,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tools: Entries = [*entries("nice")]
     for number, text in enumerate(HOSTILE):
         documentation = Documentation(
-            text=text, sections=(Section(title=text or "x", body=text),), examples=f">>> {text}"
+            text=text,
+            sections=(DocstringSection(title=text or "x", body=text),),
+            examples=f">>> {text}",
         )
         tool = spec(
             name=f"evil_{number}" if number % 2 else text,

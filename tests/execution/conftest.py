@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import Kiln
 from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
 
 MakeKiln = Callable[..., Kiln]
 

@@ -73,7 +73,7 @@ def ask_anything(ctx: Context, questions: Any) -> Any:
     Args:
         questions: As they travel.
     """
-    return ctx._ask({"op": "ask", "questions": questions})  # type: ignore[attr-defined]
+    return ctx._request({"op": "ask", "questions": questions})  # type: ignore[attr-defined]
 
 
 @tool(requires_secrets=["KEY"])

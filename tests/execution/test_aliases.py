@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.execution import NoSession, Sessions, token_hash
+from toolkiln.security import NoSession, SessionService, token_hash
 from toolkiln.store import Store, open_store
 
 
@@ -17,11 +17,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def sessions(store: Store) -> Sessions:
-    return Sessions(lambda: store.sessions, lambda: 300.0)
+def sessions(store: Store) -> SessionService:
+    return SessionService(lambda: store.sessions, lambda: 300.0)
 
 
-def test_an_alias_finds_the_session_of_its_hash(sessions: Sessions) -> None:
+def test_an_alias_finds_the_session_of_its_hash(sessions: SessionService) -> None:
     made = sessions.create("ann")
     alias = sessions.alias(token_hash(made.token))
 
@@ -30,15 +30,15 @@ def test_an_alias_finds_the_session_of_its_hash(sessions: Sessions) -> None:
     assert made.token not in alias
 
 
-def test_an_alias_means_nothing_to_another_process(store: Store, sessions: Sessions) -> None:
+def test_an_alias_means_nothing_to_another_process(store: Store, sessions: SessionService) -> None:
     alias = sessions.alias(token_hash(sessions.create("ann").token))
-    other = Sessions(lambda: store.sessions, lambda: 300.0)
+    other = SessionService(lambda: store.sessions, lambda: 300.0)
 
     with pytest.raises(NoSession):
         other.find(alias)
 
 
-def test_nobody_makes_an_alias_up(sessions: Sessions) -> None:
+def test_nobody_makes_an_alias_up(sessions: SessionService) -> None:
     hashed = token_hash(sessions.create("ann").token)
     alias = sessions.alias(hashed)
     wrong = "0" if alias[10] != "0" else "1"
@@ -49,7 +49,7 @@ def test_nobody_makes_an_alias_up(sessions: Sessions) -> None:
             sessions.find(token)
 
 
-def test_a_session_that_is_ended_has_no_alias_any_more(sessions: Sessions) -> None:
+def test_a_session_that_is_ended_has_no_alias_any_more(sessions: SessionService) -> None:
     made = sessions.create("ann")
     alias = sessions.alias(token_hash(made.token))
     sessions.find(alias)
@@ -59,7 +59,7 @@ def test_a_session_that_is_ended_has_no_alias_any_more(sessions: Sessions) -> No
         sessions.find(alias)
 
 
-def test_a_session_is_renewed_and_ended_by_its_alias(sessions: Sessions) -> None:
+def test_a_session_is_renewed_and_ended_by_its_alias(sessions: SessionService) -> None:
     made = sessions.create("ann")
     alias = sessions.alias(token_hash(made.token))
     sessions.renew(alias, 1000.0)

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tables import each_row
 from toolkiln.errors import BackendError
-from toolkiln.execution.approval_function import wants_approval
-from toolkiln.execution.executor import Admitted, Executor, Invocation, Outcome
+from toolkiln.execution.executor import ExecutionOutcome, Executor, Invocation
 from toolkiln.execution.inline import InlineExecutor
-from toolkiln.execution.sandbox import Networks
-from toolkiln.execution.sandbox.executor import SandboxExecutor
-from toolkiln.execution.sandbox.selection import attempt, make_launcher
-from toolkiln.model import Grant, Rights, Status
+from toolkiln.execution.preflight import needs_approval
+from toolkiln.model import Grant, Permissions, Status
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.sandbox import Networks
+from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.sandbox import make_launcher, try_mode
 from toolkiln.spec import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -119,7 +121,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Exe
     """The best sandbox of this machine."""
     state = tmp_path_factory.mktemp("state")
     for mode in ("A", "B"):
-        if (await attempt(mode, state)).works:
+        if (await try_mode(mode, state)).works:
             executor = SandboxExecutor(make_launcher(mode, state), state, Networks())
             yield executor
             await executor.close()
@@ -127,23 +129,23 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Exe
     pytest.skip("no sandbox works here")
 
 
-def admitted(source: str, name: str) -> Admitted:
+def admitted(source: str, name: str) -> ResolvedTool:
     """A tool of a source, granted all that it could ask for."""
     spec = next(t for t in read(dedent(source), "given.py").tools if t.name == name)
     grant = Grant(network=("*",), workspace="write", sandbox=False, secrets=("KEY",))
-    return Admitted(spec, lambda: {"given.py": source.encode()}, grant)
+    return ResolvedTool(spec, lambda: {"given.py": source.encode()}, grant)
 
 
 async def asks(executor: Executor, name: str, arguments: dict[str, Any], source: str) -> bool:
     async with asyncio.timeout(30):
-        return await wants_approval(executor, admitted(source, name), arguments)
+        return await needs_approval(executor, admitted(source, name), arguments)
 
 
 async def test_only_a_plain_false_means_no(sandbox: Executor) -> None:
     assert not await asks(sandbox, "act", {"how": "returns", "what": False}, DECORATED)
 
 
-@pytest.mark.parametrize("what", [True, None, 0, 0.0, "", "False", [], {}, {"success": True}])
+@each_row("what", [True, None, 0, 0.0, "", "False", [], {}, {"success": True}])
 async def test_every_other_value_means_yes(sandbox: Executor, what: Any) -> None:
     assert await asks(sandbox, "act", {"how": "returns", "what": what}, DECORATED)
 
@@ -165,8 +167,8 @@ async def test_the_arguments_of_the_call_stay_as_they_are(sandbox: Executor) -> 
     assert arguments == {"how": "changes"}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "asked", "source"),
+@each_row(
+    "name, arguments, asked, source",
     [
         ("act_later", {"how": "calm"}, False, DECORATED),
         ("act_later", {"how": "wild"}, True, DECORATED),
@@ -195,16 +197,16 @@ async def test_a_function_that_is_a_tool_too_is_not_confused_with_it(sandbox: Ex
 
     for _ in range(2):
         assert await asks(sandbox, "asks_both", {"args": {}}, DECORATED)
-        outcome = await sandbox.run(Invocation(Admitted(single, the_tool.sources), bounds))
+        outcome = await sandbox.run(Invocation(ResolvedTool(single, the_tool.sources), bounds))
         assert (outcome.status, outcome.value) == (Status.OK, ["a"])
 
 
 async def test_without_a_function_the_flag_decides(sandbox: Executor) -> None:
     plain = admitted(DECORATED, "both")
-    always = plain.spec.model_copy(update={"rights": Rights(needs_approval=True)})
+    always = plain.spec.model_copy(update={"rights": Permissions(needs_approval=True)})
 
-    assert not await wants_approval(sandbox, plain, {})
-    assert await wants_approval(sandbox, Admitted(always, plain.sources), {})
+    assert not await needs_approval(sandbox, plain, {})
+    assert await needs_approval(sandbox, ResolvedTool(always, plain.sources), {})
 
 
 class Broken:
@@ -213,13 +215,13 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def run(self, invocation: Invocation) -> Outcome:
+    async def run(self, invocation: Invocation) -> ExecutionOutcome:
         raise self._error
 
     async def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("error", [BackendError("no sandbox"), OSError(24, "too many files")])
+@each_row("error", [BackendError("no sandbox"), OSError(24, "too many files")])
 async def test_a_platform_that_fails_means_yes(error: Exception) -> None:
     assert await asks(Broken(error), "act", {"how": "returns", "what": False}, DECORATED)
 
@@ -228,15 +230,15 @@ async def test_the_sandbox_is_asked_even_if_the_tool_may_do_without() -> None:
     asked: list[Invocation] = []
 
     class Watching(Broken):
-        async def run(self, invocation: Invocation) -> Outcome:
+        async def run(self, invocation: Invocation) -> ExecutionOutcome:
             asked.append(invocation)
-            return Outcome(value=False)
+            return ExecutionOutcome(value=False)
 
     source = DECORATED.replace('workspace="write"', "sandbox=False")
 
     assert not await asks(Watching(OSError()), "act", {"how": "x"}, source)
     (invocation,) = asked
-    assert invocation.tool.spec.rights == Rights()
+    assert invocation.tool.spec.rights == Permissions()
     assert invocation.tool.grant == Grant()
     assert not invocation.secrets
     assert invocation.workspace is None
@@ -259,12 +261,12 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Any:
     del sys.modules[file.stem]
 
 
-def here(module: Any, name: str) -> Admitted:
-    return Admitted(admitted(DECORATED, name).spec, dict, function=getattr(module, name))
+def here(module: Any, name: str) -> ResolvedTool:
+    return ResolvedTool(admitted(DECORATED, name).spec, dict, function=getattr(module, name))
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "asked"),
+@each_row(
+    "name, arguments, asked",
     [
         ("act", {"how": "returns", "what": False}, False),
         ("act", {"how": "returns", "what": True}, True),
@@ -282,7 +284,7 @@ async def test_a_function_of_this_process_is_asked_here(
 ) -> None:
     executor = InlineExecutor()
 
-    assert await wants_approval(executor, here(module, name), arguments) is asked
+    assert await needs_approval(executor, here(module, name), arguments) is asked
     await executor.close()
 
 
@@ -290,7 +292,7 @@ async def test_a_function_of_this_process_cannot_change_what_people_are_shown(mo
     executor = InlineExecutor()
     arguments: dict[str, Any] = {"how": "changes", "list": [1]}
 
-    assert not await wants_approval(executor, here(module, "act"), arguments)
+    assert not await needs_approval(executor, here(module, "act"), arguments)
     assert arguments == {"how": "changes", "list": [1]}
     await executor.close()
 
@@ -300,7 +302,7 @@ async def test_asking_here_leaves_nothing_behind(module: Any) -> None:
     given = here(module, "act")
 
     for _ in range(3):
-        await wants_approval(executor, given, {"how": "returns", "what": False})
+        await needs_approval(executor, given, {"how": "returns", "what": False})
 
     assert not executor._bound
     await executor.close()
@@ -312,5 +314,5 @@ async def test_a_function_of_this_process_that_cannot_be_found_means_yes(module:
     executor = InlineExecutor()
     spec = admitted(DECORATED, "act").spec
 
-    assert await wants_approval(executor, Admitted(spec, dict, function=undecorated), {})
+    assert await needs_approval(executor, ResolvedTool(spec, dict, function=undecorated), {})
     await executor.close()

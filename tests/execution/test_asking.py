@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import Kiln
+from security.guarded import records
+from tables import each_row
 from toolkiln.errors import Unanswered
+from toolkiln.kiln import Kiln
 from toolkiln.model import (
     FormAnswer,
     Question,
@@ -23,7 +25,6 @@ from toolkiln.model import (
 
 from . import surveys
 from .conftest import kiln_of
-from .guarded import records
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -86,7 +87,7 @@ async def test_an_answer_fits_the_form_and_has_its_defaults(kiln: Kiln) -> None:
     assert result.value == {"action": "accept", "values": {"name": "Ada", "age": 7}}
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
+@each_row("action", ["decline", "cancel"])
 async def test_a_person_need_not_answer(kiln: Kiln, action: Any) -> None:
     person = Person(FormAnswer(action=action, content={"name": "Ada"}))
 
@@ -98,8 +99,8 @@ async def test_a_person_need_not_answer(kiln: Kiln, action: Any) -> None:
     assert failed.error.message == f"the form was not filled in: the answer was {action}"
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
+@each_row(
+    "content, why",
     [({}, "name"), ({"name": "Ada", "age": -1}, "age"), ({"name": ["Ada"]}, "name")],
 )
 async def test_what_does_not_fit_the_form_is_no_answer(
@@ -109,7 +110,7 @@ async def test_what_does_not_fit_the_form_is_no_answer(
 
     assert result.error is not None
     assert result.error.type == "NotAnswered"
-    assert f"the answer does not fit the form: {why}" in result.error.message
+    assert f"the answer does not match the form: {why}" in result.error.message
 
 
 async def test_questions_asked_together_are_answered_together(kiln: Kiln) -> None:
@@ -163,7 +164,7 @@ async def test_a_fault_of_whoever_asks_is_not_the_tools(kiln: Kiln) -> None:
 
     assert [result.error and result.error.message for result in said] == [
         "the caller could not be asked",
-        "there are not as many answers as questions",
+        "the number of answers differs from that of the questions",
         "the answer is of another kind than the question",
     ]
 
@@ -246,7 +247,7 @@ BAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", BAD)
+@each_row("what", BAD)
 async def test_what_cannot_be_asked_is_asked_of_nobody(kiln: Kiln, what: str) -> None:
     person = Person()
 

@@ -3,15 +3,16 @@
 import asyncio
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.define import ToolError, ToolResult
-from toolkiln.execution.classification import failure_in, is_refusal
-from toolkiln.execution.executor import Admitted, Invocation, Outcome
+from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.execution.inline import InlineExecutor
+from toolkiln.execution.outcomes import failure_in, is_refusal
 from toolkiln.model import Dialect, Status, ToolSpec
+from toolkiln.model.tool import ResolvedTool
 
 REFUSALS = [
     "Permission denied",
@@ -85,7 +86,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("text", REFUSALS)
+@each_row("text", REFUSALS)
 def test_a_returned_refusal_is_told_from_an_answer(text: str) -> None:
     failure = failure_in(text)
 
@@ -94,13 +95,13 @@ def test_a_returned_refusal_is_told_from_an_answer(text: str) -> None:
     assert failure.text == text.strip()
 
 
-@pytest.mark.parametrize("text", ANSWERS)
+@each_row("text", ANSWERS)
 def test_an_ordinary_text_is_an_answer(text: str) -> None:
     assert failure_in(text) is None
 
 
-@pytest.mark.parametrize("text", REFUSALS)
-@pytest.mark.parametrize(
+@each_row("text", REFUSALS)
+@each_row(
     "wrap",
     [
         lambda text: {"success": False, "error": text},
@@ -116,11 +117,11 @@ def test_a_failure_in_words_of_refusal_is_a_refusal(text: str, wrap: Any) -> Non
     assert failure == (text, True)
 
 
-NOTHING = "the tool says that it failed"
+NOTHING = "the tool reports a failure"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         ({"success": False}, NOTHING),
         ({"success": False, "error": None, "data": {"a": 1}}, NOTHING),
@@ -152,8 +153,8 @@ def test_a_returned_failure_is_told_from_an_answer(value: Any, text: str) -> Non
     assert failure_in(value) == (text, False)
 
 
-@pytest.mark.parametrize(
-    ("text", "failure"),
+@each_row(
+    "text, failure",
     [
         ('{"success": false, "error": "permission denied"}', ("permission denied", True)),
         (' {"ok": false, "error": "channel_not_found"}\n', ("channel_not_found", False)),
@@ -174,13 +175,13 @@ def test_an_object_written_as_json_says_the_same(
     assert failure_in(text) == failure
 
 
-@pytest.mark.parametrize("status", ["denied", "forbidden", "Unauthorized", "unauthorised"])
+@each_row("status", ["denied", "forbidden", "Unauthorized", "unauthorised"])
 def test_a_status_of_refusal_with_words_is_a_refusal(status: str) -> None:
     assert failure_in({"status": status, "message": "not for you"}) == ("not for you", True)
     assert failure_in({"success": False, "status": status}) == (NOTHING, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         None,
@@ -260,31 +261,31 @@ def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
         assert failure_in(text) is None
 
 
-def outcome_of(function: Any) -> Outcome:
+def outcome_of(function: Any) -> ExecutionOutcome:
     """What becomes of a function's own way to end."""
     spec = ToolSpec(
         name="f", description="", parameters={}, dialect=Dialect.FUNCTION, entry="f",
         display_name="F", digest="0", path="f.py", line=1,
     )  # fmt: skip
 
-    async def run() -> Outcome:
+    async def run() -> ExecutionOutcome:
         executor = InlineExecutor()
         try:
-            return await executor.run(Invocation(Admitted(spec, dict, function=function), {}))
+            return await executor.run(Invocation(ResolvedTool(spec, dict, function=function), {}))
         finally:
             await executor.close()
 
     return asyncio.run(run())
 
 
-def ends(outcome: Outcome) -> tuple[Status, str | None, str | None]:
+def ends(outcome: ExecutionOutcome) -> tuple[Status, str | None, str | None]:
     if outcome.error is None:
         return outcome.status, None, None
     return outcome.status, outcome.error.code, outcome.error.message
 
 
-@pytest.mark.parametrize(
-    ("returned", "end"),
+@each_row(
+    "returned, end",
     [
         (ToolResult(True, "Permission denied"), (Status.OK, None, None)),
         (ToolResult(False, "a", "b"), (Status.FAILED, "tool_error", "b")),
@@ -306,8 +307,8 @@ def test_the_value_of_a_refusal_is_kept() -> None:
     assert outcome_of(lambda: value).value == value
 
 
-@pytest.mark.parametrize(
-    ("text", "status", "code"),
+@each_row(
+    "text, status, code",
     [
         ("Pick another day.", Status.FAILED, "tool_error"),
         ("You do not have permission to do this.", Status.DENIED, "refused"),

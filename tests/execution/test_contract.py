@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation, Outcome
+from tables import each_row
+from toolkiln.execution.executor import Bounds, ExecutionOutcome, Executor, Invocation
 from toolkiln.execution.inline import InlineExecutor
-from toolkiln.execution.sandbox import Networks
-from toolkiln.execution.sandbox.executor import SandboxExecutor
-from toolkiln.execution.sandbox.selection import attempt, make_launcher
 from toolkiln.model import Caller, CallError, Event, Result, Status
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.sandbox import Networks
+from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.sandbox import make_launcher, try_mode
 from toolkiln.spec import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -295,7 +297,7 @@ async def executor(
         yield InlineExecutor()
         return
     state = tmp_path_factory.mktemp("state")
-    trial = await attempt(request.param, state)
+    trial = await try_mode(request.param, state)
     if not trial.works:
         pytest.skip(trial.reason)
     executor = SandboxExecutor(make_launcher(request.param, state), state, Networks())
@@ -304,7 +306,7 @@ async def executor(
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Admitted]]:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ResolvedTool]]:
     """The tools by name, read from their files, and imported for those who run inline."""
     folder = tmp_path_factory.mktemp("tools")
     found = {}
@@ -324,7 +326,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Admitt
         spec.loader.exec_module(module)
         for tool in read(source, file).tools:
             function = getattr(module, tool.entry)
-            found[tool.name] = Admitted(tool, _bytes_of(file), function=function)
+            found[tool.name] = ResolvedTool(tool, _bytes_of(file), function=function)
     yield found
     for name in sources:
         del sys.modules[name.removesuffix(".py")]
@@ -338,10 +340,12 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(executor: Executor, tools: dict[str, Admitted]) -> Run:
+def run(executor: Executor, tools: dict[str, ResolvedTool]) -> Run:
     """Runs a tool by name."""
 
-    async def running(name: str, arguments: dict[str, Any] | None = None, **how: Any) -> Outcome:
+    async def running(
+        name: str, arguments: dict[str, Any] | None = None, **how: Any
+    ) -> ExecutionOutcome:
         async with asyncio.timeout(25):
             return await executor.run(Invocation(tools[name], arguments or {}, **how))
 
@@ -434,8 +438,8 @@ async def test_defaults_and_aliases_of_fields_are_used(run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "noted"),
+@each_row(
+    "kind, value, noted",
     [
         ("dataclass", {"start": {"x": 1, "y": 0.5, "tags": ["t"]}, "end": None}, False),
         ("enum", ["red", 2], False),
@@ -456,7 +460,7 @@ async def test_results_become_plain_json(run: Run, kind: str, value: Any, noted:
     assert bool(outcome.notes) is noted, outcome.notes
 
 
-@pytest.mark.parametrize("kind", ["object", "cycle", "generator"])
+@each_row("kind", ["object", "cycle", "generator"])
 async def test_what_cannot_be_json_is_told_with_a_note(run: Run, kind: str) -> None:
     outcome = await run("results", {"kind": kind})
 
@@ -498,9 +502,9 @@ async def test_exception_tells_its_type_and_line_and_not_its_text(run: Run, name
     assert "show_exceptions" in outcome.error.hint
 
 
-@pytest.mark.parametrize("name", ["fail", "fail_async"])
-@pytest.mark.parametrize(
-    ("kind", "code", "type_"),
+@each_row("name", ["fail", "fail_async"])
+@each_row(
+    "kind, code, type_",
     [
         ("timeout", "exception", "TimeoutError"),
         ("stop", "exception", None),
@@ -559,7 +563,7 @@ async def test_context_reaches_the_caller(run: Run, name: str) -> None:
     events: list[Event] = []
     caller = Caller(user_id="u", agent_id="a", agent_state={"n": 1})
 
-    outcome = await run(name, caller=caller, observe=events.append)
+    outcome = await run(name, caller=caller, emit=events.append)
 
     if name == "speak":
         assert outcome.value == ["u", "a", {"n": 1}, {}]
@@ -588,7 +592,7 @@ async def test_settings_that_their_class_refuses_are_said_so(run: Run) -> None:
     assert outcome.status is Status.FAILED
     assert outcome.error.code == "bad_settings"
     assert outcome.error.message == (
-        "the settings of look cannot be used: Settings refuses its values: since (BindingError)"
+        "the settings of look cannot be used: Settings rejects the settings: since (BindingError)"
     )
 
 
@@ -609,7 +613,7 @@ async def test_nested_call_goes_through_the_door_that_was_given(run: Run, name: 
     assert asked == [("good", {"number": 1}), ("bad", {"number": 1})]
     assert good.value == [1]
     assert bad.value == ["bad: no", True]
-    assert none.value[0] == "calling other tools is not possible here"
+    assert none.value[0] == "tools cannot call other tools here"
 
 
 async def test_state_of_the_agent_is_given_and_cannot_be_changed(run: Run) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Kiln
+from toolkiln.kiln import Kiln
 from toolkiln.model import Caller, Dialect, Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -249,7 +249,7 @@ def line_of(file: str, mark: str) -> int:
 
 
 async def test_every_dialect_is_here(kiln: Kiln) -> None:
-    assert {spec.dialect for spec in kiln.specs.values()} == set(Dialect)
+    assert {spec.dialect for spec in kiln.services.registry.specs.values()} == set(Dialect)
 
 
 async def test_helpers_are_imported_in_every_way(kiln: Kiln) -> None:
@@ -301,7 +301,7 @@ async def test_base_tool_that_is_not_ok_has_failed(kiln: Kiln) -> None:
     [
         ("shell", {"command": "rm -rf"}, "rm is not allowed"),
         ("later", {"word": "no"}, "no is no word"),
-        ("refuser", {}, "does not accept"),
+        ("refuser", {}, "the tool rejects these arguments"),
     ],
 )
 async def test_validate_args_that_refuses_makes_the_call_invalid(
@@ -332,7 +332,7 @@ async def test_toolkit_has_a_fresh_instance_for_each_call(kiln: Kiln) -> None:
 
 
 async def test_toolkit_method_gets_the_context(kiln: Kiln) -> None:
-    result = await kiln.call("who", {}, session=kiln.sessions.local(Caller(user_id="ann")))
+    result = await kiln.call("who", {}, session=kiln.security.sessions.local(Caller(user_id="ann")))
 
     assert result.value == "ann"
 
@@ -350,7 +350,7 @@ async def test_instance_of_a_template_serves_all_its_calls(kiln: Kiln) -> None:
 
 async def test_open_webui_tool_has_valves_user_and_emitter(kiln: Kiln) -> None:
     result = await kiln.call(
-        "weather", {"city": "Ulm"}, session=kiln.sessions.local(Caller(user_id="ann"))
+        "weather", {"city": "Ulm"}, session=kiln.security.sessions.local(Caller(user_id="ann"))
     )
 
     assert result.error is None
@@ -365,7 +365,7 @@ async def test_static_and_class_methods_run(kiln: Kiln) -> None:
 
 async def test_constants_dialect_runs_with_its_context(kiln: Kiln) -> None:
     result = await kiln.call(
-        "lookup", {"key": "k"}, session=kiln.sessions.local(Caller(user_id="ann"))
+        "lookup", {"key": "k"}, session=kiln.security.sessions.local(Caller(user_id="ann"))
     )
 
     assert result.value == {"key": "k", "count": 1, "user": "ann"}

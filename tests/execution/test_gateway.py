@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Kiln, SourceCall, prepare_source
-from toolkiln.model import Call, Caller, Event, Result, Status, ToolSpec
+from tables import each_row
+from toolkiln.kiln import Kiln
+from toolkiln.model import Call, Caller, Event, Result, Status
+from toolkiln.operations import SourceCall
+
+from .observers import RecordingObserver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 20.0
@@ -161,7 +165,7 @@ TOOLS = {
             try:
                 return ctx.call("dig", depth=depth + 1)
             except ToolError as error:
-                if "8 deep" not in error.message:
+                if "8 levels" not in error.message:
                     raise
                 return depth
 
@@ -172,7 +176,7 @@ TOOLS = {
                 try:
                     ctx.call("nothing_of_this_name")
                 except ToolError as error:
-                    if "in all" in error.message:
+                    if "at most 200 nested" in error.message:
                         return {"made": number}
 
         @tool(timeout=1.0)
@@ -282,7 +286,7 @@ async def test_all_problems_of_arguments_are_listed_and_nothing_runs(kiln: Kiln)
         assert name in result.error.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         "text",
@@ -317,7 +321,7 @@ async def test_half_a_character_in_an_argument_does_no_harm(kiln: Kiln) -> None:
 async def test_identity_that_is_no_json_is_refused_not_raised(kiln: Kiln) -> None:
     for state in ({"x": object()}, {"x": float("nan")}, {"x": "\ud800"}):
         result = await kiln.call(
-            "tell_caller", {}, session=kiln.sessions.local(Caller(agent_state=state))
+            "tell_caller", {}, session=kiln.security.sessions.local(Caller(agent_state=state))
         )
 
         assert result.status is Status.INVALID
@@ -351,7 +355,7 @@ async def test_version_that_was_edited_before_its_first_call_runs_as_it_was_read
 ) -> None:
     source = 'def tell() -> str:\n    """Tell the version."""\n    return "first"\n'
     async with make_kiln({"tell.py": source}) as kiln:
-        assert kiln.specs
+        assert kiln.services.registry.specs
         (tmp_path / "tools" / "tell.py").write_text(source.replace("first", "second"))
         changed = await kiln.call("tell", {})
         (tmp_path / "tools" / "tell.py").unlink()
@@ -374,7 +378,7 @@ async def test_renamed_file_runs_under_the_state_of_its_old_name(
 
 
 async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
-    session = kiln.sessions.local(Caller(workspace="rendezvous"))
+    session = kiln.security.sessions.local(Caller(workspace="rendezvous"))
     pairs = [("a", "b"), ("b", "a")]
     calls = [
         Call(tool="meet", arguments={"own": own, "other": other}, session=session)
@@ -388,7 +392,7 @@ async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
 
 
 async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln) -> None:
-    session = kiln.sessions.local(Caller(workspace="turns"))
+    session = kiln.security.sessions.local(Caller(workspace="turns"))
     calls = [Call(tool="line_up", arguments={"name": name}, session=session) for name in "abcd"]
 
     results = await kiln.call_many(calls)
@@ -398,7 +402,7 @@ async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln)
 
 
 async def test_a_tool_that_is_not_parallel_runs_beside_no_other_of_its_batch(kiln: Kiln) -> None:
-    session = kiln.sessions.local(Caller(workspace="barrier"))
+    session = kiln.security.sessions.local(Caller(workspace="barrier"))
     before, after = (
         Call(tool="meet", arguments={"own": name, "other": name}, session=session) for name in "ab"
     )
@@ -432,7 +436,7 @@ async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) 
 async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> None:
     heart = space(kiln, "cancel") / "heart"
     calling = asyncio.create_task(
-        kiln.call("beat", {}, session=kiln.sessions.local(Caller(workspace="cancel")))
+        kiln.call("beat", {}, session=kiln.security.sessions.local(Caller(workspace="cancel")))
     )
     await until(heart.exists)
 
@@ -449,7 +453,7 @@ async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
         Call(
             tool="sleep_together",
             arguments={},
-            session=kiln.sessions.local(Caller(workspace=session)),
+            session=kiln.security.sessions.local(Caller(workspace=session)),
         )
         for session in sessions
     ]
@@ -474,7 +478,7 @@ async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
         ("progress", "first"),
         ("log", "logged"),
     ]
-    session = kiln.sessions.local(Caller(workspace="live"))
+    session = kiln.security.sessions.local(Caller(workspace="live"))
     calling = asyncio.create_task(
         kiln.call("wait_for_reader", {}, session=session, observe=events.append)
     )
@@ -503,7 +507,7 @@ async def test_observer_that_raises_does_not_harm_the_call(
 
     assert result.value == 42
     assert failed.stdout == "before\n"
-    assert "could not be observed" in caplog.text
+    assert "an observer of a call of print_and_fail failed" in caplog.text
 
 
 async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
@@ -518,13 +522,13 @@ async def test_nested_calls_give_values(kiln: Kiln) -> None:
     assert (await kiln.call("call_async", {})).value == 42
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "said", "retryable"),
+@each_row(
+    "name, arguments, said, retryable",
     [
         ("refuse", {}, "refuse: not today", True),
         ("nobody", {}, "nobody: there is no tool named 'nobody'", False),
         ("add", {"left": "x"}, "add: ", False),
-        ("reach_out", {}, "reach_out asks to reach api.test", False),
+        ("reach_out", {}, "reach_out requests access to api.test", False),
         ("print_and_fail", {}, "print_and_fail: ValueError in line ", False),
     ],
 )
@@ -555,7 +559,7 @@ async def test_calls_of_one_call_are_two_hundred_at_most(kiln: Kiln) -> None:
 
 
 async def test_nested_call_ends_with_the_time_of_its_parent(kiln: Kiln) -> None:
-    session = kiln.sessions.local(Caller(workspace="inherit"))
+    session = kiln.security.sessions.local(Caller(workspace="inherit"))
     awake = space(kiln, "inherit") / "awake"
 
     result = await kiln.call("hurry", {}, session=session)
@@ -573,7 +577,7 @@ async def test_many_calls_that_each_call_another_all_end(kiln: Kiln) -> None:
 
 
 async def test_context_tells_the_caller_and_takes_what_is_sent(kiln: Kiln) -> None:
-    session = kiln.sessions.local(
+    session = kiln.security.sessions.local(
         Caller(user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]})
     )
 
@@ -596,33 +600,27 @@ async def test_nothing_of_the_host_process_is_in_the_environment(kiln: Kiln) -> 
     assert told["HOME"] == "/tmp"
 
 
-# Listening
+# Observers
 
 
 async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None:
-    heard: list[tuple[str, str | None, Status | None]] = []
+    observer = RecordingObserver()
 
-    def listen(call: Call) -> Callable[[ToolSpec | None, Result | None], None]:
-        def end(spec: ToolSpec | None, result: Result | None) -> None:
-            name = None if spec is None else spec.name
-            heard.append((call.tool, name, None if result is None else result.status))
-
-        return end
-
-    forget = kiln.engine.gateway.listen(listen)
+    unsubscribe = kiln.engine.events.subscribe(observer)
     await kiln.call("sum_up", {"numbers": [1]})
     await kiln.call("nobody")
     heart = space(kiln, "heard") / "heart"
-    session = kiln.sessions.local(Caller(workspace="heard"))
+    session = kiln.security.sessions.local(Caller(workspace="heard"))
     calling = asyncio.create_task(kiln.call("beat", {}, session=session))
     await until(heart.exists)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    forget()
+    unsubscribe()
     await kiln.call("sum_up", {"numbers": [1]})
 
-    assert heard == [
+    ended = [(call, tool, result and result.status) for call, tool, result in observer.results]
+    assert ended == [
         ("add", "add", Status.OK),
         ("sum_up", "sum_up", Status.OK),
         ("nobody", None, Status.INVALID),
@@ -631,15 +629,12 @@ async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None
 
 
 async def test_listeners_hear_of_calls_of_a_made_up_tool_without_its_name(kiln: Kiln) -> None:
-    heard: list[str] = []
-
-    def listen(call: Call) -> Callable[[ToolSpec | None, Result | None], None]:
-        return lambda spec, result: heard.append(spec.name if spec else "?")
-
+    observer = RecordingObserver()
     source = 'def echo(word: str) -> str:\n    """Say a word again."""\n    return word\n'
-    forget = kiln.engine.gateway.listen(listen)
-    run = await prepare_source(kiln, SourceCall(source, {"word": "x"}))
-    result = await run(lambda _: None)
-    forget()
 
-    assert (result.value, heard) == ("x", ["?"])
+    unsubscribe = kiln.engine.events.subscribe(observer)
+    run = await kiln.services.prepare_source(SourceCall(source, {"word": "x"}))
+    result = await run(None)
+    unsubscribe()
+
+    assert (result.value, [tool for _, tool, _ in observer.results]) == ("x", [None])

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
+from toolkiln.kiln import Kiln
 from toolkiln.model import Call, Caller, Status
 
 SOON = 30.0
@@ -50,7 +50,7 @@ def count(ctx: Context, word: str = "", gate: str = "", fail: bool = False) -> s
 CHILD = """
     import asyncio, json, os, sys
     from pathlib import Path
-    from toolkiln.app import Kiln
+    from toolkiln.kiln import Kiln
     from toolkiln.config import Settings
 
     async def main(folder, call_id, arguments):
@@ -186,7 +186,7 @@ async def test_arguments_that_mean_the_same_are_the_same(counting: Kiln) -> None
 async def test_ids_belong_to_their_callers(counting: Kiln) -> None:
     who = [Caller(user_id="ann"), Caller(user_id="bob"), Caller(agent_id="ann"), Caller()]
     callers = [caller.model_copy(update={"workspace": "default"}) for caller in who]
-    sessions = [counting.sessions.local(caller) for caller in callers]
+    sessions = [counting.security.sessions.local(caller) for caller in callers]
 
     results = [
         await counting.call("count", {"word": "a"}, call_id="one", session=session)
@@ -215,7 +215,7 @@ async def test_call_that_was_refused_does_not_use_its_id_up(counting: Kiln) -> N
 
 async def test_failure_of_the_platform_frees_the_id(tmp_path: Path) -> None:
     async with make(tmp_path) as kiln:
-        assert kiln.specs
+        assert kiln.services.registry.specs
         in_the_way = tmp_path / "state" / "versions"
         in_the_way.write_text("a file where a folder has to be")
         failed = await kiln.call("count", {"word": "a"}, call_id="one")
@@ -244,7 +244,7 @@ async def test_call_of_a_killed_process_runs_again_and_says_so(
         result = await here
 
     assert result.value == "a 2"
-    assert any("cut off" in note for note in result.notes)
+    assert any("interrupted" in note for note in result.notes)
 
 
 async def test_killed_process_takes_its_tool_with_it(
@@ -332,7 +332,7 @@ async def test_result_is_not_lost_when_the_store_breaks_meanwhile(
         result = await calling
 
     assert result.value == "a 1"
-    assert any("not recorded" in note for note in result.notes)
+    assert any("not stored" in note for note in result.notes)
 
 
 async def test_store_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Kiln
-from toolkiln.execution.bounds import MAXIMA, bounds_of
-from toolkiln.execution.executor import Bounds
+from toolkiln.execution.executor import MAXIMA, Bounds, bounds_of
+from toolkiln.kiln import Kiln
 from toolkiln.model import Limits, Status
 
 TOOLS = {

@@ -3,12 +3,12 @@
 import re
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolkiln.execution.executor import Outcome
-from toolkiln.execution.output import Cut, cut, limit_of, limited, render
+from tables import each_row
+from toolkiln.execution.executor import ExecutionOutcome
+from toolkiln.execution.output import TruncatedText, limit_of, model_text, render, truncate
 from toolkiln.model import CallError, Dialect, Limits, Status, ToolSpec
 
 MARKER = re.compile(r"\n\[… ([\d,]+) characters left out …\]\n")
@@ -26,8 +26,8 @@ def spec(limit: int = 50_000, **fields: Any) -> ToolSpec:
     )  # fmt: skip
 
 
-def tool_result(stdout: str = "", stderr: str = "", *, ok: bool = True) -> Outcome:
-    outcome = Outcome(is_tool_result=True)
+def tool_result(stdout: str = "", stderr: str = "", *, ok: bool = True) -> ExecutionOutcome:
+    outcome = ExecutionOutcome(is_tool_result=True)
     outcome.value = {"ok": ok, "stdout": stdout, "stderr": stderr, "meta": {"seen": "by nobody"}}
     if not ok:
         outcome.status = Status.FAILED
@@ -35,7 +35,7 @@ def tool_result(stdout: str = "", stderr: str = "", *, ok: bool = True) -> Outco
     return outcome
 
 
-def parts(result: Cut) -> tuple[str, int, str] | None:
+def parts(result: TruncatedText) -> tuple[str, int, str] | None:
     """Head, the count that is stated, tail."""
     found = MARKER.search(result.text)
     if found is None:
@@ -44,8 +44,8 @@ def parts(result: Cut) -> tuple[str, int, str] | None:
     return result.text[: found.start()], count, result.text[found.end() :]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         ("as it is\n", "as it is\n"),
         (None, ""),
@@ -60,8 +60,8 @@ def test_text_stays_as_it_is_and_the_rest_becomes_json(value: object, text: str)
     assert render(value) == text
 
 
-@pytest.mark.parametrize(
-    ("kind", "limit"),
+@each_row(
+    "kind, limit",
     [
         ("knowledge", 60_000),
         ("file", 60_000),
@@ -76,8 +76,8 @@ def test_a_kind_has_its_limit(kind: Any, limit: int) -> None:
     assert limit_of(spec(output_kind=kind)) == limit
 
 
-@pytest.mark.parametrize("kind", ["knowledge", "status", None])
-@pytest.mark.parametrize("limit", [1, 49_999, 1_000_000])
+@each_row("kind", ["knowledge", "status", None])
+@each_row("limit", [1, 49_999, 1_000_000])
 def test_the_limit_of_the_author_wins_over_the_kind(kind: Any, limit: int) -> None:
     assert limit_of(spec(limit, output_kind=kind)) == limit
 
@@ -86,7 +86,7 @@ def test_the_limit_of_the_author_wins_over_the_kind(kind: Any, limit: int) -> No
 @example("x" * 1200, 1199)
 @example("é" * 2000, 1000)
 def test_a_cut_text_fits_and_counts_what_it_leaves_out(text: str, limit: int) -> None:
-    result = cut(text, limit)
+    result = truncate(text, limit)
 
     assert len(result.text) <= limit
     assert result.total == len(text)
@@ -105,23 +105,23 @@ def test_a_cut_text_fits_and_counts_what_it_leaves_out(text: str, limit: int) ->
 
 @given(TEXTS, st.integers(0, 500))
 def test_cutting_twice_changes_nothing(text: str, limit: int) -> None:
-    once = cut(text, limit).text
+    once = truncate(text, limit).text
 
-    assert cut(once, limit) == Cut(once, len(once), len(once))
+    assert truncate(once, limit) == TruncatedText(once, len(once), len(once))
 
 
 @given(st.sampled_from(CHARACTERS), st.integers(100, 300), st.integers(0, 8))
 def test_what_people_see_as_one_character_is_not_torn(one: str, limit: int, shift: int) -> None:
-    found = parts(cut("x" * shift + one * 400 + "x" * shift, limit))
+    found = parts(truncate("x" * shift + one * 400 + "x" * shift, limit))
 
     assert found
     assert len(found[0][shift:]) % len(one) == 0
     assert len(found[2].removesuffix("x" * shift)) % len(one) == 0
 
 
-@pytest.mark.parametrize("character", ["\u0301", "\u200d", "🇳"])
+@each_row("character", ["\u0301", "\u200d", "🇳"])
 def test_a_character_without_end_is_cut_all_the_same(character: str) -> None:
-    result = cut("a" + character * 100_000, 1000)
+    result = truncate("a" + character * 100_000, 1000)
 
     assert 900 <= len(result.text) <= 1000
 
@@ -129,39 +129,39 @@ def test_a_character_without_end_is_cut_all_the_same(character: str) -> None:
 def test_a_cut_falls_between_two_lines_if_one_ends_nearby() -> None:
     lines = [f"line {number}" for number in range(10_000)]
 
-    found = parts(cut("\n".join(lines), 2000))
+    found = parts(truncate("\n".join(lines), 2000))
 
     assert found
     assert set(found[0].split("\n")) | set(found[2].split("\n")) <= set(lines)
 
 
 def test_a_line_without_end_does_not_shorten_what_is_shown() -> None:
-    result = cut("\n" + "x" * 10_000, 2000)
+    result = truncate("\n" + "x" * 10_000, 2000)
 
     assert result.shown > 1950
 
 
 def test_about_two_thirds_of_what_is_kept_is_the_head() -> None:
-    found = parts(cut("x" * 10_000, 3000))
+    found = parts(truncate("x" * 10_000, 3000))
 
     assert found
     assert 1.9 < len(found[0]) / len(found[2]) < 2.1
 
 
 def test_a_limit_too_small_for_a_marker_keeps_the_head() -> None:
-    assert cut("abcdefghij" * 10, 5) == Cut("abcde", 5, 100)
+    assert truncate("abcdefghij" * 10, 5) == TruncatedText("abcde", 5, 100)
 
 
 def test_a_result_that_fits_has_nothing_to_page_through() -> None:
-    assert limited(Outcome(value={"n": 1}), spec()) == ('{"n": 1}', None, 8, 8)
-    assert limited(Outcome(), spec()) == ("", None, 0, 0)
-    assert limited(Outcome(value="x" * 50_000), spec()).full is None
+    assert model_text(ExecutionOutcome(value={"n": 1}), spec()) == ('{"n": 1}', None, 8, 8)
+    assert model_text(ExecutionOutcome(), spec()) == ("", None, 0, 0)
+    assert model_text(ExecutionOutcome(value="x" * 50_000), spec()).full is None
 
 
 def test_a_result_that_does_not_fit_keeps_its_full_text() -> None:
     value = ["item"] * 20_000
 
-    result = limited(Outcome(value=value), spec())
+    result = model_text(ExecutionOutcome(value=value), spec())
 
     assert len(result.text) <= 50_000
     assert result.full == render(value)
@@ -171,7 +171,7 @@ def test_a_result_that_does_not_fit_keeps_its_full_text() -> None:
 def test_an_error_is_told_with_its_hint() -> None:
     error = CallError(code="tool_error", message="no such city", hint="try 'Oslo'")
 
-    result = limited(Outcome(Status.FAILED, error=error), spec())
+    result = model_text(ExecutionOutcome(Status.FAILED, error=error), spec())
 
     assert result.text == "error: no such city\nhint: try 'Oslo'"
     assert result.full is None
@@ -180,7 +180,9 @@ def test_an_error_is_told_with_its_hint() -> None:
 def test_a_long_error_has_a_limit_of_its_own_and_keeps_its_hint() -> None:
     error = CallError(code="tool_error", message="x" * 100_000, hint="try less")
 
-    result = limited(Outcome(Status.FAILED, error=error), spec(900_000, output_kind="knowledge"))
+    result = model_text(
+        ExecutionOutcome(Status.FAILED, error=error), spec(900_000, output_kind="knowledge")
+    )
 
     assert len(result.text) <= 8_000
     assert result.text.startswith("error: x")
@@ -188,8 +190,8 @@ def test_a_long_error_has_a_limit_of_its_own_and_keeps_its_hint() -> None:
     assert result.full == "error: " + "x" * 100_000 + "\nhint: try less"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "text"),
+@each_row(
+    "outcome, text",
     [
         (tool_result("done"), "done"),
         (tool_result("done", "slow"), "done\nstderr: slow"),
@@ -200,15 +202,15 @@ def test_a_long_error_has_a_limit_of_its_own_and_keeps_its_hint() -> None:
         (tool_result(ok=False), "error: it failed"),
     ],
 )
-def test_a_tool_result_shows_its_streams(outcome: Outcome, text: str) -> None:
-    assert limited(outcome, spec()) == (text, None, len(text), len(text))
+def test_a_tool_result_shows_its_streams(outcome: ExecutionOutcome, text: str) -> None:
+    assert model_text(outcome, spec()) == (text, None, len(text), len(text))
 
 
 def test_each_stream_has_the_limit_of_its_kind() -> None:
     streams = tool_result("o" * 50_000, "e" * 50_000)
     kinds = spec(output_kind="knowledge", stdout_kind="execution_result", stderr_kind="status")
 
-    result = limited(streams, kinds)
+    result = model_text(streams, kinds)
 
     assert 7_900 < result.text.count("o") <= 8_000
     assert 1_900 < result.text.count("e") <= 2_000 + 10
@@ -216,15 +218,15 @@ def test_each_stream_has_the_limit_of_its_kind() -> None:
 
 
 def test_a_stream_that_is_cut_is_kept_although_the_whole_would_fit() -> None:
-    result = limited(tool_result("o" * 3_000), spec(output_kind="file", stdout_kind="status"))
+    result = model_text(tool_result("o" * 3_000), spec(output_kind="file", stdout_kind="status"))
 
     assert len(result.text) <= 2_000
     assert result.full == "o" * 3_000
 
 
 def test_a_long_stream_does_not_push_the_other_out() -> None:
-    short_error = limited(tool_result("o" * 50_000, "the end"), spec(1_000))
-    short_output = limited(tool_result("the start", "e" * 50_000), spec(1_000))
+    short_error = model_text(tool_result("o" * 50_000, "the end"), spec(1_000))
+    short_output = model_text(tool_result("the start", "e" * 50_000), spec(1_000))
 
     assert short_error.text.endswith("\nstderr: the end")
     assert short_error.text.count("o") > 900
@@ -241,7 +243,7 @@ def test_two_streams_fit_and_are_counted(
 ) -> None:
     outcome = tool_result(stdout, stderr, ok=ok)
 
-    result = limited(outcome, spec(limit, stderr_kind=kind))
+    result = model_text(outcome, spec(limit, stderr_kind=kind))
 
     assert len(result.text) <= limit
     assert (result.full is None) == (result.shown == result.total)

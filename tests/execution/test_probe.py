@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.errors import BackendError
-from toolkiln.execution import Admitted, Bounds, Networks, Sandboxes, probe, run_examples
-from toolkiln.execution.executor import Invocation, Outcome
-from toolkiln.model import CallError, Dialect, Finding, Grant, Severity, Status
+from toolkiln.execution import Bounds, run_examples, run_probe
+from toolkiln.execution.executor import ExecutionOutcome, Invocation
+from toolkiln.model import CallError, Dialect, Finding, Grant, ResolvedTool, Severity, Status
+from toolkiln.sandbox import Networks, Sandbox
 from toolkiln.spec import read
 from toolkiln.surfaces.cli.templates import source as template
 
@@ -33,26 +34,26 @@ async def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(state: Path) -> AsyncIterator[Sandboxes]:
+async def sandbox(state: Path) -> AsyncIterator[Sandbox]:
     """The sandbox of this machine, as a Kiln would make it."""
-    sandboxes = Sandboxes(state, Networks(), wanted="auto", allow_reduced=True)
+    sandboxes = Sandbox(state, Networks(), mode="auto", allow_reduced=True)
     yield sandboxes
     await sandboxes.close()
 
 
-def admitted(text: str, name: str = "some_tool.py", **helpers: str) -> list[Admitted]:
+def admitted(text: str, name: str = "some_tool.py", **helpers: str) -> list[ResolvedTool]:
     """The tools of a file that exists in memory only."""
     text = dedent(text)
     files = {name: text, **{f"{helper}.py": dedent(code) for helper, code in helpers.items()}}
     sources = {path: code.encode() for path, code in files.items()}
-    return [Admitted(spec, lambda: sources) for spec in read(text, name).tools]
+    return [ResolvedTool(spec, lambda: sources) for spec in read(text, name).tools]
 
 
-async def found(sandbox: Sandboxes, text: str, **helpers: str) -> list[Finding]:
+async def found(sandbox: Sandbox, text: str, **helpers: str) -> list[Finding]:
     """What a probe of a file finds; bounded and printable, whatever it is."""
     tools = admitted(text, **helpers)
     assert tools
-    findings = await probe(sandbox, tools, None, maxima=SMALL)
+    findings = await run_probe(sandbox, tools, None, maxima=SMALL)
     for finding in findings:
         assert finding.severity is Severity.ERROR
         assert 0 < finding.line <= dedent(text).count("\n") + 1
@@ -62,7 +63,7 @@ async def found(sandbox: Sandboxes, text: str, **helpers: str) -> list[Finding]:
     return findings
 
 
-async def only(sandbox: Sandboxes, text: str, **helpers: str) -> Finding:
+async def only(sandbox: Sandbox, text: str, **helpers: str) -> Finding:
     (finding,) = await found(sandbox, text, **helpers)
     return finding
 
@@ -71,7 +72,7 @@ async def only(sandbox: Sandboxes, text: str, **helpers: str) -> Finding:
 
 
 @pytest.mark.parametrize("dialect", Dialect)
-async def test_templates_of_all_dialects_pass(sandbox: Sandboxes, dialect: Dialect) -> None:
+async def test_templates_of_all_dialects_pass(sandbox: Sandbox, dialect: Dialect) -> None:
     assert await found(sandbox, template("split_words", dialect)) == []
 
 
@@ -80,19 +81,21 @@ async def test_templates_of_all_dialects_pass(sandbox: Sandboxes, dialect: Diale
     [f for f in sorted(EXAMPLES.glob("[!_]*.py")) if "dependencies" not in f.read_text("utf-8")],
     ids=lambda file: file.stem,
 )
-async def test_the_example_tools_pass(sandbox: Sandboxes, file: Path) -> None:
+async def test_the_example_tools_pass(sandbox: Sandbox, file: Path) -> None:
     reading = read(file.read_text("utf-8"), file)
     files = {file.name: file.read_bytes()}
     files |= {name: (file.parent / name).read_bytes() for name in reading.helpers}
 
-    findings = await probe(sandbox, [Admitted(spec, lambda: files) for spec in reading.tools], None)
+    findings = await run_probe(
+        sandbox, [ResolvedTool(spec, lambda: files) for spec in reading.tools], None
+    )
 
     assert reading.tools
     assert findings == []
 
 
 async def test_nothing_is_run_for_no_tools() -> None:
-    assert await probe(_Told(), [], None) == []
+    assert await run_probe(_Told(), [], None) == []
 
 
 @pytest.mark.parametrize(
@@ -203,11 +206,11 @@ async def test_nothing_is_run_for_no_tools() -> None:
         ),
     ],
 )
-async def test_what_is_right_is_not_reported(sandbox: Sandboxes, text: str) -> None:
+async def test_what_is_right_is_not_reported(sandbox: Sandbox, text: str) -> None:
     assert await found(sandbox, text) == []
 
 
-async def test_helpers_are_found_by_both_ways_of_importing(sandbox: Sandboxes) -> None:
+async def test_helpers_are_found_by_both_ways_of_importing(sandbox: Sandbox) -> None:
     text = """
         from . import _one
         import _two
@@ -219,16 +222,14 @@ async def test_helpers_are_found_by_both_ways_of_importing(sandbox: Sandboxes) -
     assert await found(sandbox, text, _one=helper, _two=helper) == []
 
 
-async def test_the_same_text_can_be_probed_under_two_names(sandbox: Sandboxes) -> None:
+async def test_the_same_text_can_be_probed_under_two_names(sandbox: Sandbox) -> None:
     text = "def tool(a: int) -> int: ..."
 
     for name in ("one_name.py", "other_name.py"):
-        assert await probe(sandbox, admitted(text, name), None) == []
+        assert await run_probe(sandbox, admitted(text, name), None) == []
 
 
-async def test_types_of_the_tools_own_packages_are_imported(
-    sandbox: Sandboxes, state: Path
-) -> None:
+async def test_types_of_the_tools_own_packages_are_imported(sandbox: Sandbox, state: Path) -> None:
     site = state / "envs" / "own"
     site.mkdir(parents=True)
     (site / "measures.py").write_text("class Metre(float): ...\nLONG = 3\n")
@@ -245,13 +246,13 @@ async def test_types_of_the_tools_own_packages_are_imported(
             return b
     """)
 
-    assert await probe(sandbox, tools, site) == []
+    assert await run_probe(sandbox, tools, site) == []
 
 
 # Importing
 
 
-async def test_a_failing_import_is_told_with_its_line_and_its_text(sandbox: Sandboxes) -> None:
+async def test_a_failing_import_is_told_with_its_line_and_its_text(sandbox: Sandbox) -> None:
     finding = await only(
         sandbox,
         """
@@ -265,7 +266,7 @@ async def test_a_failing_import_is_told_with_its_line_and_its_text(sandbox: Sand
     assert "KeyError: 'EUR'" in finding.message
 
 
-async def test_a_missing_package_is_named(sandbox: Sandboxes) -> None:
+async def test_a_missing_package_is_named(sandbox: Sandbox) -> None:
     finding = await only(sandbox, "import no_such_package\ndef tool(a: int) -> int: ...")
 
     assert finding.rule == "import-fails"
@@ -274,7 +275,7 @@ async def test_a_missing_package_is_named(sandbox: Sandboxes) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="the syntax is known there")
-async def test_syntax_that_the_sandbox_does_not_know_has_its_line(sandbox: Sandboxes) -> None:
+async def test_syntax_that_the_sandbox_does_not_know_has_its_line(sandbox: Sandbox) -> None:
     finding = await only(sandbox, "X = 1\ntype Pair = tuple[int, int]\ndef tool(a: Pair): ...")
 
     assert (finding.rule, finding.line) == ("import-fails", 2)
@@ -294,7 +295,7 @@ async def test_syntax_that_the_sandbox_does_not_know_has_its_line(sandbox: Sandb
     ],
 )
 async def test_an_import_that_ends_badly_is_a_finding(
-    sandbox: Sandboxes, statement: str, told: str
+    sandbox: Sandbox, statement: str, told: str
 ) -> None:
     finding = await only(sandbox, f"def tool(a: int) -> int: ...\n{statement}\n")
 
@@ -302,16 +303,16 @@ async def test_an_import_that_ends_badly_is_a_finding(
     assert any(part in finding.message for part in told.split("|"))
 
 
-async def test_an_import_that_waits_is_ended(sandbox: Sandboxes) -> None:
+async def test_an_import_that_waits_is_ended(sandbox: Sandbox) -> None:
     tools = admitted("def tool(a: int): ...\nimport threading\nthreading.Event().wait()\n")
 
-    (finding,) = await probe(sandbox, tools, None, maxima=Bounds(timeout=1.0))
+    (finding,) = await run_probe(sandbox, tools, None, maxima=Bounds(timeout=1.0))
 
     assert finding.rule == "import-fails"
     assert "longer than 1 s" in finding.message
 
 
-async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: Sandboxes) -> None:
+async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: Sandbox) -> None:
     text = (
         "def tool(a: int): ...\nraise ValueError('a\\u202eb\\x1b[31m\\n\\U000e0041' + 'x' * 10**6)"
     )
@@ -343,13 +344,16 @@ async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: San
         (
             "def other(b: int) -> int: ...\ndef tool(a: int) -> int: ...\n"
             "globals()['tool'] = other\ndel other",
-            "parameter 'a': the imported function does not take it",
+            "parameter 'a': missing in the imported function",
         ),
         (
             "def tool(a: int) -> int: ...\nglobals()['tool'] = None",
-            "tool is no function: TypeError",
+            "tool is not a function: TypeError",
         ),
-        ("def tool(a: int) -> int: ...\ndel globals()['tool']", "tool is no function: Attribute"),
+        (
+            "def tool(a: int) -> int: ...\ndel globals()['tool']",
+            "tool is not a function: Attribute",
+        ),
         (
             "from typing import Annotated\nfrom pydantic import Field\nLEAST = 1\n"
             "globals()['LEAST'] = 2\n"
@@ -358,9 +362,7 @@ async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: San
         ),
     ],
 )
-async def test_a_schema_that_running_belies_is_told(
-    sandbox: Sandboxes, text: str, told: str
-) -> None:
+async def test_a_schema_that_running_belies_is_told(sandbox: Sandbox, text: str, told: str) -> None:
     findings = await found(sandbox, text)
 
     first = next(finding for finding in findings if finding.tool == "tool")
@@ -368,7 +370,7 @@ async def test_a_schema_that_running_belies_is_told(
     assert first.message.startswith(told)
 
 
-async def test_types_that_end_the_process_are_a_finding(sandbox: Sandboxes) -> None:
+async def test_types_that_end_the_process_are_a_finding(sandbox: Sandbox) -> None:
     finding = await only(
         sandbox,
         """
@@ -386,25 +388,23 @@ async def test_types_that_end_the_process_are_a_finding(sandbox: Sandboxes) -> N
 
 
 async def test_an_older_pydantic_of_the_tools_own_is_not_asked_for_types(
-    sandbox: Sandboxes, state: Path
+    sandbox: Sandbox, state: Path
 ) -> None:
     site = state / "envs" / "old"
     site.mkdir(parents=True)
     (site / "pydantic.py").write_text("VERSION = '1.10.2'\n")
     tools = admitted("def tool(a: int, b: str = 'x') -> int: ...")
 
-    assert await probe(sandbox, tools, site) == []
+    assert await run_probe(sandbox, tools, site) == []
 
 
-async def test_names_and_needs_are_compared_without_pydantic(
-    sandbox: Sandboxes, state: Path
-) -> None:
+async def test_names_and_needs_are_compared_without_pydantic(sandbox: Sandbox, state: Path) -> None:
     site = state / "envs" / "none"
     site.mkdir(parents=True)
     (site / "pydantic.py").write_text("raise ImportError('there is none')\n")
     tools = admitted("def tool(a: int, b: str = 'x') -> int: ...\ntool.__defaults__ = (1, 'y')")
 
-    told = [finding.message for finding in await probe(sandbox, tools, site)]
+    told = [finding.message for finding in await run_probe(sandbox, tools, site)]
 
     assert told == [
         "parameter 'a': required in the schema, optional when imported",
@@ -423,7 +423,7 @@ def with_examples(*lines: str) -> str:
     return "\n".join([*head, *body, "    '''", "    return a * 2"])
 
 
-async def test_a_failing_example_is_told_with_its_line(sandbox: Sandboxes) -> None:
+async def test_a_failing_example_is_told_with_its_line(sandbox: Sandbox) -> None:
     finding = await only(
         sandbox, with_examples(">>> tool(1)", "2", ">>> tool(LIMIT)", "7", ">>> tool(1)", "2")
     )
@@ -432,7 +432,7 @@ async def test_a_failing_example_is_told_with_its_line(sandbox: Sandboxes) -> No
     assert finding.message == "an example fails: tool(LIMIT) gives 6, not 7"
 
 
-async def test_of_many_failing_examples_the_first_are_told(sandbox: Sandboxes) -> None:
+async def test_of_many_failing_examples_the_first_are_told(sandbox: Sandbox) -> None:
     lines = [line for n in range(400) for line in (f">>> tool({n})", "-1")]
 
     findings = await found(sandbox, with_examples(*lines))
@@ -457,7 +457,7 @@ async def test_of_many_failing_examples_the_first_are_told(sandbox: Sandboxes) -
     ],
 )
 async def test_an_example_that_ends_badly_is_a_finding(
-    sandbox: Sandboxes, example: str, told: str
+    sandbox: Sandbox, example: str, told: str
 ) -> None:
     finding = await only(sandbox, with_examples(">>> tool(1)", "2", f">>> {example}"))
 
@@ -465,20 +465,20 @@ async def test_an_example_that_ends_badly_is_a_finding(
     assert any(part in finding.message for part in told.split("|"))
 
 
-async def test_an_awaiting_example_gets_a_fix_of_its_own(sandbox: Sandboxes) -> None:
+async def test_an_awaiting_example_gets_a_fix_of_its_own(sandbox: Sandbox) -> None:
     finding = await only(sandbox, with_examples(">>> await tool(1)", "2"))
 
     assert "asyncio.run" in finding.fix
 
 
-async def test_examples_that_cannot_be_read_are_a_finding(sandbox: Sandboxes) -> None:
+async def test_examples_that_cannot_be_read_are_a_finding(sandbox: Sandbox) -> None:
     finding = await only(sandbox, with_examples(">>>tool(1)", "2"))
 
     assert finding.rule == "example-fails"
     assert "lacks blank" in finding.message
 
 
-async def test_examples_of_one_tool_do_not_see_names_of_another(sandbox: Sandboxes) -> None:
+async def test_examples_of_one_tool_do_not_see_names_of_another(sandbox: Sandbox) -> None:
     text = (
         "def one(a: int) -> int:\n    '''One.\n\n    Examples:\n        >>> x = 1\n    '''\n"
         "def two(a: int) -> int:\n    '''Two.\n\n    Examples:\n        >>> x\n        1\n    '''\n"
@@ -489,7 +489,7 @@ async def test_examples_of_one_tool_do_not_see_names_of_another(sandbox: Sandbox
     assert (finding.tool, finding.line) == ("two", 11)
 
 
-async def test_environments_are_judged_by_import_and_examples_alone(sandbox: Sandboxes) -> None:
+async def test_environments_are_judged_by_import_and_examples_alone(sandbox: Sandbox) -> None:
     (good,) = admitted("def tool(a: int = 1) -> int: ...\ntool.__defaults__ = (2,)")
     (bad,) = admitted(with_examples(">>> tool(1)", "3"))
 
@@ -514,9 +514,7 @@ async def test_environments_are_judged_by_import_and_examples_alone(sandbox: San
         {"op": "nonsense"},
     ],
 )
-async def test_a_forged_report_ends_in_one_finding(
-    sandbox: Sandboxes, frame: dict[str, Any]
-) -> None:
+async def test_a_forged_report_ends_in_one_finding(sandbox: Sandbox, frame: dict[str, Any]) -> None:
     body = json.dumps(frame).encode()
     text = f"import os\nos.write(3, {len(body).to_bytes(4, 'big') + body!r})\ndef tool(a: int): ..."
 
@@ -528,12 +526,12 @@ async def test_a_forged_report_ends_in_one_finding(
 class _Told:
     """An executor whose process said so much."""
 
-    def __init__(self, *messages: Any, outcome: Outcome | None = None) -> None:
-        self._outcome = outcome or Outcome(value="done")
+    def __init__(self, *messages: Any, outcome: ExecutionOutcome | None = None) -> None:
+        self._outcome = outcome or ExecutionOutcome(value="done")
         self._outcome.messages += messages
         self.seen: list[Invocation] = []
 
-    async def run(self, invocation: Invocation) -> Outcome:
+    async def run(self, invocation: Invocation) -> ExecutionOutcome:
         self.seen.append(invocation)
         return self._outcome
 
@@ -576,7 +574,7 @@ _MESSAGES = st.lists(
 async def test_whatever_a_process_says_becomes_findings(messages: list[Any]) -> None:
     tools = admitted("def tool(a: int, b: str = 'x') -> int: ...")
 
-    findings = await probe(_Told(*messages), tools, None)
+    findings = await run_probe(_Told(*messages), tools, None)
 
     assert len(findings) <= 20
     for finding in findings:
@@ -587,11 +585,11 @@ async def test_whatever_a_process_says_becomes_findings(messages: list[Any]) -> 
 
 async def test_a_failing_platform_is_no_finding() -> None:
     class Broken(_Told):
-        async def run(self, invocation: Invocation) -> Outcome:
+        async def run(self, invocation: Invocation) -> ExecutionOutcome:
             raise BackendError("no sandbox")
 
     with pytest.raises(BackendError):
-        await probe(Broken(), admitted("def tool(a: int) -> int: ..."), None)
+        await run_probe(Broken(), admitted("def tool(a: int) -> int: ..."), None)
 
 
 async def test_a_probe_gets_no_rights_and_little_time() -> None:
@@ -601,10 +599,12 @@ async def test_a_probe_gets_no_rights_and_little_time() -> None:
         @tool(network=["example.com"], workspace="write", timeout=500, memory="1GB")
         def fetch(a: int) -> int: ...
     """)
-    granted = Admitted(tool.spec, tool.sources, Grant(network=("example.com",), workspace="write"))
+    granted = ResolvedTool(
+        tool.spec, tool.sources, Grant(network=("example.com",), workspace="write")
+    )
     executor = _Told({"imported": True}, {"signatures": [None]})
 
-    assert await probe(executor, [granted], None, maxima=Bounds(memory=600 << 20)) == []
+    assert await run_probe(executor, [granted], None, maxima=Bounds(memory=600 << 20)) == []
     (invocation,) = executor.seen
     assert invocation.tool.grant == Grant()
     assert not invocation.network.rules
@@ -617,10 +617,12 @@ async def test_a_probe_gets_no_rights_and_little_time() -> None:
 async def test_a_flood_of_failures_is_bounded() -> None:
     tools = admitted("def tool(a: int) -> int: ...")
     failed = {"tool": 0, "line": 1, "source": "x" * 10**6, "want": "\u202e" * 10**6, "got": ""}
-    ended = Outcome(Status.KILLED, error=CallError(code="output_limit", message="y" * 10**6))
+    ended = ExecutionOutcome(
+        Status.KILLED, error=CallError(code="output_limit", message="y" * 10**6)
+    )
     executor = _Told(*[{"failed": failed}] * 10_000, outcome=ended)
 
-    findings = await probe(executor, tools, None)
+    findings = await run_probe(executor, tools, None)
 
     assert len(findings) == 20
     assert sum(len(finding.message) for finding in findings) < 20_000

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from toolkiln.execution.executor import Admitted, Executor, Invocation, Outcome
-from toolkiln.execution.sandbox import Networks
-from toolkiln.execution.sandbox.executor import SandboxExecutor
-from toolkiln.execution.sandbox.selection import attempt, make_launcher
+from toolkiln.execution.executor import ExecutionOutcome, Executor, Invocation
 from toolkiln.model import Caller, Status
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.sandbox import Networks
+from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.sandbox import make_launcher, try_mode
 from toolkiln.spec import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -90,7 +91,7 @@ async def executor(
 ) -> AsyncIterator[Executor]:
     """Every full sandbox in turn."""
     state = tmp_path_factory.mktemp("state")
-    trial = await attempt(request.param, state)
+    trial = await try_mode(request.param, state)
     if not trial.works:
         pytest.skip(trial.reason)
     executor = SandboxExecutor(make_launcher(request.param, state), state, Networks())
@@ -98,10 +99,12 @@ async def executor(
     await executor.close()
 
 
-async def run(executor: Executor, name: str, source: str = OPEN_WEBUI, **how: Any) -> Outcome:
+async def run(
+    executor: Executor, name: str, source: str = OPEN_WEBUI, **how: Any
+) -> ExecutionOutcome:
     spec = next(tool for tool in read(source, "given.py").tools if tool.name == name)
     async with asyncio.timeout(30):
-        tool = Admitted(spec, lambda: {"given.py": source.encode()})
+        tool = ResolvedTool(spec, lambda: {"given.py": source.encode()})
         return await executor.run(Invocation(tool, {}, **how))
 
 
@@ -131,8 +134,8 @@ async def test_valves_need_no_user(executor: Executor) -> None:
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ({"settings": {"key": "bad s3cret"}}, "Valves refuses its values: key (value error)"),
-        ({"user_settings": {"days": 0}}, "UserValves refuses its values: days (greater than equal"),
+        ({"settings": {"key": "bad s3cret"}}, "Valves rejects the settings: key (value error)"),
+        ({"user_settings": {"days": 0}}, "UserValves rejects the settings: days (greater"),
     ],
 )
 async def test_settings_that_the_class_refuses_end_the_call(
@@ -178,7 +181,7 @@ async def test_what_is_kept_of_a_call_shows_no_secret() -> None:
     spec = read(FUNCTIONS, "given.py").tools[0]
     values = {"KEY": "s3cret"}
     invocation = Invocation(
-        Admitted(spec, dict), {}, secrets=values, settings=values, user_settings=values
+        ResolvedTool(spec, dict), {}, secrets=values, settings=values, user_settings=values
     )
 
     assert "s3cret" not in repr(invocation)

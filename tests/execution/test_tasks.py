@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Kiln
+from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.execution.tasks import SOFT_LIMIT, Tasks
+from toolkiln.execution import EventCallback
+from toolkiln.execution.tasks import SOFT_LIMIT, TaskService
+from toolkiln.kiln import Kiln
 from toolkiln.model import Call, Caller, Event, Result, Status, Task
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -62,7 +64,7 @@ SETTINGS: dict[str, Any] = {"grants": {"work": {"workspace": "write"}}}
 CHILD = """
     import asyncio, os, sys
     from pathlib import Path
-    from toolkiln.app import Kiln
+    from toolkiln.kiln import Kiln
     from toolkiln.config import Settings
 
     async def main(tools, state, gate):
@@ -71,7 +73,7 @@ CHILD = """
         async with Kiln(Path(tools), settings=settings, dev=True) as kiln:
             task = await kiln.call("work", {"gate": gate}, call_id=gate, background=True)
             print(task.state, flush=True)
-            await kiln.await_task(task.id)
+            await kiln.tasks.wait(task.id)
 
     asyncio.run(main(*sys.argv[1:]))
 """
@@ -107,43 +109,44 @@ async def test_call_that_ends_in_time_needs_no_store(kiln: Kiln) -> None:
 
     assert isinstance(result, Result)
     with pytest.raises(InputError):
-        await kiln.check_task(result.call_id)
+        await kiln.tasks.get(result.call_id)
 
 
 async def test_listeners_hear_of_a_task_until_they_have_enough(kiln: Kiln) -> None:
     heard: list[Event] = []
     deaf: list[Event] = []
-    tasks, caller = kiln.engine.tasks, kiln.guarding.caller(kiln.guarding.operator)
+    tasks, caller = kiln.engine.tasks, kiln.security.caller(kiln.security.operator)
     await kiln.call("work", {"gate": "heard"}, call_id="heard", background=True)
-    enough = tasks.listen(caller, "heard", deaf.append)
-    forget = tasks.listen(caller, "heard", heard.append)
+    enough = tasks.subscribe(caller, "heard", EventCallback(deaf.append))
+    forget = tasks.subscribe(caller, "heard", EventCallback(heard.append))
     assert enough
     assert forget
 
     enough()
     before = len(deaf)
     (space(kiln) / "heard").touch()
-    await kiln.await_task("heard", timeout=SOON)
+    await kiln.tasks.wait("heard", timeout=SOON)
     forget()
 
     assert Event(kind="log", text="let through", level="info") in heard
     assert len(deaf) == before
-    assert tasks.listen(caller, "heard", heard.append) is None
-    assert tasks.listen(caller.model_copy(update={"user_id": "eve"}), "x", heard.append) is None
+    assert tasks.subscribe(caller, "heard", EventCallback(heard.append)) is None
+    other = caller.model_copy(update={"user_id": "eve"})
+    assert tasks.subscribe(other, "x", EventCallback(heard.append)) is None
 
 
 async def test_call_that_outlasts_the_soft_limit_goes_on_as_a_task(kiln: Kiln) -> None:
-    impatient = Tasks(kiln.engine.gateway, kiln.engine.memory, soft_limit=0.2)
+    impatient = TaskService(kiln.engine.gateway, kiln.engine.results, soft_limit=0.2)
     arguments = {"gate": "soft", "word": "x"}
-    call = Call(tool="work", arguments=arguments, session=kiln.guarding.operator)
+    call = Call(tool="work", arguments=arguments, session=kiln.security.operator)
 
-    caller = kiln.guarding.caller(call.session)
-    task = await impatient.call(call, caller, lambda _: None, "auto")
+    caller = kiln.security.caller(call.session)
+    task = await impatient.call(call, caller, "auto")
     assert isinstance(task, Task)
     assert (task.id, task.tool, task.state) == (call.id, "work", "running")
-    assert (await kiln.check_task(task.id)).state == "running"
+    assert (await kiln.tasks.get(task.id)).state == "running"
     (space(kiln) / "soft").touch()
-    ended = await kiln.await_task(task.id, timeout=SOON)
+    ended = await kiln.tasks.wait(task.id, timeout=SOON)
 
     assert ended.state == "done"
     assert ended.result
@@ -157,11 +160,11 @@ async def test_task_can_be_asked_for_as_soon_as_its_id_is_known(kiln: Kiln) -> N
         for n in range(3)
     ]
 
-    found = [await kiln.check_task(task.id) for task in tasks if isinstance(task, Task)]
+    found = [await kiln.tasks.get(task.id) for task in tasks if isinstance(task, Task)]
 
     assert [task.state for task in found] == ["running"] * 3
     for task in found:
-        assert (await kiln.cancel_task(task.id)).state == "done"
+        assert (await kiln.tasks.cancel(task.id)).state == "done"
 
 
 async def test_refused_call_in_the_background_is_refused_at_once(kiln: Kiln) -> None:
@@ -176,10 +179,10 @@ async def test_progress_of_a_task_can_be_read(kiln: Kiln) -> None:
     await kiln.call("work", {"gate": "progress"}, call_id="progress", background=True)
 
     async with asyncio.timeout(SOON):
-        while not (task := await kiln.check_task("progress")).progress:
+        while not (task := await kiln.tasks.get("progress")).progress:
             await asyncio.sleep(0.05)
     (space(kiln) / "progress").touch()
-    ended = await kiln.await_task("progress")
+    ended = await kiln.tasks.wait("progress")
 
     assert task.progress == "waiting (1 of 3)"
     assert ended.state == "done"
@@ -188,9 +191,9 @@ async def test_progress_of_a_task_can_be_read(kiln: Kiln) -> None:
 async def test_waiting_ends_with_its_time_and_the_task_goes_on(kiln: Kiln) -> None:
     await kiln.call("work", {"gate": "late"}, call_id="late", background=True)
 
-    assert (await kiln.await_task("late", timeout=0.05)).state == "running"
+    assert (await kiln.tasks.wait("late", timeout=0.05)).state == "running"
     (space(kiln) / "late").touch()
-    assert (await kiln.await_task("late", timeout=SOON)).state == "done"
+    assert (await kiln.tasks.wait("late", timeout=SOON)).state == "done"
 
 
 async def test_cancelled_task_stops_and_says_so(kiln: Kiln) -> None:
@@ -198,7 +201,7 @@ async def test_cancelled_task_stops_and_says_so(kiln: Kiln) -> None:
     beat = space(kiln) / "stop.beat"
     await until(beat.exists)
 
-    task = await kiln.cancel_task("stop")
+    task = await kiln.tasks.cancel("stop")
 
     assert task.state == "done"
     assert task.result
@@ -207,23 +210,23 @@ async def test_cancelled_task_stops_and_says_so(kiln: Kiln) -> None:
 
 
 async def test_task_is_its_callers_own(kiln: Kiln) -> None:
-    ann, bob = (kiln.sessions.local(Caller(user_id=name)) for name in ("ann", "bob"))
+    ann, bob = (kiln.security.sessions.local(Caller(user_id=name)) for name in ("ann", "bob"))
     await kiln.call("work", {"gate": "own"}, call_id="own", session=ann, background=True)
     await kiln.call("say_much", {"lines": 1}, call_id="own", session=bob)
 
     with pytest.raises(InputError, match="there is no task"):
-        await kiln.check_task("own")
-    await kiln.cancel_task("own", bob)
+        await kiln.tasks.get("own")
+    await kiln.tasks.cancel("own", bob)
 
-    assert (await kiln.check_task("own", ann)).state == "running"
-    assert (await kiln.cancel_task("own", ann)).state == "done"
+    assert (await kiln.tasks.get("own", ann)).state == "running"
+    assert (await kiln.tasks.cancel("own", ann)).state == "done"
 
 
 async def test_same_id_twice_in_the_background_is_one_task(kiln: Kiln) -> None:
     for _ in range(2):
         await kiln.call("work", {"gate": "twice"}, call_id="twice", background=True)
 
-    stopped = await kiln.cancel_task("twice")
+    stopped = await kiln.tasks.cancel("twice")
 
     assert stopped.result
     assert stopped.result.status is Status.CANCELLED
@@ -237,7 +240,7 @@ async def test_closing_stops_tasks(make_kiln: Callable[..., Kiln]) -> None:
 
     await until_still(beat)
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
-        task = await kiln.check_task("x")
+        task = await kiln.tasks.get("x")
         assert task.state == "done"
         assert task.result
         assert task.result.status is Status.CANCELLED
@@ -246,11 +249,11 @@ async def test_closing_stops_tasks(make_kiln: Callable[..., Kiln]) -> None:
 async def test_task_of_a_killed_process_is_lost_and_its_tool_ends(
     kiln: Kiln, start_python: Callable[..., "Popen[str]"]
 ) -> None:
-    assert kiln.path
-    child = start_python(CHILD, kiln.path, kiln.settings.state, "lost")
+    assert kiln.services.path
+    child = start_python(CHILD, kiln.services.path, kiln.settings.state, "lost")
     beat = space(kiln) / "lost.beat"
     await until(beat.exists)
-    assert (await kiln.check_task("lost")).state == "running"
+    assert (await kiln.tasks.get("lost")).state == "running"
 
     child.kill()
     child.wait()
@@ -259,21 +262,21 @@ async def test_task_of_a_killed_process_is_lost_and_its_tool_ends(
         table = next(name for name in tables if name.endswith("calls"))
         store.execute(f"UPDATE {table} SET leased_until = 1 WHERE result IS NULL")
 
-    assert (await kiln.check_task("lost")).state == "lost"
-    assert (await kiln.await_task("lost")).state == "lost"
+    assert (await kiln.tasks.get("lost")).state == "lost"
+    assert (await kiln.tasks.wait("lost")).state == "lost"
     await until_still(beat)
 
 
 async def test_task_of_another_process_can_be_stopped(
     kiln: Kiln, start_python: Callable[..., "Popen[str]"]
 ) -> None:
-    assert kiln.path
-    start_python(CHILD, kiln.path, kiln.settings.state, "far")
+    assert kiln.services.path
+    start_python(CHILD, kiln.services.path, kiln.settings.state, "far")
     beat = space(kiln) / "far.beat"
     await until(beat.exists)
 
-    await kiln.cancel_task("far")
-    ended = await kiln.await_task("far", timeout=SOON)
+    await kiln.tasks.cancel("far")
+    ended = await kiln.tasks.wait("far", timeout=SOON)
 
     assert ended.result
     assert ended.result.status is Status.CANCELLED
@@ -281,7 +284,7 @@ async def test_task_of_another_process_can_be_stopped(
 
 
 async def test_agents_use_tasks_through_tools(kiln: Kiln) -> None:
-    session = kiln.sessions.local(Caller(user_id="ann", workspace="default"))
+    session = kiln.security.sessions.local(Caller(user_id="ann", workspace="default"))
     arguments = {"gate": "agent", "word": "x"}
     await kiln.call("work", arguments, call_id="agent", session=session, background=True)
 
@@ -304,7 +307,7 @@ async def test_agents_stop_tasks_through_a_tool(kiln: Kiln) -> None:
     assert (stopped.value["state"], stopped.value["status"]) == ("done", "cancelled")
 
 
-@pytest.mark.parametrize("name", ["check_task", "await_task", "cancel_task"])
+@each_row("name", ["check_task", "await_task", "cancel_task"])
 async def test_unknown_task_is_told_in_plain_words(kiln: Kiln, name: str) -> None:
     result = await kiln.call(name, {"task_id": "nowhere"})
 
@@ -343,23 +346,25 @@ async def test_kind_and_author_decide_how_much_is_shown(kiln: Kiln) -> None:
 
 
 async def test_output_is_its_callers_own(kiln: Kiln) -> None:
-    result = await kiln.call("say_status", {}, session=kiln.sessions.local(Caller(user_id="ann")))
+    result = await kiln.call(
+        "say_status", {}, session=kiln.security.sessions.local(Caller(user_id="ann"))
+    )
 
     assert result.truncation
     arguments = {"handle": result.truncation.handle}
     other = await kiln.call(
-        "read_output", arguments, session=kiln.sessions.local(Caller(user_id="bob"))
+        "read_output", arguments, session=kiln.security.sessions.local(Caller(user_id="bob"))
     )
     own = await kiln.call(
-        "read_output", arguments, session=kiln.sessions.local(Caller(user_id="ann"))
+        "read_output", arguments, session=kiln.security.sessions.local(Caller(user_id="ann"))
     )
 
     assert other.error
-    assert "no output is kept under this handle" in other.error.message
+    assert "no output is stored under this handle" in other.error.message
     assert own.value["total"] == 5000
 
 
-@pytest.mark.parametrize("arguments", [{"offset": -1}, {"offset": 10**9}, {"limit": 0}])
+@each_row("arguments", [{"offset": -1}, {"offset": 10**9}, {"limit": 0}])
 async def test_odd_pages_do_no_harm(kiln: Kiln, arguments: dict[str, int]) -> None:
     result = await kiln.call("say_status", {})
     assert result.truncation

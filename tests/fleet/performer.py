@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln import Context, Kiln, tool
-from toolkiln.app import Post, new_loop
-from toolkiln.app.working import perform_calls
 from toolkiln.config import Settings
+from toolkiln.fleet import WorkerConfig, new_loop
+from toolkiln.fleet.worker_process import run_embedded_worker
 
 FOLDER = Path(sys.argv[4]) if len(sys.argv) > 4 else Path()
 
@@ -101,14 +101,16 @@ async def main(url: str, lease: str, slots: str, folder: str) -> None:
     """Does the above."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    post = Post(url, slots=int(slots), lease=float(lease), block_ms=200)
+    post = WorkerConfig(url, slots=int(slots), lease=float(lease), block_ms=200)
     settings = Settings(
         state=Path(folder) / f"state-{os.getpid()}",
         drain_seconds=1,
         rates={"halve": {"caller": "1000000/minute"}},
     )
     async with Kiln(functions=FUNCTIONS, settings=settings) as kiln:
-        await perform_calls(kiln, post, lambda: print("ready", file=sys.stderr, flush=True), stop)
+        await run_embedded_worker(
+            kiln.services, post, lambda: print("ready", file=sys.stderr, flush=True), stop
+        )
 
 
 if __name__ == "__main__":

@@ -10,16 +10,17 @@ from typing import Any
 
 from msgspec import Raw
 
-from toolkiln.app.supervising import opened
 from toolkiln.fleet import wire
 from toolkiln.fleet.address import Address, read_address
-from toolkiln.fleet.leases import Leases, new_table
-from toolkiln.fleet.queue import Delivery, Ending, Queue
-from toolkiln.fleet.replies import Replies
-from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.telling import Telling
-from toolkiln.fleet.wire import Envelope, Reply
-from toolkiln.fleet.worker import Parts, Perform, Worker
+from toolkiln.fleet.client import ReplyStream
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Delivery, Ending
+from toolkiln.fleet.events import EventPublisher
+from toolkiln.fleet.leases import LeaseTable, new_lease_table
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.supervisor import open_pipe
+from toolkiln.fleet.wire import CallReply, Envelope
+from toolkiln.fleet.worker import RunCall, Worker, WorkerParts
 
 POOL = "default"
 
@@ -29,13 +30,13 @@ class Desk:
     """A queue, two clients of it, and the connections that they share."""
 
     queue: Queue
-    pipe: Pipe
-    waiting: Pipe
+    pipe: RedisPipe
+    waiting: RedisPipe
 
-    def replies(self, name: str) -> Replies:
-        return Replies(self.pipe, self.waiting, name)
+    def replies(self, name: str) -> ReplyStream:
+        return ReplyStream(self.pipe, self.waiting, name)
 
-    async def told(self, name: str) -> list[Reply]:
+    async def told(self, name: str) -> list[CallReply]:
         """All that a client was told so far."""
         return await self.replies(name).next(1)
 
@@ -47,7 +48,7 @@ class Desk:
 @asynccontextmanager
 async def desk(url: str, **options: Any) -> AsyncIterator[Desk]:
     """Everything that one process needs."""
-    pipe, waiting = Pipe(read_address(url)), Pipe(read_address(url))
+    pipe, waiting = RedisPipe(read_address(url)), RedisPipe(read_address(url))
     await pipe.open()
     await waiting.open()
     try:
@@ -59,17 +60,17 @@ async def desk(url: str, **options: Any) -> AsyncIterator[Desk]:
 
 @asynccontextmanager
 async def working(
-    queue: Queue, address: Address, name: str, perform: Perform
+    queue: Queue, address: Address, name: str, perform: RunCall
 ) -> AsyncIterator[None]:
     """A worker of two slots in this process, which is told to leave at the end."""
-    table = new_table(2)
+    table = new_lease_table(2)
     ours, theirs = socket.socketpair()
-    async with opened(Pipe(address)) as control:
-        with closing(Leases(table)) as leases, ours, theirs:
+    async with open_pipe(RedisPipe(address)) as control:
+        with closing(LeaseTable(table)) as leases, ours, theirs:
             os.close(table)
             ours.setblocking(False)
-            parts = Parts(
-                queue, name, leases, ours, perform, lambda _: 1.0, Telling(queue), block_ms=1
+            parts = WorkerParts(
+                queue, name, leases, ours, perform, lambda _: 1.0, EventPublisher(queue), block_ms=1
             )
             worker = Worker(parts)
             running = asyncio.create_task(worker.run(control))

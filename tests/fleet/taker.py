@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from toolkiln.fleet import Connection, RedisBuckets, open_redis
+from toolkiln.fleet import RedisBuckets, RedisClient, open_redis
 from toolkiln.model import Draw, Rate
 from toolkiln.store import Store, open_store
 
@@ -16,8 +16,8 @@ from toolkiln.store import Store, open_store
 def main(place: str, bucket: str, tries: str) -> None:
     """Does the above."""
     draw = Draw(bucket, Rate(50, 86_400))
-    opened: Connection | Store = open_redis(place) if "://" in place else open_store(place)
-    buckets = RedisBuckets(opened) if isinstance(opened, Connection) else opened.buckets
+    opened: RedisClient | Store = open_redis(place) if "://" in place else open_store(place)
+    buckets = RedisBuckets(opened) if isinstance(opened, RedisClient) else opened.buckets
     with closing(opened), ThreadPoolExecutor(4) as pool:
         print("waiting", flush=True)
         sys.stdin.readline()

@@ -2,8 +2,8 @@
 
 import pytest
 
+from toolkiln.errors import StoreError
 from toolkiln.fleet.address import Address, read_address
-from toolkiln.store import StoreError
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,9 @@ from store.test_approvals import (  # noqa: F401  # collected here, over the fix
     test_what_was_approved_lapses_after_a_day,
     test_what_was_rejected_is_never_used,
 )
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import RedisApprovals, open_redis
-from toolkiln.model import Verdict
-from toolkiln.store import StoreError
+from toolkiln.model import ApprovalVerdict
 
 from .servers import Server
 
@@ -73,7 +72,7 @@ def test_of_many_who_ask_and_answer_one_call_at_once_one_counts(server: Server) 
             start.wait(timeout=60)
             asked = ask(book)
             try:
-                book.approvals.decide(asked.id, Verdict(approve=True, by=str(which)))
+                book.approvals.decide(asked.id, ApprovalVerdict(approve=True, by=str(which)))
             except InputError:
                 won = False
             else:

@@ -16,13 +16,18 @@ import redis
 
 from toolkiln import Context, Kiln, tool
 from toolkiln.config import Settings
-from toolkiln.errors import Unanswered
-from toolkiln.fleet import ANSWER, Client, Pipe, Questions, Queue, Telling, keys, read_address
+from toolkiln.errors import StoreError, Unanswered
 from toolkiln.fleet import client as client_module
-from toolkiln.fleet.deliveries import Ask
-from toolkiln.fleet.identity import FleetKeys
-from toolkiln.fleet.questioning import write_answers, write_questions
-from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.fleet import keys
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.client import FleetClient
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import ControlMessage
+from toolkiln.fleet.events import EventPublisher
+from toolkiln.fleet.message_auth import FleetKeys
+from toolkiln.fleet.questions import ANSWER, QuestionSender, write_answers, write_questions
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.wire import CallReply, Envelope
 from toolkiln.model import (
     FormAnswer,
     FormQuestion,
@@ -32,8 +37,7 @@ from toolkiln.model import (
     SampleQuestion,
 )
 from toolkiln.model import Reply as Answer
-from toolkiln.model.asking import FormField, Message
-from toolkiln.store import StoreError
+from toolkiln.model.question import FormField, Message
 
 from .queues import call
 from .servers import Server, running
@@ -44,7 +48,7 @@ KEY, OTHER_KEY = FleetKeys(b"k" * 32), FleetKeys(b"x" * 32)
 NAME = FormQuestion(message="Who?", fields={"name": FormField(type="string")})
 OTHER = FormQuestion(message="Where?", fields={"city": FormField(type="string")})
 ADA, BOB = [FormAnswer(action="accept", content={"name": name}) for name in ("Ada", "Bob")]
-LEFT = "the caller cannot be asked: it waits for this call no longer"
+LEFT = "the caller cannot be asked: it no longer waits for this call"
 
 
 class Person:
@@ -74,10 +78,12 @@ class Person:
 class Ends:
     """Both ends in one process, on connections of their own."""
 
-    def __init__(self, client: Client, queue: Queue, pipe: Pipe, behind: "redis.Redis") -> None:
+    def __init__(
+        self, client: FleetClient, queue: Queue, pipe: RedisPipe, behind: "redis.Redis"
+    ) -> None:
         self.client = client
         self.queue = queue
-        self.questions = Questions(pipe, KEY, Telling(queue))
+        self.questions = QuestionSender(pipe, KEY, EventPublisher(queue))
         self.behind = behind
         self.hears = True
 
@@ -86,7 +92,7 @@ class Ends:
 
     def ask(self, envelope: Envelope, question: Question = NAME) -> "asyncio.Task[list[Answer]]":
         """What a call asks, on its way."""
-        asking = self.questions.of(envelope)
+        asking = self.questions.channel(envelope)
         assert asking is not None
 
         async def ask() -> list[Answer]:
@@ -95,16 +101,16 @@ class Ends:
 
         return asyncio.create_task(ask())
 
-    async def heed(self, control: Pipe) -> None:
+    async def heed(self, control: RedisPipe) -> None:
         """Do as a worker does that is told of answers."""
         last = None
         while True:
             with suppress(StoreError):  # a connection that was broken; it comes back
-                last, asks = await self.queue.crew.asked(last, 100, control)
+                last, asks = await self.queue.consumers.read_control(last, 100, control)
                 for ask in asks:
-                    assert ask.ask == ANSWER
+                    assert ask.command == ANSWER
                     if self.hears:
-                        self.questions.answered(ask.of)
+                        self.questions.notify_answer(ask.target)
 
     async def read(self, count: int) -> None:
         """Until the client has read so many questions."""
@@ -133,13 +139,13 @@ class Ends:
     async def tell_of_answer(self, envelope: Envelope, question: str, data: bytes) -> None:
         """As anybody could who may write to Redis."""
         self.behind.set(keys.answer(question), data, ex=60)
-        await self.queue.crew.ask(Ask(ANSWER, envelope.record))
+        await self.queue.consumers.send_control(ControlMessage(ANSWER, envelope.record))
 
 
 @pytest.fixture
 async def ends(server: Server) -> AsyncIterator[Ends]:
-    pipe, control, sending, waiting = [Pipe(read_address(server.url)) for _ in range(4)]
-    client = Client(sending, waiting, KEY)
+    pipe, control, sending, waiting = [RedisPipe(read_address(server.url)) for _ in range(4)]
+    client = FleetClient(sending, waiting, KEY)
     await asyncio.gather(pipe.open(), control.open(), client.open())
     with closing(server.client()) as behind:
         behind.config_resetstat()
@@ -159,7 +165,7 @@ async def test_an_answer_reaches_the_call_and_nothing_is_left(ends: Ends) -> Non
     person, envelope = Person(), ends.envelope()
     person.says.put_nowait(ADA)
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         answers = await ends.ask(envelope)
 
     assert answers == [ADA]
@@ -172,7 +178,7 @@ async def test_answers_that_are_forged_or_to_something_else_are_ignored(
 ) -> None:
     person, envelope = Person(), ends.envelope()
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         asking = ends.ask(envelope)
         [question] = await ends.ids()
         about, another = (envelope.record, question), (envelope.record, "0" * 32)
@@ -189,7 +195,7 @@ async def test_answers_that_are_forged_or_to_something_else_are_ignored(
             caplog.clear()
             await ends.tell_of_answer(envelope, question, forged)
             async with asyncio.timeout(SOON):
-                while "is ignored" not in caplog.text:
+                while "ignoring an answer" not in caplog.text:
                     await asyncio.sleep(0.005)
         person.says.put_nowait(ADA)
         answers = await asking
@@ -200,7 +206,7 @@ async def test_answers_that_are_forged_or_to_something_else_are_ignored(
 async def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(ends: Ends) -> None:
     person, envelope = Person(), ends.envelope()
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         first = ends.ask(envelope)
         [question] = await ends.ids()
         await soon(person.was_asked)
@@ -222,11 +228,11 @@ async def test_questions_that_no_worker_sent_are_not_asked(ends: Ends) -> None:
     about = (envelope.record, forged)
     ends.behind.set(keys.question(forged), write_questions(OTHER_KEY, about, "default", [OTHER]))
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         told = [
-            Reply(envelope.record, "question", body) for body in (forged.encode(), b"\xff", b"")
+            CallReply(envelope.record, "question", body) for body in (forged.encode(), b"\xff", b"")
         ]
-        await ends.queue.tell(envelope.reply_to, told)
+        await ends.queue.send(envelope.reply_to, told)
         person.says.put_nowait(ADA)
         answers = await ends.ask(envelope)
 
@@ -239,14 +245,14 @@ async def test_a_question_that_was_lost_on_the_way_is_asked_when_it_comes_again(
 ) -> None:
     person, envelope, question = Person(), ends.envelope(), secrets.token_hex(16)
     data = write_questions(KEY, (envelope.record, question), "default", [NAME])
-    told = [Reply(envelope.record, "question", question.encode())]
+    told = [CallReply(envelope.record, "question", question.encode())]
 
-    with ends.client.answers.given_by(envelope.record, person):
-        await ends.queue.tell(envelope.reply_to, told)
+    with ends.client.questions.register(envelope.record, person):
+        await ends.queue.send(envelope.reply_to, told)
         await ends.read(1)
         ends.behind.set(keys.question(question), data)
         for _ in range(2):
-            await ends.queue.tell(envelope.reply_to, told)
+            await ends.queue.send(envelope.reply_to, told)
         await ends.read(2)
         await soon(person.was_asked)
 
@@ -256,7 +262,7 @@ async def test_a_question_that_was_lost_on_the_way_is_asked_when_it_comes_again(
 async def test_a_question_outlives_the_loss_of_everything_and_is_asked_once(ends: Ends) -> None:
     person, envelope = Person(), ends.envelope()
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         asking = ends.ask(envelope)
         await soon(person.was_asked)
         ends.behind.flushall()
@@ -273,7 +279,7 @@ async def test_an_answer_that_redis_lost_is_sent_again(ends: Ends) -> None:
     ends.hears = False
     person.says.put_nowait(ADA)
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         asking = ends.ask(envelope)
         async with asyncio.timeout(SOON):
             while not list(ends.behind.scan_iter("*:answer:*")):
@@ -292,7 +298,7 @@ async def test_the_same_question_of_another_run_takes_the_answer_that_is_awaited
 ) -> None:
     person, envelope = Person(), ends.envelope()
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         dead = ends.ask(envelope)
         await soon(person.was_asked)
         again = ends.ask(envelope)
@@ -308,7 +314,7 @@ async def test_the_same_question_of_another_run_takes_the_answer_that_is_awaited
 async def test_another_question_of_another_run_is_asked_in_its_place(ends: Ends) -> None:
     person, envelope = Person(), ends.envelope()
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         dead = ends.ask(envelope)
         await soon(person.was_asked)
         again = ends.ask(envelope, OTHER)
@@ -325,7 +331,7 @@ async def test_a_caller_that_leaves_or_has_left_says_so(ends: Ends) -> None:
     person, envelope = Person(), ends.envelope()
 
     async def wait() -> None:
-        with ends.client.answers.given_by(envelope.record, person):
+        with ends.client.questions.register(envelope.record, person):
             await asyncio.Event().wait()
 
     waiting = asyncio.create_task(wait())
@@ -344,7 +350,7 @@ async def test_a_caller_that_leaves_or_has_left_says_so(ends: Ends) -> None:
 async def test_who_said_nothing_of_being_asked_is_not(ends: Ends) -> None:
     silent = call(reply_to=ends.client.reply_to)
 
-    assert ends.questions.of(silent) is None
+    assert ends.questions.channel(silent) is None
 
 
 async def test_what_is_too_large_to_be_sent_is_no_answer(ends: Ends) -> None:
@@ -354,12 +360,12 @@ async def test_what_is_too_large_to_be_sent_is_no_answer(ends: Ends) -> None:
     for _ in range(10):
         person.says.put_nowait(SampleAnswer(text=text))
     long = SampleQuestion(messages=(Message(role="user", text="y" * 200_000),), max_tokens=1)
-    asking = ends.questions.of(envelope)
+    asking = ends.questions.channel(envelope)
     assert asking is not None
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         answers = await ends.ask(envelope, long)
-        with pytest.raises(Unanswered, match="can be sent"):
+        with pytest.raises(Unanswered, match="the limit is"):
             await asyncio.wait_for(asking.ask((long,) * 10), SOON)
 
     assert answers == [SampleAnswer(text=text)]
@@ -369,10 +375,10 @@ async def test_what_is_too_large_to_be_sent_is_no_answer(ends: Ends) -> None:
 async def test_a_callers_own_time_stands_still_while_somebody_thinks(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "_GRACE", 0.0)
+    monkeypatch.setattr(client_module, "_GRACE_SECONDS", 0.0)
     person, envelope = Person(), ends.envelope(timeout_ms=1000)
 
-    with ends.client.answers.given_by(envelope.record, person):
+    with ends.client.questions.register(envelope.record, person):
         calling = asyncio.create_task(ends.client.call(envelope))
         asking = ends.ask(envelope)
         await soon(person.was_asked)
@@ -402,7 +408,7 @@ def insist_again(ctx: Context) -> str:
     return ctx.ask(Form("Who are you?", {"name": str}))["name"]
 '''
 SECRET = "correct horse battery staple"
-LATE = "the caller was asked, and did not answer in time"
+LATE = "the caller did not answer in time"
 
 
 @tool(requires_secrets=["KEY"])
@@ -480,13 +486,13 @@ async def test_a_call_that_outlasts_its_caller_is_told_that_nobody_can_be_asked(
     call_id = secrets.token_hex(8)
 
     async with Kiln.connect(fleet.server.url, settings=settings) as kiln:
-        opened = kiln.sessions.create("ann")
+        opened = kiln.security.sessions.create("ann")
         options: dict[str, Any] = {"session": opened.token, "call_id": call_id}
-        calling = asyncio.create_task(kiln.call("insist", ask=person, lasting=True, **options))
+        calling = asyncio.create_task(kiln.call("insist", ask=person, detached=True, **options))
         await soon(person.was_asked)
     await asyncio.gather(calling, return_exceptions=True)
     async with Kiln.connect(fleet.server.url, settings=settings) as kiln:
-        task = await kiln.await_task(call_id, session=opened.token, timeout=SOON)
+        task = await kiln.tasks.wait(call_id, session=opened.token, timeout=SOON)
 
     assert task.result is not None
     assert message(task.result) == LEFT

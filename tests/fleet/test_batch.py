@@ -5,17 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from toolkiln.fleet.batch import Answered, Batch
+from toolkiln.fleet.queue import Batch, BatchDone
 
 
 class Asked:
     """Keeps questions until the test answers them."""
 
     def __init__(self) -> None:
-        self.batch: Batch[int, str] = Batch(self._ask, portion=3)
-        self.questions: list[tuple[list[int], Answered[str]]] = []
+        self.batch: Batch[int, str] = Batch(self._ask, size=3)
+        self.questions: list[tuple[list[int], BatchDone[str]]] = []
 
-    def _ask(self, items: Sequence[int], done: Answered[str]) -> None:
+    def _ask(self, items: Sequence[int], done: BatchDone[str]) -> None:
         self.questions.append((list(items), done))
 
     async def add(self, *items: int) -> "list[asyncio.Task[str]]":

@@ -11,15 +11,15 @@ import pytest
 import redis
 
 from toolkiln.catalog import read_sources
-from toolkiln.fleet import entries, keys
+from toolkiln.fleet import keys, published_tool
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.announcements import Announcements, announce
-from toolkiln.fleet.catalog import Published, fetch
-from toolkiln.fleet.entries import Document, write_entry
-from toolkiln.fleet.identity import FleetKeys, sealed
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.events import Announcements, announce
+from toolkiln.fleet.message_auth import FleetKeys, seal_bytes
+from toolkiln.fleet.published_tool import StoredDocument, write_entry
 from toolkiln.fleet.publisher import Publisher
-from toolkiln.fleet.resp import Pipe
-from toolkiln.model import Admission, Grant, Read, Served, Snapshot, Tools
+from toolkiln.fleet.remote_catalog import CatalogReader, fetch
+from toolkiln.model import Admission, FileVersion, Grant, ServedVersion, Snapshot, Tools
 
 from .servers import Server
 
@@ -27,7 +27,7 @@ KEY = FleetKeys(b"k" * 32)
 OPEN: Mapping[str, Any] = {"policy": "allow", "rules": [], "privileges": {}, "rates": {}}
 
 
-def served(name: str, text: str = "Say hello.", **helpers: bytes) -> Served:
+def served(name: str, text: str = "Say hello.", **helpers: bytes) -> ServedVersion:
     """A file with one tool, as a catalog serves it."""
     lines = [
         *(f"from {helper} import greeting" for helper in helpers),
@@ -39,15 +39,15 @@ def served(name: str, text: str = "Say hello.", **helpers: bytes) -> Served:
     admission = Admission(
         sha256=reading.digest, version=1, admitted_by="ann", admitted_at="", since=""
     )
-    return Served(f"{name}.py", Read(reading, sources), admission)
+    return ServedVersion(f"{name}.py", FileVersion(reading, sources), admission)
 
 
-def snapshot(*files: Served) -> Snapshot:
+def snapshot(*files: ServedVersion) -> Snapshot:
     by_name = {name: one for one in files for name in one.read.names}
     return Snapshot(1, Tools(by_name), by_name)
 
 
-async def put(publisher: Publisher, *files: Served, **changed: Any) -> int:
+async def put(publisher: Publisher, *files: ServedVersion, **changed: Any) -> int:
     """Publishes these files, with no grants unless told otherwise."""
     made = snapshot(*files)
     grants = {name: Grant() for name in made.tools} | changed.get("grants", {})
@@ -55,35 +55,35 @@ async def put(publisher: Publisher, *files: Served, **changed: Any) -> int:
 
 
 @pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[Pipe]:
-    opened = Pipe(read_address(server.url))
+async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
+    opened = RedisPipe(read_address(server.url))
     await opened.open()
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-def ann(pipe: Pipe) -> Publisher:
+def ann(pipe: RedisPipe) -> Publisher:
     return Publisher(pipe, KEY, "default", "ann:/srv/tools")
 
 
 @pytest.fixture
-def bob(pipe: Pipe) -> Publisher:
+def bob(pipe: RedisPipe) -> Publisher:
     return Publisher(pipe, KEY, "default", "bob:/srv/tools")
 
 
 @pytest.fixture
-def published(pipe: Pipe) -> Published:
-    return Published(pipe, KEY)
+def published(pipe: RedisPipe) -> CatalogReader:
+    return CatalogReader(pipe, KEY)
 
 
-async def names(published: Published) -> set[str]:
+async def names(published: CatalogReader) -> set[str]:
     await published.refresh()
     return set(published.snapshot.tools)
 
 
 async def test_data_files_travel_with_the_version_byte_for_byte(
-    ann: Publisher, pipe: Pipe, server: Server
+    ann: Publisher, pipe: RedisPipe, server: Server
 ) -> None:
     source = b"from toolkiln import tool\n@tool(files=['data/*'])\ndef rates(): ...\n"
     large = bytes(range(256)) * 30_000
@@ -91,11 +91,11 @@ async def test_data_files_travel_with_the_version_byte_for_byte(
     reading = read_sources(sources, Path("/srv/tools/rates.py"))
     admission = Admission(sha256=reading.digest, version=1, admitted_by="ann", admitted_at="",
                           since="")  # fmt: skip
-    await put(ann, Served("rates.py", Read(reading, sources), admission))
+    await put(ann, ServedVersion("rates.py", FileVersion(reading, sources), admission))
 
     found = await fetch(pipe, KEY, "rates", reading.digest)
     with closing(server.client()) as client:
-        client.set(keys.source(entries.digest_of(b"\x00\xff\r\n")), b"other")
+        client.set(keys.source(published_tool.digest_of(b"\x00\xff\r\n")), b"other")
     damaged = await fetch(pipe, KEY, "rates", reading.digest)
 
     assert reading.data_files == ("data/a.bin", "data/b.bin")
@@ -105,7 +105,7 @@ async def test_data_files_travel_with_the_version_byte_for_byte(
 
 
 async def test_what_is_published_is_presented_as_it_is(
-    ann: Publisher, published: Published
+    ann: Publisher, published: CatalogReader
 ) -> None:
     hello, grant = served("hello"), Grant(network=("api.example.com",))
     await put(ann, hello, grants={"hello": grant}, permissions={**OPEN, "policy": "deny"})
@@ -121,7 +121,7 @@ async def test_what_is_published_is_presented_as_it_is(
 
 
 async def test_nothing_is_read_again_that_has_not_changed(
-    ann: Publisher, published: Published, server: Server
+    ann: Publisher, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     await published.refresh()
@@ -155,7 +155,7 @@ async def test_a_publication_sends_what_has_changed_and_nothing_else(
 
 
 async def test_a_tool_that_its_publisher_has_no_longer_is_gone(
-    ann: Publisher, published: Published
+    ann: Publisher, published: CatalogReader
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     before = await names(published)
@@ -166,9 +166,9 @@ async def test_a_tool_that_its_publisher_has_no_longer_is_gone(
 
 
 async def test_a_look_at_everything_finds_nothing_where_nothing_is_left(
-    ann: Publisher, published: Published, monkeypatch: pytest.MonkeyPatch
+    ann: Publisher, published: CatalogReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.fleet.catalog._WHOLE_SECONDS", 0.0)
+    monkeypatch.setattr("toolkiln.fleet.remote_catalog._FULL_REFRESH_SECONDS", 0.0)
     await put(ann, served("hello"))
     before = await names(published)
     await ann.withdraw()
@@ -178,7 +178,7 @@ async def test_a_look_at_everything_finds_nothing_where_nothing_is_left(
 
 
 async def test_publishers_at_once_do_not_undo_each_other(
-    ann: Publisher, bob: Publisher, published: Published
+    ann: Publisher, bob: Publisher, published: CatalogReader
 ) -> None:
     ours, theirs = served("ours"), served("theirs")
     await asyncio.gather(put(ann, ours), put(bob, theirs))
@@ -190,7 +190,7 @@ async def test_publishers_at_once_do_not_undo_each_other(
 
 
 async def test_a_tool_of_two_publishers_stays_until_both_have_dropped_it(
-    ann: Publisher, bob: Publisher, published: Published
+    ann: Publisher, bob: Publisher, published: CatalogReader
 ) -> None:
     await put(ann, served("hello"))
     await put(bob, served("hello"))
@@ -203,7 +203,7 @@ async def test_a_tool_of_two_publishers_stays_until_both_have_dropped_it(
 
 
 async def test_of_two_versions_the_last_published_counts_until_it_is_dropped(
-    ann: Publisher, bob: Publisher, published: Published
+    ann: Publisher, bob: Publisher, published: CatalogReader
 ) -> None:
     old, new = served("hello", "Old."), served("hello", "New.")
     said = []
@@ -216,7 +216,7 @@ async def test_of_two_versions_the_last_published_counts_until_it_is_dropped(
 
 
 async def test_the_pool_that_has_a_name_keeps_it(
-    ann: Publisher, pipe: Pipe, published: Published
+    ann: Publisher, pipe: RedisPipe, published: CatalogReader
 ) -> None:
     other = Publisher(pipe, KEY, "gpu", "ann:/srv/tools")
     pools = []
@@ -230,7 +230,7 @@ async def test_the_pool_that_has_a_name_keeps_it(
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_publishers_do_callers_see_what_they_have(
-    pipe: Pipe, server: Server, seed: int
+    pipe: RedisPipe, server: Server, seed: int
 ) -> None:
     chance = Random(seed)
     versions = {(n, text): served(n, text) for n in ("a", "b", "c") for text in ("Old.", "New.")}
@@ -238,7 +238,7 @@ async def test_whatever_publishers_do_callers_see_what_they_have(
         (pool, who): {} for pool in ("one", "two") for who in ("ann", "bob")
     }
     publishers = {key: Publisher(pipe, KEY, *key) for key in having}
-    published = Published(pipe, KEY)
+    published = CatalogReader(pipe, KEY)
     for _ in range(40):
         key = chance.choice(list(having))
         having[key] = {n: chance.choice(["Old.", "New."]) for n in "abc" if chance.random() < 0.6}
@@ -254,13 +254,13 @@ async def test_whatever_publishers_do_callers_see_what_they_have(
             assert spec.description in {
                 tools.get(name) for (of, _), tools in having.items() if of == pool
             }
-    fresh = Published(pipe, KEY)
+    fresh = CatalogReader(pipe, KEY)
     await fresh.refresh()
     assert fresh.snapshot.tools == published.snapshot.tools
 
 
 async def test_a_publisher_that_restarts_with_fewer_tools_drops_the_others(
-    ann: Publisher, pipe: Pipe, published: Published, server: Server
+    ann: Publisher, pipe: RedisPipe, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     restarted = Publisher(pipe, KEY, "default", "ann:/srv/tools")
@@ -274,7 +274,7 @@ async def test_a_publisher_that_restarts_with_fewer_tools_drops_the_others(
 
 
 async def test_two_processes_of_one_publisher_agree(
-    ann: Publisher, pipe: Pipe, published: Published
+    ann: Publisher, pipe: RedisPipe, published: CatalogReader
 ) -> None:
     twin = Publisher(pipe, KEY, "default", "ann:/srv/tools")
     await put(ann, served("hello"))
@@ -285,7 +285,7 @@ async def test_two_processes_of_one_publisher_agree(
 
 
 async def test_many_processes_of_one_publisher_start_at_once(
-    pipe: Pipe, published: Published
+    pipe: RedisPipe, published: CatalogReader
 ) -> None:
     many = [Publisher(pipe, KEY, "default", "ann:/srv/tools") for _ in range(12)]
     files = [served("hello"), served("bye")]
@@ -297,7 +297,7 @@ async def test_many_processes_of_one_publisher_start_at_once(
 
 
 async def test_a_publisher_that_is_not_heard_of_lapses_and_comes_back(
-    ann: Publisher, bob: Publisher, published: Published, server: Server
+    ann: Publisher, bob: Publisher, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"))
     await put(bob, served("bye"))
@@ -313,7 +313,12 @@ async def test_a_publisher_that_is_not_heard_of_lapses_and_comes_back(
 
 @pytest.mark.parametrize(("minutes", "left"), [(60, {"hello", "bye"}), (1500, {"bye"})])
 async def test_a_pool_without_workers_keeps_its_tools_for_a_day(
-    ann: Publisher, pipe: Pipe, published: Published, server: Server, minutes: int, left: set[str]
+    ann: Publisher,
+    pipe: RedisPipe,
+    published: CatalogReader,
+    server: Server,
+    minutes: int,
+    left: set[str],
 ) -> None:
     other = Publisher(pipe, KEY, "gpu", "bob")
     await put(ann, served("hello"))
@@ -331,7 +336,7 @@ def silence(client: "redis.Redis", publisher: str, minutes: int) -> None:
 
 
 async def test_what_redis_has_lost_is_published_again_and_kept_meanwhile(
-    ann: Publisher, published: Published, server: Server
+    ann: Publisher, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"))
     await published.refresh()
@@ -347,7 +352,7 @@ async def test_what_redis_has_lost_is_published_again_and_kept_meanwhile(
 
 
 async def test_a_catalog_that_went_back_is_read_as_a_whole(
-    ann: Publisher, published: Published, server: Server
+    ann: Publisher, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"))
     with closing(server.client()) as client:
@@ -363,7 +368,7 @@ async def test_a_catalog_that_went_back_is_read_as_a_whole(
 
 
 async def test_many_names_that_came_and_went_are_forgotten_and_readers_notice(
-    ann: Publisher, published: Published, server: Server
+    ann: Publisher, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     await published.refresh()
@@ -386,10 +391,10 @@ Damage = Callable[[bytes], bytes]
     [
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
         lambda data: b"",
-        lambda data: sealed(FleetKeys(b"another key"), "entry", data[32:]),
-        lambda data: sealed(KEY, "permissions", data[32:]),
-        lambda data: sealed(KEY, "entry", b"\xff\xff"),
-        lambda data: sealed(KEY, "entry", data[32:].replace(b"hello", b"jello")),
+        lambda data: seal_bytes(FleetKeys(b"another key"), "entry", data[32:]),
+        lambda data: seal_bytes(KEY, "permissions", data[32:]),
+        lambda data: seal_bytes(KEY, "entry", b"\xff\xff"),
+        lambda data: seal_bytes(KEY, "entry", data[32:].replace(b"hello", b"jello")),
         lambda data: (
             write_entry(
                 KEY, "default", served("other"), served("other").read.tool("other"), Grant()
@@ -399,7 +404,7 @@ Damage = Callable[[bytes], bytes]
 )
 async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
     ann: Publisher,
-    published: Published,
+    published: CatalogReader,
     server: Server,
     caplog: pytest.LogCaptureFixture,
     damage: Damage,
@@ -421,7 +426,7 @@ async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
 
 async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
     ann: Publisher,
-    published: Published,
+    published: CatalogReader,
     server: Server,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -430,16 +435,16 @@ async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
     with closing(server.client()) as client:
         client.delete(*client.keys("toolkiln:entry:*"))
     without = [await names(published) for _ in range(3)]
-    monkeypatch.setattr("toolkiln.fleet.publisher._VOUCH_SECONDS", 0.0)
+    monkeypatch.setattr("toolkiln.fleet.publisher._DOCUMENT_REFRESH_SECONDS", 0.0)
     await ann.refresh()
 
     assert without == [set(), set(), set()]
     assert await names(published) == {"hello"}
-    assert caplog.text.count("(1: hello): gone from Redis") == 1
+    assert caplog.text.count("1 published tools (hello): missing from Redis") == 1
 
 
 async def test_forged_permissions_leave_those_that_were_read_before(
-    ann: Publisher, published: Published, server: Server, caplog: pytest.LogCaptureFixture
+    ann: Publisher, published: CatalogReader, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put(ann, served("hello"), permissions={"policy": "deny"})
     await published.refresh()
@@ -450,13 +455,15 @@ async def test_forged_permissions_leave_those_that_were_read_before(
     await published.refresh()
 
     assert published.snapshot.permissions == {"policy": "deny"}
-    assert "permissions are ignored: not sealed" in caplog.text
+    assert "published permissions: not sealed" in caplog.text
 
 
 async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
-    ann: Publisher, published: Published, monkeypatch: pytest.MonkeyPatch
+    ann: Publisher, published: CatalogReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def later(key: FleetKeys, pool: str, file: Served, spec: Any, grant: Grant) -> Document:
+    def later(
+        key: FleetKeys, pool: str, file: ServedVersion, spec: Any, grant: Grant
+    ) -> StoredDocument:
         """As a worker would write it that knows more fields."""
         told = {"colour": "red", **spec.model_dump(exclude_defaults=True)}
         told["documentation"] = {"text": "Long.", "moods": ["calm"]}
@@ -468,7 +475,7 @@ async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
         object.__setattr__(dumping, "model_dump", lambda **_: told)
         return write_entry(key, pool, file, dumping, grant)
 
-    monkeypatch.setattr("toolkiln.fleet.entries.write_entry", later)
+    monkeypatch.setattr("toolkiln.fleet.published_tool.write_entry", later)
     await put(ann, served("hello"))
     await published.refresh()
 
@@ -479,7 +486,7 @@ async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
 
 
 async def test_a_version_is_fetched_with_its_sources_and_its_grant(
-    ann: Publisher, pipe: Pipe
+    ann: Publisher, pipe: RedisPipe
 ) -> None:
     grant = Grant(secrets=("TOKEN",))
     old = served("hello", "Old.", helper=b'greeting = "hi"\n')
@@ -496,7 +503,7 @@ async def test_a_version_is_fetched_with_its_sources_and_its_grant(
 
 
 async def test_no_version_is_run_whose_files_are_gone_or_damaged(
-    ann: Publisher, pipe: Pipe, server: Server, caplog: pytest.LogCaptureFixture
+    ann: Publisher, pipe: RedisPipe, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     hello = served("hello")
     await put(ann, hello)
@@ -508,27 +515,29 @@ async def test_no_version_is_run_whose_files_are_gone_or_damaged(
         gone = await fetch(pipe, KEY, "hello", hello.read.digest)
 
     assert (damaged, gone) == (None, None)
-    assert "damaged: not run" in caplog.text
+    assert "are damaged" in caplog.text
     assert await fetch(pipe, KEY, "hello", "0" * 64) is None
     assert await fetch(pipe, KEY, "bye", hello.read.digest) is None
 
 
-async def test_a_file_cannot_lead_out_of_its_folder(ann: Publisher, pipe: Pipe) -> None:
+async def test_a_file_cannot_lead_out_of_its_folder(ann: Publisher, pipe: RedisPipe) -> None:
     hello = served("hello")
     away = {"hello.py": b"", "../../evil.py": b""}
-    leading = Served(hello.file, Read(hello.reading, away), hello.admission)
+    leading = ServedVersion(hello.file, FileVersion(hello.reading, away), hello.admission)
     await put(ann, leading)
 
     assert await fetch(pipe, KEY, "hello", hello.read.digest) is None
 
 
-async def test_odd_text_in_a_tool_survives(ann: Publisher, published: Published) -> None:
+async def test_odd_text_in_a_tool_survives(ann: Publisher, published: CatalogReader) -> None:
     hello = served("hello")
     odd = hello.read.tool("hello").model_copy(
         update={"description": "\ud800\0😀", "parameters": {"x": 2**70}}
     )
     reading = hello.reading.model_copy(update={"tools": (odd,)})
-    await put(ann, Served("h\udcff.py", Read(reading, hello.sources), hello.admission))
+    await put(
+        ann, ServedVersion("h\udcff.py", FileVersion(reading, hello.sources), hello.admission)
+    )
     await published.refresh()
 
     spec = published.snapshot.tools["hello"]
@@ -540,11 +549,11 @@ async def test_odd_text_in_a_tool_survives(ann: Publisher, published: Published)
 
 
 async def test_a_caller_that_listens_hears_of_a_publication(
-    ann: Publisher, pipe: Pipe, server: Server
+    ann: Publisher, pipe: RedisPipe, server: Server
 ) -> None:
     heard: asyncio.Queue[set[str]] = asyncio.Queue()
-    published = Published(pipe, KEY, lambda listing: heard.put_nowait(set(listing.tools)))
-    listening = Pipe(read_address(server.url))
+    published = CatalogReader(pipe, KEY, lambda listing: heard.put_nowait(set(listing.tools)))
+    listening = RedisPipe(read_address(server.url))
     await listening.open()
     following = asyncio.create_task(published.follow(listening))
     try:
@@ -562,8 +571,8 @@ async def test_a_caller_that_listens_hears_of_a_publication(
     assert second == {"hello", "bye"}
 
 
-async def test_what_is_announced_reaches_those_who_wait(pipe: Pipe, server: Server) -> None:
-    listening = Pipe(read_address(server.url))
+async def test_what_is_announced_reaches_those_who_wait(pipe: RedisPipe, server: Server) -> None:
+    listening = RedisPipe(read_address(server.url))
     await listening.open()
     news = Announcements(listening)
     await announce(pipe, "catalog")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.fleet import Pipe, checks, read_address
-from toolkiln.store import StoreError
+from toolkiln.errors import StoreError
+from toolkiln.fleet import connection
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.connection import RedisPipe
 
 from . import servers
 from .servers import Server
@@ -16,10 +18,10 @@ _FIT = {"redis_version": "6.2.14", "role": "master", "maxmemory": "0", "aof_enab
 
 
 async def checked(url: str, *, durable: bool = False) -> tuple[str, ...]:
-    pipe = Pipe(read_address(url))
+    pipe = RedisPipe(read_address(url))
     await pipe.open()
     try:
-        return await checks.check_server(pipe, durable=durable)
+        return await connection.check_server(pipe, durable=durable)
     finally:
         await pipe.close()
 
@@ -82,7 +84,10 @@ async def test_a_call_that_waits_for_a_replica_needs_one(configured: Server) -> 
 
 async def test_a_replica_is_refused(server: Server, folder: Path) -> None:
     of = ("--replicaof", "127.0.0.1", str(server.port))
-    with servers.running(folder, *of) as replica, pytest.raises(StoreError, match="is a replica"):
+    with (
+        servers.running(folder, *of) as replica,
+        pytest.raises(StoreError, match="read-only replica"),
+    ):
         await checked(replica.url)
 
 
@@ -97,9 +102,9 @@ async def test_a_cluster_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("version", ["5.0.14", "6.0.16", "6", ""])
 def test_an_old_server_is_refused(version: str) -> None:
     with pytest.raises(StoreError, match="too old"):
-        checks.refuse_unfit({**_FIT, "redis_version": version}, "it")
+        connection.check_fitness({**_FIT, "redis_version": version}, "it")
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "7.4.1", "10.0.0", "7.2.rc1"])
 def test_later_servers_are_fit(version: str) -> None:
-    checks.refuse_unfit({**_FIT, "redis_version": version}, "it")
+    connection.check_fitness({**_FIT, "redis_version": version}, "it")

@@ -11,17 +11,17 @@ import pytest
 import redis
 from msgspec import Raw
 
+from toolkiln.errors import StoreError
 from toolkiln.fleet import client as module
 from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.client import Client
-from toolkiln.fleet.deliveries import Delivery, Ending
-from toolkiln.fleet.identity import FleetKeys, is_genuine
+from toolkiln.fleet.client import FleetClient
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Delivery, Ending
+from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.wire import Envelope, Reply
+from toolkiln.fleet.wire import CallReply, Envelope
 from toolkiln.model import Event, Result, Status
-from toolkiln.store import StoreError
 
 from .queues import desk
 from .servers import Proxy, Server, running
@@ -39,8 +39,8 @@ def behind(server: Server) -> "Iterator[redis.Redis]":
 
 
 @asynccontextmanager
-async def calling(url: str) -> AsyncIterator[Client]:
-    client = Client(Pipe(read_address(url)), Pipe(read_address(url)), KEY)
+async def calling(url: str) -> AsyncIterator[FleetClient]:
+    client = FleetClient(RedisPipe(read_address(url)), RedisPipe(read_address(url)), KEY)
     await client.open()
     try:
         yield client
@@ -95,7 +95,7 @@ def result(delivery: Delivery) -> Ending:
     return Ending(delivery, "result", wire.result_to_wire(made))
 
 
-def call(client: Client, value: Any = None, **fields: Any) -> Envelope:
+def call(client: FleetClient, value: Any = None, **fields: Any) -> Envelope:
     name = secrets.token_hex(32)
     given = {"id": name, "record": name, "tool": "echo", "reply_to": client.reply_to, **fields}
     return Envelope(arguments=Raw(wire.pack(value)), **given)
@@ -117,7 +117,7 @@ async def test_calls_made_at_once_each_get_their_own_result(server: Server) -> N
         results = await asyncio.gather(*(client.call(call(client, n)) for n in range(300)))
 
     assert [one.value for one in results] == list(range(300))
-    assert all(is_genuine(KEY, envelope) for envelope in echo.began)
+    assert all(has_valid_seal(KEY, envelope) for envelope in echo.began)
 
 
 async def test_what_nobody_waits_for_is_left_behind_by_nothing(
@@ -169,8 +169,8 @@ async def test_events_come_before_the_end(server: Server) -> None:
         running_call = asyncio.create_task(client.call(made, seen.append))
         await echo.has_begun.wait()
         told = [Event(kind="progress", text="half"), Event(kind="log", text="a line")]
-        replies = [Reply(made.record, "event", wire.event_to_wire(one)) for one in told]
-        await echo.queue.tell(client.reply_to, replies)
+        replies = [CallReply(made.record, "event", wire.event_to_wire(one)) for one in told]
+        await echo.queue.send(client.reply_to, replies)
         echo.may_end.set()
 
         await running_call
@@ -181,7 +181,7 @@ async def test_events_come_before_the_end(server: Server) -> None:
 async def test_a_deadline_ends_a_call_that_nobody_takes(
     server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GRACE", 0.05)
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
     async with calling(server.url) as client:
         late = await client.call(call(client, timeout_ms=50))
         await waiting(behind, 0)
@@ -190,7 +190,7 @@ async def test_a_deadline_ends_a_call_that_nobody_takes(
 
 
 async def test_a_late_reply_is_nobody_s(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GRACE", 0.05)
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
     async with calling(server.url) as client, working(server.url) as echo:
         echo.may_end.clear()
         late = await client.call(call(client, 1, timeout_ms=50))
@@ -205,15 +205,15 @@ async def test_a_late_reply_is_nobody_s(server: Server, monkeypatch: pytest.Monk
 async def test_a_person_may_take_longer_than_the_deadline(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GRACE", 0.3)
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
     async with calling(server.url) as client, working(server.url) as echo:
         echo.may_end.clear()
         made = call(client, 1, timeout_ms=10, events=True)
         waited = asyncio.create_task(client.call(made))
         await echo.has_begun.wait()
         asked = Event(kind="pending", text="approval")
-        await echo.queue.tell(
-            client.reply_to, [Reply(made.record, "event", wire.event_to_wire(asked))]
+        await echo.queue.send(
+            client.reply_to, [CallReply(made.record, "event", wire.event_to_wire(asked))]
         )
         done, _ = await asyncio.wait([waited], timeout=0.6)
         echo.may_end.set()
@@ -281,7 +281,7 @@ async def test_a_backlog_is_told_with_a_time(server: Server, behind: "redis.Redi
 async def test_a_call_that_no_worker_takes_is_given_up(
     server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK", 0.05)
+    monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(module, "START_BY_MS", 100)
     async with calling(server.url) as client:
         given_up = await client.call(call(client))
@@ -293,7 +293,7 @@ async def test_a_call_that_no_worker_takes_is_given_up(
 async def test_a_call_whose_workers_are_all_gone_is_lost(
     server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK", 0.05)
+    monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
     async with calling(server.url) as client:
         made = asyncio.create_task(client.call(call(client)))
         await waiting(behind, 1)
@@ -315,7 +315,7 @@ async def test_a_redis_that_forgot_everything_does_not_leave_callers_waiting(
     repeatable: bool,
     ends: str | None,
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK", 0.05)
+    monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
     async with calling(server.url) as client:
         made = asyncio.create_task(client.call(call(client, 1, repeatable=repeatable)))
         await waiting(behind, 1)
@@ -370,7 +370,7 @@ async def _second(echo: Echo) -> None:
 async def test_a_server_that_is_gone_is_said_so(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(module, "REDIS_WAIT_SECONDS", 0.2)
     with running(folder) as server:
         async with calling(server.url) as client:
             server.process.kill()
@@ -392,8 +392,8 @@ async def test_nonsense_in_a_reply_stream_is_passed_over(
         await echo.has_begun.wait()
         behind.xadd(keys.replies(client.reply_to), {"replies": b"\xff"})
         behind.xadd(keys.replies(client.reply_to), {"other": "field"})
-        events = [Reply(made.record, "event", b"\xc1"), Reply("a" * 64, "result", b"\xc1")]
-        await echo.queue.tell(client.reply_to, events)
+        events = [CallReply(made.record, "event", b"\xc1"), CallReply("a" * 64, "result", b"\xc1")]
+        await echo.queue.send(client.reply_to, events)
         echo.may_end.set()
 
         assert (await asyncio.wait_for(waited, SOON)).value == 1

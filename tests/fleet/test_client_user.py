@@ -22,9 +22,12 @@ from redis.exceptions import NoPermissionError
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import NotAllowed
-from toolkiln.execution import token_hash
-from toolkiln.fleet import KeySettings, Pipe, ended, fleet_keys, keys, read_address, seal, wire
-from toolkiln.model import FormAnswer, Question, Result, Session, Status, Task
+from toolkiln.fleet import keys, wire
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.message_auth import KeySettings, fleet_keys, seal
+from toolkiln.model import FormAnswer, Question, Result, SessionRecord, Status, Task
+from toolkiln.security import token_hash
 from toolkiln.store import key_of
 
 from . import servers
@@ -141,10 +144,10 @@ async def be_ada(_: tuple[Question, ...]) -> list[FormAnswer]:
 async def test_a_client_makes_calls_with_a_token_of_a_trusted_front(
     guarded: Server, front: Kiln, client: Kiln
 ) -> None:
-    ann = front.sessions.create("ann").token
+    ann = front.security.sessions.create("ann").token
     refusals(guarded)
 
-    listed = set(client.visible(ann))
+    listed = set(client.specs(ann))
     found = client.tools("openai", "give a text back", session=ann)
     plain = await client.call("echo", {"text": "hello"}, session=ann)
     again = [await client.call("echo", {"text": "x"}, session=ann, call_id="own") for _ in "ab"]
@@ -153,7 +156,7 @@ async def test_a_client_makes_calls_with_a_token_of_a_trusted_front(
     timed_out = await client.call("nap", {"seconds": 60}, session=ann, timeout=0.5)
     long = await client.call("write_much", {"characters": 5000}, session=ann)
     assert long.truncation is not None
-    page = await client.read_output(str(long.truncation.handle), ann, offset=4990)
+    page = await client.tasks.read_output(str(long.truncation.handle), ann, offset=4990)
     many = await asyncio.gather(
         *(client.call("echo", {"text": str(n)}, session=ann) for n in range(50))
     )
@@ -173,7 +176,7 @@ async def test_a_client_makes_calls_with_a_token_of_a_trusted_front(
 async def test_a_client_awaits_and_cancels_calls_of_its_own(
     guarded: Server, front: Kiln, client: Kiln
 ) -> None:
-    ann = front.sessions.create("ann").token
+    ann = front.security.sessions.create("ann").token
     refusals(guarded)
 
     begun = asyncio.Event()
@@ -187,9 +190,9 @@ async def test_a_client_awaits_and_cancels_calls_of_its_own(
     long = await client.call("nap", {"seconds": 60}, session=ann, background=True)
     assert isinstance(short, Task)
     assert isinstance(long, Task)
-    await client.cancel_task(long.id, ann)
-    ends = [await client.await_task(one.id, ann, timeout=BOUND) for one in (short, long)]
-    listed = {task.id for task in await client.tasks(ann)}
+    await client.tasks.cancel(long.id, ann)
+    ends = [await client.tasks.wait(one.id, ann, timeout=BOUND) for one in (short, long)]
+    listed = {task.id for task in await client.tasks.list(ann)}
 
     assert [one.result and one.result.status for one in ends] == [Status.OK, Status.CANCELLED]
     assert {short.id, long.id} <= listed
@@ -200,7 +203,7 @@ async def test_a_client_awaits_and_cancels_calls_of_its_own(
 async def test_a_call_that_no_worker_took_is_withdrawn_without_touching_the_queue(
     guarded: Server, front: Kiln, client: Kiln, running: Running
 ) -> None:
-    ann = front.sessions.create("ann").token
+    ann = front.security.sessions.create("ann").token
     await client.call("echo", {"text": "x"}, session=ann)
     refusals(guarded)
 
@@ -265,7 +268,7 @@ async def test_the_process_itself_is_nobody_and_is_shown_the_way(client: Kiln) -
 
 
 def test_a_client_creates_and_lists_no_sessions(client: Kiln) -> None:
-    for attempt in (lambda: client.sessions.create("ann"), client.sessions.alive):
+    for attempt in (lambda: client.security.sessions.create("ann"), client.security.sessions.alive):
         with pytest.raises(NotAllowed, match="may not create, change or list sessions"):
             attempt()
 
@@ -274,12 +277,12 @@ def test_a_client_creates_and_lists_no_sessions(client: Kiln) -> None:
 
 
 async def test_the_raw_commands_of_an_attack_are_refused(guarded: Server, front: Kiln) -> None:
-    victim = front.sessions.create("victim")
+    victim = front.security.sessions.create("victim")
     hashed = token_hash(victim.token)
     task = asyncio.create_task(front.call("delete_all", session=victim.token, call_id="wish"))
-    await asyncio.to_thread(until, lambda: front.guarding.approvals.waiting())
-    (request,) = [one for one in front.guarding.approvals.waiting() if one.user == "victim"]
-    caller = front.guarding.caller(victim.token)
+    await asyncio.to_thread(until, lambda: front.security.approvals.waiting())
+    (request,) = [one for one in front.security.approvals.waiting() if one.user == "victim"]
+    caller = front.security.caller(victim.token)
     record = keys.record(key_of(caller, "wish"))
     stream = keys.calls("default")
     with closing(looker(guarded)) as behind:
@@ -364,7 +367,7 @@ async def test_the_raw_commands_of_an_attack_are_refused(guarded: Server, front:
                 mallory.execute_command(*command)  # type: ignore[no-untyped-call]
 
     assert not task.done()
-    await asyncio.to_thread(front.guarding.approve, request.id)
+    await asyncio.to_thread(front.security.approve, request.id)
     assert (await task).value == "deleted"
 
 
@@ -401,8 +404,8 @@ async def test_a_call_in_the_name_of_an_unknown_session_does_not_run(
 async def test_a_call_under_the_record_of_another_caller_does_not_run(
     guarded: Server, front: Kiln, running: Running
 ) -> None:
-    mallory = token_hash(front.sessions.create("mallory").token)
-    victim = front.guarding.caller(front.sessions.create("victim").token)
+    mallory = token_hash(front.security.sessions.create("mallory").token)
+    victim = front.security.caller(front.security.sessions.create("victim").token)
     own = await put_by_hand(guarded, "mallory", mallory, of=key_of(victim, "own"))
 
     result = await asyncio.to_thread(until, lambda: reply_of(guarded, own))
@@ -414,7 +417,7 @@ async def test_a_call_under_the_record_of_another_caller_does_not_run(
 async def test_a_client_can_neither_cancel_nor_drain_what_is_not_its_own(
     guarded: Server, front: Kiln, running: Running
 ) -> None:
-    victim = front.sessions.create("victim").token
+    victim = front.security.sessions.create("victim").token
     begun = asyncio.Event()
     call = front.call(
         "nap", {"seconds": 1}, session=victim, call_id="nap", observe=lambda _: begun.set()
@@ -424,7 +427,7 @@ async def test_a_client_can_neither_cancel_nor_drain_what_is_not_its_own(
 
     with closing(redis.Redis.from_url(url(guarded, "mallory"))) as mallory:
         asks = keys.asks("default")
-        record = key_of(front.guarding.caller(victim), "nap")
+        record = key_of(front.security.caller(victim), "nap")
         mallory.xadd(asks, {"ask": "cancel", "of": record})
         mallory.xadd(asks, {"ask": "drain", "of": ""})
         mallory.xadd(asks, {"ask": "drain", "of": running.name})
@@ -439,7 +442,7 @@ async def test_a_client_can_neither_cancel_nor_drain_what_is_not_its_own(
 async def test_a_record_cannot_make_a_worker_write_to_other_keys(
     guarded: Server, front: Kiln, running: Running
 ) -> None:
-    mallory = front.sessions.create("mallory").token
+    mallory = front.security.sessions.create("mallory").token
     aims = [keys.SESSIONS, keys.CATALOG, keys.session(token_hash(mallory)), "toolkiln:made-up"]
     with closing(looker(guarded)) as behind:
         before = [behind.pttl(key) for key in aims]
@@ -458,7 +461,7 @@ async def put_by_hand(
     server: Server, user: str, session: str, *, of: str | None = None, askers: str = ""
 ) -> str:
     """Put a call into the queue with the commands that a client has; the name of its record."""
-    pipe = Pipe(read_address(url(server, user)))
+    pipe = RedisPipe(read_address(url(server, user)))
     await pipe.open()
     key = await fleet_keys(pipe, KeySettings(FLEET_KEY))
     caller_key = of or "0" * 64
@@ -466,7 +469,7 @@ async def put_by_hand(
         with closing(redis.Redis.from_url(url(server, user))) as raw:
             said = raw.hget(keys.session(session), "session")
         if isinstance(said, bytes):
-            caller_key = key_of(Session.model_validate_json(said).caller, "own")
+            caller_key = key_of(SessionRecord.model_validate_json(said).caller, "own")
     name = f"{user}:{caller_key}"
     envelope = wire.Envelope(
         id="own", record=name, tool="echo", session=session, remember=True,
@@ -485,7 +488,7 @@ async def put_by_hand(
     return name
 
 
-async def now_ms(pipe: Pipe) -> int:
+async def now_ms(pipe: RedisPipe) -> int:
     seconds, microseconds = await pipe.command("TIME")
     return int(seconds) * 1000 + int(microseconds) // 1000
 
@@ -498,7 +501,7 @@ def reply_of(server: Server, name: str) -> Result | None:
         return None
     reply = wire.reply_from_wire(data)
     if reply.kind == "end":
-        return ended(reply.body.decode(), call_id="own", tool="echo")
+        return wire.end_result(reply.body.decode(), call_id="own", tool="echo")
     return wire.result_from_wire(reply.body)
 
 

@@ -13,14 +13,13 @@ import pytest
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import keys, wire
-from toolkiln.fleet.deliveries import Delivery, Ending
-from toolkiln.fleet.identity import fleet_keys
+from toolkiln.fleet.delivery import Delivery, Ending
+from toolkiln.fleet.message_auth import fleet_keys
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.steps import leaves_open
 from toolkiln.model import CallError, Result, Status, Task
-from toolkiln.store import StoreError
 
 from .queues import Desk, desk
 from .servers import Server, running
@@ -71,7 +70,7 @@ from pathlib import Path
 from toolkiln import Kiln
 from toolkiln.config import Settings
 with Kiln.connect("URL", settings=Settings(state=Path("STATE"))) as kiln:
-    names = list(kiln.specs)
+    names = list(kiln.services.registry.specs)
     found = [hit.key for hit in kiln.search("sum", 3).hits]
     tools = kiln.tools("openai")
     value = kiln.call_sync("add", {"left": 40}).value
@@ -146,7 +145,7 @@ async def test_a_call_in_the_background_goes_on_without_whoever_made_it(
     assert isinstance(task, Task)
 
     async with connected(shared_server, tmp_path / "b") as second:
-        ended = await second.await_task(task.id, timeout=SOON)
+        ended = await second.tasks.wait(task.id, timeout=SOON)
 
     assert ended.result is not None
     assert ended.result.value == "lasted"
@@ -155,17 +154,17 @@ async def test_a_call_in_the_background_goes_on_without_whoever_made_it(
 @pytest.mark.usefixtures("fleet")
 async def test_files_are_the_business_of_workers(shared_server: Server, tmp_path: Path) -> None:
     async with connected(shared_server, tmp_path) as kiln:
-        with pytest.raises(InputError, match="lie with the workers"):
-            _ = kiln.admissions
-        with pytest.raises(InputError, match="lie with the workers"):
-            kiln.preview()
+        with pytest.raises(InputError, match="tool files are at the workers"):
+            _ = kiln.services.admissions
+        with pytest.raises(InputError, match="tool files are at the workers"):
+            kiln.services.preview()
 
 
 async def test_a_fleet_without_redis_is_an_answer_to_calls(tmp_path: Path) -> None:
     kiln = Kiln.connect("redis://127.0.0.1:1", settings=Settings(state=tmp_path))
     try:
         with pytest.raises(StoreError):
-            _ = kiln.specs
+            _ = kiln.services.registry.specs
 
         result = await kiln.call("add", {"left": 1})
     finally:
@@ -253,6 +252,28 @@ async def test_a_version_that_no_worker_has_is_asked_for_anew(
     assert first.record == second.record
 
 
+async def test_events_are_requested_from_workers_for_active_observers_only(
+    alone: Server, tmp_path: Path
+) -> None:
+    async with staged(alone, tmp_path) as (stage, kiln):
+        kiln.services.runs.subscribe_to(kiln.engine.events)
+        requested = []
+        for work in (
+            kiln.call("add", {"left": 1}),
+            kiln.call("add", {"left": 1}, observe=lambda _: None),
+        ):
+            made = asyncio.create_task(work)
+            delivery = await stage.take()
+            requested.append(delivery.envelope.events)
+            await stage.give(delivery, value=3)
+            await made
+
+        logged = [run.record.tool for run in kiln.services.runs.all]
+
+    assert requested == [False, True]
+    assert logged == ["add", "add"]
+
+
 async def test_a_version_that_is_nowhere_is_told_after_one_more_look(
     alone: Server, tmp_path: Path
 ) -> None:
@@ -306,8 +327,10 @@ async def test_every_concurrent_call_is_retried_after_redis_lost_their_session(
 async def test_a_change_of_the_catalog_is_told_to_listeners(alone: Server, tmp_path: Path) -> None:
     async with staged(alone, tmp_path) as (stage, kiln):
         told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
-        forget: Callable[[], None] = kiln.changes.listen(lambda c: told.put_nowait(c.added))
-        async with kiln.changes.running():
+        forget: Callable[[], None] = kiln.services.changes.listen(
+            lambda c: told.put_nowait(c.added)
+        )
+        async with kiln.services.changes.running():
             await stage.publish(TOOLS.replace("def last", "def more"))
             added = await asyncio.wait_for(told.get(), SOON)
         forget()
@@ -317,11 +340,11 @@ async def test_a_change_of_the_catalog_is_told_to_listeners(alone: Server, tmp_p
 
 async def test_what_was_published_stays_when_redis_is_gone(alone: Server, tmp_path: Path) -> None:
     async with staged(alone, tmp_path) as (_, kiln):
-        before = set(kiln.specs)
+        before = set(kiln.services.registry.specs)
         alone.process.kill()
         alone.process.wait()
 
-        after = set(kiln.specs)
+        after = set(kiln.services.registry.specs)
 
     assert "add" in before
     assert after == before

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.fleet import RedisBuckets, RedisSessions, address, connection, open_redis
-from toolkiln.model import Caller, Draw, Rate, Session
-from toolkiln.store import StoreError
+from toolkiln.errors import StoreError
+from toolkiln.fleet import RedisBuckets, RedisSessions, address, open_redis
+from toolkiln.model import Caller, Draw, Rate, SessionRecord
 
 from . import servers
 from .servers import Proxy, Server
@@ -99,7 +99,7 @@ def test_a_port_where_nobody_listens_is_an_error_with_a_hint() -> None:
     error = refused(f"redis://:{QUOTED}@127.0.0.1:{servers.free_port()}")
 
     assert "refused" in str(error)
-    assert error.hint == "is the server running, and is the URL right?"
+    assert error.hint == "check that the server is running and the URL is correct"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_user_with_few_rights_is_enough(server: Server) -> None:
         with closing(open_redis(f"redis://few:pw@127.0.0.1:{server.port}")) as opened:
             taken = RedisBuckets(opened).take([DRAW])
             sessions = RedisSessions(opened)
-            sessions.put("h", Session(trace_id="t", caller=Caller(), key_id="k"), 300)
-            alive, ended = sessions.alive(), sessions.end_of_key("k")
+            sessions.put("h", SessionRecord(trace_id="t", caller=Caller(), key_id="k"), 300)
+            alive, ended = sessions.alive(), sessions.end_by_key("k")
         client.acl_deluser("few")
 
     assert taken == 0.0
@@ -162,7 +162,7 @@ def test_a_user_without_rights_is_told_so(server: Server) -> None:
             RedisBuckets(opened).take([DRAW])
         client.acl_deluser("none")
 
-    assert "rights" in str(caught.value.hint)
+    assert "allow the user to run scripts" in str(caught.value.hint)
 
 
 def test_a_server_killed_in_the_middle_is_an_error_and_another_serves_at_once(
@@ -179,7 +179,7 @@ def test_a_server_killed_in_the_middle_is_an_error_and_another_serves_at_once(
     with closing(opened), servers.running(folder, port=first.port):
         assert buckets.take([DRAW]) == 0.0
 
-    assert caught.value.hint == "is the server running, and is the URL right?"
+    assert caught.value.hint == "check that the server is running and the URL is correct"
 
 
 def test_a_server_that_restarted_while_nobody_looked_goes_unnoticed(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_calls_under_way_when_the_server_is_killed_all_end_in_an_error(folder: P
 def test_a_server_that_does_not_answer_is_an_error_not_a_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "_READ_SECONDS", 0.1)
+    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
         error = refused(f"redis://127.0.0.1:{mute.getsockname()[1]}")
 
@@ -243,14 +243,14 @@ def test_a_script_whose_answer_is_lost_is_not_run_again(server: Server) -> None:
 def test_an_answer_that_comes_too_late_is_nobodys(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_READ_SECONDS", 1.0)
+    monkeypatch.setattr(address, "_READ_SECONDS", 1.0)
     with (
         closing(Proxy(server)) as proxy,
         closing(open_redis(f"redis://127.0.0.1:{proxy.port}")) as opened,
     ):
         sessions = RedisSessions(opened)
         for user in ("ann", "ben"):
-            sessions.put(user, Session(trace_id="t", caller=Caller(user_id=user)), 300)
+            sessions.put(user, SessionRecord(trace_id="t", caller=Caller(user_id=user)), 300)
         proxy.prompt.clear()
         with pytest.raises(StoreError):
             sessions.get("ann")
@@ -322,7 +322,7 @@ def test_a_certificate_that_is_unknown_or_of_another_host_is_refused(
 def test_tls_to_a_server_that_does_not_speak_it_is_an_error(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_READ_SECONDS", 0.1)
+    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
 
     assert refused(f"rediss://127.0.0.1:{server.port}").hint
 

@@ -9,20 +9,12 @@ import pytest
 import redis
 from msgspec import Raw
 
-from toolkiln.errors import InputError
-from toolkiln.fleet import (
-    KeySettings,
-    Operator,
-    RedisApprovals,
-    RedisBuckets,
-    fleet_keys,
-    keys,
-    open_redis,
-)
-from toolkiln.fleet.deliveries import Ending
+from toolkiln.errors import InputError, StoreError
+from toolkiln.fleet import RedisApprovals, RedisBuckets, RedisFleetAdmin, keys, open_redis
+from toolkiln.fleet.delivery import Ending
+from toolkiln.fleet.message_auth import KeySettings, fleet_keys
 from toolkiln.fleet.wire import Envelope, envelope_to_wire, pack
 from toolkiln.model import Approval, Draw, Rate
-from toolkiln.store import StoreError
 
 from .queues import desk
 from .servers import Server
@@ -45,7 +37,7 @@ async def test_a_damaged_key_of_the_fleet_is_an_error_that_says_what_to_do(
     behind.set(keys.FLEET_KEY, key)
 
     async with desk(server.url) as own, asyncio.timeout(10):
-        with pytest.raises(StoreError, match="damaged key") as refused:
+        with pytest.raises(StoreError, match="damaged fleet key") as refused:
             await fleet_keys(own.pipe, KeySettings())
 
     assert "fleet_key" in (refused.value.hint or "")
@@ -76,7 +68,7 @@ async def test_a_damaged_record_does_not_hide_how_other_calls_stand(
         ):
             behind.hset(keys.record(name), mapping=fields)  # type: ignore[arg-type]
         behind.set(keys.record("d"), "x")
-        found = await own.queue.standing(["a", "b", "one", "c", "d"])
+        found = await own.queue.call_states(["a", "b", "one", "c", "d"])
 
     assert [one.state for one in found] == ["missing", "missing", "waiting", "missing", "missing"]
 
@@ -101,7 +93,7 @@ async def test_an_entry_that_nobody_can_read_leaves_a_small_dead_letter(
         await own.queue.enqueue(call("one"))  # which makes the stream
         behind.xadd(keys.calls("default"), {"record": "x", "call": b"x" * 5_000_000})
         taken = await own.queue.read("worker", 2, 1000)
-        (letter,) = await Operator(own.pipe).dead_letters()
+        (letter,) = await RedisFleetAdmin(own.pipe).dead_letters()
 
     assert [one.record for one in taken] == ["one"]
     assert letter.tool == ""
@@ -114,7 +106,7 @@ async def test_many_dead_letters_are_read_in_parts(server: Server, behind: "redi
         behind.xadd(keys.dead("default"), {"why": str(number)})
 
     async with desk(server.url) as own:
-        letters = await Operator(own.pipe).dead_letters()
+        letters = await RedisFleetAdmin(own.pipe).dead_letters()
 
     assert sorted(int(one.why) for one in letters) == list(range(250))
 
@@ -135,10 +127,10 @@ async def test_a_dead_letter_made_by_hand_cannot_replace_the_record_of_another_c
         ):
             behind.xadd(keys.calls("default"), fields)  # type: ignore[arg-type]
         assert await own.queue.read("worker", 3, 1000) == []
-        operator = Operator(own.pipe)
+        operator = RedisFleetAdmin(own.pipe)
         letters = await operator.dead_letters()
         for letter in letters:
-            with pytest.raises(InputError, match="cannot be tried again"):
+            with pytest.raises(InputError, match="cannot be retried"):
                 await operator.retry(letter)
 
     assert len(letters) == 3
@@ -155,7 +147,7 @@ async def test_fleet_status_shows_the_others_when_one_worker_is_described_wrongl
     behind.set(keys.refused("text"), "x")
 
     async with desk(server.url) as own:
-        state = await Operator(own.pipe).state()
+        state = await RedisFleetAdmin(own.pipe).state()
 
     workers = {one.name: one for one in state.workers}
     assert set(workers) == {"good", "odd", "long", "text"}

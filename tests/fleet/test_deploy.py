@@ -19,21 +19,14 @@ from redis.exceptions import NoPermissionError as REFUSED
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.fleet import (
-    KeySettings,
-    Operator,
-    Pipe,
-    Signer,
-    fleet_keys,
-    generate_worker_keys,
-    keys,
-    read_address,
-    wire,
-)
-from toolkiln.fleet.entries import write_entry
-from toolkiln.fleet.signatures import leaf_of
+from toolkiln.errors import StoreError
+from toolkiln.fleet import RedisFleetAdmin, generate_worker_keys, keys, wire
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.message_auth import KeySettings, fleet_keys
+from toolkiln.fleet.published_tool import write_entry
+from toolkiln.fleet.signatures import Signer, leaf_of
 from toolkiln.model import FormAnswer, Grant, Question, Result, Status
-from toolkiln.store import StoreError
 
 from . import servers
 from .servers import Server
@@ -165,11 +158,11 @@ async def test_an_operator_may_look_drain_and_deal_with_dead_letters(
 ) -> None:
     with closing(client(guarded, "worker")) as behind:
         letter: Any = behind.xadd(keys.dead("default"), {"call": b"\xc1", "why": "x"})
-    pipe = Pipe(read_address(url(guarded, "operator")))
+    pipe = RedisPipe(read_address(url(guarded, "operator")))
     await pipe.open()
     refusals(guarded)
 
-    operator = Operator(pipe)
+    operator = RedisFleetAdmin(pipe)
     state = await operator.state()
     await operator.reload()
     letters = await operator.dead_letters()
@@ -205,7 +198,7 @@ async def test_a_client_can_neither_read_nor_write_the_replies_of_another(
 
 def forged_reply(record: str, value: str) -> bytes:
     result = Result(call_id="mine", tool="echo", status=Status.OK, value=value, text=value)
-    return wire.reply_to_wire(wire.Reply(record, "result", wire.result_to_wire(result)))
+    return wire.reply_to_wire(wire.CallReply(record, "result", wire.result_to_wire(result)))
 
 
 async def test_a_client_cannot_forge_the_remembered_result_of_another(
@@ -224,7 +217,7 @@ async def test_a_client_cannot_forge_the_remembered_result_of_another(
             with closing(client(guarded, "other")) as other:
                 other.hset(record, "reply", attempt)
             repeated = await kiln.call("echo", {"text": "true"}, call_id="own")
-            task = await kiln.check_task("own")
+            task = await kiln.tasks.get("own")
             assert task is not None
             told.append([one and (one.value, one.status) for one in (repeated, task.result)])
 
@@ -244,7 +237,7 @@ async def test_a_client_cannot_pass_a_result_of_its_own_off_as_that_of_another(
         before = set(records_with_reply(guarded))
         await kiln.call("spend", call_id="spent")
         (record,) = set(records_with_reply(guarded)) - before
-        mallory = other.sessions.create("mallory").token
+        mallory = other.security.sessions.create("mallory").token
         await other.call("spend", call_id="spent", session=mallory)
         (own,) = set(records_with_reply(guarded)) - before - {record}
         with closing(client(guarded, "other")) as attacker:
@@ -260,7 +253,7 @@ async def test_a_copied_entry_of_a_once_call_never_runs_again(
 ) -> None:
     stream = keys.calls("default")
     async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
-        session = kiln.sessions.create("ann", workspace="replayed").token
+        session = kiln.security.sessions.create("ann", workspace="replayed").token
         with closing(client(guarded, "other")) as attacker:
             copied = await copy_of_call(kiln, attacker, stream, session)
             attacker.xadd(stream, copied)
@@ -284,7 +277,7 @@ async def copy_of_call(kiln: Kiln, attacker: Any, stream: str, session: str) -> 
 async def test_a_client_cannot_publish_a_tool_that_others_believe(
     guarded: Server, running: Running, settings: Settings, tmp_path: Path
 ) -> None:
-    pipe = Pipe(read_address(url(guarded, "other")))
+    pipe = RedisPipe(read_address(url(guarded, "other")))
     await pipe.open()
     key = await fleet_keys(pipe, KeySettings(FLEET_KEY))
     (tmp_path / "tools").mkdir()
@@ -305,7 +298,7 @@ async def test_a_client_cannot_publish_a_tool_that_others_believe(
             await pipe.command(*command)
     await pipe.close()
     async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
-        listed = {name: spec.description for name, spec in kiln.specs.items()}
+        listed = {name: spec.description for name, spec in kiln.services.registry.specs.items()}
     with closing(client(guarded, "worker")) as looker:
         after = looker.hget(keys.CATALOG_NAMES, "echo")
         looker.hset(keys.CATALOG_NAMES, "echo", before)

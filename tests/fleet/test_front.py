@@ -122,7 +122,7 @@ def test_named_tools_are_those_of_a_folder(
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("url", "status", "said"),
-    [("redis://127.0.0.1:1", 3, "is the server running"), ("http://x", 2, "redis://HOST")],
+    [("redis://127.0.0.1:1", 3, "the server is running"), ("http://x", 2, "redis://HOST")],
 )
 def test_a_fleet_that_is_not_there_is_said_so(url: str, status: int, said: str) -> None:
     result = run("call", "add", "left=1", "--redis", url)

@@ -79,7 +79,7 @@ def test_looking_after_a_fleet_takes_admin(run: RunAs, command: str) -> None:
     done = run(*command.split(), TOOLKILN_TOKEN=bob)
 
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "bob may not do this: it takes the privilege ADMIN" in done.stderr
+    assert "bob may not do this: it requires the privilege ADMIN" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["token", "key"])

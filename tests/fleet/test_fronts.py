@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import NotFound
+from toolkiln.kiln import Kiln
 from toolkiln.model import Status, Task
 
 from .servers import Server
@@ -68,35 +68,35 @@ async def fronts(fleet: tuple[str, Path]) -> AsyncIterator[tuple[Kiln, Kiln]]:
 async def seen(kiln: Kiln, task: str, session: str, fits: Callable[[Task], bool]) -> Task:
     """A task when it is like this."""
     async with asyncio.timeout(SOON):
-        while not fits(found := await kiln.check_task(task, session)):
+        while not fits(found := await kiln.tasks.get(task, session)):
             await asyncio.sleep(0.05)
     return found
 
 
 async def test_what_one_began_the_other_follows_and_awaits(fronts: tuple[Kiln, Kiln]) -> None:
     one, other = fronts
-    ann, bob = (one.sessions.create(name).token for name in ("ann", "bob"))
+    ann, bob = (one.security.sessions.create(name).token for name in ("ann", "bob"))
     task = await one.call("last", {"seconds": 1.5}, background=True, session=ann)
     assert isinstance(task, Task)
     on_the_way = await seen(other, task.id, ann, lambda found: bool(found.progress))
-    listed = await other.tasks(ann)
-    ended = await other.await_task(task.id, ann, timeout=SOON)
+    listed = await other.tasks.list(ann)
+    ended = await other.tasks.wait(task.id, ann, timeout=SOON)
 
     assert (on_the_way.state, on_the_way.progress) == ("running", "on the way (1 of 3)")
     assert (listed[0].id, listed[0].tool) == (task.id, "last")
     assert ended.result is not None
     assert ended.result.value == "over"
     with pytest.raises(NotFound):
-        await other.check_task(task.id, bob)
+        await other.tasks.get(task.id, bob)
 
 
 async def test_what_one_began_the_other_cancels(fronts: tuple[Kiln, Kiln]) -> None:
     one, other = fronts
-    ann = one.sessions.create("ann").token
+    ann = one.security.sessions.create("ann").token
     task = await one.call("last", {"seconds": 60}, background=True, session=ann)
     assert isinstance(task, Task)
-    await other.cancel_task(task.id, ann)
-    ended = await one.await_task(task.id, ann, timeout=SOON)
+    await other.tasks.cancel(task.id, ann)
+    ended = await one.tasks.wait(task.id, ann, timeout=SOON)
 
     assert ended.result is not None
     assert ended.result.status is Status.CANCELLED
@@ -104,26 +104,26 @@ async def test_what_one_began_the_other_cancels(fronts: tuple[Kiln, Kiln]) -> No
 
 async def test_what_was_cut_for_one_the_other_reads_on(fronts: tuple[Kiln, Kiln]) -> None:
     one, other = fronts
-    ann, bob = (one.sessions.create(name).token for name in ("ann", "bob"))
+    ann, bob = (one.security.sessions.create(name).token for name in ("ann", "bob"))
     result = await one.call("repeat", {"text": "é😀", "times": 100_000}, session=ann)
     assert result.truncation
     assert result.truncation.handle
-    page = await other.read_output(result.truncation.handle, ann, offset=199_990, limit=20)
+    page = await other.tasks.read_output(result.truncation.handle, ann, offset=199_990, limit=20)
 
     assert (page.text, page.total, page.next_offset) == ("é😀" * 5, 200_000, None)
     with pytest.raises(NotFound):
-        await other.read_output(result.truncation.handle, bob)
+        await other.tasks.read_output(result.truncation.handle, bob)
 
 
 async def test_what_waits_for_one_is_approved_at_the_other(fronts: tuple[Kiln, Kiln]) -> None:
     one, other = fronts
-    ann = one.sessions.create("ann").token
+    ann = one.security.sessions.create("ann").token
     task = await one.call("pay", {"amount": 3}, background="auto", session=ann)
     assert isinstance(task, Task)
-    waiting = await other.check_task(task.id, ann)
-    (request,) = other.guarding.approvals.waiting()
-    other.guarding.approve(request.id, arguments={"amount": 2})
-    ended = await other.await_task(task.id, ann, timeout=SOON)
+    waiting = await other.tasks.get(task.id, ann)
+    (request,) = other.security.approvals.waiting()
+    other.security.approve(request.id, arguments={"amount": 2})
+    ended = await other.tasks.wait(task.id, ann, timeout=SOON)
 
     assert (task.state, waiting.state) == ("pending", "pending")
     assert (request.tool, request.arguments) == ("pay", {"amount": 3})
@@ -133,7 +133,7 @@ async def test_what_waits_for_one_is_approved_at_the_other(fronts: tuple[Kiln, K
 
 async def test_an_id_runs_once_whichever_is_asked(fronts: tuple[Kiln, Kiln]) -> None:
     one, other = fronts
-    ann = one.sessions.create("ann").token
+    ann = one.security.sessions.create("ann").token
     results = await asyncio.gather(
         *(
             kiln.call("last", {"seconds": 0.2}, call_id="mine", session=ann)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from toolkiln.fleet import keys
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.identity import (
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.message_auth import (
     FleetKeys,
     KeySettings,
     fleet_keys,
-    is_genuine,
+    has_valid_seal,
     seal,
-    sealed,
-    unsealed,
+    seal_bytes,
+    unseal_bytes,
 )
-from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.wire import Envelope, envelope_from_wire, envelope_to_wire, pack
 
 from .servers import Server
@@ -49,8 +49,8 @@ OTHERWISE: dict[str, Any] = {
 
 
 @pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[Pipe]:
-    opened = Pipe(read_address(server.url))
+async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
+    opened = RedisPipe(read_address(server.url))
     await opened.open()
     yield opened
     await opened.close()
@@ -59,9 +59,9 @@ async def pipe(server: Server) -> AsyncIterator[Pipe]:
 def test_a_sealed_call_is_genuine_after_its_journey() -> None:
     sent = msgspec.structs.replace(CALL, seal=seal(KEY, CALL))
 
-    assert is_genuine(KEY, envelope_from_wire(envelope_to_wire(sent)))
-    assert not is_genuine(FleetKeys(b"another key"), sent)
-    assert not is_genuine(KEY, CALL)
+    assert has_valid_seal(KEY, envelope_from_wire(envelope_to_wire(sent)))
+    assert not has_valid_seal(FleetKeys(b"another key"), sent)
+    assert not has_valid_seal(KEY, CALL)
 
 
 def test_every_field_is_tried() -> None:
@@ -72,24 +72,24 @@ def test_every_field_is_tried() -> None:
 def test_a_call_that_was_changed_on_its_way_is_forged(field: str) -> None:
     changed = msgspec.structs.replace(CALL, seal=seal(KEY, CALL), **{field: OTHERWISE[field]})
 
-    assert not is_genuine(KEY, changed)
+    assert not has_valid_seal(KEY, changed)
 
 
 @given(data=st.binary(), purpose=st.text(max_size=20), other=st.text(max_size=20))
 def test_data_comes_back_for_its_purpose_only(data: bytes, purpose: str, other: str) -> None:
-    blob = sealed(KEY, purpose, data)
+    blob = seal_bytes(KEY, purpose, data)
 
-    assert unsealed(KEY, purpose, blob) == data
-    assert (unsealed(KEY, other, blob) is None) == (other != purpose)
-    assert unsealed(FleetKeys(b"another key"), purpose, blob) is None
+    assert unseal_bytes(KEY, purpose, blob) == data
+    assert (unseal_bytes(KEY, other, blob) is None) == (other != purpose)
+    assert unseal_bytes(FleetKeys(b"another key"), purpose, blob) is None
 
 
 @given(blob=st.binary(max_size=100))
 def test_no_bytes_break_the_check(blob: bytes) -> None:
-    assert unsealed(KEY, "entry", blob) is None
+    assert unseal_bytes(KEY, "entry", blob) is None
 
 
-async def test_of_many_that_start_at_once_all_have_one_key(server: Server, pipe: Pipe) -> None:
+async def test_of_many_that_start_at_once_all_have_one_key(server: Server, pipe: RedisPipe) -> None:
     found = await asyncio.gather(*(fleet_keys(pipe) for _ in range(20)))
 
     assert len(set(found)) == 1
@@ -97,7 +97,7 @@ async def test_of_many_that_start_at_once_all_have_one_key(server: Server, pipe:
     assert await fleet_keys(pipe) == found[0]
 
 
-async def test_a_key_that_is_set_is_not_in_redis(server: Server, pipe: Pipe) -> None:
+async def test_a_key_that_is_set_is_not_in_redis(server: Server, pipe: RedisPipe) -> None:
     one = await fleet_keys(pipe, KeySettings("horse battery"))
     other = await fleet_keys(pipe, KeySettings("staple"))
 

@@ -13,23 +13,34 @@ from math import inf
 
 import pytest
 
-from toolkiln.fleet.keeper import FROZEN, GRACE, SILENT, Keeper, Verdict, judge, state_of
-from toolkiln.fleet.leases import WAITING, Held, Leases, new_table
+from toolkiln.fleet.leases import (
+    FROZEN_SECONDS,
+    GRACE_SECONDS,
+    NOT_STARTED,
+    SILENT_SECONDS,
+    HeldEntry,
+    LeaseKeeper,
+    LeaseTable,
+    WorkerHealth,
+    assess_worker,
+    new_lease_table,
+    process_state,
+)
 from toolkiln.fleet.supervisor import READY, Supervisor
 
-LATE = [Held("1-0", 100.0), Held("2-0", inf)]
+LATE = [HeldEntry("1-0", 100.0), HeldEntry("2-0", inf)]
 
 
 @pytest.fixture
 def table() -> Iterator[int]:
-    file = new_table(4)
+    file = new_lease_table(4)
     yield file
     os.close(file)
 
 
 @pytest.fixture
-def leases(table: int) -> Iterator[Leases]:
-    with closing(Leases(table)) as found:
+def leases(table: int) -> Iterator[LeaseTable]:
+    with closing(LeaseTable(table)) as found:
         yield found
 
 
@@ -50,8 +61,8 @@ class Renewing:
 
 def test_what_one_process_writes_into_the_table_another_one_reads(table: int) -> None:
     code = f"""
-from toolkiln.fleet.leases import Leases
-leases = Leases({table})
+from toolkiln.fleet.leases import LeaseTable
+leases = LeaseTable({table})
 leases.release(leases.hold("1-0", 5.0))
 leases.hold("18446744073709551615-18446744073709551615", 6.5)
 leases.hold("3-0", float("inf"))
@@ -59,15 +70,15 @@ leases.beat()
 """
     subprocess.run([sys.executable, "-c", code], pass_fds=[table], check=True, timeout=60)
 
-    with closing(Leases(table)) as leases:
+    with closing(LeaseTable(table)) as leases:
         assert leases.held() == [
-            Held("18446744073709551615-18446744073709551615", 6.5),
-            Held("3-0", inf),
+            HeldEntry("18446744073709551615-18446744073709551615", 6.5),
+            HeldEntry("3-0", inf),
         ]
         assert 0 < leases.silence < 60
 
 
-def test_a_slot_is_used_again_once_it_is_released(leases: Leases) -> None:
+def test_a_slot_is_used_again_once_it_is_released(leases: LeaseTable) -> None:
     slots = {leases.hold(f"{number}-0", inf) for number in range(4)}
     for slot in slots:
         leases.release(slot)
@@ -76,41 +87,46 @@ def test_a_slot_is_used_again_once_it_is_released(leases: Leases) -> None:
     assert {leases.hold("9-0", inf) for _ in range(4)} == slots
 
 
-def test_what_is_no_entry_is_not_held(leases: Leases) -> None:
+def test_what_is_no_entry_is_not_held(leases: LeaseTable) -> None:
     leases.hold("12-", inf)
     leases.hold("3-4", inf)
 
-    assert leases.held() == [Held("3-4", inf)]
+    assert leases.held() == [HeldEntry("3-4", inf)]
 
 
 @pytest.mark.parametrize(
     ("state", "silence", "now", "expected"),
     [
-        ("S", 0.0, 50.0, Verdict.GOES_ON),
-        ("R", 0.0, 1e9, Verdict.GOES_ON),  # its loop goes on, and ends calls in time by itself
-        ("R", SILENT + 1, 100.0 + GRACE, Verdict.GOES_ON),  # a call may block it for its time
-        ("R", SILENT + 1, 101.0 + GRACE, Verdict.HUNG),
-        ("T", 0.0, 50.0, Verdict.STOPPED),
-        ("T", FROZEN + 1, 50.0, Verdict.HUNG),
-        ("t", FROZEN + 1, 1e9, Verdict.STOPPED),  # under a debugger
-        ("Z", 0.0, 50.0, Verdict.GONE),
-        ("", 0.0, 50.0, Verdict.GONE),
+        ("S", 0.0, 50.0, WorkerHealth.HEALTHY),
+        ("R", 0.0, 1e9, WorkerHealth.HEALTHY),  # a live loop ends calls in time by itself
+        (
+            "R",
+            SILENT_SECONDS + 1,
+            100.0 + GRACE_SECONDS,
+            WorkerHealth.HEALTHY,
+        ),  # a call may block it for its time
+        ("R", SILENT_SECONDS + 1, 101.0 + GRACE_SECONDS, WorkerHealth.HUNG),
+        ("T", 0.0, 50.0, WorkerHealth.STOPPED),
+        ("T", FROZEN_SECONDS + 1, 50.0, WorkerHealth.HUNG),
+        ("t", FROZEN_SECONDS + 1, 1e9, WorkerHealth.STOPPED),  # under a debugger
+        ("Z", 0.0, 50.0, WorkerHealth.GONE),
+        ("", 0.0, 50.0, WorkerHealth.GONE),
     ],
 )
 def test_a_worker_is_judged_by_its_process_its_loop_and_its_calls(
-    state: str, silence: float, now: float, expected: Verdict
+    state: str, silence: float, now: float, expected: WorkerHealth
 ) -> None:
-    assert judge(state, silence, LATE, now) is expected
+    assert assess_worker(state, silence, LATE, now) is expected
 
 
-@pytest.mark.parametrize("held", [[], [Held("1-0", WAITING)]])
-def test_an_idle_worker_with_a_silent_loop_is_hung_after_a_while(held: list[Held]) -> None:
-    assert judge("S", FROZEN - 1, held, 1e9) is Verdict.GOES_ON
-    assert judge("S", FROZEN + 1, held, 1e9) is Verdict.HUNG
+@pytest.mark.parametrize("held", [[], [HeldEntry("1-0", NOT_STARTED)]])
+def test_an_idle_worker_with_a_silent_loop_is_hung_after_a_while(held: list[HeldEntry]) -> None:
+    assert assess_worker("S", FROZEN_SECONDS - 1, held, 1e9) is WorkerHealth.HEALTHY
+    assert assess_worker("S", FROZEN_SECONDS + 1, held, 1e9) is WorkerHealth.HUNG
 
 
 def test_a_call_may_keep_the_loop_of_its_worker_for_its_whole_time() -> None:
-    assert judge("R", 1e6, [Held("1-0", 1e9)], 1e6) is Verdict.GOES_ON
+    assert assess_worker("R", 1e6, [HeldEntry("1-0", 1e9)], 1e6) is WorkerHealth.HEALTHY
 
 
 async def test_an_idle_worker_that_is_frozen_is_killed_and_replaced() -> None:
@@ -120,23 +136,23 @@ async def test_an_idle_worker_that_is_frozen_is_killed_and_replaced() -> None:
     assert children.settled == [("me.1",), ("me.2",)]
 
 
-async def test_leases_are_renewed_until_the_process_is_gone(leases: Leases) -> None:
+async def test_leases_are_renewed_until_the_process_is_gone(leases: LeaseTable) -> None:
     queue, process = Renewing(), _asleep()
     leases.hold("1-0", inf)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        keeping = asyncio.create_task(Keeper(leases, queue, "me", process.pid, 0.03).run(ours))
+        keeping = asyncio.create_task(LeaseKeeper(leases, queue, "me", process.pid, 0.03).run(ours))
         await asyncio.wait_for(queue.came.wait(), 30)
 
         process.kill()
 
-        assert await asyncio.wait_for(keeping, 30) is Verdict.GONE
+        assert await asyncio.wait_for(keeping, 30) is WorkerHealth.GONE
         process.wait()
     assert queue.renewed[0] == ["1-0"]
 
 
-async def test_a_lost_lease_is_told_to_the_worker(leases: Leases) -> None:
+async def test_a_lost_lease_is_told_to_the_worker(leases: LeaseTable) -> None:
     queue = Renewing(lost=["2-0"])
     leases.hold("1-0", inf)
     leases.hold("2-0", inf)
@@ -144,7 +160,7 @@ async def test_a_lost_lease_is_told_to_the_worker(leases: Leases) -> None:
     with ours, theirs:
         for end in (ours, theirs):
             end.setblocking(False)
-        keeping = asyncio.create_task(Keeper(leases, queue, "me", os.getpid(), 60).run(ours))
+        keeping = asyncio.create_task(LeaseKeeper(leases, queue, "me", os.getpid(), 60).run(ours))
 
         told = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 100), 30)
 
@@ -152,7 +168,7 @@ async def test_a_lost_lease_is_told_to_the_worker(leases: Leases) -> None:
     assert told == b"2-0\n"
 
 
-async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: Leases) -> None:
+async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: LeaseTable) -> None:
     queue, process = Renewing(), _asleep()
     leases.hold("1-0", inf)
     process.send_signal(signal.SIGSTOP)
@@ -160,7 +176,7 @@ async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: Lea
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        keeping = asyncio.create_task(Keeper(leases, queue, "me", process.pid, 0.03).run(ours))
+        keeping = asyncio.create_task(LeaseKeeper(leases, queue, "me", process.pid, 0.03).run(ours))
         for _ in range(20):  # several beats
             await asyncio.sleep(0.01)
         renewed_while_stopped = len(queue.renewed)
@@ -178,8 +194,8 @@ async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: Lea
 
 CHILD = """
 import os, signal, socket, sys, time
-from toolkiln.fleet.leases import Leases
-leases, channel = Leases(int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
+from toolkiln.fleet.leases import LeaseTable
+leases, channel = LeaseTable(int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
 channel.send(sys.argv[3].encode())
 """
 
@@ -202,8 +218,8 @@ class Children:
         self.started.set()
         return process
 
-    def _keep(self, leases: Leases, consumer: str, process: int) -> Keeper:
-        return Keeper(leases, Renewing(), consumer, process, 0.1, frozen=0.5)
+    def _keep(self, leases: LeaseTable, consumer: str, process: int) -> LeaseKeeper:
+        return LeaseKeeper(leases, Renewing(), consumer, process, 0.1, frozen=0.5)
 
     async def _settle(self, consumer: str, begun: Collection[str]) -> None:
         self.settled.append((consumer, *begun))
@@ -227,7 +243,7 @@ async def test_a_worker_that_never_gets_ready_is_not_started_again() -> None:
 
 
 async def test_a_worker_that_stands_still_beyond_its_calls_time_is_killed() -> None:
-    long_ago = time.monotonic() - GRACE - SILENT - 1
+    long_ago = time.monotonic() - GRACE_SECONDS - SILENT_SECONDS - 1
     hang = f"""
 from struct import pack_into
 leases.hold("1-0", {long_ago})
@@ -257,7 +273,7 @@ def _asleep() -> "subprocess.Popen[bytes]":
 
 def _await_state(process: int, state: str) -> None:
     for _ in range(1000):
-        if state_of(process) == state:
+        if process_state(process) == state:
             return
         time.sleep(0.01)
-    raise AssertionError(state_of(process))
+    raise AssertionError(process_state(process))

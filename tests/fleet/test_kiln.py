@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from toolkiln import Kiln
-from toolkiln.app import OWN, Scope
 from toolkiln.config import Settings
 from toolkiln.errors import ToolkilnError
 from toolkiln.model import Status
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
 
 from .servers import Server
 
@@ -29,10 +29,10 @@ def made(server: Server, folder: Path, **settings: object) -> Kiln:
 
 async def test_a_session_of_one_process_is_known_to_another(server: Server, tmp_path: Path) -> None:
     async with made(server, tmp_path / "a") as one, made(server, tmp_path / "b") as other:
-        token = one.sessions.create("ann").token
+        token = one.security.sessions.create("ann").token
 
         before = await other.call("double", {"number": 2}, session=token)
-        one.sessions.end(token)
+        one.security.sessions.end(token)
         after = await one.call("double", {"number": 2}, session=token)
 
     assert before.value == 4
@@ -41,14 +41,14 @@ async def test_a_session_of_one_process_is_known_to_another(server: Server, tmp_
 
 async def test_a_revoked_key_ends_its_sessions(server: Server, tmp_path: Path) -> None:
     async with made(server, tmp_path) as kiln:
-        key = kiln.guarding.keys.create("ci", Scope("bot"), OWN)
-        token = kiln.guarding.keys.session(key.text).token
+        key = kiln.security.keys.create("ci", KeyScope("bot"), LOCAL_OPERATOR)
+        token = kiln.security.keys.session(key.text).token
         before = await kiln.call("double", {"number": 2}, session=token)
 
-        kiln.guarding.keys.revoke("ci", OWN)
+        kiln.security.keys.revoke("ci", LOCAL_OPERATOR)
         after = await kiln.call("double", {"number": 2}, session=token)
         with pytest.raises(ToolkilnError, match="revoked"):
-            kiln.guarding.keys.session(key.text)
+            kiln.security.keys.session(key.text)
 
     assert before.status is Status.OK
     assert after.status is Status.DENIED
@@ -74,7 +74,7 @@ async def test_a_server_that_is_gone_refuses_calls_of_sessions(
 
     with running(folder) as server:
         kiln = made(server, tmp_path)
-        token = kiln.sessions.create("ann").token
+        token = kiln.security.sessions.create("ann").token
         other = made(server, tmp_path / "b")
     async with kiln, other:
         result = await other.call("double", {"number": 2}, session=token)

@@ -12,13 +12,14 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Context, tool
-from toolkiln.app import AuditFilter, Draft, Kiln, NoSession, SourceCall, errands
-from toolkiln.catalog import Outdated
+from toolkiln.catalog import StaleVersion
 from toolkiln.config import Settings, load
 from toolkiln.errors import InputError, NotAllowed, NotFound, Unanswered, UnknownTool
+from toolkiln.kiln import Kiln
 from toolkiln.model import (
-    AuditEntry,
+    AuditFilter,
     Call,
+    ChainedRecord,
     Event,
     FileState,
     FormAnswer,
@@ -31,8 +32,21 @@ from toolkiln.model import (
     SampleAnswer,
     Status,
     Task,
-    unobserved,
+    ToolDraft,
+    Value,
 )
+from toolkiln.operations import (
+    Operation,
+    SourceCall,
+    proposals,
+    tool_files,
+    tool_settings,
+    tools,
+    versions,
+)
+from toolkiln.schema import check
+from toolkiln.security import NoSession
+from written_tools import write_tool
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN
 from .servers import Server
@@ -85,39 +99,39 @@ FUNCTIONS: list[Callable[..., Any]] = [square, add_through, introduce_from_here]
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of admitted tools, and settings beside it."""
-    folder = tmp_path_factory.mktemp("contract")
-    (folder / "tools").mkdir()
-    (folder / "tools" / "contract.py").write_text(SOURCE, "utf-8")
-    (folder / "toolkiln.toml").write_text(SETTINGS, "utf-8")
-    with Kiln(folder / "tools", settings=load(folder, STATE_HERE)) as kiln:
-        candidates = [kiln.admissions.candidate("contract.py")]
-        kiln.admissions.admit(candidates, kiln.guarding.decision())
-    return folder / "tools"
+    parent = tmp_path_factory.mktemp("contract")
+    (parent / "tools").mkdir()
+    (parent / "tools" / "contract.py").write_text(SOURCE, "utf-8")
+    (parent / "toolkiln.toml").write_text(SETTINGS, "utf-8")
+    with Kiln(parent / "tools", settings=load(parent, STATE_HERE)) as kiln:
+        candidates = [kiln.services.admissions.candidate("contract.py")]
+        kiln.services.admissions.admit(candidates, kiln.security.decision())
+    return parent / "tools"
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded", "connected"])
 async def kiln(
-    request: pytest.FixtureRequest, tools: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Kiln]:
     """A Kiln of each kind in turn, over the same tools and rules."""
     if request.param == "embedded":
-        settings = load(tools.parent, STATE_HERE)
-        async with Kiln(tools, functions=FUNCTIONS, settings=settings) as opened:
+        settings = load(folder.parent, STATE_HERE)
+        async with Kiln(folder, functions=FUNCTIONS, settings=settings) as opened:
             yield opened
         return
     server: Server = request.getfixturevalue("shared_server")
     with closing(server.client()) as client:
         client.flushall()
     settings = Settings(state=tmp_path_factory.mktemp("caller"))
-    with worker(server.url, tools, dev=False):
+    with worker(server.url, folder, dev=False):
         async with Kiln.connect(server.url, functions=FUNCTIONS, settings=settings) as opened:
             yield opened
 
 
 async def test_the_tools_are_listed_with_the_lightest_first(kiln: Kiln) -> None:
-    names = list(kiln.specs)
+    names = list(kiln.services.registry.specs)
 
     assert names[0] == "divide"
     assert {"add", "send_out", "be_hidden", "square"} <= set(names)
@@ -140,7 +154,7 @@ async def test_a_name_that_nobody_has_is_unknown_and_the_nearest_is_told(kiln: K
 async def test_tools_are_found_by_what_they_are_for(kiln: Kiln) -> None:
     found = kiln.search("sum of two numbers", 3)
     chosen = kiln.select("sum of two numbers", 3)
-    passages = kiln.search_docs("what is divided", 3)
+    passages = kiln.library.search_docs("what is divided", 3)
 
     assert found.hits[0].key in ("add", "add_twice")
     assert {"divide", found.hits[0].key} <= {spec.name for spec in chosen}
@@ -230,7 +244,7 @@ async def test_a_long_output_can_be_paged_through(kiln: Kiln) -> None:
     assert result.truncation is not None
     assert result.truncation.handle is not None
 
-    page = await kiln.read_output(result.truncation.handle, offset=4990)
+    page = await kiln.tasks.read_output(result.truncation.handle, offset=4990)
 
     assert (result.truncation.total, page.text) == (5000, "0123456789")
 
@@ -273,7 +287,10 @@ async def test_an_id_is_not_used_for_another_call(kiln: Kiln) -> None:
 
 
 async def test_an_id_of_one_caller_is_not_another_caller_s(kiln: Kiln) -> None:
-    ann, bob = kiln.sessions.create("ann").token, kiln.sessions.create("bob").token
+    ann, bob = (
+        kiln.security.sessions.create("ann").token,
+        kiln.security.sessions.create("bob").token,
+    )
 
     hers = await kiln.call("count_runs", call_id="mine", session=ann)
     his = await kiln.call("count_runs", call_id="mine", session=bob)
@@ -311,7 +328,7 @@ async def test_a_call_ends_when_nobody_awaits_it(kiln: Kiln) -> None:
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    task = await kiln.await_task("stopped", timeout=SOON)
+    task = await kiln.tasks.wait("stopped", timeout=SOON)
 
     assert task.result is not None
     assert task.result.status is Status.CANCELLED
@@ -321,22 +338,22 @@ async def test_a_call_in_the_background_is_awaited_by_its_id(kiln: Kiln) -> None
     task = await kiln.call("last", {"seconds": 0.5}, background=True)
     assert isinstance(task, Task)
 
-    ended = await kiln.await_task(task.id, timeout=SOON)
-    again = await kiln.check_task(task.id)
+    ended = await kiln.tasks.wait(task.id, timeout=SOON)
+    again = await kiln.tasks.get(task.id)
 
     assert ended.state == again.state == "done"
     assert ended.result is not None
     assert again.result == ended.result
     assert ended.result.status is Status.OK
-    assert task.id in {one.id for one in await kiln.tasks()}
+    assert task.id in {one.id for one in await kiln.tasks.list()}
 
 
 async def test_a_call_in_the_background_is_cancelled_by_its_id(kiln: Kiln) -> None:
     task = await kiln.call("last", {"seconds": 30}, background=True)
     assert isinstance(task, Task)
 
-    await kiln.cancel_task(task.id)
-    ended = await kiln.await_task(task.id, timeout=SOON)
+    await kiln.tasks.cancel(task.id)
+    ended = await kiln.tasks.wait(task.id, timeout=SOON)
 
     assert ended.result is not None
     assert ended.result.status is Status.CANCELLED
@@ -350,12 +367,12 @@ async def test_a_quick_call_does_not_become_a_task(kiln: Kiln) -> None:
 
 
 async def test_a_call_that_waits_for_a_person_becomes_a_task(kiln: Kiln) -> None:
-    ann = kiln.sessions.create("ann").token
+    ann = kiln.security.sessions.create("ann").token
 
     task = await kiln.call("delete_all", {"what": "notes"}, background="auto", session=ann)
     assert isinstance(task, Task)
-    await asyncio.to_thread(kiln.guarding.approve, await first_pending(kiln, "delete_all"))
-    ended = await kiln.await_task(task.id, ann, timeout=SOON)
+    await asyncio.to_thread(kiln.security.approve, await first_pending(kiln, "delete_all"))
+    ended = await kiln.tasks.wait(task.id, ann, timeout=SOON)
 
     assert task.state == "pending"
     assert ended.result is not None
@@ -363,14 +380,17 @@ async def test_a_call_that_waits_for_a_person_becomes_a_task(kiln: Kiln) -> None
 
 
 async def test_a_task_belongs_to_its_caller(kiln: Kiln) -> None:
-    ann, bob = kiln.sessions.create("ann").token, kiln.sessions.create("bob").token
+    ann, bob = (
+        kiln.security.sessions.create("ann").token,
+        kiln.security.sessions.create("bob").token,
+    )
     task = await kiln.call("last", {"seconds": 0.5}, background=True, session=ann)
     assert isinstance(task, Task)
 
     with pytest.raises(NotFound):
-        await kiln.check_task(task.id, bob)
+        await kiln.tasks.get(task.id, bob)
 
-    assert (await kiln.await_task(task.id, ann, timeout=SOON)).result is not None
+    assert (await kiln.tasks.wait(task.id, ann, timeout=SOON)).result is not None
 
 
 async def test_functions_run_in_the_process_that_has_them(kiln: Kiln) -> None:
@@ -392,14 +412,14 @@ async def test_a_call_without_a_session_is_denied(kiln: Kiln) -> None:
     assert (nobody.status, code(nobody)) == (Status.DENIED, "no_session")
     assert (stranger.status, code(stranger)) == (Status.DENIED, "no_session")
     with pytest.raises(NoSession):
-        kiln.visible(None)
+        kiln.specs(None)
 
 
 async def test_calls_run_for_the_holder_of_their_session(kiln: Kiln) -> None:
-    opened = kiln.sessions.create("ann", agent_id="helper")
+    opened = kiln.security.sessions.create("ann", agent_id="helper")
 
     before = await kiln.call("count_runs", session=opened.token)
-    kiln.sessions.end(opened.token)
+    kiln.security.sessions.end(opened.token)
     after = await kiln.call("count_runs", session=opened.token)
 
     assert (value(before)["user"], value(before)["agent"]) == ("ann", "helper")
@@ -407,33 +427,33 @@ async def test_calls_run_for_the_holder_of_their_session(kiln: Kiln) -> None:
 
 
 async def test_callers_are_shown_what_the_rules_let_them_run(kiln: Kiln) -> None:
-    ann = kiln.sessions.create("ann").token
-    limited = kiln.sessions.create("cid", tools=["ad*"]).token
+    ann = kiln.security.sessions.create("ann").token
+    limited = kiln.security.sessions.create("cid", tools=["ad*"]).token
 
     denied = await kiln.call("be_hidden", session=ann)
 
-    assert "be_hidden" in kiln.visible()
-    assert "be_hidden" not in kiln.visible(ann)
+    assert "be_hidden" in kiln.specs()
+    assert "be_hidden" not in kiln.specs(ann)
     assert "be_hidden" not in {hit.key for hit in kiln.search("tell a secret", 50, ann).hits}
-    assert set(kiln.visible(limited)) == {"add", "add_twice", "add_through"}
+    assert set(kiln.specs(limited)) == {"add", "add_twice", "add_through"}
     assert (denied.status, code(denied)) == (Status.DENIED, "not_allowed")
 
 
 async def test_a_call_waits_for_a_person_and_runs_once_approved(kiln: Kiln) -> None:
-    ann = kiln.sessions.create("ann").token
+    ann = kiln.security.sessions.create("ann").token
     task = await kiln.call("delete_all", {"what": "files"}, background=True, session=ann)
     assert isinstance(task, Task)
     approval = await first_pending(kiln, "delete_all")
 
-    await asyncio.to_thread(kiln.guarding.approve, approval)
-    ended = await kiln.await_task(task.id, ann, timeout=SOON)
+    await asyncio.to_thread(kiln.security.approve, approval)
+    ended = await kiln.tasks.wait(task.id, ann, timeout=SOON)
 
     assert ended.result is not None
     assert ended.result.value == "deleted files"
 
 
 async def test_a_caller_is_told_that_a_person_is_asked(kiln: Kiln) -> None:
-    ann = kiln.sessions.create("ann").token
+    ann = kiln.security.sessions.create("ann").token
     asked = asyncio.Event()
 
     def observe(event: Event) -> None:
@@ -445,7 +465,7 @@ async def test_a_caller_is_told_that_a_person_is_asked(kiln: Kiln) -> None:
     )
     await asyncio.wait_for(asked.wait(), SOON)
     approval = await first_pending(kiln, "delete_all")
-    await asyncio.to_thread(kiln.guarding.reject, approval, reason="no")
+    await asyncio.to_thread(kiln.security.reject, approval, reason="no")
     result = await asyncio.wait_for(running, SOON)
 
     assert (result.status, code(result)) == (Status.DENIED, "rejected")
@@ -463,10 +483,12 @@ async def test_a_model_finds_describes_and_calls_tools_by_tools(kiln: Kiln) -> N
 
 
 async def test_a_tool_that_was_written_can_be_called(kiln: Kiln) -> None:
-    name = f"triple_{len(kiln.specs)}"  # both kinds write into the same folder
+    name = f"triple_{len(kiln.services.registry.specs)}"  # both kinds write into the same folder
     told = asyncio.Event()
-    forget = kiln.changes.listen(lambda change: told.set() if name in change.added else None)
-    async with kiln.changes.running():
+    forget = kiln.services.changes.listen(
+        lambda change: told.set() if name in change.added else None
+    )
+    async with kiln.services.changes.running():
         written = await kiln.call(
             "write_python_tool",
             {"tool_code": WRITTEN.replace("triple", name), "tool_name": name},
@@ -536,12 +558,12 @@ async def test_what_has_no_answer_that_fits_is_told_to_the_tool(kiln: Kiln) -> N
     alone = await kiln.call("introduce")
 
     assert [result.error and result.error.message for result in (alone, *results)] == [
-        "the caller cannot be asked: what this call came through has no way to",
+        "the caller cannot be asked: the surface of this call does not support it",
         "nobody is at home",
         "the caller could not be asked",
         "the answer is of another kind than the question",
-        "there are not as many answers as questions",
-        "the answer does not fit the form: name: is required, but missing",
+        "the number of answers differs from that of the questions",
+        "the answer does not match the form: name: is required, but missing",
     ]
 
 
@@ -567,35 +589,39 @@ async def test_whoever_cancels_a_call_is_asked_no_more(kiln: Kiln) -> None:
 
 async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln) -> None:
     name = await written(kiln, "quarter")
-    first = (await kiln.tend(errands.Look(name=name))).spec.digest
+    first = (await kiln.run_operation(tools.tool_state, tools.ToolName(name=name))).spec.digest
 
-    order = errands.Write(name=name, source=BETTER.replace("triple", name), match=(first,))
-    better = await kiln.tend(order)
-    off = await kiln.tend(errands.Patch(name=name, enabled=False))
+    order = tool_files.WriteSource(name=name, source=BETTER.replace("triple", name), match=(first,))
+    better = await kiln.run_operation(tool_files.write_source, order)
+    off = await kiln.run_operation(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
     refused = await kiln.call(name, {"number": 2})
-    disabled = await kiln.tend(errands.ListDisabled())
-    on = await kiln.tend(errands.Patch(name=name, enabled=True, match=("*",)))
+    disabled = await kiln.run_operation(tools.list_disabled, tools.ListUnserved())
+    on = await kiln.run_operation(
+        tools.change_tool, tools.ChangeTool(name=name, enabled=True, match=("*",))
+    )
     called = await kiln.call(name, {"number": 2})
-    back = await kiln.tend(errands.RollBack(name=name, version="1"))
-    versions = await kiln.tend(errands.ListVersions(name=name))
-    second = await kiln.tend(errands.ShowVersion(name=name, version="2", since="1"))
+    back = await kiln.run_operation(versions.rollback, versions.Rollback(name=name, version="1"))
+    history = await kiln.run_operation(versions.list_versions, tools.ToolName(name=name))
+    second = await kiln.run_operation(
+        versions.get_version, versions.GetVersion(name=name, version="2", since="1")
+    )
     again = await kiln.call(name, {"number": 2})
-    gone = await kiln.tend(errands.Remove(name=name, match=(first,)))
+    gone = await kiln.run_operation(tools.remove_tool, tools.RemoveTool(name=name, match=(first,)))
 
     assert (better.authored.success, better.is_new) == (True, False)
     assert (off.enabled, on.enabled, off.version, off.file) == (False, True, 2, f"{name}.py")
     assert refused.status is Status.INVALID
     assert name in {spec.name for spec in disabled}
     assert (called.value, again.value) == (12, 6)
-    assert (back.digest, [one.action for one in versions]) == (
+    assert (back.digest, [one.action for one in history]) == (
         first,
         ["rollback", "admit", "admit"],
     )
-    assert [one.served for one in versions] == [True, False, False]
+    assert [one.served for one in history] == [True, False, False]
     assert second.diff is not None
     assert "+    return number * 6" in second.diff
     assert (gone.tools, gone.version) == ((name,), 3)
-    assert name not in kiln.specs
+    assert name not in kiln.services.registry.specs
 
 
 async def test_what_is_done_about_a_tool_is_about_the_version_that_was_looked_at(
@@ -603,129 +629,149 @@ async def test_what_is_done_about_a_tool_is_about_the_version_that_was_looked_at
 ) -> None:
     name = await written(kiln, "kept")
     source = BETTER.replace("triple", name)
-    late: list[errands.Errand[Any]] = [
-        errands.Write(name=name, source=source, match=("0" * 64,)),
-        errands.Write(name=name, source=source, only_new=True),
-        errands.Patch(name=name, enabled=False, match=("0" * 64,)),
-        errands.Remove(name=name, match=("0" * 64,)),
-        errands.RollBack(name=name, version="1", match=()),
+    stale = ("0" * 64,)
+    late: list[tuple[Operation[Any, Any], Value]] = [
+        (tool_files.write_source, tool_files.WriteSource(name=name, source=source, match=stale)),
+        (tool_files.write_source, tool_files.WriteSource(name=name, source=source, only_new=True)),
+        (tools.change_tool, tools.ChangeTool(name=name, enabled=False, match=stale)),
+        (tools.remove_tool, tools.RemoveTool(name=name, match=stale)),
+        (versions.rollback, versions.Rollback(name=name, version="1", match=())),
     ]
 
-    for errand in late:
-        with pytest.raises(Outdated):
-            await kiln.tend(errand)
+    for operation, request in late:
+        with pytest.raises(StaleVersion):
+            await kiln.run_operation(operation, request)
     with pytest.raises(UnknownTool):
-        await kiln.tend(errands.Remove(name="nothing"))
+        await kiln.run_operation(tools.remove_tool, tools.RemoveTool(name="nothing"))
     with pytest.raises(NotFound):
-        await kiln.tend(errands.ShowVersion(name=name, version="99"))
+        await kiln.run_operation(versions.get_version, versions.GetVersion(name=name, version="99"))
 
     assert (await kiln.call(name, {"number": 2})).value == 6
 
 
-async def test_only_who_has_the_right_does_something_about_tools(kiln: Kiln, tools: Path) -> None:
+async def test_only_who_has_the_right_does_something_about_tools(kiln: Kiln, folder: Path) -> None:
     name = await written(kiln, "guarded")
-    ann = kiln.sessions.create("ann").token
-    wim = kiln.sessions.create(name, privileges=["WRITE_TOOLS"]).token
-    beyond: list[tuple[errands.Errand[Any], str]] = [
-        (errands.Patch(name=name, enabled=False), wim),
-        (errands.Remove(name=name), wim),
-        (errands.RollBack(name=name, version="1"), wim),
-        (errands.ShowVersion(name=name, version="1"), ann),
-        (errands.ListDisabled(), ann),
-        (errands.ListWaiting(), wim),
-        (errands.ShowSettings(name=name), ann),
+    ann = kiln.security.sessions.create("ann").token
+    wim = kiln.security.sessions.create(name, privileges=["WRITE_TOOLS"]).token
+    beyond: list[tuple[Operation[Any, Any], Value, str]] = [
+        (tools.change_tool, tools.ChangeTool(name=name, enabled=False), wim),
+        (tools.remove_tool, tools.RemoveTool(name=name), wim),
+        (versions.rollback, versions.Rollback(name=name, version="1"), wim),
+        (versions.get_version, versions.GetVersion(name=name, version="1"), ann),
+        (tools.list_disabled, tools.ListUnserved(), ann),
+        (proposals.list_files, proposals.ProposalQuery(), wim),
+        (tool_settings.get_tool_settings, tool_settings.GetToolSettings(name=name), ann),
     ]
 
-    for errand, session in beyond:
+    for operation, request, session in beyond:
         with pytest.raises(NotAllowed):
-            await kiln.tend(errand, session)
+            await kiln.run_operation(operation, request, session)
     with pytest.raises(UnknownTool):
-        await kiln.tend(errands.ListVersions(name="be_hidden"), ann)
+        await kiln.run_operation(versions.list_versions, tools.ToolName(name="be_hidden"), ann)
     with pytest.raises(NoSession):
-        await kiln.tend(errands.Remove(name=name), "ts_unknown")
-    proposed = await kiln.tend(errands.Write(name="w", source=WRITTEN), ann)
+        await kiln.run_operation(tools.remove_tool, tools.RemoveTool(name=name), "ts_unknown")
+    proposed = await kiln.run_operation(
+        tool_files.write_source, tool_files.WriteSource(name="w", source=WRITTEN), ann
+    )
 
     assert (proposed.authored.success, proposed.authored.proposed) == (True, True)
     assert (await kiln.call(name, {"number": 2})).value == 6
-    records = recorded(tools, AuditFilter(user=name, outcome="denied"))
+    records = recorded(folder, AuditFilter(user=name, outcome="denied"))
     assert [one.record.act for one in records][:3] == ["proposals.list", "rollback", "remove"]
     assert {one.record.surface for one in records} == {"python"}
 
 
-async def test_a_draft_says_where_it_lies_and_what_it_replaces(kiln: Kiln, tools: Path) -> None:
-    name = f"nested_{len(kiln.specs)}"
-    (tools / name).mkdir()
-    draft = Draft(WRITTEN.replace("triple", name), name, folder=name)
+async def test_a_draft_says_where_it_lies_and_what_it_replaces(kiln: Kiln, folder: Path) -> None:
+    name = f"nested_{len(kiln.services.registry.specs)}"
+    (folder / name).mkdir()
+    draft = ToolDraft(WRITTEN.replace("triple", name), name, folder=name)
 
-    made = await kiln.author(draft)
-    stale = await kiln.author(replace(draft, overwrite=True, base="0" * 64))
-    again = await kiln.author(replace(draft, code=BETTER.replace("triple", name), overwrite=True))
+    made = await write_tool(kiln, draft)
+    stale = await write_tool(kiln, replace(draft, overwrite=True, base="0" * 64))
+    again = await write_tool(
+        kiln, replace(draft, code=BETTER.replace("triple", name), overwrite=True)
+    )
 
     assert (made.success, stale.code, again.success) == (True, "outdated", True)
-    assert (tools / name / f"{name}.py").is_file()
+    assert (folder / name / f"{name}.py").is_file()
     assert (await kiln.call(name, {"number": 1})).value == 6
 
 
 async def test_a_source_is_run_once_and_nothing_is_kept(kiln: Kiln) -> None:
-    names, seen = set(kiln.specs), list[Event]()
+    names, seen = set(kiln.services.registry.specs), list[Event]()
     wanted = SourceCall(SAYING, {"word": "hello"}, call_id=f"run-{len(names)}")
-    ann = kiln.sessions.create("ann").token
+    ann = kiln.security.sessions.create("ann").token
 
-    ran = await (await kiln.prepare_source(wanted))(seen.append)
-    again = await (await kiln.prepare_source(wanted))(unobserved)
+    ran = await (await kiln.services.prepare_source(wanted))(seen.append)
+    again = await (await kiln.services.prepare_source(wanted))(None)
     with pytest.raises(NotAllowed):
-        await (await kiln.prepare_source(SourceCall(SAYING, session=ann)))(unobserved)
+        await (await kiln.services.prepare_source(SourceCall(SAYING, session=ann)))(None)
     with pytest.raises(InputError, match="declares no tool"):
-        await (await kiln.prepare_source(SourceCall("x = 1")))(unobserved)
+        await (await kiln.services.prepare_source(SourceCall("x = 1")))(None)
 
     assert (ran.tool, value(ran)["said"]) == ("say", "hello")
     assert again.value == ran.value
     assert [event.text for event in seen if event.kind == "log"] == ["saying"]
-    assert set(kiln.specs) == names
+    assert set(kiln.services.registry.specs) == names
 
 
-async def test_what_waits_on_disk_is_admitted_or_rejected(kiln: Kiln, tools: Path) -> None:
-    wanted, unwanted = (f"{word}_{len(kiln.specs)}" for word in ("wanted", "unwanted"))
+async def test_what_waits_on_disk_is_admitted_or_rejected(kiln: Kiln, folder: Path) -> None:
+    wanted, unwanted = (
+        f"{word}_{len(kiln.services.registry.specs)}" for word in ("wanted", "unwanted")
+    )
     for name in (wanted, unwanted):
-        (tools / f"{name}.py").write_text(WRITTEN.replace("triple", name), "utf-8")
+        (folder / f"{name}.py").write_text(WRITTEN.replace("triple", name), "utf-8")
 
     files = (f"{wanted}.py", f"{unwanted}.py")
-    assert {*files} <= {*await kiln.tend(errands.ListWaiting())}
-    good, bad = await kiln.tend(errands.ShowWaiting(files=files))
-    admitted = await kiln.tend(errands.Admit(file=good.file, digest=good.digest, base=None))
+    assert {*files} <= {*await kiln.run_operation(proposals.list_files, proposals.ProposalQuery())}
+    good, bad = await kiln.run_operation(
+        proposals.get_proposals, proposals.ProposalFiles(files=files)
+    )
+    admitted = await kiln.run_operation(
+        proposals.admit, proposals.AdmitProposal(file=good.file, digest=good.digest, base=None)
+    )
     called = await kiln.call(wanted, {"number": 2})
-    is_served = await kiln.tend(errands.Reject(file=bad.file, digest=bad.digest, base=None))
-    with pytest.raises(Outdated):
-        await kiln.tend(errands.Admit(file=bad.file, digest=bad.digest, base=None))
+    is_served = await kiln.run_operation(
+        proposals.reject, proposals.ProposalRef(file=bad.file, digest=bad.digest, base=None)
+    )
+    with pytest.raises(StaleVersion):
+        await kiln.run_operation(
+            proposals.admit, proposals.AdmitProposal(file=bad.file, digest=bad.digest, base=None)
+        )
     with pytest.raises(NotFound):
-        await kiln.tend(errands.Admit(file="nothing.py", digest=bad.digest, base=None))
+        await kiln.run_operation(
+            proposals.admit,
+            proposals.AdmitProposal(file="nothing.py", digest=bad.digest, base=None),
+        )
 
     assert (good.state, good.names, admitted.success) == (FileState.NEW, (wanted,), True)
     assert (called.value, is_served) == (6, False)
-    assert not {*files} & {*await kiln.tend(errands.ListWaiting())}
+    assert not {*files} & {
+        *await kiln.run_operation(proposals.list_files, proposals.ProposalQuery())
+    }
 
 
 async def test_arguments_can_be_checked_ahead(kiln: Kiln) -> None:
-    wrong = kiln.check_arguments("add", {"left": "x"})
+    wrong = check(kiln.tool("add"), {"left": "x"})
 
     assert "left" in str(wrong)
     with pytest.raises(InputError):
-        kiln.check_arguments("nothing", {})
+        check(kiln.tool("nothing"), {})
 
 
 async def written(kiln: Kiln, word: str) -> str:
     """The name of a tool that was not there before; both kinds write into the same folder."""
-    name = f"{word}_{len(kiln.specs)}"
-    order = errands.Write(name=name, source=WRITTEN.replace("triple", name), only_new=True)
-    told = await kiln.tend(order)
+    name = f"{word}_{len(kiln.services.registry.specs)}"
+    order = tool_files.WriteSource(name=name, source=WRITTEN.replace("triple", name), only_new=True)
+    told = await kiln.run_operation(tool_files.write_source, order)
     assert told.authored.success, told
     return name
 
 
-def recorded(tools: Path, wanted: AuditFilter) -> list[AuditEntry]:
+def recorded(tools: Path, wanted: AuditFilter) -> list[ChainedRecord]:
     """What the audit has where the tools are, newest first."""
     with Kiln(tools, settings=load(tools.parent, STATE_HERE)) as kiln:
-        return list(kiln.guarding.audit.entries(wanted))
+        return list(kiln.security.audit.entries(wanted))
 
 
 def code(result: Result) -> str | None:
@@ -752,7 +798,7 @@ async def first_pending(kiln: Kiln, tool: str) -> str:
     """The id of the approval that somebody waits for."""
     async with asyncio.timeout(SOON):
         while True:
-            waiting = await asyncio.to_thread(kiln.guarding.approvals.waiting)
+            waiting = await asyncio.to_thread(kiln.security.approvals.waiting)
             for approval in waiting:
                 if approval.tool == tool:
                     return approval.id

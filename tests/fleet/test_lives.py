@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from toolkiln.errors import Unreachable
 from toolkiln.fleet import keys
-from toolkiln.fleet.lives import Lives
-from toolkiln.store import Unreachable
+from toolkiln.fleet.consumers import RestartTracker
 
 from .mortals import mortal
 from .queues import POOL, Desk, call, desk
@@ -55,8 +55,8 @@ async def test_what_a_worker_held_at_the_snapshot_is_doubtful(folder: Path) -> N
             redis.rise()
             await reconnected(own)
 
-            [held] = await own.queue.own("w1")
-            _, [abandoned] = await own.queue.abandoned("w2", "0-0", 0)
+            [held] = await own.queue.pending("w1")
+            _, [abandoned] = await own.queue.claim_abandoned("w2", "0-0", 0)
 
     assert (held.doubtful, abandoned.doubtful) == (True, True)
 
@@ -87,7 +87,7 @@ async def test_a_pool_is_ready_for_workers_after_a_look(server: Server, are_know
                 await own.queue.enqueue(call("r"))
                 client.xgroup_destroy(keys.calls(POOL), keys.GROUP)
 
-            await Lives(own.pipe, POOL).look()
+            await RestartTracker(own.pipe, POOL).check()
 
             [group] = client.xinfo_groups(keys.calls(POOL))
         assert group["name"] == keys.GROUP.encode()

@@ -24,7 +24,7 @@ from .servers import Server
 from .workers import BOUND, worker
 
 MESSAGE = "no worker has joined the fleet at "
-HINT = "start one where the tools are: `toolkiln worker --redis URL`"
+HINT = "start one on a machine with the tools: `toolkiln worker --redis URL`"
 SOURCE = '''
 def add(left: int, right: int = 2) -> int:
     """Add two whole numbers, and return their sum.
@@ -95,7 +95,7 @@ async def test_tools_appear_in_a_waiting_front_once_a_worker_joins(
     async with kiln:
         before = await kiln.call("add", {"left": 1})
         with worker(server.url, tmp_path / "tools"):
-            async for change in kiln.watch():
+            async for change in kiln.services.watch():
                 if "add" in change.added:
                     break
             after = await kiln.call("add", {"left": 1})

@@ -10,16 +10,18 @@ import pytest
 from msgspec import Raw
 from typer.testing import CliRunner
 
-from toolkiln.app import Kiln
 from toolkiln.config import Settings
-from toolkiln.errors import InputError
-from toolkiln.fleet import Operator, Pipe, Queue, keys, read_address
-from toolkiln.fleet.deliveries import Ending, Finished, Running
+from toolkiln.errors import InputError, StoreError
+from toolkiln.fleet import RedisFleetAdmin, keys
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import AlreadyRunning, Ending, Finished
+from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import Envelope, pack
-from toolkiln.store import StoreError
+from toolkiln.kiln import Kiln
+from toolkiln.operations import system
+from toolkiln.operations.operation import Nothing
 from toolkiln.surfaces.cli import app
-from toolkiln.surfaces.http.operations import Visit
-from toolkiln.surfaces.http.upkeep import show_fleet
 
 from .servers import Server
 
@@ -28,24 +30,24 @@ KEPT = Envelope("2", "two", "greet", arguments=Raw(pack({})), remember=True)
 
 
 @pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[Pipe]:
-    opened = Pipe(read_address(server.url))
+async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
+    opened = RedisPipe(read_address(server.url))
     await opened.open()
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-def operator(pipe: Pipe) -> Operator:
-    return Operator(pipe)
+def operator(pipe: RedisPipe) -> RedisFleetAdmin:
+    return RedisFleetAdmin(pipe)
 
 
 @pytest.fixture
-def queue(pipe: Pipe) -> Queue:
+def queue(pipe: RedisPipe) -> Queue:
     return Queue(pipe, "default")
 
 
-async def register(pipe: Pipe, name: str, **said: str | int) -> None:
+async def register(pipe: RedisPipe, name: str, **said: str | int) -> None:
     """Say what a worker says of itself."""
     about = {"pool": "default", "slots": 4, "running": 1, "state": "running", **said}
     parts = [part for pair in about.items() for part in pair]
@@ -70,14 +72,14 @@ async def run(server: Server, *arguments: str) -> str:
 # How it stands
 
 
-async def test_an_empty_fleet_can_be_looked_at(operator: Operator) -> None:
+async def test_an_empty_fleet_can_be_looked_at(operator: RedisFleetAdmin) -> None:
     state = await operator.state()
 
     assert (state.pools, state.workers, state.tools) == ((), (), 0)
 
 
 async def test_a_fleet_is_its_workers_and_what_waits(
-    operator: Operator, queue: Queue, pipe: Pipe
+    operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
 ) -> None:
     await register(pipe, "b", version="0.1.0", host="here", pid=7)
     await register(pipe, "a", state="draining")
@@ -93,7 +95,9 @@ async def test_a_fleet_is_its_workers_and_what_waits(
     assert (pool.name, pool.waiting, pool.running, pool.dead) == ("default", 1, 1, 0)
 
 
-async def test_calls_of_a_pool_without_workers_are_seen(operator: Operator, pipe: Pipe) -> None:
+async def test_calls_of_a_pool_without_workers_are_seen(
+    operator: RedisFleetAdmin, pipe: RedisPipe
+) -> None:
     await pipe.command("SADD", keys.POOLS, "gpu", "empty")
     await Queue(pipe, "gpu").enqueue(CALL)
 
@@ -104,7 +108,7 @@ async def test_calls_of_a_pool_without_workers_are_seen(operator: Operator, pipe
 
 
 async def test_a_description_that_makes_no_sense_is_shown_all_the_same(
-    operator: Operator, pipe: Pipe
+    operator: RedisFleetAdmin, pipe: RedisPipe
 ) -> None:
     await register(pipe, "odd\n", slots="many", running="-1", pool=b"\xff")  # type: ignore[arg-type]
 
@@ -113,7 +117,9 @@ async def test_a_description_that_makes_no_sense_is_shown_all_the_same(
     assert (worker.slots, worker.running, worker.pool) == (0, 0, "\\xff")
 
 
-async def test_the_status_is_readable_at_a_glance(server: Server, queue: Queue, pipe: Pipe) -> None:
+async def test_the_status_is_readable_at_a_glance(
+    server: Server, queue: Queue, pipe: RedisPipe
+) -> None:
     await register(pipe, "vm-1", version="0.1.0", host="vm", pid=7)
     await queue.enqueue(CALL)
 
@@ -125,7 +131,7 @@ async def test_the_status_is_readable_at_a_glance(server: Server, queue: Queue, 
     assert lines[6].split()[:6] == ["vm-1", "default", "running", "1", "of", "4"]
 
 
-async def test_the_status_is_json_on_request(server: Server, pipe: Pipe) -> None:
+async def test_the_status_is_json_on_request(server: Server, pipe: RedisPipe) -> None:
     await register(pipe, "vm-1")
 
     said = json.loads(await run(server, "status", "--json"))
@@ -137,11 +143,11 @@ async def test_the_status_is_json_on_request(server: Server, pipe: Pipe) -> None
 # Asking workers
 
 
-async def asked(pipe: Pipe, pool: str = "default") -> list[list[bytes]]:
+async def asked(pipe: RedisPipe, pool: str = "default") -> list[list[bytes]]:
     return [fields for _, fields in await pipe.command("XRANGE", keys.control(pool), "-", "+")]
 
 
-async def test_one_worker_is_asked_to_leave(operator: Operator, pipe: Pipe) -> None:
+async def test_one_worker_is_asked_to_leave(operator: RedisFleetAdmin, pipe: RedisPipe) -> None:
     await register(pipe, "a", pool="gpu")
     await register(pipe, "b")
 
@@ -152,7 +158,7 @@ async def test_one_worker_is_asked_to_leave(operator: Operator, pipe: Pipe) -> N
     assert await asked(pipe) == []
 
 
-async def test_all_workers_of_a_pool_are_asked_at_once(server: Server, pipe: Pipe) -> None:
+async def test_all_workers_of_a_pool_are_asked_at_once(server: Server, pipe: RedisPipe) -> None:
     await register(pipe, "a")
     await register(pipe, "b")
 
@@ -162,7 +168,9 @@ async def test_all_workers_of_a_pool_are_asked_at_once(server: Server, pipe: Pip
     assert await asked(pipe) == [[b"ask", b"drain", b"of", b""]]
 
 
-async def test_a_worker_that_is_not_there_is_not_asked(operator: Operator, pipe: Pipe) -> None:
+async def test_a_worker_that_is_not_there_is_not_asked(
+    operator: RedisFleetAdmin, pipe: RedisPipe
+) -> None:
     await register(pipe, "vm-17")
 
     with pytest.raises(InputError) as caught:
@@ -177,10 +185,10 @@ def test_whom_to_drain_has_to_be_said(server: Server, arguments: list[str]) -> N
     done = CliRunner().invoke(app, ["fleet", "drain", *arguments, "--redis", server.url])
 
     assert done.exit_code == 2
-    assert "say whom to drain" in done.output
+    assert "name either one worker or a pool to drain" in done.output
 
 
-async def test_a_reload_is_announced_to_all(server: Server, pipe: Pipe) -> None:
+async def test_a_reload_is_announced_to_all(server: Server, pipe: RedisPipe) -> None:
     await register(pipe, "a")
 
     assert await run(server, "reload") == "asked 1 worker\n"
@@ -211,7 +219,7 @@ async def test_a_call_that_was_given_up_is_listed(server: Server, queue: Queue) 
 
 
 async def test_a_letter_that_cannot_be_read_is_listed_and_dropped_but_not_tried(
-    operator: Operator, queue: Queue, pipe: Pipe
+    operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
 ) -> None:
     await pipe.command("XADD", keys.dead("default"), "*", "call", b"\xc1", "why", "x\nforged row")
     (letter,) = await operator.dead_letters()
@@ -225,7 +233,7 @@ async def test_a_letter_that_cannot_be_read_is_listed_and_dropped_but_not_tried(
 
 
 async def test_a_call_that_is_tried_again_runs_and_its_caller_is_not_told_twice(
-    operator: Operator, queue: Queue, pipe: Pipe
+    operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
 ) -> None:
     await bury(queue)
     (letter,) = await operator.dead_letters()
@@ -242,7 +250,7 @@ async def test_a_call_that_is_tried_again_runs_and_its_caller_is_not_told_twice(
 
 
 async def test_the_result_of_another_try_is_remembered_for_its_id(
-    operator: Operator, queue: Queue
+    operator: RedisFleetAdmin, queue: Queue
 ) -> None:
     await bury(queue, KEPT)
     (letter,) = await operator.dead_letters()
@@ -252,7 +260,7 @@ async def test_the_result_of_another_try_is_remembered_for_its_id(
 
     await queue.finish(Ending(delivery, "result", b"hello"))
 
-    assert during == Running()
+    assert during == AlreadyRunning()
     after = await queue.enqueue(KEPT)
     assert isinstance(after, Finished)
     assert after.reply is not None
@@ -260,21 +268,21 @@ async def test_the_result_of_another_try_is_remembered_for_its_id(
 
 
 async def test_a_call_that_runs_again_by_itself_is_not_tried_beside(
-    operator: Operator, queue: Queue, pipe: Pipe
+    operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
 ) -> None:
     await bury(queue)
     await pipe.command("DEL", keys.record("one"))
     await queue.enqueue(CALL)
     (letter,) = await operator.dead_letters()
 
-    with pytest.raises(InputError, match="under way again"):
+    with pytest.raises(InputError, match="running again"):
         await operator.retry(letter)
 
-    assert await queue.crew.depth() == (1, 0)
+    assert await queue.consumers.depth() == (1, 0)
 
 
 async def test_letters_are_tried_or_dropped_by_id_or_all_at_once(
-    server: Server, operator: Operator, queue: Queue
+    server: Server, operator: RedisFleetAdmin, queue: Queue
 ) -> None:
     for number in range(3):
         await bury(queue, Envelope(str(number), str(number), "greet"))
@@ -284,7 +292,7 @@ async def test_letters_are_tried_or_dropped_by_id_or_all_at_once(
     assert len((await run(server, "dead-letters", "retry", "--all")).splitlines()) == 2
 
     assert await operator.dead_letters() == []
-    assert await queue.crew.depth() == (2, 0)
+    assert await queue.consumers.depth() == (2, 0)
 
 
 @pytest.mark.parametrize("arguments", [[], ["1-1", "--all"], ["1-1"]])
@@ -305,7 +313,7 @@ def test_a_server_without_an_answer_is_an_error_without_a_traceback() -> None:
 
 
 async def test_nothing_is_left_of_a_letter_that_was_tried_and_ended(
-    operator: Operator, queue: Queue, server: Server
+    operator: RedisFleetAdmin, queue: Queue, server: Server
 ) -> None:
     await bury(queue, Envelope("3", "three", "greet"))
     (letter,) = await operator.dead_letters()
@@ -321,14 +329,13 @@ async def test_nothing_is_left_of_a_letter_that_was_tried_and_ended(
 
 
 async def test_a_server_tells_how_its_fleet_stands(
-    server: Server, pipe: Pipe, tmp_path: Path
+    server: Server, pipe: RedisPipe, tmp_path: Path
 ) -> None:
     await register(pipe, "w1", version="1.0", host="here", pid=7)
     given = Settings(state=tmp_path, redis=server.url)
 
     async with Kiln(settings=given) as kiln:
-        caller = kiln.guarding.caller(kiln.guarding.operator)
-        answer = await show_fleet(Visit(kiln, kiln.guarding.operator, caller))
+        answer = await kiln.run_operation(system.show_fleet, Nothing())
 
     assert answer.state is not None
     assert [(one.name, one.slots, one.host) for one in answer.state.workers] == [("w1", 4, "here")]
@@ -339,6 +346,5 @@ async def test_a_fleet_that_is_away_is_told_so(tmp_path: Path) -> None:
     given = Settings(state=tmp_path, fleet="redis://127.0.0.1:1")
 
     async with Kiln(settings=given) as kiln:
-        caller = kiln.guarding.caller(kiln.guarding.operator)
         with pytest.raises(StoreError):
-            await show_fleet(Visit(kiln, kiln.guarding.operator, caller))
+            await kiln.run_operation(system.show_fleet, Nothing())

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from toolkiln.errors import InputError
+from toolkiln.errors import InputError, Unreachable
 from toolkiln.fleet import keys, wire
-from toolkiln.fleet.queue import (
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import (
     Accepted,
-    Ask,
-    Conflict,
+    AlreadyRunning,
+    CallState,
+    ControlMessage,
+    DeliveryConflict,
     Ending,
     Finished,
     Overloaded,
-    Running,
-    Standing,
 )
-from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.wire import Reply
-from toolkiln.store import Unreachable
+from toolkiln.fleet.wire import CallReply
 
 from . import servers
 from .queues import POOL, Desk, call, desk, result
@@ -57,9 +56,9 @@ async def test_a_call_goes_in_and_its_result_comes_back(own: Desk, behind: Any) 
     assert taken.tries == 0
     assert 0 < (taken.deadline_ms or 0) - await own.queue.now_ms() <= 60_000
     assert ended is True
-    assert await own.told("c1") == [Reply(made.record, "result", b"\x01")]
+    assert await own.told("c1") == [CallReply(made.record, "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
-    assert await own.queue.crew.depth() == (0, 0)
+    assert await own.queue.consumers.depth() == (0, 0)
 
 
 async def test_calls_of_one_moment_go_in_and_out_with_one_script_each(
@@ -89,17 +88,17 @@ async def test_a_repeated_call_is_one_call_and_both_who_ask_are_told(
     again = await own.queue.enqueue(first)
     await own.queue.finish(result(taken))
 
-    assert put == [Accepted(), Running(), Running(), Running()]
-    assert again == Running()
+    assert put == [Accepted(), AlreadyRunning(), AlreadyRunning(), AlreadyRunning()]
+    assert again == AlreadyRunning()
     for name in ("c1", "c2"):
-        assert await own.told(name) == [Reply("r", "result", b"\x01")]
+        assert await own.told(name) == [CallReply("r", "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
 
 
 async def test_the_same_id_twice_in_one_batch_is_one_call(own: Desk) -> None:
     put, again = await asyncio.gather(own.queue.enqueue(call("r")), own.queue.enqueue(call("r")))
 
-    assert (put, again) == (Accepted(), Running())
+    assert (put, again) == (Accepted(), AlreadyRunning())
     assert len(await own.take()) == 1
 
 
@@ -111,7 +110,7 @@ async def test_a_remembered_call_gives_its_first_result_again(own: Desk) -> None
 
     again = await own.queue.enqueue(call("r", {"b": 2, "a": 1}, remember=True))
 
-    assert again == Finished(Reply("r", "result", b"\x01"))
+    assert again == Finished(CallReply("r", "result", b"\x01"))
     assert await own.take() == []
 
 
@@ -134,7 +133,7 @@ async def test_an_id_with_another_call_is_a_conflict(own: Desk, other: dict[str,
     await own.queue.finish(result(taken))
     done = await own.queue.enqueue(call("r", remember=True, **fields))
 
-    assert waiting == done == Conflict()
+    assert waiting == done == DeliveryConflict()
 
 
 async def test_an_answer_that_was_lost_can_be_asked_for_again(server: Server) -> None:
@@ -155,10 +154,10 @@ async def test_an_answer_that_was_lost_can_be_asked_for_again(server: Server) ->
             told = await own.told("c1")
 
     assert caught.value.sent
-    assert again == Running()
+    assert again == AlreadyRunning()
     assert late is False
-    assert finished == Finished(Reply("r", "result", b"\x01"))
-    assert told == [Reply("r", "result", b"\x01")]
+    assert finished == Finished(CallReply("r", "result", b"\x01"))
+    assert told == [CallReply("r", "result", b"\x01")]
 
 
 async def test_beyond_the_depth_calls_are_refused_and_can_be_tried_again(server: Server) -> None:
@@ -172,7 +171,7 @@ async def test_beyond_the_depth_calls_are_refused_and_can_be_tried_again(server:
 
     assert put[:3] == [Accepted()] * 3
     assert [type(one) for one in [*put[3:], over]] == [Overloaded] * 3
-    assert known == Running()
+    assert known == AlreadyRunning()
     assert len(taken) == 2
     assert again == Accepted()
 
@@ -197,9 +196,9 @@ async def until_refused(own: Desk) -> object:
 async def test_before_there_is_a_worker_calls_wait_and_can_be_cancelled(server: Server) -> None:
     async with desk(server.url, most_waiting=3) as own:
         put = [await own.queue.enqueue(call(f"r{n}")) for n in range(4)]
-        stands = await own.queue.standing(["r0"])
+        stands = await own.queue.call_states(["r0"])
         cancelled = await own.queue.cancel("r0")
-        depth = await own.queue.crew.depth()
+        depth = await own.queue.consumers.depth()
         taken = await own.take()
 
     assert put[:3] == [Accepted()] * 3
@@ -219,7 +218,7 @@ async def test_the_first_who_ends_a_call_wins(own: Desk) -> None:
     )
 
     assert (won, lost) == (True, False)
-    assert await own.told("c1") == [Reply("r", "result", b"\x01")]
+    assert await own.told("c1") == [CallReply("r", "result", b"\x01")]
 
 
 async def test_a_call_that_was_handed_on_is_no_longer_its_first_workers(own: Desk) -> None:
@@ -239,7 +238,7 @@ async def test_a_call_that_was_handed_on_is_no_longer_its_first_workers(own: Des
     assert (second.tries, second.deadline_ms) == (1, first.deadline_ms)
     assert late == [False, False, False]
     assert won
-    assert await own.told("c1") == [Reply("r", "result", b"\x02")]
+    assert await own.told("c1") == [CallReply("r", "result", b"\x02")]
 
 
 async def test_a_call_that_nobody_renews_is_taken_over(own: Desk) -> None:
@@ -248,9 +247,9 @@ async def test_a_call_that_nobody_renews_is_taken_over(own: Desk) -> None:
     renewed = await own.queue.renew("w1", [one.entry for one in taken])
     others = await own.queue.renew("w2", [one.entry for one in taken])
 
-    kept, none = await own.queue.abandoned("sweeper", "0-0", 60_000)
-    cursor, some = await own.queue.abandoned("sweeper", "0-0", 0, count=2)
-    end, rest = await own.queue.abandoned("sweeper", cursor, 0, count=2)
+    kept, none = await own.queue.claim_abandoned("sweeper", "0-0", 60_000)
+    cursor, some = await own.queue.claim_abandoned("sweeper", "0-0", 0, count=2)
+    end, rest = await own.queue.claim_abandoned("sweeper", cursor, 0, count=2)
 
     assert renewed == [True] * 3
     assert others == [False] * 3
@@ -267,8 +266,8 @@ async def test_after_a_reconnect_a_worker_finds_what_it_holds(own: Desk) -> None
     await own.queue.enqueue(call("r2"))
     await own.take("w2")
 
-    assert [one.record for one in await own.queue.own("w1")] == ["r1"]
-    assert await own.queue.own("w3") == []
+    assert [one.record for one in await own.queue.pending("w1")] == ["r1"]
+    assert await own.queue.pending("w3") == []
 
 
 async def test_an_entry_that_somebody_deleted_is_forgotten_and_its_call_missing(
@@ -278,16 +277,16 @@ async def test_an_entry_that_somebody_deleted_is_forgotten_and_its_call_missing(
     await own.take("w1", count=2)
     behind.xtrim(STREAM, maxlen=0, approximate=False)
 
-    states = [one.state for one in await own.queue.standing(["r0", "r1", "r2"])]
-    own_left = await own.queue.own("w1")
-    _, taken = await own.queue.abandoned("w2", "0-0", 0)
+    states = [one.state for one in await own.queue.call_states(["r0", "r1", "r2"])]
+    own_left = await own.queue.pending("w1")
+    _, taken = await own.queue.claim_abandoned("w2", "0-0", 0)
     once = await own.queue.enqueue(call("r0"))
     anew = await own.queue.enqueue(call("r1", repeatable=True))
 
     assert states == ["missing"] * 3
     assert own_left == taken == []
-    assert await own.queue.crew.depth() == (1, 0)
-    assert once == Finished(Reply("r0", "end", b"lost"))
+    assert await own.queue.consumers.depth() == (1, 0)
+    assert once == Finished(CallReply("r0", "end", b"lost"))
     assert anew == Accepted()
 
 
@@ -296,10 +295,10 @@ async def test_a_sweeper_forgets_what_was_deleted_under_others(own: Desk, behind
     await own.take("w1")
     behind.xtrim(STREAM, maxlen=0, approximate=False)
 
-    _, taken = await own.queue.abandoned("w2", "0-0", 0)
+    _, taken = await own.queue.claim_abandoned("w2", "0-0", 0)
 
     assert taken == []
-    assert await own.queue.crew.depth() == (0, 0)
+    assert await own.queue.consumers.depth() == (0, 0)
 
 
 async def test_a_call_that_waits_is_cancelled_at_once(own: Desk, behind: Any) -> None:
@@ -309,10 +308,10 @@ async def test_a_call_that_waits_is_cancelled_at_once(own: Desk, behind: Any) ->
 
     assert said == "cancelled"
     assert await own.take() == []
-    assert await own.told("c1") == [Reply("r", "end", b"cancelled")]
+    assert await own.told("c1") == [CallReply("r", "end", b"cancelled")]
     assert await own.queue.cancel("r") == "done"
     again = await own.queue.enqueue(call("r", LARGE, remember=True))
-    assert again == Finished(Reply("r", "end", b"cancelled"))
+    assert again == Finished(CallReply("r", "end", b"cancelled"))
     assert not behind.exists(keys.body("r", "call"))
 
 
@@ -321,14 +320,14 @@ async def test_a_call_that_runs_is_asked_to_stop_and_one_end_wins(own: Desk) -> 
     [taken] = await own.take()
 
     said = await own.queue.cancel("r")
-    _, asks = await own.queue.crew.asked(("0-0", "0-0"), 1, own.waiting)
+    _, asks = await own.queue.consumers.read_control(("0-0", "0-0"), 1, own.waiting)
     won = await own.queue.finish(Ending(taken, "end", b"cancelled"))
     late = await own.queue.finish(result(taken))
 
     assert said == "asked"
-    assert asks == [Ask("cancel", "r")]
+    assert asks == [ControlMessage("cancel", "r")]
     assert (won, late) == (True, False)
-    assert await own.told("c1") == [Reply("r", "end", b"cancelled")]
+    assert await own.told("c1") == [CallReply("r", "end", b"cancelled")]
     assert await own.queue.cancel("r") == "done"
     assert await own.queue.cancel("unheard-of") == "unknown"
 
@@ -341,7 +340,7 @@ async def test_what_no_worker_took_is_withdrawn_and_its_id_free_again(own: Desk)
     withdrawn = [await own.queue.withdraw(record, "no_worker") for record in ("r1", "r2", "r3")]
 
     assert withdrawn == [False, True, False]
-    assert await own.told("c1") == [Reply("r2", "end", b"no_worker")]
+    assert await own.told("c1") == [CallReply("r2", "end", b"no_worker")]
     assert await own.queue.enqueue(call("r2", remember=True)) == Accepted()
 
 
@@ -363,12 +362,12 @@ async def test_how_calls_stand_is_told_in_order(own: Desk) -> None:
     await own.take()
     await own.queue.enqueue(call("waiting"))
 
-    found = await own.queue.standing(["running", "missing", "done", "waiting", "over"])
+    found = await own.queue.call_states(["running", "missing", "done", "waiting", "over"])
 
     assert [one.state for one in found] == ["running", "missing", "done", "waiting", "done"]
     assert [one.reply for one in found][1:] == [
         None,
-        Reply("done", "result", b"\x01"),
+        CallReply("done", "result", b"\x01"),
         None,
         None,
     ]
@@ -384,8 +383,8 @@ async def test_somebody_else_can_be_told_of_a_call_under_way(own: Desk) -> None:
     await own.queue.finish(result(taken))
 
     assert stands.state == "running"
-    assert await own.told("c2") == [Reply("r", "result", b"\x01")]
-    assert await own.queue.attach("unheard-of", "c2") == Standing("missing", 0, None)
+    assert await own.told("c2") == [CallReply("r", "result", b"\x01")]
+    assert await own.queue.attach("unheard-of", "c2") == CallState("missing", 0, None)
 
 
 async def test_large_bodies_travel_beside_the_streams_and_leave_nothing(
@@ -403,7 +402,7 @@ async def test_large_bodies_travel_beside_the_streams_and_leave_nothing(
 
     assert len(entry[b"call"]) < 100
     assert wire.unpack(taken.envelope.arguments) == LARGE
-    assert told == [Reply("r", "result", body)]
+    assert told == [CallReply("r", "result", body)]
     assert again == Finished(told[0])
     assert not behind.exists(keys.body("r", "call"))
     assert behind.pttl(keys.body("r", "result")) > 0
@@ -416,7 +415,7 @@ async def test_a_large_result_whose_body_is_gone_is_a_loss(own: Desk, behind: An
     await own.queue.finish(result(taken, LARGE.encode()))
     behind.set(keys.body("r", "result"), b"another")
 
-    assert await own.told("c1") == [Reply("r", "end", b"lost")]
+    assert await own.told("c1") == [CallReply("r", "end", b"lost")]
 
 
 async def test_what_is_too_large_is_refused_before_it_is_sent(own: Desk, behind: Any) -> None:
@@ -459,7 +458,7 @@ async def test_what_cannot_be_read_is_buried_and_its_caller_told(
     [(_, letter)] = behind.xrange(keys.dead(POOL))
     assert letter[b"why"]
     if fields.get("record") == "r":
-        assert await own.told("c1") == [Reply("r", "end", b"poison")]
+        assert await own.told("c1") == [CallReply("r", "end", b"poison")]
 
 
 async def test_a_copied_entry_is_dropped_and_its_call_ends_once(own: Desk, behind: Any) -> None:
@@ -474,7 +473,7 @@ async def test_a_copied_entry_is_dropped_and_its_call_ends_once(own: Desk, behin
     again = await own.take()
 
     assert (won, again) == (True, [])
-    assert await own.told("c1") == [Reply("r", "result", b"\x01")]
+    assert await own.told("c1") == [CallReply("r", "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
 
 
@@ -494,7 +493,7 @@ async def test_what_an_enemy_spoils_does_not_keep_others_from_their_ends(
     behind.set(keys.record("no-record"), "no hash")
     won = await asyncio.gather(*(own.queue.finish(result(one)) for one in taken))
 
-    assert put == [Accepted()] * 4 + [Conflict()]
+    assert put == [Accepted()] * 4 + [DeliveryConflict()]
     assert won == [True] * 4
     assert [reply.record for reply in await own.told("c1")] == ["good", "no-record", "other"]
     assert behind.xlen(STREAM) == 0
@@ -512,8 +511,8 @@ async def test_a_call_that_was_given_up_is_poison_and_a_dead_letter(own: Desk, b
     assert (buried, again) == (True, False)
     assert letter[b"why"] == b"begun 3 times"
     assert wire.envelope_from_wire(letter[b"call"]) == made
-    assert await own.told("c1") == [Reply("r", "end", b"poison")]
-    assert await own.queue.enqueue(made) == Finished(Reply("r", "end", b"poison"))
+    assert await own.told("c1") == [CallReply("r", "end", b"poison")]
+    assert await own.queue.enqueue(made) == Finished(CallReply("r", "end", b"poison"))
 
 
 async def test_without_memory_calls_are_refused_and_those_under_way_still_end(
@@ -534,7 +533,7 @@ async def test_without_memory_calls_are_refused_and_those_under_way_still_end(
     assert isinstance(put, Overloaded)
     assert (finished, handed, buried, cancelled) == (True, True, True, "cancelled")
     assert sorted(reply.record for reply in await own.told("c1")) == ["r0", "r2", "r3"]
-    assert (await own.queue.standing(["more"]))[0].state == "missing"
+    assert (await own.queue.call_states(["more"]))[0].state == "missing"
     assert [one.record for one in await own.take()] == ["r1"]
 
 
@@ -542,11 +541,11 @@ async def test_events_come_before_the_result_and_only_to_who_wants_them(own: Des
     await own.queue.enqueue(call("r"))
     [taken] = await own.take()
 
-    event = Reply("r", "event", b"\x01")
-    await own.queue.tell("c1", [event, event])
+    event = CallReply("r", "event", b"\x01")
+    await own.queue.send("c1", [event, event])
     await own.queue.finish(result(taken))
 
-    assert await own.told("c1") == [event, event, Reply("r", "result", b"\x01")]
+    assert await own.told("c1") == [event, event, CallReply("r", "result", b"\x01")]
 
 
 async def test_replies_go_on_from_where_they_were_read_and_are_trimmed(
@@ -570,9 +569,9 @@ async def test_replies_go_on_from_where_they_were_read_and_are_trimmed(
 
 async def test_replies_of_a_server_whose_clock_is_behind_are_read(own: Desk, behind: Any) -> None:
     replies = own.replies("c1")
-    await own.queue.tell("c1", [Reply("r1", "event", b"")])
+    await own.queue.send("c1", [CallReply("r1", "event", b"")])
     first = await replies.next(1)
-    packed = wire.replies_to_wire([Reply("r2", "event", b"")])
+    packed = wire.replies_to_wire([CallReply("r2", "event", b"")])
     behind.delete(keys.replies("c1"))
     behind.xadd(keys.replies("c1"), {"replies": packed}, id="1-1")
     behind.client_kill_filter(_type="normal", skipme=True)
@@ -589,23 +588,23 @@ async def test_replies_of_a_server_whose_clock_is_behind_are_read(own: Desk, beh
 async def test_nonsense_in_a_reply_stream_is_passed_over(own: Desk, behind: Any) -> None:
     for data in (b"\x91" * 5000, b"", b"\x01", b"\x91\x93\xa1r\xa6result\xa1x"):
         behind.xadd(keys.replies("c1"), {"replies": data})
-    await own.queue.tell("c1", [Reply("r", "event", b"")])
+    await own.queue.send("c1", [CallReply("r", "event", b"")])
 
-    assert await own.told("c1") == [Reply("r", "event", b"")]
+    assert await own.told("c1") == [CallReply("r", "event", b"")]
 
 
 async def test_a_consumer_is_forgotten_only_when_it_holds_nothing(own: Desk) -> None:
     await own.queue.enqueue(call("r"))
     [taken] = await own.take("w1")
 
-    held = await own.queue.crew.retire("w1")
-    names = [(one.name, one.pending) for one in await own.queue.crew.consumers()]
+    held = await own.queue.consumers.retire("w1")
+    names = [(one.name, one.pending) for one in await own.queue.consumers.members()]
     await own.queue.finish(result(taken))
-    gone = await own.queue.crew.retire("w1")
+    gone = await own.queue.consumers.retire("w1")
 
     assert (held, gone) == (False, True)
     assert names == [("w1", 1)]
-    assert await own.queue.crew.consumers() == []
+    assert await own.queue.consumers.members() == []
 
 
 async def test_a_redis_that_lost_everything_is_worked_with_again(own: Desk, behind: Any) -> None:
@@ -615,14 +614,14 @@ async def test_a_redis_that_lost_everything_is_worked_with_again(own: Desk, behi
     behind.script_flush()
 
     assert await own.queue.renew("w1", [taken.entry]) == [False]
-    assert await own.queue.crew.retire("w1") is True
-    assert await own.queue.crew.consumers() == []
-    assert await own.queue.crew.depth() == (0, 0)
+    assert await own.queue.consumers.retire("w1") is True
+    assert await own.queue.consumers.members() == []
+    assert await own.queue.consumers.depth() == (0, 0)
     assert await own.take() == []
     assert await own.queue.finish(result(taken)) is False
     assert await own.queue.requeue(taken, 1) is False
-    assert await own.queue.abandoned("w1", "0-0", 0) == ("0-0", [])
-    assert await own.queue.standing(["r"]) == [Standing("missing", 0, None)]
+    assert await own.queue.claim_abandoned("w1", "0-0", 0) == ("0-0", [])
+    assert await own.queue.call_states(["r"]) == [CallState("missing", 0, None)]
     assert await own.queue.enqueue(call("r")) == Accepted()
     assert [one.record for one in await own.take()] == ["r"]
 
@@ -633,7 +632,7 @@ async def test_a_call_whose_record_is_gone_still_ends_with_a_reply(own: Desk, be
     behind.delete(keys.record("r"))
 
     assert await own.queue.finish(result(taken))
-    assert await own.told("c1") == [Reply("r", "result", b"\x01")]
+    assert await own.told("c1") == [CallReply("r", "result", b"\x01")]
 
 
 async def test_every_key_that_a_call_leaves_goes_by_itself(own: Desk, behind: Any) -> None:
@@ -660,7 +659,7 @@ async def test_the_record_of_a_call_is_small(own: Desk, behind: Any) -> None:
     assert behind.memory_usage(keys.record("r")) < 400
 
 
-async def reconnected(pipe: Pipe, times: int = 2) -> None:
+async def reconnected(pipe: RedisPipe, times: int = 2) -> None:
     while pipe.connects < times:
         with suppress(Unreachable):
             await pipe.command("PING")
@@ -678,7 +677,7 @@ async def test_calls_survive_a_server_that_is_killed_and_keeps_a_log(folder: Pat
             with servers.running(folder, *log, port=first.port):
                 for pipe in (own.pipe, own.waiting):
                     await reconnected(pipe)
-                held = await own.queue.own("w1")
+                held = await own.queue.pending("w1")
                 won = [await own.queue.finish(result(one)) for one in taken]
                 rest = await own.take()
                 told = await own.told("c1")
@@ -693,16 +692,16 @@ async def test_an_id_under_which_nothing_ran_is_free_for_another_call(own: Desk)
     await own.queue.enqueue(call("r", {"n": 1}, remember=True))
     [taken] = await own.take()
     await own.queue.finish(result(taken)._replace(is_open=True))
-    [before] = await own.queue.standing(["r"])
+    [before] = await own.queue.call_states(["r"])
 
     put = await own.queue.enqueue(call("r", {"n": 2}, remember=True))
     [taken] = await own.take()
     await own.queue.finish(result(taken, b"\x02"))
 
-    assert (before.state, before.reply) == ("done", Reply("r", "result", b"\x01"))
+    assert (before.state, before.reply) == ("done", CallReply("r", "result", b"\x01"))
     assert put == Accepted()
     assert await own.queue.enqueue(call("r", {"n": 2}, remember=True)) == Finished(
-        Reply("r", "result", b"\x02")
+        CallReply("r", "result", b"\x02")
     )
 
 
@@ -714,6 +713,6 @@ async def test_a_result_can_be_remembered_that_was_not_to_be(own: Desk) -> None:
     await own.queue.finish(result(taken))
 
     assert was_in_time
-    assert (await own.queue.standing(["r"]))[0].reply == Reply("r", "result", b"\x01")
+    assert (await own.queue.call_states(["r"]))[0].reply == CallReply("r", "result", b"\x01")
     assert not await own.queue.remember("r")
     assert not await own.queue.remember("unknown")

@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.queue import (
+from toolkiln.fleet.delivery import (
     Accepted,
     Admission,
-    Conflict,
+    AlreadyRunning,
     Delivery,
+    DeliveryConflict,
     Ending,
     Finished,
-    Running,
 )
-from toolkiln.fleet.wire import Reply
+from toolkiln.fleet.wire import CallReply
 
 from .queues import POOL, Desk, call, desk
 from .servers import Server
@@ -53,7 +53,7 @@ class Known:
     entry: str = ""
     holder: str = ""
     tries: int = 0
-    reply: Reply | None = None
+    reply: CallReply | None = None
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Model:
 
     calls: dict[str, Known] = field(default_factory=dict)
     waiting: list[str] = field(default_factory=list)
-    told: dict[str, list[Reply]] = field(default_factory=lambda: defaultdict(list))
+    told: dict[str, list[CallReply]] = field(default_factory=lambda: defaultdict(list))
 
     def enqueue(self, record: str, caller: str, variant: int) -> Admission:
         known = self.calls.get(record)
@@ -71,12 +71,12 @@ class Model:
             self.waiting.append(record)
             return Accepted()
         if record in REMEMBERED and known.variant != variant:
-            return Conflict()
+            return DeliveryConflict()
         if known.state == "done":
             return Finished(known.reply if record in REMEMBERED else None)
         if caller not in known.askers:
             known.askers.append(caller)
-        return Running()
+        return AlreadyRunning()
 
     def read(self, consumer: str, taken: list[Delivery], count: int) -> None:
         assert [one.record for one in taken] == self.waiting[:count]
@@ -92,7 +92,7 @@ class Model:
 
     def end(self, record: str, kind: Literal["result", "end"], body: bytes) -> None:
         known = self.calls[record]
-        known.state, known.reply = "done", Reply(record, kind, body)
+        known.state, known.reply = "done", CallReply(record, kind, body)
         for asker in known.askers:
             self.told[asker].append(known.reply)
         if body in {b"stale", b"no_worker"}:
@@ -123,7 +123,7 @@ async def take_step(
             model.read(consumer, taken, count)
             seen += taken
         case ("abandoned", str(consumer)):
-            _, taken = await queue.abandoned(consumer, "0-0", 0)
+            _, taken = await queue.claim_abandoned(consumer, "0-0", 0)
             held = {r: known for r, known in model.calls.items() if known.state == "held"}
             assert {one.record: one.entry for one in taken} == {r: k.entry for r, k in held.items()}
             for known in held.values():
@@ -170,7 +170,7 @@ async def take_over(
 
 async def reckon(own: Desk, model: Model) -> None:
     """All that is left is worked off, and then each has been told what the model says."""
-    _, held = await own.queue.abandoned("last", "0-0", 0)
+    _, held = await own.queue.claim_abandoned("last", "0-0", 0)
     taken = await own.take("last") if model.waiting else []
     for delivery in [*held, *taken]:
         assert await own.queue.finish(Ending(delivery, "result", b"\x02"))
@@ -178,7 +178,7 @@ async def reckon(own: Desk, model: Model) -> None:
 
     for caller in ("c1", "c2"):
         assert await own.told(caller) == model.told[caller]
-    assert await own.queue.crew.depth() == (0, 0)
+    assert await own.queue.consumers.depth() == (0, 0)
     assert await own.pipe.command("XLEN", keys.calls(POOL)) == 0
     assert {known.state for known in model.calls.values()} <= {"done"}
 

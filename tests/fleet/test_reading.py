@@ -2,12 +2,13 @@
 
 import asyncio
 
-from toolkiln.fleet.queue import Delivery, Queue
-from toolkiln.fleet.resp import Pipe
+from toolkiln.errors import StoreError
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Delivery
+from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker import Observe
 from toolkiln.model import Result, Status
-from toolkiln.store import StoreError
 
 from .queues import POOL, call, desk, working
 from .servers import Server
@@ -16,7 +17,7 @@ from .servers import Server
 class Broken(Queue):
     """A queue whose connection breaks once, and which tells late what a worker holds."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe) -> None:
+    def __init__(self, pipe: RedisPipe, waiting: RedisPipe) -> None:
         super().__init__(pipe, POOL, waiting=waiting)
         self.reads, self.has_told, self.is_over = 0, asyncio.Event(), asyncio.Event()
 
@@ -26,8 +27,8 @@ class Broken(Queue):
             raise StoreError("the connection broke")
         return await super().read(consumer, count, block_ms)
 
-    async def own(self, consumer: str) -> list[Delivery]:
-        held = await super().own(consumer)
+    async def pending(self, consumer: str) -> list[Delivery]:
+        held = await super().pending(consumer)
         self.has_told.set()
         await self.is_over.wait()
         return held
@@ -49,7 +50,7 @@ async def test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_a
 
         await queue.enqueue(call("once"))
         async with working(queue, own.pipe.address, "w1", perform):
-            while (await queue.standing(["once"]))[0].state != "done":
+            while (await queue.call_states(["once"]))[0].state != "done":
                 await asyncio.sleep(0.01)
             queue.is_over.set()
             while queue.reads < 3:

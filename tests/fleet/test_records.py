@@ -56,20 +56,15 @@ from store.test_contract import (  # noqa: F401
     test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together,
     test_the_same_id_with_another_fingerprint_is_a_conflict,
 )
-from toolkiln.fleet import (
-    Envelope,
-    Pipe,
-    Queue,
-    RedisApprovals,
-    RedisRecords,
-    keys,
-    open_redis,
-    read_address,
-)
-from toolkiln.fleet.deliveries import Ending
-from toolkiln.fleet.wire import pack, result_to_wire
-from toolkiln.model import Call, Status
-from toolkiln.store import Claimed, Lease, StoreError, key_of
+from toolkiln.errors import StoreError
+from toolkiln.fleet import RedisApprovals, RedisCallStore, keys, open_redis
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Ending
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.wire import Envelope, pack, result_to_wire
+from toolkiln.model import Call, Claimed, Lease, Status
+from toolkiln.store import key_of
 
 from .servers import Server
 
@@ -83,20 +78,20 @@ def clock() -> Clock:
 def store(server: Server, clock: Clock) -> Iterator[Any]:
     """Records and approvals whose time is in our hands."""
     with closing(open_redis(server.url)) as connection:
-        records: Any = RedisRecords(connection, clock)
+        records: Any = RedisCallStore(connection, clock)
         records.approvals = RedisApprovals(connection, clock)
         yield records
 
 
 @pytest.fixture
-def records(server: Server) -> Iterator[RedisRecords]:
+def records(server: Server) -> Iterator[RedisCallStore]:
     with closing(open_redis(server.url)) as connection:
-        yield RedisRecords(connection)
+        yield RedisCallStore(connection)
 
 
 @pytest.fixture
 async def queue(server: Server) -> AsyncIterator[Queue]:
-    pipe, waiting = Pipe(read_address(server.url)), Pipe(read_address(server.url))
+    pipe, waiting = RedisPipe(read_address(server.url)), RedisPipe(read_address(server.url))
     await pipe.open()
     await waiting.open()
     yield Queue(pipe, "default", waiting=waiting)
@@ -122,7 +117,7 @@ def test_of_many_who_claim_at_once_one_gets_it(records: Any) -> None:
 
 
 async def test_a_call_of_the_queue_is_a_task_of_its_caller(
-    records: RedisRecords, queue: Queue
+    records: RedisCallStore, queue: Queue
 ) -> None:
     before = records.task(ANNA, "c1")
     records.note(ANNA, Call(tool="greet", id="c1"))
@@ -148,7 +143,9 @@ async def test_a_call_of_the_queue_is_a_task_of_its_caller(
     assert records.tasks(NOBODY) == []
 
 
-async def test_a_large_result_of_the_queue_comes_back(records: RedisRecords, queue: Queue) -> None:
+async def test_a_large_result_of_the_queue_comes_back(
+    records: RedisCallStore, queue: Queue
+) -> None:
     records.note(ANNA, Call(tool="greet", id="c1"))
     await queue.enqueue(envelope())
     (delivery,) = await queue.read("w1", 1, 100)
@@ -161,7 +158,7 @@ async def test_a_large_result_of_the_queue_comes_back(records: RedisRecords, que
 
 
 async def test_a_call_of_the_queue_that_no_tool_answered_says_why(
-    records: RedisRecords, queue: Queue
+    records: RedisCallStore, queue: Queue
 ) -> None:
     records.note(ANNA, Call(tool="greet", id="c1"))
     await queue.enqueue(envelope())
@@ -176,7 +173,7 @@ async def test_a_call_of_the_queue_that_no_tool_answered_says_why(
 
 
 async def test_a_running_call_of_the_queue_is_asked_to_stop(
-    records: RedisRecords, queue: Queue, server: Server
+    records: RedisCallStore, queue: Queue, server: Server
 ) -> None:
     records.note(ANNA, Call(tool="greet", id="c1"))
     await queue.enqueue(envelope())
@@ -207,7 +204,7 @@ async def test_a_call_of_the_queue_waits_for_a_person(
 
 
 async def test_a_call_that_is_out_becomes_a_task_of_the_process_that_awaits_it(
-    records: RedisRecords, queue: Queue
+    records: RedisCallStore, queue: Queue
 ) -> None:
     await queue.enqueue(envelope(remember=False))
     mine = claimed(records, caller=ANNA)  # type: ignore[arg-type]
@@ -222,7 +219,7 @@ async def test_a_call_that_is_out_becomes_a_task_of_the_process_that_awaits_it(
 
 
 async def test_a_call_whose_entry_redis_lost_is_lost(
-    records: RedisRecords, queue: Queue, server: Server
+    records: RedisCallStore, queue: Queue, server: Server
 ) -> None:
     records.note(ANNA, Call(tool="greet", id="c1"))
     await queue.enqueue(envelope())
@@ -252,7 +249,7 @@ def test_a_call_goes_on_whose_claim_redis_lost_until_another_has_it(
 def test_a_result_that_is_too_large_is_refused_and_the_claim_stays(records: Any) -> None:
     mine = claimed(records)
 
-    with pytest.raises(StoreError, match="cannot be kept"):
+    with pytest.raises(StoreError, match="cannot be stored"):
         records.finish(mine, result("x" * 34_000_000))
     assert records.finish(mine, result("small"))
 
@@ -276,7 +273,7 @@ def test_nothing_is_kept_for_ever(records: Any, server: Server) -> None:
     records.finish(claimed(records), result())
     claimed(records, "c2")
     records.note(ANNA, Call(tool="greet", id="c3"))
-    records.keep_output(NOBODY, "text")
+    records.save_output(NOBODY, "text")
 
     with closing(server.client()) as client:
         assert [key for key in client.scan_iter() if client.ttl(key) < 0] == []

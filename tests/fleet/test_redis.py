@@ -6,15 +6,15 @@ from contextlib import closing
 import pytest
 import redis
 
+from toolkiln.errors import StoreError
 from toolkiln.fleet import keys
-from toolkiln.model import Caller, Draw, Rate, Session
-from toolkiln.store import StoreError
+from toolkiln.model import Caller, Draw, Rate, SessionRecord
 
 from .conftest import Guards
 from .servers import Server
 
 DAY_MS = 86_400_000
-ANN = Session(trace_id="t", caller=Caller(user_id="ann"), key_id="k")
+ANN = SessionRecord(trace_id="t", caller=Caller(user_id="ann"), key_id="k")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_ended_sessions_leave_nothing_behind(redis_guards: Guards, client: "redi
     for number in range(20):
         redis_guards.sessions.put(f"h{number}", ANN, 300)
     redis_guards.sessions.end("h0")
-    redis_guards.sessions.end_of_key("k")
+    redis_guards.sessions.end_by_key("k")
 
     assert client.dbsize() == 0
 
@@ -83,7 +83,7 @@ def test_more_sessions_of_a_key_than_one_script_ends_all_end(redis_guards: Guard
     for number in range(2500):
         redis_guards.sessions.put(f"h{number}", ANN, 300)
 
-    assert redis_guards.sessions.end_of_key("k") == 2500
+    assert redis_guards.sessions.end_by_key("k") == 2500
     assert redis_guards.sessions.alive() == []
 
 
@@ -96,7 +96,7 @@ def test_sessions_whose_records_were_evicted_are_gone(
     assert redis_guards.sessions.get("h1", running=True) is None
     assert redis_guards.sessions.renew("h1", 300) is False
     assert redis_guards.sessions.alive() == []
-    assert redis_guards.sessions.end_of_key("k") == 0
+    assert redis_guards.sessions.end_by_key("k") == 0
 
 
 def test_a_bucket_is_kept_until_it_is_full_again(
@@ -150,7 +150,7 @@ def test_half_a_session_never_holds(redis_guards: Guards, client: "redis.Redis")
         redis_guards.sessions.get("session")
     assert redis_guards.sessions.get("made", running=True) is None
     assert redis_guards.sessions.get("expires", running=True) is None
-    assert redis_guards.sessions.end_of_key("k") == 1
+    assert redis_guards.sessions.end_by_key("k") == 1
     assert client.dbsize() == 0
 
 

@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from toolkiln.fleet import link, open_redis, resp
+from toolkiln.errors import StoreError, Unreachable
+from toolkiln.fleet import connection as link
+from toolkiln.fleet import connection as resp
+from toolkiln.fleet import open_redis
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.resp import Pipe
-from toolkiln.store import StoreError, Unreachable
+from toolkiln.fleet.connection import RedisPipe
 
 from . import servers
 from .servers import Proxy, Server
 
 
 @asynccontextmanager
-async def piped(url: str) -> AsyncIterator[Pipe]:
-    pipe = Pipe(read_address(url))
+async def piped(url: str) -> AsyncIterator[RedisPipe]:
+    pipe = RedisPipe(read_address(url))
     await pipe.open()
     try:
         yield pipe
@@ -29,14 +31,14 @@ async def piped(url: str) -> AsyncIterator[Pipe]:
 
 
 @pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[Pipe]:
+async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
     async with piped(server.url) as opened:
         yield opened
 
 
 async def refused(url: str) -> StoreError:
     with pytest.raises(StoreError) as caught:
-        await Pipe(read_address(url)).open()
+        await RedisPipe(read_address(url)).open()
     return caught.value
 
 
@@ -52,13 +54,13 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_many_tasks_get_their_own_answers(pipe: Pipe) -> None:
+async def test_many_tasks_get_their_own_answers(pipe: RedisPipe) -> None:
     said = await asyncio.gather(*(pipe.command("ECHO", f"{n}") for n in range(1000)))
 
     assert said == [str(n).encode() for n in range(1000)]
 
 
-async def test_answers_are_bytes_integers_none_and_lists(pipe: Pipe) -> None:
+async def test_answers_are_bytes_integers_none_and_lists(pipe: RedisPipe) -> None:
     assert await pipe.command("SET", "k", b"\xff\r\n") == b"OK"
     assert await pipe.command("GET", "k") == b"\xff\r\n"
     assert await pipe.command("GET", "none") is None
@@ -66,7 +68,7 @@ async def test_answers_are_bytes_integers_none_and_lists(pipe: Pipe) -> None:
     assert await pipe.command("LRANGE", "l", 0, -1) == [b"1", "é".encode()]
 
 
-async def test_whoever_gives_up_does_not_disturb_the_others(pipe: Pipe) -> None:
+async def test_whoever_gives_up_does_not_disturb_the_others(pipe: RedisPipe) -> None:
     asked = [asyncio.ensure_future(pipe.command("ECHO", f"{n}")) for n in range(3)]
     await asyncio.sleep(0)
     asked[1].cancel()
@@ -76,7 +78,7 @@ async def test_whoever_gives_up_does_not_disturb_the_others(pipe: Pipe) -> None:
     assert await pipe.command("ECHO", "3") == b"3"
 
 
-async def test_a_refusal_is_one_commands_error(pipe: Pipe) -> None:
+async def test_a_refusal_is_one_commands_error(pipe: RedisPipe) -> None:
     commands = [["ECHO", "1"], ["NOSUCH"], ["ECHO", "2"]]
 
     one, error, two = await asyncio.gather(
@@ -90,7 +92,9 @@ async def test_a_refusal_is_one_commands_error(pipe: Pipe) -> None:
     assert pipe.connects == 1
 
 
-async def test_a_script_that_the_server_forgot_is_sent_again(server: Server, pipe: Pipe) -> None:
+async def test_a_script_that_the_server_forgot_is_sent_again(
+    server: Server, pipe: RedisPipe
+) -> None:
     run = pipe.script("take")
     with closing(server.client()) as client:
         for _ in range(2):
@@ -123,7 +127,7 @@ async def test_nobody_there_is_an_error_with_a_hint() -> None:
 
     assert isinstance(error, Unreachable)
     assert not error.sent
-    assert error.hint == "is the server running, and is the URL right?"
+    assert error.hint == "check that the server is running and the URL is correct"
 
 
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n" * 9, b""])
@@ -148,7 +152,7 @@ async def test_a_mute_server_is_an_error_not_a_hang(monkeypatch: pytest.MonkeyPa
 async def test_what_was_under_way_when_the_server_died_may_have_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resp, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(resp, "_RECONNECT_WAIT_SECONDS", 0.1)
     with servers.running(folder) as first:
         async with piped(first.url) as pipe:
             asked = asyncio.ensure_future(pipe.command("BLPOP", "k", 0, wait=60))
@@ -183,7 +187,7 @@ async def test_a_connection_that_broke_without_a_word_is_noticed_and_replaced(
 
 
 async def test_a_command_that_blocks_is_waited_for(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+    pipe: RedisPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "_READ_SECONDS", 0.1)
 
@@ -215,7 +219,7 @@ async def test_closing_ends_what_is_under_way(server: Server) -> None:
     assert "closed" in str(await unreachable(pipe.command("PING")))
 
 
-async def test_an_answer_of_megabytes_comes_whole(pipe: Pipe) -> None:
+async def test_an_answer_of_megabytes_comes_whole(pipe: RedisPipe) -> None:
     data = bytes(range(256)) * 100_000
     await pipe.command("SET", "k", data)
 
@@ -264,7 +268,7 @@ async def known_to_the_sentinel(port: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def set_after(pipe: Pipe) -> None:
+async def set_after(pipe: RedisPipe) -> None:
     while True:
         with suppress(Unreachable):
             await pipe.command("SET", "after", "1")

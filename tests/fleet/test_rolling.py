@@ -3,11 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from toolkiln.app import Kiln
 from toolkiln.catalog import read_sources
 from toolkiln.config import Settings
-from toolkiln.fleet import Published, Publisher
-from toolkiln.model import Admission, Event, Read, Result, Served
+from toolkiln.fleet.publisher import Publisher
+from toolkiln.fleet.remote_catalog import CatalogReader
+from toolkiln.kiln import Kiln
+from toolkiln.model import Admission, Event, FileVersion, Result, ServedVersion
 
 from .servers import Server
 from .test_catalog import put
@@ -42,13 +43,13 @@ def files(version: str) -> dict[str, bytes]:
     return {"greet.py": SOURCE.replace("{0}", version).encode(), "words.py": words.encode()}
 
 
-def served(version: str) -> Served:
+def served(version: str) -> ServedVersion:
     """The tool as another machine serves it."""
     reading = read_sources(files(version), Path("greet.py"))
     admission = Admission(
         sha256=reading.digest, version=1, admitted_by="", admitted_at="", since=""
     )
-    return Served("greet.py", Read(reading, files(version)), admission)
+    return ServedVersion("greet.py", FileVersion(reading, files(version)), admission)
 
 
 async def test_a_worker_runs_the_version_that_its_caller_saw(
@@ -60,7 +61,7 @@ async def test_a_worker_runs_the_version_that_its_caller_saw(
         (tools / name).write_bytes(data)
     with worker(server.url, tools):
         async with asking(server) as asker:
-            published = Published(asker.pipe, asker.key)
+            published = CatalogReader(asker.pipe, asker.key)
             await published.refresh()
             old = published.snapshot.tools["greet"].digest
             await put(Publisher(asker.pipe, asker.key, "default", "another"), served("two"))
@@ -82,7 +83,7 @@ async def test_of_two_workers_with_two_versions_either_ends_what_the_other_began
         (folder / "last.py").write_text(LASTING.replace("{0}", version), "utf-8")
     with worker(server.url, folders["one"], "--slots", "1"):
         async with asking(server) as asker:
-            published = Published(asker.pipe, asker.key)
+            published = CatalogReader(asker.pipe, asker.key)
             await published.refresh()
             old = published.snapshot.tools["last"].digest
             with worker(server.url, folders["two"], "--slots", "1") as newer:
@@ -108,10 +109,12 @@ async def test_what_a_worker_serves_without_admission_is_marked_for_its_callers(
     (tools / "other.py").write_text(LASTING.replace("{0}", "two").replace("last", "other"), "utf-8")
     with worker(server.url, tools) as running:
         async with Kiln.connect(server.url, settings=Settings(state=tmp_path / "front")) as kiln:
-            marks = {name: kiln.is_dev(name) for name in kiln.specs}
+            marks = {
+                name: kiln.services.registry.is_dev(name) for name in kiln.services.registry.specs
+            }
             results = [await kiln.call(name) for name in ("last", "other")]
             admit(tools, "other.py")
-            until(lambda: not kiln.is_dev("other"))
+            until(lambda: not kiln.services.registry.is_dev("other"))
             results.append(await kiln.call("other"))
 
     assert marks == {"last": False, "other": True}
@@ -132,7 +135,7 @@ async def test_a_worker_without_dev_does_not_run_a_version_that_was_not_admitted
         (folder / "last.py").write_text(LASTING.replace("{0}", version), "utf-8")
     admit(folders["one"], "last.py")
     async with asking(server) as asker:
-        published = Published(asker.pipe, asker.key)
+        published = CatalogReader(asker.pipe, asker.key)
         with worker(server.url, folders["two"]):
             await published.refresh()
             new = published.snapshot.tools["last"].digest
@@ -151,7 +154,9 @@ async def test_a_worker_without_dev_does_not_run_a_version_that_was_not_admitted
 def admit(tools: Path, file: str) -> None:
     """Admit a file of a worker's folder."""
     with Kiln(tools, settings=Settings(state=tools.parent / "state")) as kiln:
-        kiln.admissions.admit([kiln.admissions.candidate(file)], kiln.guarding.decision())
+        kiln.services.admissions.admit(
+            [kiln.services.admissions.candidate(file)], kiln.security.decision()
+        )
 
 
 async def begun(kiln: Kiln, seconds: float) -> "asyncio.Task[Result]":

@@ -2,9 +2,8 @@
 
 import pytest
 
-from toolkiln.errors import InputError
-from toolkiln.model import Caller, Session
-from toolkiln.store import StoreError
+from toolkiln.errors import InputError, StoreError
+from toolkiln.model import Caller, SessionRecord
 
 from .conftest import Guards, SessionsLike
 
@@ -21,8 +20,8 @@ ANN = Caller(
 )
 
 
-def session(trace_id: str = "t1", key_id: str | None = None, caller: Caller = ANN) -> Session:
-    return Session(trace_id=trace_id, caller=caller, key_id=key_id)
+def session(trace_id: str = "t1", key_id: str | None = None, caller: Caller = ANN) -> SessionRecord:
+    return SessionRecord(trace_id=trace_id, caller=caller, key_id=key_id)
 
 
 def names(sessions: SessionsLike, limit: int = 100) -> list[str]:
@@ -54,19 +53,19 @@ def test_a_session_is_ended_by_its_public_name(sessions: SessionsLike) -> None:
     sessions.put("h1", session(key_id="k1"), 300)
     sessions.put("h2", session("t2"), 300)
 
-    ended = sessions.end_named("t1")
+    ended = sessions.end_by_trace_id("t1")
 
     assert ended == session(key_id="k1")
     assert sessions.get("h1", running=True) is None
     assert names(sessions) == ["t2"]
-    assert [sessions.end_named(name) for name in ("t1", "", "%", "\ud800")] == [None] * 4
+    assert [sessions.end_by_trace_id(name) for name in ("t1", "", "%", "\ud800")] == [None] * 4
 
 
 def test_an_expired_session_is_not_ended_by_its_name(guards: Guards) -> None:
     guards.sessions.put("h1", session(), 300)
     guards.wait(301)
 
-    assert guards.sessions.end_named("t1") is None
+    assert guards.sessions.end_by_trace_id("t1") is None
 
 
 def test_an_expired_session_holds_for_running_calls_only(guards: Guards) -> None:
@@ -159,9 +158,9 @@ def test_the_sessions_of_a_key_end_together(guards: Guards) -> None:
     guards.sessions.put("h3", session("3", "k2"), 300)
     guards.sessions.put("h4", session("4"), 300)
 
-    assert guards.sessions.end_of_key("k1") == 2
-    assert guards.sessions.end_of_key("k1") == 0
-    assert guards.sessions.end_of_key("") == 0
+    assert guards.sessions.end_by_key("k1") == 2
+    assert guards.sessions.end_by_key("k1") == 0
+    assert guards.sessions.end_by_key("") == 0
     assert [guards.sessions.get(h, running=True) for h in ("old", "h1", "h2")] == [None] * 3
     assert sorted(names(guards.sessions)) == ["3", "4"]
 
@@ -173,7 +172,7 @@ def test_a_renewed_session_ends_with_its_key_long_after(guards: Guards) -> None:
     guards.wait(4.5 * DAY)
     guards.sessions.put("h2", session("2", "k1"), 60)
 
-    assert guards.sessions.end_of_key("k1") == 2
+    assert guards.sessions.end_by_key("k1") == 2
     assert guards.sessions.get("h1", running=True) is None
 
 
@@ -181,12 +180,12 @@ def test_a_session_put_again_is_the_later_one(sessions: SessionsLike) -> None:
     sessions.put("h1", session("1", "k1"), 300)
     sessions.put("h1", session("2", "k2"), 600)
 
-    assert sessions.end_of_key("k1") == 0
+    assert sessions.end_by_key("k1") == 0
     found = sessions.get("h1")
     assert found
     assert found[0].trace_id == "2"
     assert found[1] > 300
-    assert sessions.end_of_key("k2") == 1
+    assert sessions.end_by_key("k2") == 1
 
 
 def test_those_that_hold_are_listed_newest_first(guards: Guards) -> None:
@@ -227,7 +226,7 @@ def test_any_text_comes_back_as_it_was(sessions: SessionsLike, text: str) -> Non
 
     assert found
     assert found[0] == kept
-    assert sessions.end_of_key(text) == 1
+    assert sessions.end_by_key(text) == 1
 
 
 def nested(depth: int) -> list[object]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.fleet import steps
-from toolkiln.fleet.steps import Bury, End, Requeue, Run
+from toolkiln.fleet.steps import Begin, Bury, End, Requeue
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ calls = st.builds(Call, st.none() | times, st.integers(0, 10), st.booleans(), st
 def test_a_call_runs_only_in_time_and_only_so_often(call: Call, now: int) -> None:
     step = steps.next_step(call, now)
 
-    if isinstance(step, Run):
+    if isinstance(step, Begin):
         assert step.start == call.tries + 1 <= steps.MOST_STARTS
         assert call.deadline_ms is None or now < call.deadline_ms
         assert call.repeatable or not call.doubtful
@@ -52,7 +52,7 @@ def test_a_call_that_may_have_run_is_begun_again_only_if_that_does_no_harm(
     if isinstance(step, Requeue):
         assert step.tries == call.tries + 1
         again = steps.next_step(Call(call.deadline_ms, step.tries, call.repeatable), now)
-        assert isinstance(again, Run)
+        assert isinstance(again, Begin)
 
 
 @given(calls, times)

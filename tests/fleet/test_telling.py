@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolkiln.fleet.telling import Telling
+from toolkiln.fleet.events import EventPublisher
 from toolkiln.model import Event
 
 from .queues import call, desk, result
@@ -15,12 +15,12 @@ async def test_what_a_call_told_comes_before_its_end(server: Server) -> None:
         await asyncio.gather(own.queue.enqueue(before), own.queue.enqueue(made))
         first, taken = await own.take()
         await own.queue.finish(result(first))  # so that the server knows the script
-        telling, ended = Telling(own.queue), asyncio.Event()
-        telling.about(made)(Event(kind="log", text="it begins"))
+        telling, ended = EventPublisher(own.queue), asyncio.Event()
+        telling.observer(made)(Event(kind="log", text="it begins"))
         await asyncio.sleep(0)  # on its way, and no longer waiting to be sent
 
-        await telling.told(made)
-        own.queue.finish_soon(result(taken), lambda _: ended.set(), last=True)
+        await telling.flush(made)
+        own.queue.finish_nowait(result(taken), lambda _: ended.set(), last=True)
         await ended.wait()
 
         assert [reply.kind for reply in await own.told("c1")] == ["event", "result"]

@@ -18,35 +18,29 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolkiln import Kiln
-from toolkiln.app.working import refuse_untrusted
 from toolkiln.config import Settings
-from toolkiln.errors import ConfigError
-from toolkiln.fleet import (
-    Client,
-    FleetKeys,
-    Pipe,
-    Published,
-    Publisher,
-    Queue,
-    Signer,
-    Verifier,
-    generate_worker_keys,
-    keys,
-    read_address,
-    wire,
-)
-from toolkiln.fleet.deliveries import Ending
-from toolkiln.fleet.identity import is_genuine, seal
-from toolkiln.fleet.publisher import ForeignCatalog
+from toolkiln.errors import ConfigError, UnknownTool
+from toolkiln.fleet import Verifier, generate_worker_keys, keys, wire
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.client import FleetClient
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Ending
+from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal, seal
+from toolkiln.fleet.publisher import ForeignCatalog, Publisher
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.remote_catalog import CatalogReader
+from toolkiln.fleet.signatures import Signer
 from toolkiln.fleet.wire import Envelope
+from toolkiln.fleet.worker_process import check_worker_keys
 from toolkiln.model import Grant, Result, Status
+from toolkiln.operations import proposals, tool_files, tools, versions
 
 from .queues import desk
 from .servers import Server
 from .workers import BOUND, Running, running_program, worker
 
 ROOT = Path(__file__).parents[2]
-PREVIOUS = "f58a191"
+PREVIOUS = "23403dd"
 """The version before this one, as a commit."""
 ADD = '''
 from toolkiln import tool
@@ -99,7 +93,7 @@ async def test_a_worker_with_another_key_refuses_to_start_and_takes_no_tool_away
     trusting = Settings(state=tmp_path / "front", fleet_key="one", worker_keys=(PUBLIC,))
     async with Kiln.connect(url, settings=trusting) as kiln:
         result = await kiln.call("add", {"left": 40, "right": 2})
-        described = kiln.specs["add"].description
+        described = kiln.services.registry.specs["add"].description
 
     assert done.returncode != 0
     assert "the published catalog is sealed with another fleet_key" in done.stderr
@@ -122,7 +116,7 @@ async def test_a_worker_without_a_key_does_not_replace_what_others_signed(
             other = Publisher(own.pipe, keys_of_other, "default", "two")
             with pytest.raises(ForeignCatalog):
                 await other.publish(snapshot, grants, {})
-        published = Published(own.pipe, KEYS)
+        published = CatalogReader(own.pipe, KEYS)
         await published.refresh()
 
     assert set(published.snapshot.tools) == {"add", "fail"}
@@ -131,7 +125,7 @@ async def test_a_worker_without_a_key_does_not_replace_what_others_signed(
 @pytest.mark.parametrize("key", [None, Signer(generate_worker_keys()[0])])
 def test_a_worker_that_no_caller_would_believe_does_not_start(key: Signer | None) -> None:
     with pytest.raises(ConfigError, match="worker_keys"):
-        refuse_untrusted(KEYS._replace(signer=key))
+        check_worker_keys(KEYS._replace(signer=key))
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +172,10 @@ async def test_clearing_the_catalog_lets_a_worker_with_another_key_publish(
 
 
 @asynccontextmanager
-async def calling(server: Server) -> AsyncIterator[tuple[Client, Queue, Any]]:
+async def calling(server: Server) -> AsyncIterator[tuple[FleetClient, Queue, Any]]:
     """A client that trusts one worker, that worker's queue, and the server from behind."""
-    pipe, waiting = Pipe(read_address(server.url)), Pipe(read_address(server.url))
-    client = Client(pipe, waiting, KEYS)
+    pipe, waiting = RedisPipe(read_address(server.url)), RedisPipe(read_address(server.url))
+    client = FleetClient(pipe, waiting, KEYS)
     await client.open()
     try:
         async with desk(server.url, signer=KEYS.signer) as own:
@@ -191,7 +185,7 @@ async def calling(server: Server) -> AsyncIterator[tuple[Client, Queue, Any]]:
         await client.close()
 
 
-def call(client: Client, value: int, **fields: Any) -> Envelope:
+def call(client: FleetClient, value: int, **fields: Any) -> Envelope:
     name = secrets.token_hex(32)
     given = {"id": name, "record": name, "tool": "echo", "reply_to": client.reply_to, **fields}
     return Envelope(arguments=Raw(wire.pack(value)), **given)
@@ -211,9 +205,9 @@ async def test_a_reply_to_other_arguments_is_not_believed(server: Server) -> Non
         changed = replace(delivery.envelope, arguments=Raw(wire.pack(666)))
         changed = replace(changed, seal=seal(KEYS, changed))
         body = ending(replace(delivery, envelope=changed)).body
-        reply = wire.Reply(changed.record, "result", body)
-        proof = wire.Proof(wire.about(changed), delivery.entry)
-        await queue.tell(client.reply_to, [replace(reply, proof=proof)])
+        reply = wire.CallReply(changed.record, "result", body)
+        proof = wire.Proof(wire.reply_subject(changed), delivery.entry)
+        await queue.send(client.reply_to, [replace(reply, proof=proof)])
         await queue.finish(ending(delivery))
         result = await made
 
@@ -259,19 +253,19 @@ def test_the_fallback_is_accepted_and_does_not_seal() -> None:
     by_old = replace(envelope, seal=seal(old, envelope))
     by_both = replace(envelope, seal=seal(between, envelope))
 
-    assert is_genuine(between, by_old)
-    assert is_genuine(between, by_both)
-    assert is_genuine(new, by_both)
-    assert not is_genuine(old, by_both)
+    assert has_valid_seal(between, by_old)
+    assert has_valid_seal(between, by_both)
+    assert has_valid_seal(new, by_both)
+    assert not has_valid_seal(old, by_both)
 
 
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
         (lambda: Signer(PUBLIC), "public key"),
-        (lambda: Signer("ed25519-private:short"), "not a key"),
+        (lambda: Signer("ed25519-private:short"), "contains an invalid key"),
         (lambda: Verifier([PRIVATE]), "private key"),
-        (lambda: Verifier([PUBLIC, "nonsense"]), "not a key"),
+        (lambda: Verifier([PUBLIC, "nonsense"]), "contains an invalid key"),
     ],
 )
 def test_what_is_not_the_right_key_is_refused_with_what_to_do(make: Any, problem: str) -> None:
@@ -326,8 +320,9 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def old_worker(url: str, tools: Path, source: Path) -> Iterator[Running]:
-    arguments = ["worker", "--redis", url, "--tools", str(tools), "--lease", "1", "--dev"]
+def old_worker(url: str, tools: Path, source: Path, *, dev: bool = True) -> Iterator[Running]:
+    arguments = ["worker", "--redis", url, "--tools", str(tools), "--lease", "1"]
+    arguments += ["--dev"] if dev else []
     program = f"import sys; sys.path.insert(0, {str(source)!r}); " + (
         "import os; os.environ['PYTHONPATH'] = sys.path[0]; "
         "import toolkiln; print(toolkiln.__file__, file=sys.stderr); "
@@ -377,6 +372,91 @@ async def test_fronts_and_workers_of_two_versions_work_together(
     assert by_old == [3, "ValueError", "ValueError"]
     assert by_new == [3, "ValueError", "ValueError"]
     assert told["value"] == 3
+
+
+OLD_FRONT = """
+import json, sys
+from pathlib import Path
+from toolkiln import Kiln
+from toolkiln.config import Settings
+from toolkiln.app import errands
+from toolkiln.errors import ToolkilnError
+
+url, state = sys.argv[1:]
+settings = Settings(state=Path(state), fleet_key="one")
+with Kiln.connect(url, settings=settings) as kiln:
+    def tend(errand):
+        return kiln.run_sync(kiln.tend(errand))
+    source = 'def triple(number: int) -> int:\\n    "Triple a number."\\n    return number * 3\\n'
+    written = tend(errands.Write(name="triple", source=source, only_new=True))
+    off = tend(errands.Patch(name="triple", enabled=False))
+    on = tend(errands.Patch(name="triple", enabled=True))
+    versions = tend(errands.ListVersions(name="triple"))
+    shown = tend(errands.ShowVersion(name="triple", version="1"))
+    waiting = tend(errands.ListWaiting())
+    gone = tend(errands.Remove(name="triple", match=(on.spec.digest,)))
+    try:
+        tend(errands.ListVersions(name="nothing"))
+        refused = ""
+    except ToolkilnError as error:
+        refused = error.code
+print(json.dumps([
+    written.authored.success, off.enabled, on.enabled, [one.version for one in versions],
+    list(shown.sources), list(waiting), list(gone.tools), refused,
+]))
+"""
+
+
+async def test_operations_of_two_versions_work_together(
+    server: Server, tmp_path: Path, previous: Path
+) -> None:
+    tools_folder = project(tmp_path, 'fleet_key = "one"\n')
+    command(tmp_path, "admit", "--yes")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    async def new_front() -> list[Any]:
+        settings = Settings(state=tmp_path / "front", fleet_key="one")
+        source = 'def triple(number: int) -> int:\n    "Triple a number."\n    return number * 3\n'
+        async with Kiln.connect(server.url, settings=settings) as kiln:
+            run = kiln.run_operation
+            written = await run(
+                tool_files.write_source,
+                tool_files.WriteSource(name="triple", source=source, only_new=True),
+            )
+            off = await run(tools.change_tool, tools.ChangeTool(name="triple", enabled=False))
+            on = await run(tools.change_tool, tools.ChangeTool(name="triple", enabled=True))
+            history = await run(versions.list_versions, tools.ToolName(name="triple"))
+            shown = await run(versions.get_version, versions.GetVersion(name="triple", version="1"))
+            waiting = await run(proposals.list_files, proposals.ProposalQuery())
+            removal = tools.RemoveTool(name="triple", match=(on.spec.digest,))
+            gone = await run(tools.remove_tool, removal)
+            with pytest.raises(UnknownTool):
+                await run(versions.list_versions, tools.ToolName(name="nothing"))
+        return [
+            written.authored.success, off.enabled, on.enabled, [one.version for one in history],
+            list(shown.sources), list(waiting), list(gone.tools), "unknown_tool",
+        ]  # fmt: skip
+
+    def old_front() -> Any:
+        done = subprocess.run(
+            [sys.executable, "-c", OLD_FRONT, server.url, str(tmp_path / "old-front")],
+            cwd=elsewhere, env={**os.environ, "PYTHONPATH": str(previous)},
+            capture_output=True, text=True, timeout=BOUND, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    with old_worker(server.url, tools_folder, previous, dev=False) as old:
+        by_old = await new_front()
+        await asyncio.to_thread(old.stop)
+    with worker(server.url, tools_folder, dev=False) as new:
+        by_new = await asyncio.to_thread(old_front)
+        new.stop()
+
+    expected = [True, False, True, [1], ["triple.py"], [], ["triple"], "unknown_tool"]
+    assert by_old == expected
+    assert by_new == [*expected[:3], [3, 2, 1], *expected[4:]] or by_new == expected
 
 
 def test_results_of_a_later_version_are_read_without_their_unknown_fields() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolkiln.errors import InputError
-from toolkiln.fleet import endings, wire
-from toolkiln.fleet.wire import Envelope, Malformed, Reply
+from toolkiln.fleet import wire
+from toolkiln.fleet.wire import CallReply, Envelope, Malformed
 from toolkiln.model import CallError, Event, Result, SentFile, Status, Timing, Truncation
 
 any_text = st.text(st.characters(exclude_categories=()))
@@ -185,18 +185,18 @@ def test_fingerprints_tell_calls_apart_and_not_the_order_of_arguments() -> None:
 
 
 def test_several_replies_are_read_as_they_are_packed() -> None:
-    replies = [Reply("r", "result", b"x"), Reply("s", "end", b"lost")]
+    replies = [CallReply("r", "result", b"x"), CallReply("s", "end", b"lost")]
     packed = b"\xdc\x00\x02" + b"".join(wire.reply_to_wire(reply) for reply in replies)
 
     assert wire.replies_from_wire(packed) == replies
     assert wire.replies_from_wire(wire.replies_to_wire(replies)) == replies
 
 
-@pytest.mark.parametrize("code", [*sorted(endings.CODES), "unheard-of"])
+@pytest.mark.parametrize("code", [*sorted(wire.CODES), "unheard-of"])
 def test_every_code_stands_for_a_result_that_says_what_to_do(code: str) -> None:
-    result = endings.ended(code, call_id="c", tool="t")
+    result = wire.end_result(code, call_id="c", tool="t")
 
     assert result.error
-    assert result.error.code == (code if code in endings.CODES else "lost")
+    assert result.error.code == (code if code in wire.CODES else "lost")
     assert result.status is not Status.OK
     assert result.text == result.error.message

@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from toolkiln.fleet import Published, announce, keys
+from toolkiln.fleet import keys
+from toolkiln.fleet.events import announce
+from toolkiln.fleet.remote_catalog import CatalogReader
 from toolkiln.model import Caller, Status
 
 from .servers import Server
@@ -215,7 +217,7 @@ async def test_tools_are_published_as_they_change_and_earlier_versions_still_run
     running: Running, shared_server: Server, tools: Path
 ) -> None:
     async with asking(shared_server) as asker:
-        published = Published(asker.pipe, asker.key)
+        published = CatalogReader(asker.pipe, asker.key)
         await published.refresh()
         before = published.snapshot.tools["greet"].digest
         greet = tools / "greet.py"
@@ -234,7 +236,7 @@ async def test_rules_are_published_as_they_change(
     running: Running, shared_server: Server, tools: Path
 ) -> None:
     async with asking(shared_server) as asker:
-        published = Published(asker.pipe, asker.key)
+        published = CatalogReader(asker.pipe, asker.key)
         settings = tools.parent / "toolkiln.toml"
         settings.write_text('[[rules]]\neffect = "deny"\ntools = ["fail"]\n')
         await announce(asker.pipe, "config")

@@ -13,8 +13,9 @@ from typing import cast
 
 import pytest
 
-from toolkiln.fleet import Published, keys
-from toolkiln.fleet.queue import Ask
+from toolkiln.fleet import keys
+from toolkiln.fleet.delivery import ControlMessage
+from toolkiln.fleet.remote_catalog import CatalogReader
 from toolkiln.model import Status
 
 from . import servers
@@ -207,7 +208,7 @@ async def test_a_worker_goes_on_with_a_redis_that_has_forgotten_everything(
             with closing(second.client()) as client:
                 await asyncio.to_thread(until, lambda: client.get(keys.FLEET_KEY))
             async with asking(second) as asker:
-                published = Published(asker.pipe, key)
+                published = CatalogReader(asker.pipe, key)
                 while "double" not in published.snapshot.tools:
                     await published.refresh()
                 after = await asker.call("double", {"number": 2}, repeatable=True)
@@ -242,7 +243,7 @@ async def test_a_worker_that_is_asked_to_leaves(
     server: Server, first: Running, tmp_path: Path
 ) -> None:
     async with asking(server) as asker:
-        await asker.queue.crew.ask(Ask("drain", ""))
+        await asker.queue.consumers.send_control(ControlMessage("drain", ""))
 
         assert await asyncio.to_thread(first.process.wait, 60) == 0
 

@@ -16,25 +16,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from toolkiln.execution import Sessions, token_hash
-from toolkiln.fleet import (
-    FleetKeys,
-    KeySettings,
-    Pipe,
-    Queue,
-    RedisSessions,
-    ended,
-    fleet_keys,
-    open_redis,
-    read_address,
+from toolkiln.fleet import RedisSessions, open_redis
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.client import ReplyStream
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Accepted, Admission
+from toolkiln.fleet.leases import process_state
+from toolkiln.fleet.message_auth import FleetKeys, KeySettings, fleet_keys
+from toolkiln.fleet.message_auth import seal as seal_of
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.wire import (
+    CallReply,
+    Envelope,
+    end_result,
+    event_from_wire,
+    pack,
+    result_from_wire,
 )
-from toolkiln.fleet import seal as seal_of
-from toolkiln.fleet.deliveries import Accepted, Admission
-from toolkiln.fleet.keeper import state_of
-from toolkiln.fleet.replies import Replies
-from toolkiln.fleet.wire import Envelope, Reply, event_from_wire, pack, result_from_wire
 from toolkiln.model import Caller, Result
 from toolkiln.model import Event as Told
+from toolkiln.security import SessionService, token_hash
 from toolkiln.store import key_of
 
 from .servers import Server
@@ -148,19 +149,21 @@ def running_program(command: list[str], folder: Path, **variables: str) -> Itera
 class Asker:
     """Makes calls as a client of the fleet does, one session for all of them."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe, url: str, key: FleetKeys, pool: str) -> None:
+    def __init__(
+        self, pipe: RedisPipe, waiting: RedisPipe, url: str, key: FleetKeys, pool: str
+    ) -> None:
         self.pipe = pipe
         self.queue = Queue(pipe, pool)
         self.key = key
         self._pool = pool
         self.reply_to = f"test-{secrets.token_hex(4)}"
-        self._replies = Replies(pipe, waiting, self.reply_to)
+        self._replies = ReplyStream(pipe, waiting, self.reply_to)
         self._books = open_redis(url)
-        sessions = Sessions(lambda: RedisSessions(self._books), lambda: 300.0)
+        sessions = SessionService(lambda: RedisSessions(self._books), lambda: 300.0)
         opened = sessions.create("ann", workspace="default")
         self.session = token_hash(opened.token)
         self.caller = sessions.find(opened.token).caller
-        self.replies: dict[str, list[Reply]] = {}
+        self.replies: dict[str, list[CallReply]] = {}
         """The terminal ones by record: of each there must be one."""
         self.events: dict[str, list[Told]] = {}
         self._came = asyncio.Condition()
@@ -211,7 +214,7 @@ class Asker:
             await self._came.wait_for(lambda: envelope.record in self.replies)
         [reply] = self.replies[envelope.record]
         if reply.kind == "end":
-            return ended(reply.body.decode(), call_id=envelope.id, tool=envelope.tool)
+            return end_result(reply.body.decode(), call_id=envelope.id, tool=envelope.tool)
         return result_from_wire(reply.body)
 
     async def told_by(self, envelope: Envelope, count: int = 1) -> list[Told]:
@@ -235,7 +238,7 @@ class Asker:
 @asynccontextmanager
 async def asking(server: Server, pool: str = "default", fleet: str = "") -> AsyncIterator[Asker]:
     """A caller of the fleet."""
-    pipe, waiting = Pipe(read_address(server.url)), Pipe(read_address(server.url))
+    pipe, waiting = RedisPipe(read_address(server.url)), RedisPipe(read_address(server.url))
     await pipe.open()
     await waiting.open()
     asker = Asker(pipe, waiting, server.url, await fleet_keys(pipe, KeySettings(fleet)), pool)
@@ -263,4 +266,4 @@ def until(look: Callable[[], T | None]) -> T:
 
 def await_state(process: int, *states: str) -> None:
     """Wait until a process is in one of some states of /proc."""
-    until(lambda: state_of(process) in states)
+    until(lambda: process_state(process) in states)

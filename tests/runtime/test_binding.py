@@ -17,7 +17,9 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import pytest
 
-from toolkiln.runtime.binding import Binder, BindingError
+from tables import each_row
+from toolkiln.runtime.binder import Binder
+from toolkiln.runtime.conversion_scalars import BindingError
 
 SOURCES = Path(__file__).parents[2] / "src"
 _numbers = itertools.count()
@@ -154,7 +156,7 @@ def test_injected_parameters_get_what_the_runtime_gives() -> None:
     assert call(tool, {"x": 1}, injected, {}) == (None, 1, None, "nobody")
 
 
-@pytest.mark.parametrize("name", ["ctx", "self"])
+@each_row("name", ["ctx", "self"])
 def test_no_argument_takes_the_place_of_what_the_runtime_gives(name: str) -> None:
     class Tools:
         def by_position(self, ctx: Any, /, **more: Any) -> Any: ...
@@ -210,16 +212,15 @@ class Pair(NamedTuple):
     right: int
 
 
-@pytest.mark.parametrize(
+@each_row(
     "default",
     [
         *([1], {"a": [1]}, {1}, bytearray(b"a"), collections.deque([1]), Settings([1])),
         *(([1], 2), Pair([1], 2), collections.defaultdict(list, a=[1]), collections.Counter("a")),
         [threading.Lock()],
     ],
-    ids=lambda default: type(default).__name__,
 )
-@pytest.mark.parametrize("positional", [False, True])
+@each_row("positional", [False, True])
 def test_a_default_that_can_change_is_made_anew_for_each_call(
     default: Any, positional: bool
 ) -> None:
@@ -245,7 +246,7 @@ class Missing:
     pass
 
 
-@pytest.mark.parametrize("default", [object(), Missing(), None, "a", (1, 2), date(2024, 1, 1), int])
+@each_row("default", [object(), Missing(), None, "a", (1, 2), date(2024, 1, 1), int])
 def test_a_default_known_by_identity_stays_itself(default: Any) -> None:
     def tool(x: Any = default) -> Any:
         return x
@@ -367,7 +368,7 @@ def test_a_tool_of_plain_types_needs_none_of_the_costly_modules() -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(SOURCES)!r})
-from toolkiln.runtime.binding import Binder
+from toolkiln.runtime.binder import Binder
 def tool(a: str, b: "int" = 1, c: float | None = None, d: list[str] = (), *e: int, **f): ...
 found = Binder(tool, injected={{"a": "context"}}).bind({{"b": 1.0, "c": 2, "e": [1], "x": 3}}, {{}})
 assert found == ((None, 1, 2.0, (), 1), {{"x": 3}}), found

@@ -26,7 +26,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from toolkiln.runtime.binding import Binder, BindingError
+from tables import each_row
+from toolkiln.runtime.binder import Binder
+from toolkiln.runtime.conversion_scalars import BindingError
 
 T = TypeVar("T")
 Bound = TypeVar("Bound", bound=date)
@@ -266,8 +268,8 @@ SAME: list[tuple[Any, list[Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
+@each_row(
+    "annotation, value",
     [(annotation, value) for annotation, values in SAME for value in values],
 )
 def test_a_value_becomes_what_pydantic_makes_of_it(annotation: Any, value: Any) -> None:
@@ -379,8 +381,8 @@ def test_whatever_is_sent_nothing_but_a_binding_error_comes_out(
         bound(annotation, value)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "made"),
+@each_row(
+    "annotation, value, made",
     [
         (Literal[Colour.RED], "red", Colour.RED),
         (Literal[Colour.RED, "red"], "red", "red"),
@@ -401,7 +403,7 @@ def test_what_the_schema_allows_is_bound_where_pydantic_would_refuse(
     assert bound(annotation, value) == made
 
 
-@pytest.mark.parametrize("annotation", [Iterator[date], Generator[date, None, None]])
+@each_row("annotation", [Iterator[date], Generator[date, None, None]])
 def test_an_iterator_is_one(annotation: Any) -> None:
     assert next(bound(annotation, ["2024-01-01"])) == date(2024, 1, 1)
 
@@ -420,7 +422,7 @@ class Opaque:
     pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     "annotation",
     [
         *(str, bool, None, Any, object, list, dict, list[str], dict[str, Any], str | None),
@@ -429,7 +431,7 @@ class Opaque:
         *(typing.LiteralString, typing.Protocol, 5, Ellipsis),
     ],
 )
-@pytest.mark.parametrize("value", [["a"], {"a": ["b"]}, "a", 1.5])
+@each_row("value", [["a"], {"a": ["b"]}, "a", 1.5])
 def test_what_needs_no_conversion_or_has_none_is_passed_as_it_is(
     annotation: Any, value: Any
 ) -> None:
@@ -439,8 +441,8 @@ def test_what_needs_no_conversion_or_has_none_is_passed_as_it_is(
     assert bound(annotation, value) == value
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "message"),
+@each_row(
+    "annotation, value, message",
     [
         (date, "x", "x: not a date: 'x'"),
         (date, "2024-01-01T10:00", "x: a moment, not a date: '2024-01-01T10:00'"),
@@ -481,7 +483,7 @@ def test_a_long_list_of_problems_is_cut() -> None:
         bound(Wide, {})
 
 
-@pytest.mark.parametrize("kind", [ValueError, TypeError, AssertionError])
+@each_row("kind", [ValueError, TypeError, AssertionError])
 def test_what_a_dataclass_complains_of_is_told(kind: type[Exception]) -> None:
     @dataclasses.dataclass
     class Picky:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln import Kiln
 from toolkiln.model import Dialect, ToolSpec
-from toolkiln.runtime.binding import Binder
+from toolkiln.runtime.binder import Binder
 from toolkiln.schema import Checked, check
 
 FOLDER = Path(__file__).parents[2] / "examples" / "tools"
-SPECS = dict(Kiln(FOLDER, dev=True).specs)
+SPECS = dict(Kiln(FOLDER, dev=True).specs(role=None))
 CONTEXT = object()
 
 
@@ -76,10 +77,9 @@ def test_working_days_take_a_date_and_a_calendar(monkeypatch: pytest.MonkeyPatch
     assert type(keywords["days"]) is int
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec",
-    [spec for spec in SPECS.values() if spec.dialect is not Dialect.BASE_TOOL],  # one dict
-    ids=lambda spec: spec.name,
+    [spec for spec in SPECS.values() if spec.dialect is not Dialect.BASE_TOOL],  # one dict,
 )
 def test_every_example_takes_each_argument_that_its_schema_names(
     spec: ToolSpec, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,9 @@ from pydantic import (
     field_validator,
 )
 
-from toolkiln.runtime.binding import Binder, BindingError
+from tables import each_row
+from toolkiln.runtime.binder import Binder
+from toolkiln.runtime.conversion_scalars import BindingError
 
 
 class Colour(enum.Enum):
@@ -83,8 +85,8 @@ def one(annotation: Any, value: Any) -> Any:
 DAY = date(1970, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "made"),
+@each_row(
+    "annotation, value, made",
     [
         (Model, {"day": 0, "from": "2"}, Model.model_validate({"day": DAY, "from": 2})),
         (list[Model] | None, [{"day": 0}], [Model(day=DAY)]),
@@ -186,7 +188,7 @@ def test_defaults_of_fields_are_their_values_and_fresh() -> None:
     assert bound(tool, {"h": None})["h"] is None
 
 
-@pytest.mark.parametrize("value", [None, "x"])
+@each_row("value", [None, "x"])
 def test_a_field_with_a_factory_is_still_checked(value: Any) -> None:
     def tool(days: list[date] = Field(default_factory=list)) -> None: ...
 

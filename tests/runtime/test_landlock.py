@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.runtime import landlock, linux
 
 from .children import USERS, error_of, in_child
@@ -308,7 +309,7 @@ def test_the_version_that_was_applied_is_told() -> None:
     assert in_child(restrict) == ABI
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@each_row("version", range(1, 8))
 def test_every_version_names_only_rights_that_it_knows(version: int) -> None:
     """The kernel refuses unknown ones with EINVAL, so that a newer list would lock nobody in."""
     newest = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16}[version]

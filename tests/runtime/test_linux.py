@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.runtime import linux, seccomp
 
 from .children import USERS, ChildDied, error_of, in_child
@@ -237,7 +238,7 @@ def test_limits_are_set_for_good_and_never_raised(ordinary: bool) -> None:
     assert in_child(limited, ordinary=ordinary) == [[50, 50], [100, 100]]
 
 
-@pytest.mark.parametrize("value", [-1, -2, 1 << 63])
+@each_row("value", [-1, -2, 1 << 63])
 def test_a_limit_that_would_mean_none_is_refused(value: int) -> None:
     with pytest.raises(ValueError, match="limit CPU to"):
         linux.set_limits({"CPU": value})
@@ -278,7 +279,7 @@ def test_a_filter_covers_threads_that_run_already() -> None:
     assert in_child(filtered) == errno.EPERM
 
 
-@pytest.mark.parametrize("program", [b"", b"\0" * 7, b"\x06" + b"\0" * 6 + b"\x80\xff"])
+@each_row("program", [b"", b"\0" * 7, b"\x06" + b"\0" * 6 + b"\x80\xff"])
 def test_a_filter_that_is_no_program_is_refused(program: bytes) -> None:
     def apply() -> None:
         linux.set_no_new_privs()

@@ -25,6 +25,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.runtime import linux
 from toolkiln.runtime.seccomp import (
     ALLOW,
@@ -160,8 +161,8 @@ CASES: dict[str, list[tuple[tuple[int, ...], int]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("arch", "name"),
+@each_row(
+    "arch, name",
     [
         (arch, name)
         for column, arch in enumerate(ARCHITECTURES)
@@ -262,7 +263,7 @@ def test_anonymous_files_in_memory_are_denied_unless_allowed(arch: str) -> None:
     assert ask(arch, "memfd_secret", domains=(1, 2, 10)) == EPERM
 
 
-@pytest.mark.parametrize("arch", ["i686", "armv7l", "riscv64", ""])
+@each_row("arch", ["i686", "armv7l", "riscv64", ""])
 def test_an_unknown_architecture_has_no_program(arch: str) -> None:
     with pytest.raises(ValueError, match="no system call numbers"):
         filter_program(arch=arch, allow_memfd=False)
@@ -417,7 +418,7 @@ def reach(kind: int, path: str) -> None:
 
 
 @supported
-@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+@each_row("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
 def test_a_socket_pair_cannot_reach_a_socket_outside(kind: int, tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
@@ -532,7 +533,7 @@ def test_terminals_take_no_input_from_a_tool(ordinary: bool) -> None:
 
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="calls of x86")
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         pytest.param(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3", id="getpid by int 0x80"),
@@ -630,7 +631,7 @@ WORK: dict[str, tuple[Callable[[], Any], Any]] = {
 
 
 @supported
-@pytest.mark.parametrize("name", WORK)
+@each_row("name", WORK)
 def test_ordinary_work_goes_on_under_the_filter(name: str) -> None:
     function, result = WORK[name]
 
@@ -658,8 +659,8 @@ def test_servers_and_names_work_with_internet_domains() -> None:
     assert filtered(served, domains=(1, 2, 10)) == "served"
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", [*SIGNALS, *ATTRIBUTES])
+@each_row("arch", ARCHITECTURES)
+@each_row("name", [*SIGNALS, *ATTRIBUTES])
 def test_signals_and_attributes_are_refused_only_where_others_are_around(
     arch: str, name: str
 ) -> None:

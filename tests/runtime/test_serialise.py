@@ -7,11 +7,11 @@ import sys
 import threading
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.runtime.serialise import MOST_NOTES, Sizes, plain
+from tables import each_row
+from toolkiln.runtime.serialise import MAX_NOTES, SerialiseLimits, to_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -33,7 +33,7 @@ ANYTHING = st.recursive(
 
 def strict(value: object, **bounds: int) -> tuple[Any, tuple[str, ...]]:
     """The result of `plain`, after it passed a strict encoder."""
-    result = plain(value, sizes=Sizes(**bounds))
+    result = to_json(value, limits=SerialiseLimits(**bounds))
 
     written = json.dumps([result.value, result.notes], allow_nan=False, ensure_ascii=False)
     assert json.loads(written.encode()) == [result.value, list(result.notes)]
@@ -42,7 +42,7 @@ def strict(value: object, **bounds: int) -> tuple[Any, tuple[str, ...]]:
 
 @given(JSON)
 def test_json_comes_back_as_the_same_object_without_notes(value: object) -> None:
-    result = plain(value)
+    result = to_json(value)
 
     assert result.value is value
     assert result.notes == ()
@@ -90,7 +90,7 @@ def test_lone_surrogates_are_replaced_in_texts_and_keys() -> None:
 
     assert value == {"a�": ["b�c", "😀"]}
     assert notes == (
-        "$: lone surrogates are not Unicode text; each was sent as U+FFFD (and 2 more)",
+        "$: lone surrogates are not valid Unicode; each was sent as U+FFFD (and 2 more)",
     )
 
 
@@ -115,20 +115,19 @@ def test_as_deep_as_the_bound_is_fine_and_deeper_is_cut() -> None:
     for _ in range(100):
         fits = [fits]
 
-    assert plain(fits).value is fits
+    assert to_json(fits).value is fits
     assert "nested deeper than 100; sent as null" in strict([fits])[1][0]
     assert len(strict([fits])[1][0]) < 200
 
 
-@pytest.mark.parametrize(
-    ("levels", "wrap"),
+@each_row(
+    "levels, wrap",
     [
         (1_000_000, lambda v: [v]),
         (100_000, lambda v: {"k": v}),
         (100_000, lambda v: (v,)),
         (100_000, lambda v: {1: v}),
     ],
-    ids=["list", "dict", "tuple", "dict by number"],
 )
 def test_a_million_levels_are_cut_without_a_recursion_error(levels: int, wrap: Any) -> None:
     value: Any = 1
@@ -148,7 +147,7 @@ def test_a_caller_deep_in_its_stack_gets_the_same_answer() -> None:
         if depth:
             at(depth - 1)
         else:
-            answers.append(plain(value).value)
+            answers.append(to_json(value).value)
 
     # A thread starts with an empty stack; the 40 frames left do not hold the 90 levels.
     thread = threading.Thread(target=at, args=(sys.getrecursionlimit() - 40,))
@@ -177,7 +176,7 @@ def test_a_cut_says_how_much_was_left_out() -> None:
     left_out = 1_001 - len(value["n"])
     assert notes == (
         f"$.n[{len(value['n']) - 1}]: the result is larger than 408 characters; "
-        f"from here on {left_out} values were left out",
+        f"{left_out} values from here on were omitted",
     )
 
 
@@ -186,7 +185,7 @@ def test_an_endless_generator_is_read_as_far_as_there_is_room() -> None:
 
     assert value == list(range(100))
     assert notes == (
-        "$[99]: the result is larger than 404 characters; from here on more values were left out",
+        "$[99]: the result is larger than 404 characters; more values from here on were omitted",
     )
 
 
@@ -194,16 +193,24 @@ def test_a_long_text_is_cut_and_says_so() -> None:
     value, notes = strict(["é" * 1_000, 5], characters=108)
 
     assert value == ["é" * 100]
-    assert notes[0] == "$[0]: a text of 1,000 characters was cut to 100"
-    assert "left out" in notes[1]
+    assert notes[0] == "$[0]: a text of 1,000 characters was truncated to 100"
+    assert "omitted" in notes[1]
 
 
 def test_a_value_of_just_the_allowed_size_is_not_cut() -> None:
     value = {"ab": ["c", (1, 2)]}
 
-    sizes = [size for size in range(60) if not plain(value, sizes=Sizes(characters=size)).notes]
+    sizes = [
+        size
+        for size in range(60)
+        if not to_json(value, limits=SerialiseLimits(characters=size)).notes
+    ]
     same = {"ab": ["c", [1, 2]]}
-    fast = [size for size in range(60) if not plain(same, sizes=Sizes(characters=size)).notes]
+    fast = [
+        size
+        for size in range(60)
+        if not to_json(same, limits=SerialiseLimits(characters=size)).notes
+    ]
 
     assert sizes == fast == list(range(sizes[0], 60))
 
@@ -238,7 +245,7 @@ def test_keys_that_become_the_same_text_are_noted() -> None:
     value, notes = strict({1: "a", "1": "b"})
 
     assert value == {"1": "b"}
-    assert notes == ("$: keys that are the same as text; the last one was sent",)
+    assert notes == ("$: several keys have the same text; the last one was sent",)
 
 
 def test_notes_are_bounded() -> None:
@@ -246,7 +253,7 @@ def test_notes_are_bounded() -> None:
 
     _, notes = strict(kinds)
 
-    assert len(notes) == MOST_NOTES + 1
+    assert len(notes) == MAX_NOTES + 1
     assert notes[0] == "$[0]: Kind0 cannot be sent as JSON; its repr was sent"
     assert notes[-1] == "and 30 more changes"
 
@@ -256,7 +263,7 @@ def test_a_cut_is_said_however_many_other_notes_there_are() -> None:
 
     _, notes = strict(kinds, characters=1_500)
 
-    assert "left out" in notes[-2]
+    assert "omitted" in notes[-2]
     assert notes[-1].startswith("and ")
 
 
@@ -291,8 +298,8 @@ def test_a_dict_that_another_thread_changes_is_sent_as_it_was_at_some_moment() -
     thread.start()
     try:
         for _ in range(50):
-            plain(shared)
-            plain([shared, ()])
+            to_json(shared)
+            to_json([shared, ()])
     finally:
         done.set()
         thread.join()

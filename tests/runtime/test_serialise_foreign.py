@@ -27,12 +27,13 @@ from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, TypeAdapter
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
+from tables import each_row
 from toolkiln.define import ToolResult
-from toolkiln.runtime.serialise import Sizes, plain
+from toolkiln.runtime.serialise import SerialiseLimits, to_json
 
 
 def strict(value: object) -> tuple[Any, tuple[str, ...]]:
-    result = plain(value)
+    result = to_json(value)
 
     json.dumps([result.value, result.notes], allow_nan=False, ensure_ascii=False).encode()
     return result.value, result.notes
@@ -183,7 +184,7 @@ KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "value"), AS_PYDANTIC, ids=named)
+@each_row("kind, value", AS_PYDANTIC)
 def test_a_value_is_written_as_pydantic_writes_it(kind: Any, value: object) -> None:
     expected = TypeAdapter(kind).dump_python(value, mode="json")
 
@@ -191,23 +192,23 @@ def test_a_value_is_written_as_pydantic_writes_it(kind: Any, value: object) -> N
     assert strict([{"in": value}]) == ([{"in": expected}], ())
 
 
-@pytest.mark.parametrize("key", KEYS, ids=named)
+@each_row("key", KEYS)
 def test_a_key_is_written_as_pydantic_writes_it(key: Any) -> None:
     assert strict({key: 1}) == (to_jsonable_python({key: 1}), ())
 
 
 @given(st.timedeltas())
 def test_a_duration_is_written_as_pydantic_writes_it(value: dt.timedelta) -> None:
-    assert plain(value).value == to_jsonable_python(value)
+    assert to_json(value).value == to_jsonable_python(value)
 
 
 @given(st.datetimes() | st.dates() | st.times() | st.decimals() | st.uuids() | st.fractions())
 def test_scalars_of_the_standard_library_are_written_as_pydantic_writes_them(value: Any) -> None:
-    assert plain(value).value == to_jsonable_python(value)
+    assert to_json(value).value == to_jsonable_python(value)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_row(
+    "value, expected",
     [
         (bytearray(b"abc"), "abc"),
         (memoryview(b"abc"), "abc"),
@@ -230,7 +231,6 @@ def test_scalars_of_the_standard_library_are_written_as_pydantic_writes_them(val
         ({Colour.RED, Colour.PAIR}, [[1, 2], "red"]),
         ({1, "a", None}, ["a", 1, None]),
     ],
-    ids=named,
 )
 def test_what_pydantic_has_no_form_for_gets_a_sensible_one(value: Any, expected: Any) -> None:
     assert strict(value) == (expected, ())
@@ -300,10 +300,9 @@ def test_an_attrs_class_is_sent_by_its_fields() -> None:
     assert strict(thing(a=dt.date(2024, 1, 2))) == ({"a": "2024-01-02", "_b": 2}, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [object(), int, len, lambda: 0, json, NotImplemented, ..., io.StringIO("a\nb"), Colour],
-    ids=named,
 )
 def test_anything_else_is_sent_as_its_repr_with_a_note(value: object) -> None:
     sent, notes = strict(value)
@@ -382,7 +381,7 @@ def test_an_array_that_holds_itself_and_one_that_is_huge_are_cut() -> None:
 
     assert "contains itself" in strict(loop)[1][0]
     huge = np.broadcast_to(np.int8(1), (10**9, 10**6))
-    assert "left out" in plain(huge, sizes=Sizes(characters=1_000)).notes[0]
+    assert "omitted" in to_json(huge, limits=SerialiseLimits(characters=1_000)).notes[0]
 
 
 def test_a_data_frame_becomes_records() -> None:
@@ -410,7 +409,7 @@ def test_an_index_that_says_something_is_kept() -> None:
     assert strict(frame.set_index("city")["n"])[0][0] == {"city": "B", "n": 1}
     clash = frame.set_index("city", drop=False)
     assert strict(clash)[0][0] == {"city": "B", "n": 1}
-    assert "left out" in strict(clash)[1][0]
+    assert "omitted" in strict(clash)[1][0]
 
 
 def test_columns_of_a_data_frame_may_be_doubled_or_no_text() -> None:
@@ -419,7 +418,7 @@ def test_columns_of_a_data_frame_may_be_doubled_or_no_text() -> None:
     value, notes = strict(pd.DataFrame([[1, 2, 3, 4]], columns=["a", "a", 5, ("b", 1)]))
 
     assert value == [{"a": 2, "5": 3, "b,1": 4}]
-    assert "keys that are the same" in notes[0]
+    assert "keys have the same text" in notes[0]
 
 
 def test_other_values_of_pandas_get_sensible_forms() -> None:

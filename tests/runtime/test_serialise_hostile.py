@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, computed_field, model_serializer
 
-from toolkiln.runtime.serialise import Sizes, plain
+from tables import each_row
+from toolkiln.runtime.serialise import SerialiseLimits, to_json
 
 
 def strict(value: object, **bounds: int) -> tuple[Any, tuple[str, ...]]:
-    result = plain(value, sizes=Sizes(**bounds))
+    result = to_json(value, limits=SerialiseLimits(**bounds))
 
     json.dumps([result.value, result.notes], allow_nan=False, ensure_ascii=False).encode()
     return result.value, result.notes
@@ -80,16 +81,16 @@ def test_a_class_with_any_hooks_broken_ends_in_a_value(
     strict(value)
     strict({"a": [value]})
     if kind in {str, int, float}:
-        assert plain(value).value == content or MARKS & hooks.keys()
+        assert to_json(value).value == content or MARKS & hooks.keys()
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError])
+@each_row("error", [SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError])
 def test_a_repr_that_raises_anything_is_caught(error: type[BaseException]) -> None:
     foo = type("Foo", (), {"__repr__": raising(error)})()
 
     assert strict([foo]) == (
         ["<unprintable Foo>"],
-        ("$[0]: Foo cannot be sent as JSON, nor could its repr",),
+        ("$[0]: neither Foo nor its repr can be sent as JSON",),
     )
 
 
@@ -195,7 +196,7 @@ def test_a_generator_that_raises_sends_what_came_before() -> None:
 
     assert strict({"n": numbers(), "after": 1}) == (
         {"n": [1, 2], "after": 1},
-        ("$.n: reading on failed with SystemExit; what came before was sent",),
+        ("$.n: reading failed with SystemExit; the items before it were sent",),
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings classes make typed values of what was set, and refuse without repeating it."""
+"""Settings classes convert values, and reject them without repeating secrets."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -9,8 +9,9 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic_core import PydanticCustomError
 
+from tables import each_row
 from toolkiln.define import tool
-from toolkiln.runtime.settings import BadSettings, made, typed
+from toolkiln.runtime.loader import BadSettings, new_settings, typed_settings
 
 
 class Unit(Enum):
@@ -63,11 +64,11 @@ def of(cls: Any, values: dict[str, Any]) -> Any:
     @tool(settings=cls)
     def f() -> None: ...
 
-    return typed(f, values)
+    return typed_settings(f, values)
 
 
-@pytest.mark.parametrize(
-    ("cls", "given", "values"),
+@each_row(
+    "cls, given, values",
     [
         (Model, {}, {"retries": 3, "key": SecretStr("none"), "url": "https://example.org",
                      "since": None}),
@@ -90,8 +91,8 @@ def test_values_are_typed_and_defaults_filled_in(
 def test_a_function_without_a_class_gets_the_values_as_they_are() -> None:
     values = {"retries": "3"}
 
-    assert typed(lambda: None, values) is values
-    assert typed(tool(lambda: None), values) is values
+    assert typed_settings(lambda: None, values) is values
+    assert typed_settings(tool(lambda: None), values) is values
 
 
 def test_two_calls_share_no_values() -> None:
@@ -100,15 +101,15 @@ def test_two_calls_share_no_values() -> None:
     assert of(Record, {})["names"] == []
 
 
-@pytest.mark.parametrize(
-    ("cls", "given", "told"),
+@each_row(
+    "cls, given, told",
     [
         (Model, {"retries": -1}, "retries (greater than equal)"),
         (Model, {"retries": "s3cret", "key": []}, "retries (int parsing), key (string type)"),
         (Model, {"key": "short s3cret"}, "key (value error)"),
         (Model, {"key": "odd s3cret"}, "key (odd key)"),
         (Record, {"since": "s3cret"}, "since (BindingError)"),
-        (Record, {"key": "short s3cret"}, "Record refuses its values"),
+        (Record, {"key": "short s3cret"}, "Record rejects the settings"),
         (Plain, {"s3cret": 1}, "the whole (TypeError)"),
     ],
 )
@@ -116,7 +117,7 @@ def test_a_refusal_says_what_is_wrong_and_repeats_no_value(
     cls: type, given: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(BadSettings) as raised:
-        made(cls, given)
+        new_settings(cls, given)
 
     assert told in str(raised.value)
     assert "s3cret" not in str(raised.value)

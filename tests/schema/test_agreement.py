@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
-from toolkiln.schema import RuntimeParameter, RuntimeSignature, disagreements
+from tables import each_row
+from toolkiln.schema import RuntimeParameter, RuntimeSignature, signature_mismatches
 
 Schema = dict[str, Any]
 
@@ -26,7 +25,7 @@ def told(read: Schema, imported: Schema | None, *, more: Schema | None = None) -
     """What is said of one parameter that was read, and imported, like this."""
     whole = {"type": "object", "properties": {"x": read}, "required": ["x"], **(more or {})}
     parameter = RuntimeParameter(name="x", required=True, described=imported)
-    return disagreements(whole, signature(parameter))
+    return signature_mismatches(whole, signature(parameter))
 
 
 def signature(
@@ -35,8 +34,8 @@ def signature(
     return RuntimeSignature(parameters=parameters, takes_any=takes_any, by_hand=by_hand)
 
 
-@pytest.mark.parametrize(
-    ("read", "imported"),
+@each_row(
+    "read, imported",
     [
         ({"type": "string", "title": "X"}, {"type": "string", "description": "An x."}),
         ({}, {"type": "string"}),
@@ -67,8 +66,8 @@ def test_what_callers_cannot_tell_apart_is_no_difference(
     assert told(read, imported) == []
 
 
-@pytest.mark.parametrize(
-    ("read", "imported", "difference"),
+@each_row(
+    "read, imported, difference",
     [
         ({"type": "string"}, {"type": "integer"}, ": string in the schema, integer when imported"),
         ({"default": 1}, {"default": True}, ": default 1 in the schema, default true when"),
@@ -108,7 +107,7 @@ def test_what_callers_cannot_tell_apart_is_no_difference(
         (
             {"type": "object", "properties": {"a": {}}},
             {"type": "object", "properties": {"a": {}, "b": {}}},
-            " › b: missing in the schema, there when imported",
+            " › b: missing in the schema, present when imported",
         ),
     ],
 )
@@ -154,12 +153,12 @@ def test_names_and_needs_are_told_one_by_one() -> None:
         RuntimeParameter(name="e", required=False),
     )
 
-    assert disagreements(read, found) == [
-        "parameter 'a': the imported function does not take it",
+    assert signature_mismatches(read, found) == [
+        "parameter 'a': missing in the imported function",
         "parameter 'b': required in the schema, optional when imported",
         "parameter 'c': optional in the schema, required when imported",
-        "parameter 'd': the imported function needs it, the schema has none",
-        "parameter 'e': the imported function takes it, the schema has none",
+        "parameter 'd': missing in the schema, required when imported",
+        "parameter 'e': missing in the schema",
     ]
 
 
@@ -171,7 +170,7 @@ def test_a_schema_by_hand_may_ask_for_more_and_show_less() -> None:
         by_hand=True,
     )
 
-    assert disagreements(read, found) == []
+    assert signature_mismatches(read, found) == []
 
 
 def test_a_schema_by_hand_must_have_what_the_function_needs() -> None:
@@ -182,13 +181,13 @@ def test_a_schema_by_hand_must_have_what_the_function_needs() -> None:
         by_hand=True,
     )
 
-    assert len(disagreements(read, found)) == 3
+    assert len(signature_mismatches(read, found)) == 3
 
 
 def test_a_function_that_takes_any_name_takes_those_that_were_read() -> None:
     read = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
 
-    assert disagreements(read, signature(takes_any=True)) == []
+    assert signature_mismatches(read, signature(takes_any=True)) == []
 
 
 # Hostile schemas
@@ -224,8 +223,8 @@ def test_choices_that_multiply_are_given_up_on() -> None:
     assert told(nested(9, "string"), nested(9, "null")) == []
 
 
-@pytest.mark.parametrize("odd", [1, "x", [], {"a": 1}, None, True])
-@pytest.mark.parametrize(
+@each_row("odd", [1, "x", [], {"a": 1}, None, True])
+@each_row(
     "keyword",
     ["type", "enum", "anyOf", "items", "properties", "required", "prefixItems", "$ref", "$defs"],
 )

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.schema import compile_tool, deferring_request
+from toolkiln.schema import compile_tool, deferred_request_tools
 
 from .specs import params, spec
 
@@ -13,12 +14,12 @@ from .specs import params, spec
 def requested(provider: str) -> list[dict[str, Any]]:
     parameters = params(("city",), city={"type": "string"})
     at_hand, to_be_found = spec(parameters, name="now"), spec(parameters, name="later")
-    return deferring_request(
+    return deferred_request_tools(
         provider, [compile_tool(at_hand, provider)], [compile_tool(to_be_found, provider)]
     )
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "anthropic-strict"])
+@each_row("provider", ["anthropic", "anthropic-strict"])
 def test_anthropic_gets_its_search_and_marked_tools(provider: str) -> None:
     search, now, later = requested(provider)
 
@@ -28,7 +29,7 @@ def test_anthropic_gets_its_search_and_marked_tools(provider: str) -> None:
     assert later["input_schema"]["required"] == ["city"]
 
 
-@pytest.mark.parametrize("provider", ["openai", "openai-strict"])
+@each_row("provider", ["openai", "openai-strict"])
 def test_openai_gets_flat_functions_as_the_responses_api_wants_them(provider: str) -> None:
     search, now, later = requested(provider)
 
@@ -39,7 +40,7 @@ def test_openai_gets_flat_functions_as_the_responses_api_wants_them(provider: st
     assert "function" not in later
 
 
-@pytest.mark.parametrize("provider", ["gemini", "mcp"])
+@each_row("provider", ["gemini", "mcp"])
 def test_a_provider_without_it_is_refused_with_the_other_way(provider: str) -> None:
     with pytest.raises(InputError) as refused:
         requested(provider)

@@ -6,14 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from tables import each_row
 from toolkiln.schema import Checked, Problems, check
-from toolkiln.schema.formats import FORMATS
+from toolkiln.schema.fast_check import FORMAT_PATTERNS
+from toolkiln.schema.validator_options import FORMATS
 
 from .specs import params, spec
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@each_row(
+    "name, text",
     [
         ("date-time", "2024-01-01T10:00:00Z"),
         ("date-time", "2024-01-01T10:00:00"),
@@ -48,8 +50,8 @@ def test_formats_accept_what_tools_accept(name: str, text: str) -> None:
     assert check(tool, {"x": text}) == Checked({"x": text})
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@each_row(
+    "name, text",
     [
         ("date-time", "tomorrow"),
         ("date-time", "2024-13-01T10:00:00Z"),
@@ -76,8 +78,8 @@ def test_formats_refuse_what_is_none(name: str, text: str) -> None:
     assert found.problems[0].message == f"x: {text!r} is not a valid {name}"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "values"),
+@each_row(
+    "name, kind, values",
     [
         ("date-time", datetime, st.datetimes(timezones=st.none() | st.timezones())),
         ("date", date, st.dates()),
@@ -99,3 +101,11 @@ def test_formats_accept_what_pydantic_writes(name: str, kind: Any, values: Any) 
 def test_formats_never_raise(text: str) -> None:
     for accepts in FORMATS.values():
         assert accepts(text) in (True, False)
+
+
+@pytest.mark.parametrize("name", FORMAT_PATTERNS)
+@given(data=st.data())
+def test_fast_check_is_narrower_than_the_format(name: str, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(FORMAT_PATTERNS[name], fullmatch=True))
+
+    assert FORMATS[name](text)

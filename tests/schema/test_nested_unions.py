@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import pytest
-
+from tables import each_row
 from toolkiln.schema import Checked, Problems
 from toolkiln.schema.arguments import ArgumentChecker
 
@@ -51,7 +50,7 @@ def nested(depth: int, leaf: Any) -> dict[str, Any]:
     return {"tree": leaf}
 
 
-@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+@each_row("keyword", ["anyOf", "oneOf"])
 def test_a_deep_value_that_fits_no_branch_is_explained_in_bounded_work(keyword: str) -> None:
     """Before, 230 bytes took a minute, and each further level twice as long."""
     checker = ArgumentChecker(recursive_union(keyword))
@@ -74,7 +73,7 @@ def test_a_shallow_value_that_fits_no_branch_is_explained_exactly() -> None:
     ]
 
 
-@pytest.mark.parametrize("depth", [3, 60])
+@each_row("depth", [3, 60])
 def test_json_text_inside_a_union_is_parsed_at_any_depth(depth: int) -> None:
     checker = ArgumentChecker(recursive_union("anyOf"))
 

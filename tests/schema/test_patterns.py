@@ -6,11 +6,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import pytest
-
+from tables import each_row
 from toolkiln.schema import ArgumentChecker, Checked, Problems, is_quick
 from toolkiln.schema.arguments import check
-from toolkiln.schema.patterns import BACKTRACKING, LINEAR, LONGEST_BACKTRACKED, engine_of
+from toolkiln.schema.validator_options import (
+    BACKTRACKING,
+    LINEAR,
+    MAX_BACKTRACKED_LENGTH,
+    engine_of,
+)
 
 from .specs import spec as spec_of
 
@@ -37,17 +41,17 @@ def counted(name: str) -> Iterator[list[None]]:
         sys.setprofile(before)
 
 
-@pytest.mark.parametrize("pattern", ["^(a+)+$", "(a|a)*b", r"^\d{3}-\w+$", "(x+x+)+y"])
+@each_row("pattern", ["^(a+)+$", "(a|a)*b", r"^\d{3}-\w+$", "(x+x+)+y"])
 def test_a_pattern_without_look_around_runs_in_the_linear_engine(pattern: str) -> None:
     assert engine_of(pattern) is LINEAR
 
 
-@pytest.mark.parametrize("pattern", [r"^(?!\s*$).+", r"(a)\1", "(?<=x)y"])
+@each_row("pattern", [r"^(?!\s*$).+", r"(a)\1", "(?<=x)y"])
 def test_look_around_and_back_references_run_in_an_engine_that_gives_up(pattern: str) -> None:
     assert engine_of(pattern) is BACKTRACKING
 
 
-@pytest.mark.parametrize("pattern", ["(", "(a{0,300}){0,300}b"])
+@each_row("pattern", ["(", "(a{0,300}){0,300}b"])
 def test_what_does_not_compile_in_a_megabyte_is_no_pattern(pattern: str) -> None:
     assert engine_of(pattern) is None
 
@@ -57,7 +61,7 @@ def test_patterns_that_backtrack_match_short_strings_only() -> None:
 
     fits = blank.check({"a": ["text"]})
     empty = blank.check({"a": ["  "]})
-    long = blank.check({"a": ["x" * (LONGEST_BACKTRACKED + 1)]})
+    long = blank.check({"a": ["x" * (MAX_BACKTRACKED_LENGTH + 1)]})
 
     assert isinstance(fits, Checked)
     assert isinstance(empty, Problems)

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import pytest
-
+from tables import each_row
 from toolkiln.model import Dialect, ToolSpec
 from toolkiln.schema import Compiled, compile_tool, request_tools
 
@@ -25,7 +24,7 @@ def made(provider: str, name: str = "find", optional: int = 0) -> Compiled:
     return compile_tool(spec, provider)
 
 
-@pytest.mark.parametrize("provider", ["openai", "openai-responses-strict", "anthropic", "mcp"])
+@each_row("provider", ["openai", "openai-responses-strict", "anthropic", "mcp"])
 def test_tools_are_listed_side_by_side(provider: str) -> None:
     tools = [made(provider, "find"), made(provider, "keep")]
 

@@ -2,8 +2,7 @@
 
 from textwrap import dedent
 
-import pytest
-
+from tables import each_row
 from toolkiln.schema import secret_fields
 from toolkiln.spec import read
 
@@ -29,7 +28,7 @@ SOURCE = """
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     "annotation",
     [
         "SecretStr",
@@ -49,7 +48,7 @@ def test_a_field_that_is_or_contains_a_secret_is_found(annotation: str) -> None:
     assert secret_fields(_schema(annotation)) == {"field"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "annotation", ["str", "str = 'password'", "Plain", "dict[str, str] = {}", "int | None = None"]
 )
 def test_other_fields_are_no_secrets(annotation: str) -> None:

@@ -1,6 +1,6 @@
 """Schemas for readers who drop half of them."""
 
-from toolkiln.schema.providers.unfolding import unfolded
+from toolkiln.schema.providers.mcp import inlined
 
 NAME = {"type": "string", "minLength": 2, "description": "A name."}
 
@@ -12,7 +12,7 @@ def test_references_are_replaced_by_what_they_mean() -> None:
         "$defs": {"Name": NAME},
     }
 
-    found = unfolded(schema)
+    found = inlined(schema)
 
     assert "$defs" not in found
     assert found["properties"]["a"] == {
@@ -26,7 +26,7 @@ def test_recursive_references_stay_with_their_definitions() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
     schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/Node"}}}
 
-    found = unfolded({**schema, "$defs": {"Node": node}})
+    found = inlined({**schema, "$defs": {"Node": node}})
 
     assert found["$defs"] == {"Node": node}
     assert found["properties"]["a"]["properties"]["next"] == {"$ref": "#/$defs/Node"}
@@ -35,7 +35,7 @@ def test_recursive_references_stay_with_their_definitions() -> None:
 def test_bounds_of_a_value_that_may_be_null_are_said_as_well() -> None:
     age = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}], "default": None}
 
-    found = unfolded({"type": "object", "properties": {"age": age}})
+    found = inlined({"type": "object", "properties": {"age": age}})
 
     assert found["properties"]["age"] == {**age, "description": "At least 0"}
 
@@ -43,7 +43,7 @@ def test_bounds_of_a_value_that_may_be_null_are_said_as_well() -> None:
 def test_what_a_description_says_already_is_not_repeated() -> None:
     count = {"type": "integer", "maximum": 9, "description": "How many, at most 9."}
 
-    found = unfolded({"type": "object", "properties": {"count": count}})
+    found = inlined({"type": "object", "properties": {"count": count}})
 
     assert found["properties"]["count"] == count
 
@@ -62,7 +62,7 @@ def test_constraints_are_said_wherever_a_value_has_them() -> None:
         "$defs": {"Node": node},
     }
 
-    found = unfolded(schema)
+    found = inlined(schema)
 
     said = {**word, "description": "At most 5 characters"}
     properties = found["properties"]
@@ -76,6 +76,6 @@ def test_constraints_are_said_wherever_a_value_has_them() -> None:
 def test_what_a_value_must_not_be_is_not_said_of_it() -> None:
     value = {"type": "string", "if": {"maxLength": 5}, "then": {"minLength": 2}}
 
-    found = unfolded({"type": "object", "properties": {"value": value}})
+    found = inlined({"type": "object", "properties": {"value": value}})
 
     assert found["properties"]["value"] == value

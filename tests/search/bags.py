@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkiln.search import Document, EmbeddingFailed
+from toolkiln.search import EmbeddingFailed, SearchDocument
 
 MEANINGS = {"forecast": "weather", "climate": "weather", "money": "currency", "cash": "currency"}
 """Words that mean the same to it."""
@@ -34,6 +34,6 @@ class Bags:
         return rows
 
 
-def tool(name: str, description: str = "", *usages: str, **fields: str) -> Document:
+def tool(name: str, description: str = "", *usages: str, **fields: str) -> SearchDocument:
     """A document as tools make them."""
-    return Document(name, {"name": name, "description": description, **fields}, usages)
+    return SearchDocument(name, {"name": name, "description": description, **fields}, usages)

@@ -1,15 +1,22 @@
 """Words, stems and clauses."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.search.analysis import clauses, pairs, squeezed, stem, words, words_or_all
-from toolkiln.search.request import request
+from tables import each_row
+from toolkiln.search.analysis import (
+    clauses,
+    normalize_name,
+    pairs,
+    parse_query,
+    stem,
+    words,
+    words_or_all,
+)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("snake_case_name", "snake case name"),
         ("kebab-case/path.name", "kebab case path name"),
@@ -40,7 +47,7 @@ def test_a_joined_name_is_spoken_in_parts_only() -> None:
     assert words("getUserReport").spoken == ["user", "report"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "forms",
     [
         "convert converts converting converted",
@@ -57,7 +64,7 @@ def test_the_forms_of_a_word_share_a_stem(forms: str) -> None:
     assert len({stem(form) for form in forms.split()}) == 1
 
 
-@pytest.mark.parametrize("word", ["bus", "address", "analysis", "sing", "red", "gas", "天気s"])
+@each_row("word", ["bus", "address", "analysis", "sing", "red", "gas", "天気s"])
 def test_a_word_that_only_looks_inflected_stays(word: str) -> None:
     assert stem(word) == word
 
@@ -66,8 +73,8 @@ def test_an_animal_is_no_anime() -> None:
     assert stem("animals") != stem("anime")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("the time zone", ["timezone"]),
         ("copy editing", ["copyediting"]),
@@ -80,8 +87,8 @@ def test_neighbouring_words_are_one_word_too(text: str, expected: list[str]) -> 
     assert pairs(words(text)) == [stem(word) for word in expected]
 
 
-@pytest.mark.parametrize(
-    ("text", "hints"),
+@each_row(
+    "text, hints",
     [
         ("weather on 2024-05-01", {"date"}),
         ("weather on 5/1/2024", {"date"}),
@@ -96,13 +103,13 @@ def test_neighbouring_words_are_one_word_too(text: str, expected: list[str]) -> 
     ],
 )
 def test_a_value_hints_at_the_parameter_that_takes_it(text: str, hints: set[str]) -> None:
-    asked = request(text).whole
+    asked = parse_query(text).whole
 
     assert set(asked.hints).difference(pairs(asked.words)) == set(map(stem, hints))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("open https://example.com/weather?city=rome.", "open"),
         ("open 'www.example.com/weather', then resize it", "open resize"),
@@ -111,11 +118,11 @@ def test_a_value_hints_at_the_parameter_that_takes_it(text: str, hints: set[str]
     ],
 )
 def test_the_words_of_an_address_are_not_asked_for(text: str, expected: str) -> None:
-    assert request(text).whole.words.spoken == expected.split()
+    assert parse_query(text).whole.words.spoken == expected.split()
 
 
 def test_a_query_that_is_only_an_address_is_read_as_words() -> None:
-    assert request("https://example.com/weather").whole.words.spoken[-1] == "weather"
+    assert parse_query("https://example.com/weather").whole.words.spoken[-1] == "weather"
 
 
 def test_a_text_of_little_words_alone_keeps_them_where_asked() -> None:
@@ -123,15 +130,13 @@ def test_a_text_of_little_words_alone_keeps_them_where_asked() -> None:
     assert words_or_all("get_next").terms == ["get", "next"]
 
 
-@pytest.mark.parametrize(
-    "spelling", ["get_weather", "getWeather", "Get weather", "GET-WEATHER", "get.weather"]
-)
+@each_row("spelling", ["get_weather", "getWeather", "Get weather", "GET-WEATHER", "get.weather"])
 def test_spellings_of_a_name_are_squeezed_into_one(spelling: str) -> None:
-    assert squeezed(spelling) == "getweather"
+    assert normalize_name(spelling) == "getweather"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         (
             "Book a flight to Rome tomorrow and send the invoice to accounting",
@@ -150,7 +155,7 @@ def test_spellings_of_a_name_are_squeezed_into_one(spelling: str) -> None:
 def test_a_prompt_is_split_where_something_else_is_asked_for(
     text: str, expected: list[str]
 ) -> None:
-    assert [part.text for part in request(text).clauses] == expected
+    assert [part.text for part in parse_query(text).clauses] == expected
 
 
 def test_clauses_have_all_words_of_the_prompt() -> None:
@@ -162,7 +167,7 @@ def test_clauses_have_all_words_of_the_prompt() -> None:
 
 
 def test_of_a_very_long_query_the_start_and_the_end_count() -> None:
-    asked = request("weather " + "lorem ipsum. " * 10_000 + "currency")
+    asked = parse_query("weather " + "lorem ipsum. " * 10_000 + "currency")
 
     assert {"weather", "currenci"} <= set(asked.whole.words.terms)
     assert len(asked.whole.text) < 10_000
@@ -171,7 +176,7 @@ def test_of_a_very_long_query_the_start_and_the_end_count() -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_can_be_read(text: str) -> None:
-    asked = request(text)
+    asked = parse_query(text)
 
     for part in (asked.whole, *asked.clauses):
         assert len(part.words.terms) == len(part.words.written)

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from toolkiln.search import Document, Index
-from toolkiln.search.rows import Rows
+from tables import each_row
+from toolkiln.search import SearchDocument, SearchIndex
+from toolkiln.search.postings import Rows
 
 from .bags import Bags, tool
 
@@ -20,11 +20,11 @@ QUERIES = ["weather", "send money", "t1", "rain in the forecast, and then send c
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> Document:
+def documents(draw: st.DrawFn) -> SearchDocument:
     key = f"t{draw(st.integers(0, 9))}"
     said = " ".join(draw(st.lists(st.sampled_from(WORDS), max_size=6)))
     usages = draw(st.lists(st.sampled_from(WORDS), max_size=4))
-    return Document(key, {"name": key, "description": said}, tuple(usages))
+    return SearchDocument(key, {"name": key, "description": said}, tuple(usages))
 
 
 steps = st.tuples(
@@ -34,18 +34,18 @@ steps = st.tuples(
 
 @given(st.lists(steps, max_size=8))
 def test_any_sequence_of_changes_equals_a_fresh_build(
-    changes: list[tuple[list[Document], list[str]]],
+    changes: list[tuple[list[SearchDocument], list[str]]],
 ) -> None:
     embedder = Bags()
-    index = Index(embedder)
-    expected: dict[str, Document] = {}
+    index = SearchIndex(embedder)
+    expected: dict[str, SearchDocument] = {}
     for added, removed in changes:
         index = index.apply(added, removed)
         for key in removed:
             expected.pop(key, None)
         expected.update((document.key, document) for document in added)
 
-    fresh = Index.build(expected.values(), embedder)
+    fresh = SearchIndex.build(expected.values(), embedder)
 
     assert len(index) == len(fresh)
     assert index.fingerprints == fresh.fingerprints
@@ -53,9 +53,9 @@ def test_any_sequence_of_changes_equals_a_fresh_build(
         assert index.query(query, 5) == fresh.query(query, 5)
 
 
-@pytest.mark.parametrize("count", [1, 300])
+@each_row("count", [1, 300])
 def test_an_index_stays_as_it_was_when_another_is_made_from_it(count: int) -> None:
-    old = Index.build([tool("a", "rain"), tool("b", "mail")], Bags())
+    old = SearchIndex.build([tool("a", "rain"), tool("b", "mail")], Bags())
     before = [old.query(query, 5) for query in QUERIES]
 
     one = old.apply([tool(f"c{n}", "rain weather") for n in range(count)], ["a"])
@@ -67,13 +67,13 @@ def test_an_index_stays_as_it_was_when_another_is_made_from_it(count: int) -> No
 
 
 def test_removing_what_is_not_there_changes_nothing() -> None:
-    index = Index.build([tool("a", "rain")], Bags())
+    index = SearchIndex.build([tool("a", "rain")], Bags())
 
     assert index.apply([], ["b"]).fingerprints == index.fingerprints
 
 
 def test_removing_everything_leaves_an_empty_index() -> None:
-    index = Index.build([tool("a", "rain")], Bags()).apply([], ["a"])
+    index = SearchIndex.build([tool("a", "rain")], Bags()).apply([], ["a"])
 
     assert len(index) == 0
     assert index.query("rain", 5).hits == ()
@@ -81,7 +81,7 @@ def test_removing_everything_leaves_an_empty_index() -> None:
 
 def test_a_change_embeds_and_reads_the_changed_documents_only() -> None:
     embedder = Bags()
-    index = Index.build([tool(f"t{n}", "rain") for n in range(100)], embedder)
+    index = SearchIndex.build([tool(f"t{n}", "rain") for n in range(100)], embedder)
     embedder.texts.clear()
 
     index.apply([tool("t5", "mail")], ["t6"])
@@ -96,13 +96,13 @@ def test_what_an_embedder_hands_out_is_not_written_to() -> None:
             rows.flags.writeable = False
             return rows
 
-    index = Index.build([tool("a", "x", "rain", "weather", "snow")], Remembering())
+    index = SearchIndex.build([tool("a", "x", "rain", "weather", "snow")], Remembering())
 
     assert index.query("snow", 1).hits[0].key == "a"
 
 
 def test_endless_changes_do_not_make_the_matrix_grow() -> None:
-    index = Index.build([tool(f"t{n}", "rain") for n in range(100)], Bags())
+    index = SearchIndex.build([tool(f"t{n}", "rain") for n in range(100)], Bags())
 
     for round_ in range(1_000):
         index = index.apply([tool(f"t{round_ % 100}", f"rain {round_}")], [])
@@ -112,10 +112,10 @@ def test_endless_changes_do_not_make_the_matrix_grow() -> None:
 
 
 def test_rows_in_use_are_never_written_again() -> None:
-    rows, first = Rows.empty(2).placed(np.ones((3, 2), np.float32), np.zeros(0, np.bool_))
+    rows, first = Rows.empty(2).with_vectors(np.ones((3, 2), np.float32), np.zeros(0, np.bool_))
     living = np.ones(3, np.bool_)
 
-    taken = [rows.placed(np.zeros((1, 2), np.float32), living) for _ in range(20)]
+    taken = [rows.with_vectors(np.zeros((1, 2), np.float32), living) for _ in range(20)]
 
     places = [(id(matrix), slot) for matrix, slots in taken for slot in slots]
     assert len(places) == len(set(places))
@@ -123,7 +123,7 @@ def test_rows_in_use_are_never_written_again() -> None:
 
 
 def test_readers_of_every_generation_are_right_while_others_are_made() -> None:
-    index = Index.build([tool(f"old{n}", "rain weather") for n in range(50)], Bags())
+    index = SearchIndex.build([tool(f"old{n}", "rain weather") for n in range(50)], Bags())
     expected = index.query("rain and weather", 50)
     ready, done = Event(), Event()
 
@@ -135,7 +135,7 @@ def test_readers_of_every_generation_are_right_while_others_are_made() -> None:
             count += 1
         return count
 
-    def write(letter: str) -> Index:
+    def write(letter: str) -> SearchIndex:
         mine = index
         for number in range(100):
             mine = mine.apply([tool(f"{letter}{number}", "rain mail")], [f"old{number}"])

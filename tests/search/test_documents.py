@@ -1,10 +1,9 @@
 """What of a tool can be found."""
 
-from toolkiln.model import Documentation, Section, Toolkit, ToolSpec
-from toolkiln.model.tools import Dialect
-from toolkiln.search import Document, document
-from toolkiln.search.documents import parameter_texts
-from toolkiln.search.weighing import weigh
+from toolkiln.model import DocstringSection, Documentation, Toolkit, ToolSpec
+from toolkiln.model.spec import Dialect
+from toolkiln.search import SearchDocument, document
+from toolkiln.search.documents import parameter_texts, weigh
 
 
 def spec(**fields: object) -> ToolSpec:
@@ -28,7 +27,7 @@ def test_all_that_a_tool_says_of_itself_is_in_its_document() -> None:
             toolkit=Toolkit(name="bank", display_name="Bank desk", description="Everyday banking."),
             documentation=Documentation(
                 text="Uses daily rates.",
-                sections=(Section(title="When to use", body="For invoices."),),
+                sections=(DocstringSection(title="When to use", body="For invoices."),),
                 returns="The rounded sum.",
             ),
             parameters={
@@ -102,34 +101,34 @@ def test_a_schema_that_contains_itself_is_read_to_an_end() -> None:
 
 def test_another_content_has_another_fingerprint() -> None:
     versions = [
-        Document("a", {"name": "a"}),
-        Document("b", {"name": "a"}),
-        Document("a", {"name": "b"}),
-        Document("a", {"title": "a"}),
-        Document("a", {"name": "a"}, ("x",)),
-        Document("a", {"name": "a"}, ("x", "y")),
-        Document("a", {"name": "a"}, ("xy",)),
+        SearchDocument("a", {"name": "a"}),
+        SearchDocument("b", {"name": "a"}),
+        SearchDocument("a", {"name": "b"}),
+        SearchDocument("a", {"title": "a"}),
+        SearchDocument("a", {"name": "a"}, ("x",)),
+        SearchDocument("a", {"name": "a"}, ("x", "y")),
+        SearchDocument("a", {"name": "a"}, ("xy",)),
     ]
 
     assert len({version.fingerprint for version in versions}) == len(versions)
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_fields() -> None:
-    one = Document("a", {"name": "x", "description": "y"})
-    other = Document("a", {"description": "y", "name": "x"})
+    one = SearchDocument("a", {"name": "x", "description": "y"})
+    other = SearchDocument("a", {"description": "y", "name": "x"})
 
     assert one.fingerprint == other.fingerprint
 
 
 def test_a_lone_surrogate_does_not_keep_a_tool_from_being_indexed() -> None:
-    odd = Document("a", {"name": "a", "description": "broken \ud800 text"})
+    odd = SearchDocument("a", {"name": "a", "description": "broken \ud800 text"})
 
     assert "broken" in weigh(odd).weights
     assert odd.fingerprint
 
 
 def test_a_title_that_repeats_the_name_counts_once() -> None:
-    plain = Document("send_mail", {"name": "send_mail"})
-    titled = Document("send_mail", {"name": "send_mail", "title": "Send mail"})
+    plain = SearchDocument("send_mail", {"name": "send_mail"})
+    titled = SearchDocument("send_mail", {"name": "send_mail", "title": "Send mail"})
 
     assert weigh(titled).weights == weigh(plain).weights

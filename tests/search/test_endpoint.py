@@ -14,7 +14,7 @@ import pytest
 
 from toolkiln.errors import InputError
 from toolkiln.search.embedder import EmbeddingFailed
-from toolkiln.search.endpoint import Endpoint
+from toolkiln.search.openai_embedder import OpenAIEmbedder
 
 KEY = "sk-very-secret"
 BOUND = 20.0
@@ -97,8 +97,8 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def endpoint(server: Server) -> Endpoint:
-    return Endpoint(server.url, "small", 3, key=KEY)
+def endpoint(server: Server) -> OpenAIEmbedder:
+    return OpenAIEmbedder(server.url, "small", 3, key=KEY)
 
 
 class Clock:
@@ -112,7 +112,9 @@ class Clock:
 
 
 class TestAsking:
-    def test_rows_have_length_one_and_the_order_of_the_texts(self, endpoint: Endpoint) -> None:
+    def test_rows_have_length_one_and_the_order_of_the_texts(
+        self, endpoint: OpenAIEmbedder
+    ) -> None:
         rows = endpoint.embed(["four", "a"])
 
         assert rows.dtype == np.float32
@@ -120,7 +122,7 @@ class TestAsking:
         assert (rows[:, 0] / rows[:, 1]).tolist() == pytest.approx([4, 1])
 
     def test_the_model_the_key_and_the_path_are_as_the_api_has_them(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         endpoint.embed(["text"])
 
@@ -130,13 +132,15 @@ class TestAsking:
         assert headers["Authorization"] == f"Bearer {KEY}"
 
     def test_without_a_key_none_is_sent(self, server: Server) -> None:
-        Endpoint(f"{server.url}/embeddings", "small", 3).embed(["text"])
+        OpenAIEmbedder(f"{server.url}/embeddings", "small", 3).embed(["text"])
 
         path, headers = server.requests[0]
         assert path == "/v1/embeddings"
         assert "Authorization" not in headers
 
-    def test_many_texts_go_in_several_requests(self, server: Server, endpoint: Endpoint) -> None:
+    def test_many_texts_go_in_several_requests(
+        self, server: Server, endpoint: OpenAIEmbedder
+    ) -> None:
         texts = ["x" * (n % 50 + 1) for n in range(150)]
 
         rows = endpoint.embed(texts)
@@ -145,7 +149,7 @@ class TestAsking:
         assert (rows[:, 0] / rows[:, 1]).round().tolist() == [len(text) for text in texts]
 
     def test_long_texts_are_cut_and_spread_over_requests(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         endpoint.embed(["x" * 1_000_000] * 20)
 
@@ -153,27 +157,31 @@ class TestAsking:
         assert max(sizes) <= 100_000
         assert sum(len(q["input"]) for q in server.questions) == 20
 
-    def test_blank_texts_are_zeros_and_not_sent(self, server: Server, endpoint: Endpoint) -> None:
+    def test_blank_texts_are_zeros_and_not_sent(
+        self, server: Server, endpoint: OpenAIEmbedder
+    ) -> None:
         rows = endpoint.embed(["", "text", " \n"])
 
         assert [row.any() for row in rows] == [False, True, False]
         assert server.questions[0]["input"] == ["text"]
 
     def test_half_a_character_is_sent_as_a_question_mark(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         endpoint.embed(["a\ud800\U0001f642"])
 
         assert server.questions[0]["input"] == ["a?\U0001f642"]
 
-    def test_no_texts_are_no_rows_and_no_request(self, server: Server, endpoint: Endpoint) -> None:
+    def test_no_texts_are_no_rows_and_no_request(
+        self, server: Server, endpoint: OpenAIEmbedder
+    ) -> None:
         rows = endpoint.embed([])
 
         assert rows.shape == (0, endpoint.dimensions)
         assert server.questions == []
 
     def test_answers_in_another_order_are_put_right(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         def backwards(handler: Handler, question: dict[str, Any]) -> None:
             data = embeddings(question)["data"][::-1]
@@ -185,14 +193,16 @@ class TestAsking:
 
         assert (rows[:, 0] / rows[:, 1]).tolist() == pytest.approx([1, 4, 2])
 
-    def test_huge_numbers_keep_their_direction(self, server: Server, endpoint: Endpoint) -> None:
+    def test_huge_numbers_keep_their_direction(
+        self, server: Server, endpoint: OpenAIEmbedder
+    ) -> None:
         server.reply = answering({"data": [{"index": 0, "embedding": [3e300, 4e300, 0]}]})
 
         rows = endpoint.embed(["text"])
 
         assert rows[0].tolist() == pytest.approx([0.6, 0.8, 0])
 
-    def test_threads_get_their_own_answers(self, endpoint: Endpoint) -> None:
+    def test_threads_get_their_own_answers(self, endpoint: OpenAIEmbedder) -> None:
         with ThreadPoolExecutor(8) as pool:
             rows = list(pool.map(lambda n: endpoint.embed(["x" * n])[0], range(1, 40)))
 
@@ -232,15 +242,15 @@ class TestOddAnswers:
         ids=map(str, range(25)),
     )
     def test_an_answer_that_holds_no_vectors_is_a_failure(
-        self, server: Server, endpoint: Endpoint, body: object
+        self, server: Server, endpoint: OpenAIEmbedder, body: object
     ) -> None:
         server.reply = answering(body)
 
-        with pytest.raises(EmbeddingFailed, match="gave"):
+        with pytest.raises(EmbeddingFailed, match="return"):
             endpoint.embed(["text"])
 
     def test_vectors_of_different_lengths_are_a_failure(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         server.reply = answering(
             {"data": [{"index": n, "embedding": [1.0] * (n + 1)} for n in (0, 1)]}
@@ -249,7 +259,7 @@ class TestOddAnswers:
         with pytest.raises(EmbeddingFailed):
             endpoint.embed(["a", "b"])
 
-    def test_other_dimensions_are_a_failure(self, server: Server, endpoint: Endpoint) -> None:
+    def test_other_dimensions_are_a_failure(self, server: Server, endpoint: OpenAIEmbedder) -> None:
         server.reply = answering({"data": [{"index": 0, "embedding": [1.0, 2.0]}]})
 
         with pytest.raises(EmbeddingFailed, match="2 dimensions instead of 3"):
@@ -257,7 +267,7 @@ class TestOddAnswers:
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 204])
     def test_a_lasting_status_is_a_failure_at_once(
-        self, server: Server, endpoint: Endpoint, status: int
+        self, server: Server, endpoint: OpenAIEmbedder, status: int
     ) -> None:
         server.reply = answering(b"", status)
 
@@ -266,7 +276,9 @@ class TestOddAnswers:
 
         assert len(server.requests) == 1
 
-    def test_a_passing_status_is_tried_again(self, server: Server, endpoint: Endpoint) -> None:
+    def test_a_passing_status_is_tried_again(
+        self, server: Server, endpoint: OpenAIEmbedder
+    ) -> None:
         def second_time(handler: Handler, question: dict[str, Any]) -> None:
             server.reply = proper
             handler.send(503, b"")
@@ -279,7 +291,7 @@ class TestOddAnswers:
         assert len(server.requests) == 2
 
     def test_a_status_that_does_not_pass_is_tried_three_times(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         server.reply = answering(b"", 429)
 
@@ -290,12 +302,12 @@ class TestOddAnswers:
 
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
     def test_a_redirect_is_not_followed(
-        self, server: Server, endpoint: Endpoint, status: int
+        self, server: Server, endpoint: OpenAIEmbedder, status: int
     ) -> None:
         with Server() as other:
             server.reply = answering(b"", status, Location=f"{other.url}/embeddings")
 
-            with pytest.raises(EmbeddingFailed, match="elsewhere"):
+            with pytest.raises(EmbeddingFailed, match="redirect"):
                 endpoint.embed(["text"])
 
         assert (len(server.requests), len(other.requests)) == (1, 0)
@@ -306,21 +318,23 @@ class TestOddAnswers:
             url = f"http://127.0.0.1:{free.getsockname()[1]}"
 
             with pytest.raises(EmbeddingFailed, match="cannot be reached"):
-                Endpoint(url, "small", 3).embed(["text"])
+                OpenAIEmbedder(url, "small", 3).embed(["text"])
 
     @pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b", "x" * 70])
     def test_a_host_that_does_not_exist_is_a_failure(self, host: str) -> None:
         with pytest.raises(EmbeddingFailed, match="cannot be reached"):
-            Endpoint(f"http://{host}/v1", "small", 3).embed(["text"])
+            OpenAIEmbedder(f"http://{host}/v1", "small", 3).embed(["text"])
 
-    def test_a_server_that_hangs_up_is_a_failure(self, server: Server, endpoint: Endpoint) -> None:
+    def test_a_server_that_hangs_up_is_a_failure(
+        self, server: Server, endpoint: OpenAIEmbedder
+    ) -> None:
         server.reply = lambda handler, question: handler.connection.shutdown(socket.SHUT_RDWR)
 
         with pytest.raises(EmbeddingFailed, match="cannot be reached"):
             endpoint.embed(["text"])
 
     def test_a_body_that_ends_too_early_is_a_failure(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         server.reply = answering(b'{"data":', 200, **{"Content-Length": "500"})
 
@@ -334,7 +348,7 @@ class TestOddAnswers:
         server.reply = silent
 
         with pytest.raises(EmbeddingFailed, match=r"longer than 0\.2 s"):
-            Endpoint(server.url, "small", 3, timeout=0.2).embed(["text"])
+            OpenAIEmbedder(server.url, "small", 3, timeout=0.2).embed(["text"])
 
         assert len(server.requests) == 1
 
@@ -350,7 +364,7 @@ class TestOddAnswers:
         server.reply = drip
 
         with pytest.raises(EmbeddingFailed, match=r"longer than 0\.5 s"):
-            Endpoint(server.url, "small", 3, timeout=0.5).embed(["text"])
+            OpenAIEmbedder(server.url, "small", 3, timeout=0.5).embed(["text"])
 
     def test_a_body_without_an_end_is_a_failure(self, server: Server) -> None:
         def flood(handler: Handler, question: dict[str, Any]) -> None:
@@ -360,14 +374,14 @@ class TestOddAnswers:
 
         server.reply = flood
 
-        with pytest.raises(EmbeddingFailed, match="without an end"):
-            Endpoint(server.url, "small", 3, timeout=BOUND).embed(["text"])
+        with pytest.raises(EmbeddingFailed, match="too large"):
+            OpenAIEmbedder(server.url, "small", 3, timeout=BOUND).embed(["text"])
 
 
 class TestResting:
     def test_after_a_failure_nothing_is_asked_until_the_rest_is_over(self, server: Server) -> None:
         clock = Clock()
-        endpoint = Endpoint(server.url, "small", 3, clock=clock)
+        endpoint = OpenAIEmbedder(server.url, "small", 3, clock=clock)
         server.reply = answering(b"", 401)
         with pytest.raises(EmbeddingFailed):
             endpoint.embed(["text"])
@@ -384,7 +398,7 @@ class TestResting:
         assert rows.any()
 
     def test_a_text_that_is_refused_does_not_stop_others(
-        self, server: Server, endpoint: Endpoint
+        self, server: Server, endpoint: OpenAIEmbedder
     ) -> None:
         server.reply = answering(b"", 400)
         with pytest.raises(EmbeddingFailed):
@@ -416,20 +430,20 @@ class TestSettings:
     )
     def test_a_url_that_cannot_be_used_is_refused_without_showing_it(self, url: str) -> None:
         with pytest.raises(InputError) as caught:
-            Endpoint(url, "small", 3)
+            OpenAIEmbedder(url, "small", 3)
 
         assert "secret" not in f"{caught.value} {caught.value.hint}"
 
     @pytest.mark.parametrize("key", ["sk-secret\n", "sk secret", "secret\u2026", "secret\x00"])
     def test_a_key_that_is_none_is_refused_without_showing_it(self, key: str) -> None:
         with pytest.raises(InputError) as caught:
-            Endpoint("http://host/v1", "small", 3, key=key)
+            OpenAIEmbedder("http://host/v1", "small", 3, key=key)
 
         assert "secret" not in "".join(traceback.format_exception(caught.value)[-1:])
 
     @pytest.mark.parametrize("status", [200, 302, 400, 401, 503])
     def test_the_key_is_in_no_error_even_if_the_server_repeats_it(
-        self, server: Server, endpoint: Endpoint, status: int
+        self, server: Server, endpoint: OpenAIEmbedder, status: int
     ) -> None:
         echo = {"error": {"message": f"wrong key: {KEY}"}}
         server.reply = answering(echo, status, Location=f"http://{KEY}/")
@@ -442,7 +456,9 @@ class TestSettings:
 
     def test_the_name_tells_models_and_places_apart(self) -> None:
         names = {
-            Endpoint(url, model, 3).name for url in ("http://a", "http://b") for model in ("m", "n")
+            OpenAIEmbedder(url, model, 3).name
+            for url in ("http://a", "http://b")
+            for model in ("m", "n")
         }
 
         assert len(names) == 4

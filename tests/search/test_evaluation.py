@@ -14,7 +14,7 @@ from toolkiln.search.evaluation import (
     DEPTH,
     Case,
     Evaluation,
-    Search,
+    SearchFunction,
     compare,
     evaluate,
     read_cases,
@@ -28,7 +28,7 @@ def case(query: str, *gold: str) -> Case:
     return Case(query=query, gold=gold)
 
 
-def always(*names: str) -> Search:
+def always(*names: str) -> SearchFunction:
     """A search that finds the same every time."""
     return lambda query, k: names[:k]
 
@@ -75,8 +75,8 @@ class TestFiles:
             ({"query": "q", "gold": "tool_a"}, "'gold' is not a list"),
             ({"query": "q", "gold": []}, "'gold' is not a list"),
             ({"query": "q", "gold": [1]}, "'gold' is not a list"),
-            ({"query": "\ud800", "gold": ["tool_a"]}, "half of a character"),
-            ({"query": "q", "gold": ["\ud800"]}, "half of a character"),
+            ({"query": "\ud800", "gold": ["tool_a"]}, "lone surrogate"),
+            ({"query": "q", "gold": ["\ud800"]}, "lone surrogate"),
         ],
         ids=map(str, range(14)),
     )
@@ -97,7 +97,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("content", ["", "\n \n"])
     def test_a_file_without_a_query_is_refused(self, tmp_path: Path, content: str) -> None:
-        with pytest.raises(InputError, match="no query"):
+        with pytest.raises(InputError, match="no queries"):
             read_cases(write(tmp_path, content))
 
     @pytest.mark.parametrize("name", ["missing.jsonl", "."])
@@ -194,10 +194,10 @@ class TestUnknownGold:
         with pytest.raises(InputError) as caught:
             evaluate([case("q", "tool_aa")], always("tool_a"), TOOLS)
 
-        assert "'tool_aa' could be 'tool_a'" in (caught.value.hint or "")
+        assert "did you mean 'tool_a' instead of 'tool_aa'" in (caught.value.hint or "")
 
     def test_an_empty_catalog_is_refused(self) -> None:
-        with pytest.raises(InputError, match="none of the names"):
+        with pytest.raises(InputError, match="no gold name"):
             evaluate([case("q", "tool_a")], always(), [])
 
 
@@ -257,7 +257,7 @@ class TestKeeping:
         file = tmp_path / "old.json"
         file.write_bytes(content)
 
-        with pytest.raises(InputError, match="no evaluation"):
+        with pytest.raises(InputError, match="not an evaluation"):
             read_evaluation(file)
 
     @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ class TestKeeping:
         file = tmp_path / "old.json"
         file.write_text(json.dumps({**result.model_dump(mode="json"), **change}), "utf-8")
 
-        with pytest.raises(InputError, match="no evaluation"):
+        with pytest.raises(InputError, match="not an evaluation"):
             read_evaluation(file)
 
     def test_a_missing_file_is_refused(self, tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from toolkiln.model import Answer, Dialect, ToolSpec
-from toolkiln.search import Document, Index
-from toolkiln.search.vectors import Bundled
+from tables import each_row
+from toolkiln.model import Dialect, SearchResult, ToolSpec
+from toolkiln.search import SearchDocument, SearchIndex
+from toolkiln.search.bundled_embedder import BundledEmbedder
 
 from .bags import Bags, tool
 
@@ -20,21 +21,21 @@ TOOLS = [
 
 
 @pytest.fixture
-def index() -> Index:
-    return Index.build(TOOLS, Bags())
+def index() -> SearchIndex:
+    return SearchIndex.build(TOOLS, Bags())
 
 
 @pytest.fixture(scope="module")
-def bundled() -> Index:
-    return Index.build(TOOLS, Bundled())
+def bundled() -> SearchIndex:
+    return SearchIndex.build(TOOLS, BundledEmbedder())
 
 
-def keys(answer: Answer) -> list[str]:
+def keys(answer: SearchResult) -> list[str]:
     return [hit.key for hit in answer.hits]
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
+@each_row(
+    "query, first",
     [
         ("how much rain is there today", "get_weather"),
         ("converting currencies", "convert_currency"),
@@ -43,12 +44,12 @@ def keys(answer: Answer) -> list[str]:
         ("images", "resize_image"),
     ],
 )
-def test_words_are_found_in_any_field_and_form(index: Index, query: str, first: str) -> None:
+def test_words_are_found_in_any_field_and_form(index: SearchIndex, query: str, first: str) -> None:
     assert keys(index.query(query, 3))[0] == first
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
+@each_row(
+    "query, first",
     [
         ("will it be sunny in Paris", "get_weather"),
         ("how many euros are fifty dollars", "convert_currency"),
@@ -56,11 +57,13 @@ def test_words_are_found_in_any_field_and_form(index: Index, query: str, first: 
         ("make this photo smaller", "resize_image"),
     ],
 )
-def test_meaning_is_found_without_a_common_word(bundled: Index, query: str, first: str) -> None:
+def test_meaning_is_found_without_a_common_word(
+    bundled: SearchIndex, query: str, first: str
+) -> None:
     assert keys(bundled.query(query, 3))[0] == first
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         "get_weather",
@@ -70,7 +73,7 @@ def test_meaning_is_found_without_a_common_word(bundled: Index, query: str, firs
         "please use `get_weather`, then translate a text into another language",
     ],
 )
-def test_what_a_query_names_comes_first(index: Index, query: str) -> None:
+def test_what_a_query_names_comes_first(index: SearchIndex, query: str) -> None:
     answer = index.query(query, 3)
 
     assert answer.hits[0].key == "get_weather"
@@ -78,18 +81,18 @@ def test_what_a_query_names_comes_first(index: Index, query: str) -> None:
     assert answer.confidence == 1
 
 
-def test_a_name_that_is_an_everyday_word_must_be_the_whole_query(index: Index) -> None:
+def test_a_name_that_is_an_everyday_word_must_be_the_whole_query(index: SearchIndex) -> None:
     assert keys(index.query("search", 1)) == ["search"]
     assert keys(index.query("search flights with a departure and arrival", 1)) == ["book_flight"]
 
 
-def test_a_marked_word_is_a_name(index: Index) -> None:
+def test_a_marked_word_is_a_name(index: SearchIndex) -> None:
     assert keys(index.query("`search` flights with a departure and arrival", 1)) == ["search"]
 
 
-@pytest.mark.parametrize("name", ["get_bmi", "getBMI", "get_BMI", "GetBmi"])
+@each_row("name", ["get_bmi", "getBMI", "get_BMI", "GetBmi"])
 def test_of_names_that_differ_in_spelling_the_one_written_comes_first(name: str) -> None:
-    index = Index.build([tool(n) for n in ("get_bmi", "getBMI", "get_BMI", "GetBmi")], Bags())
+    index = SearchIndex.build([tool(n) for n in ("get_bmi", "getBMI", "get_BMI", "GetBmi")], Bags())
 
     assert keys(index.query(name, 1)) == [name]
     assert keys(index.query(f"Call {name}.", 1)) == [name]
@@ -98,7 +101,7 @@ def test_of_names_that_differ_in_spelling_the_one_written_comes_first(name: str)
 def test_a_compound_is_a_name_only_where_a_document_spells_it_so() -> None:
     prompt = "the state of my car-rental project and its start"
     project = tool("project_state", "The state and the start of a project.")
-    rented = Index.build([project, tool("car_rental", "Rent a car.")], Bags())
+    rented = SearchIndex.build([project, tool("car_rental", "Rent a car.")], Bags())
     spelt = rented.apply([tool("car-rental", "Rent a car.")], ["car_rental"])
 
     assert keys(rented.query(prompt, 1)) == ["project_state"]
@@ -107,9 +110,9 @@ def test_a_compound_is_a_name_only_where_a_document_spells_it_so() -> None:
     assert keys(spelt.query(prompt, 1)) == ["car-rental"]
 
 
-@pytest.mark.parametrize("query", ["the time zone of Rome", "the timezone of Rome"])
+@each_row("query", ["the time zone of Rome", "the timezone of Rome"])
 def test_words_that_follow_each_other_in_a_name_count_together(query: str) -> None:
-    index = Index.build([tool("get_zone_time"), tool("show_time_zone")], Bags())
+    index = SearchIndex.build([tool("get_zone_time"), tool("show_time_zone")], Bags())
 
     assert keys(index.query(query, 1)) == ["show_time_zone"]
 
@@ -118,7 +121,7 @@ def test_a_tool_that_takes_what_the_query_gives_comes_before_its_like() -> None:
     bags = Bags()
     plain = tool("get_weather", "The weather.", parameters="units language")
     placed = tool("show_weather", "The weather.", parameters="city date")
-    index = Index.build([plain, placed], bags)
+    index = SearchIndex.build([plain, placed], bags)
     bags.broken = True  # so that words alone decide
 
     assert keys(index.query("weather", 1)) == ["get_weather"]
@@ -126,20 +129,20 @@ def test_a_tool_that_takes_what_the_query_gives_comes_before_its_like() -> None:
     assert keys(index.query("weather tomorrow", 1)) == ["show_weather"]
 
 
-def test_what_a_query_only_suggests_makes_it_no_less_certain(index: Index) -> None:
+def test_what_a_query_only_suggests_makes_it_no_less_certain(index: SearchIndex) -> None:
     plain, placed = (index.query(f"rain in {place}", 1) for place in ("rome", "Rome"))
 
     assert placed.confidence == plain.confidence > 0
 
 
 def test_a_name_of_little_words_can_be_found() -> None:
-    index = Index.build([*TOOLS, tool("do_it"), tool("next")], Bags())
+    index = SearchIndex.build([*TOOLS, tool("do_it"), tool("next")], Bags())
 
     assert keys(index.query("do it", 1)) == ["do_it"]
     assert keys(index.query("show next", 1)) == ["next"]
 
 
-def test_a_prompt_that_needs_several_tools_finds_all_of_them(index: Index) -> None:
+def test_a_prompt_that_needs_several_tools_finds_all_of_them(index: SearchIndex) -> None:
     similar = [tool(f"rain_{n}", "The current temperature and rain at a place.") for n in range(20)]
     index = index.apply(similar, [])
     prompt = (
@@ -157,7 +160,7 @@ def test_a_prompt_that_needs_several_tools_finds_all_of_them(index: Index) -> No
 
 def test_a_clause_that_has_been_answered_makes_room_for_the_next() -> None:
     rainy = [tool(f"rain_{n}", "Rain at the harbour tomorrow.") for n in range(9)]
-    index = Index.build([*rainy, tool("mail", "Mails harbour reports.")], Bags())
+    index = SearchIndex.build([*rainy, tool("mail", "Mails harbour reports.")], Bags())
 
     answer = index.query("How much rain is at the harbour tomorrow and mail harbour a letter", 9)
 
@@ -166,7 +169,7 @@ def test_a_clause_that_has_been_answered_makes_room_for_the_next() -> None:
 
 def test_a_tool_without_a_description_is_found_by_its_name() -> None:
     described = tool("audit", "Audits a report on tides, storms and other news of the sea.")
-    index = Index.build([tool("storm_tides"), described], Bags())
+    index = SearchIndex.build([tool("storm_tides"), described], Bags())
 
     assert keys(index.query("storm tides report", 1)) == ["storm_tides"]
 
@@ -175,49 +178,51 @@ def test_a_name_says_more_than_a_parameter() -> None:
     by_parameter = tool("alpha", "Does something.", arguments="the tides of a harbour")
     by_name = tool("tides", "Does something.")
 
-    assert keys(Index.build([by_parameter, by_name], Bags()).query("tides", 2))[0] == "tides"
+    assert keys(SearchIndex.build([by_parameter, by_name], Bags()).query("tides", 2))[0] == "tides"
 
 
 def test_past_prompts_teach_a_tool_its_words() -> None:
     plain, taught = tool("alpha", "Does one thing."), tool("beta", "Does one thing.")
-    taught = Document("beta", taught.fields, ("umbrella needed tomorrow",))
+    taught = SearchDocument("beta", taught.fields, ("umbrella needed tomorrow",))
 
-    index = Index.build([plain, taught], Bags())
+    index = SearchIndex.build([plain, taught], Bags())
 
     assert keys(index.query("umbrella", 2)) == ["beta"]
 
 
-@pytest.mark.parametrize(("count", "found"), [(2, []), (3, ["beta"])])
+@each_row("count, found", [(2, []), (3, ["beta"])])
 def test_from_three_past_prompts_on_their_meaning_counts(count: int, found: list[str]) -> None:
     usages = ["forecast abroad", "local climate", "forecast overseas"][:count]
 
-    index = Index.build([tool("alpha", "Tides."), tool("beta", "Sums.", *usages)], Bags())
+    index = SearchIndex.build([tool("alpha", "Tides."), tool("beta", "Sums.", *usages)], Bags())
 
     assert keys(index.query("weather", 2)) == found
 
 
 def test_filters_apply_before_the_cut() -> None:
     many = [tool(f"weather_{number:03}", "weather " * 5) for number in range(500)]
-    index = Index.build([*many, tool("last", "Something about weather and much else.")], Bags())
+    index = SearchIndex.build(
+        [*many, tool("last", "Something about weather and much else.")], Bags()
+    )
 
     answer = index.query("weather", 3, lambda key: key in {"last", "weather_499"})
 
     assert keys(answer) == ["weather_499", "last"]
 
 
-def test_a_filter_holds_for_literal_names_too(index: Index) -> None:
+def test_a_filter_holds_for_literal_names_too(index: SearchIndex) -> None:
     assert "get_weather" not in keys(
         index.query("get_weather", 7, lambda key: key != "get_weather")
     )
 
 
-def test_a_filter_that_allows_nothing_finds_nothing(index: Index) -> None:
+def test_a_filter_that_allows_nothing_finds_nothing(index: SearchIndex) -> None:
     assert index.query("weather", 5, lambda _: False).hits == ()
 
 
 def test_a_filter_is_asked_about_the_likely_ones_only() -> None:
     many = [tool(f"t{n}", "weather " * (n % 40) + "rain " * (n // 40)) for n in range(2_000)]
-    index = Index.build(many, Bags())
+    index = SearchIndex.build(many, Bags())
     asked: list[str] = []
 
     def allow(key: str) -> bool:
@@ -231,36 +236,38 @@ def test_a_filter_is_asked_about_the_likely_ones_only() -> None:
 
 def test_equal_documents_come_in_the_order_of_their_keys() -> None:
     names = [f"tool_{letter}" for letter in "dbeac"]
-    index = Index.build([Document(name, {"description": "weather"}) for name in names], Bags())
+    index = SearchIndex.build(
+        [SearchDocument(name, {"description": "weather"}) for name in names], Bags()
+    )
 
     assert keys(index.query("weather", 5)) == sorted(names)
 
 
-@pytest.mark.parametrize("k", [0, -1])
-def test_no_hits_are_given_if_none_are_wanted(index: Index, k: int) -> None:
-    assert index.query("weather", k) == Answer()
+@each_row("k", [0, -1])
+def test_no_hits_are_given_if_none_are_wanted(index: SearchIndex, k: int) -> None:
+    assert index.query("weather", k) == SearchResult()
 
 
-def test_more_hits_than_documents_cannot_be_had(index: Index) -> None:
+def test_more_hits_than_documents_cannot_be_had(index: SearchIndex) -> None:
     found = keys(index.query("a tool to convert, send, translate or look up text", 1_000))
 
     assert len(found) == len(set(found)) <= len(TOOLS)
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    assert Index.build([], Bags()).query("weather", 5) == Answer()
+    assert SearchIndex.build([], Bags()).query("weather", 5) == SearchResult()
 
 
-@pytest.mark.parametrize("query", ["", "   ", "what is it for", "\x00\x1b[31m", "?!.,;", "\ud800"])
-def test_a_query_without_content_is_answered(bundled: Index, query: str) -> None:
+@each_row("query", ["", "   ", "what is it for", "\x00\x1b[31m", "?!.,;", "\ud800"])
+def test_a_query_without_content_is_answered(bundled: SearchIndex, query: str) -> None:
     answer = bundled.query(query, 3)
 
     assert len(answer.hits) <= 3
     assert 0 <= answer.confidence <= 1
 
 
-@pytest.mark.parametrize("filler", ["x", "A", "a, b and ", "天气", "a_b.", " ", "\n", "\x00"])
-def test_a_query_of_a_hundred_kilobytes_is_answered(bundled: Index, filler: str) -> None:
+@each_row("filler", ["x", "A", "a, b and ", "天气", "a_b.", " ", "\n", "\x00"])
+def test_a_query_of_a_hundred_kilobytes_is_answered(bundled: SearchIndex, filler: str) -> None:
     padding = filler * (100_000 // len(filler))
 
     answer = bundled.query(f"{padding} convert currency amount", 3)
@@ -268,8 +275,8 @@ def test_a_query_of_a_hundred_kilobytes_is_answered(bundled: Index, filler: str)
     assert "convert_currency" in keys(answer)
 
 
-@pytest.mark.parametrize(
-    ("description", "query"),
+@each_row(
+    "description, query",
     [
         ("查询城市的天气预报", "明天的天气"),
         ("Прогноз погоды в городе", "прогноз на завтра"),
@@ -281,7 +288,7 @@ def test_a_query_of_a_hundred_kilobytes_is_answered(bundled: Index, filler: str)
     ],
 )
 def test_other_scripts_match(description: str, query: str) -> None:
-    index = Index.build([*TOOLS, tool("local", description)], Bags())
+    index = SearchIndex.build([*TOOLS, tool("local", description)], Bags())
 
     hit = index.query(query, 1).hits[0]
 
@@ -289,7 +296,7 @@ def test_other_scripts_match(description: str, query: str) -> None:
     assert hit.parts["lexical"] > 0
 
 
-def test_a_hit_says_why(index: Index) -> None:
+def test_a_hit_says_why(index: SearchIndex) -> None:
     hit = index.query("current rain forecasts", 1).hits[0]
 
     assert hit.key == "get_weather"
@@ -298,7 +305,7 @@ def test_a_hit_says_why(index: Index) -> None:
     assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-5)
 
 
-def test_scores_fall_from_hit_to_hit(bundled: Index) -> None:
+def test_scores_fall_from_hit_to_hit(bundled: SearchIndex) -> None:
     prompt = "Convert my dollars into euros, send them by mail and book a flight to Rome for me."
 
     scores = [hit.score for hit in bundled.query(prompt, 7).hits]
@@ -307,7 +314,7 @@ def test_scores_fall_from_hit_to_hit(bundled: Index) -> None:
     assert 0 < scores[0] <= 1
 
 
-def test_confidence_is_higher_where_something_fits(bundled: Index) -> None:
+def test_confidence_is_higher_where_something_fits(bundled: SearchIndex) -> None:
     fitting = bundled.query("convert an amount between two currencies", 3).confidence
     unfitting = bundled.query("feed the neighbour's hamster", 3).confidence
 
@@ -316,7 +323,7 @@ def test_confidence_is_higher_where_something_fits(bundled: Index) -> None:
 
 def test_without_embeddings_words_rank_and_the_answer_says_so() -> None:
     embedder = Bags()
-    index = Index.build(TOOLS, embedder)
+    index = SearchIndex.build(TOOLS, embedder)
     embedder.broken = True
 
     answer = index.query("current rain", 3)
@@ -328,7 +335,7 @@ def test_without_embeddings_words_rank_and_the_answer_says_so() -> None:
 
 def test_a_document_without_a_vector_is_found_and_counts_as_changed() -> None:
     embedder = Bags()
-    index = Index.build(TOOLS, embedder)
+    index = SearchIndex.build(TOOLS, embedder)
     embedder.broken = True
     index = index.apply([tool("tides", "When the sea is high.")], [])
     embedder.broken = False
@@ -345,17 +352,21 @@ def test_a_document_without_a_vector_is_found_and_counts_as_changed() -> None:
 
 def test_passages_of_documentation_can_be_searched_too() -> None:
     passages = [
-        Document("guide#start", {"title": "Getting started", "text": "Install the package first."}),
-        Document("guide#limits", {"title": "Limits", "text": "A call may take thirty seconds."}),
+        SearchDocument(
+            "guide#start", {"title": "Getting started", "text": "Install the package first."}
+        ),
+        SearchDocument(
+            "guide#limits", {"title": "Limits", "text": "A call may take thirty seconds."}
+        ),
     ]
 
-    answer = Index.build(passages, Bags()).query("how long may calls take?", 1)
+    answer = SearchIndex.build(passages, Bags()).query("how long may calls take?", 1)
 
     assert keys(answer) == ["guide#limits"]
 
 
 def test_of_two_documents_with_one_key_the_last_counts() -> None:
-    index = Index.build([tool("a", "apple"), tool("a", "pear")], Bags())
+    index = SearchIndex.build([tool("a", "apple"), tool("a", "pear")], Bags())
 
     assert len(index) == 1
     assert keys(index.query("pear", 1)) == ["a"]
@@ -378,7 +389,7 @@ def test_tools_are_documents_and_the_bundled_vectors_the_default() -> None:
         for name, text in {"fly": "Book a flight.", "sleep": "Find a hotel."}.items()
     ]
 
-    answer = Index.build(tools).query("a place to stay the night", 2)
+    answer = SearchIndex.build(tools).query("a place to stay the night", 2)
 
     assert [hit.key for hit in answer] == ["sleep", "fly"]
     assert len(answer) == 2

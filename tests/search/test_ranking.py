@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tables import each_row
 from toolkiln.search.ranking import best, certainty, ranked
 
 
@@ -60,7 +61,7 @@ def test_many_clauses_do_not_keep_documents_from_being_ranked() -> None:
     assert len(columns) == len(set(columns)) == 150
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 50])
+@each_row("count", [1, 2, 3, 7, 50])
 def test_the_best_are_those_that_sorting_finds_and_lots_decide_among_equals(count: int) -> None:
     scores = np.array([0.5, 0, 3, 1, 3, 0, 2, 1, 0.01, 1], np.float32)
     lots = np.array([5, 9, 8, 1, 2, 0, 7, 6, 4, 3], np.uint64)
@@ -77,7 +78,7 @@ def test_ten_thousand_equals_are_not_all_looked_at() -> None:
     assert sorted(lots[found].tolist()) == list(range(100))
 
 
-@pytest.mark.parametrize("count", [1, 4, 1_000])
+@each_row("count", [1, 4, 1_000])
 def test_the_best_permitted_are_found_however_low_they_lie(count: int) -> None:
     scores = np.arange(1, 5_001, dtype=np.float32)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolkiln.search import Index, saving
+from toolkiln.search import SearchIndex
+from toolkiln.search import index as saving
 
 from .bags import Bags, tool
 
@@ -18,14 +19,14 @@ QUERIES = ["weather", "tool_7", "rain and much more weather, then number3 and nu
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "index.npz"
-    Index.build(TOOLS, Bags()).save(path)
+    SearchIndex.build(TOOLS, Bags()).save(path)
     return path
 
 
 def test_a_loaded_index_answers_like_the_saved_one(file: Path) -> None:
-    loaded = Index.load(file, Bags())
+    loaded = SearchIndex.load(file, Bags())
 
-    built = Index.build(TOOLS, Bags())
+    built = SearchIndex.build(TOOLS, Bags())
     assert len(loaded) == len(TOOLS)
     assert loaded.fingerprints == built.fingerprints
     assert [loaded.query(text, 9) for text in QUERIES] == [built.query(text, 9) for text in QUERIES]
@@ -34,16 +35,16 @@ def test_a_loaded_index_answers_like_the_saved_one(file: Path) -> None:
 def test_loading_embeds_nothing(file: Path) -> None:
     embedder = Bags()
 
-    Index.load(file, embedder)
+    SearchIndex.load(file, embedder)
 
     assert embedder.texts == []
 
 
 def test_a_loaded_index_can_be_changed_and_saved_again(file: Path) -> None:
-    changed = Index.load(file, Bags()).apply([tool("fresh", "mail")], ["tool_1"])
+    changed = SearchIndex.load(file, Bags()).apply([tool("fresh", "mail")], ["tool_1"])
     changed.save(file)
 
-    loaded = Index.load(file, Bags())
+    loaded = SearchIndex.load(file, Bags())
 
     assert loaded.fingerprints == changed.fingerprints
     assert loaded.query("mail", 1).hits[0].key == "fresh"
@@ -51,8 +52,8 @@ def test_a_loaded_index_can_be_changed_and_saved_again(file: Path) -> None:
 
 
 def test_words_that_no_document_has_any_more_are_not_kept(tmp_path: Path) -> None:
-    Index.build([tool("one", "rain")], Bags()).save(tmp_path / "small")
-    changed = Index.build([*TOOLS, tool("one", "rain")], Bags())
+    SearchIndex.build([tool("one", "rain")], Bags()).save(tmp_path / "small")
+    changed = SearchIndex.build([*TOOLS, tool("one", "rain")], Bags())
 
     changed.apply([], [document.key for document in TOOLS]).save(tmp_path / "changed")
 
@@ -60,34 +61,34 @@ def test_words_that_no_document_has_any_more_are_not_kept(tmp_path: Path) -> Non
 
 
 def test_an_empty_index_can_be_kept(tmp_path: Path) -> None:
-    Index(Bags()).save(tmp_path / "empty")
+    SearchIndex(Bags()).save(tmp_path / "empty")
 
-    assert len(Index.load(tmp_path / "empty", Bags())) == 0
+    assert len(SearchIndex.load(tmp_path / "empty", Bags())) == 0
 
 
 def test_odd_keys_survive(tmp_path: Path) -> None:
     names = ["a\nb", "\ud800", "名前", "a" * 5_000, ""]
-    Index.build([tool(name, "rain") for name in names], Bags()).save(tmp_path / "odd")
+    SearchIndex.build([tool(name, "rain") for name in names], Bags()).save(tmp_path / "odd")
 
-    assert Index.load(tmp_path / "odd", Bags()).fingerprints.keys() == set(names)
+    assert SearchIndex.load(tmp_path / "odd", Bags()).fingerprints.keys() == set(names)
 
 
 def test_no_file_is_an_empty_index(tmp_path: Path) -> None:
-    assert len(Index.load(tmp_path / "none", Bags())) == 0
-    assert len(Index.load(tmp_path, Bags())) == 0
+    assert len(SearchIndex.load(tmp_path / "none", Bags())) == 0
+    assert len(SearchIndex.load(tmp_path, Bags())) == 0
 
 
 def test_a_file_of_another_embedder_is_not_used(file: Path) -> None:
     other = Bags()
     other.name = "others"
 
-    assert len(Index.load(file, other)) == 0
+    assert len(SearchIndex.load(file, other)) == 0
 
 
 def test_a_file_of_other_code_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "_MADE_BY", ("analysis.py",))
+    monkeypatch.setattr(saving, "_SOURCES", ("analysis.py",))
 
-    assert len(Index.load(file, Bags())) == 0
+    assert len(SearchIndex.load(file, Bags())) == 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.7, 0.999])
@@ -95,16 +96,16 @@ def test_a_file_that_was_cut_off_is_an_empty_index(file: Path, share: float) -> 
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * share)])
 
-    assert len(Index.load(file, Bags())) == 0
+    assert len(SearchIndex.load(file, Bags())) == 0
 
 
 def test_a_file_with_a_flipped_byte_is_whole_or_not_used(file: Path) -> None:
     whole = file.read_bytes()
-    expected = Index.load(file, Bags()).query("weather", 9)
+    expected = SearchIndex.load(file, Bags()).query("weather", 9)
 
     for place in range(0, len(whole), 97):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
-        index = Index.load(file, Bags())
+        index = SearchIndex.load(file, Bags())
         assert not len(index) or index.query("weather", 9) == expected
 
 
@@ -128,7 +129,7 @@ def test_arrays_that_do_not_fit_together_are_not_used(
     with file.open("wb") as stream:
         np.savez(stream, **content)
 
-    assert len(Index.load(file, Bags())) == 0
+    assert len(SearchIndex.load(file, Bags())) == 0
 
 
 def test_saving_leaves_no_other_file_behind(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,7 @@ def test_saving_leaves_no_other_file_behind(file: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(np, "savez", full)
 
     with pytest.raises(OSError, match="No space"):
-        Index.build(TOOLS[:1], Bags()).save(file)
+        SearchIndex.build(TOOLS[:1], Bags()).save(file)
 
     assert list(file.parent.iterdir()) == [file]
     assert file.read_bytes() == before

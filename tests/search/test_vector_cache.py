@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from toolkiln.search import vector_cache
 from toolkiln.search.embedder import EmbeddingFailed
-from toolkiln.search.vector_cache import Cached
+from toolkiln.search.vector_cache import CachedEmbedder
 
 BOUND = 30.0
 WRITER = """
@@ -24,10 +24,10 @@ import sys
 from pathlib import Path
 from tests.search.test_vector_cache import Counting
 from toolkiln.search import vector_cache
-from toolkiln.search.vector_cache import Cached
+from toolkiln.search.vector_cache import CachedEmbedder
 
-vector_cache._PATIENCE = 30.0
-cached = Cached(Counting(), Path(sys.argv[1]))
+vector_cache._LOCK_TIMEOUT = 30.0
+cached = CachedEmbedder(Counting(), Path(sys.argv[1]))
 for number in range(int(sys.argv[2]), int(sys.argv[3])):
     cached.embed([f"text {number}"])
 print("done")
@@ -77,8 +77,8 @@ class TestRemembering:
     def test_a_text_is_embedded_once(self, tmp_path: Path) -> None:
         embedder = Counting()
 
-        first = Cached(embedder, tmp_path).embed(["a", "b", "a"])
-        second = Cached(embedder, tmp_path).embed(["b", "c", "a"])
+        first = CachedEmbedder(embedder, tmp_path).embed(["a", "b", "a"])
+        second = CachedEmbedder(embedder, tmp_path).embed(["b", "c", "a"])
 
         assert embedder.asked == ["a", "b", "c"]
         assert np.array_equal(first, [embedder.row(text) for text in "aba"])
@@ -87,7 +87,7 @@ class TestRemembering:
 
     def test_what_another_one_adds_meanwhile_is_seen(self, tmp_path: Path) -> None:
         embedder = Counting()
-        one, other = Cached(embedder, tmp_path), Cached(embedder, tmp_path)
+        one, other = CachedEmbedder(embedder, tmp_path), CachedEmbedder(embedder, tmp_path)
         one.embed(["a"])
 
         other.embed(["a", "b"])
@@ -98,18 +98,18 @@ class TestRemembering:
     def test_embedders_do_not_share_vectors(self, tmp_path: Path) -> None:
         one, other = Counting("one"), Counting("../other\x00", 4)
 
-        Cached(one, tmp_path).embed(["a"])
-        rows = Cached(other, tmp_path).embed(["a"])
+        CachedEmbedder(one, tmp_path).embed(["a"])
+        rows = CachedEmbedder(other, tmp_path).embed(["a"])
 
         assert rows.shape == (1, 4)
         assert other.asked == ["a"]
         assert len(list(tmp_path.iterdir())) == 2
 
     def test_no_texts_are_no_rows(self, tmp_path: Path) -> None:
-        assert Cached(Counting(), tmp_path).embed([]).shape == (0, 8)
+        assert CachedEmbedder(Counting(), tmp_path).embed([]).shape == (0, 8)
 
     def test_texts_that_are_odd_are_kept_apart(self, tmp_path: Path) -> None:
-        cached = Cached(Counting(), tmp_path)
+        cached = CachedEmbedder(Counting(), tmp_path)
         texts = ["\ud800", "\ud801", "?", " ", "x" * 1_000_000, "a\x00", "a"]
 
         cached.embed(texts)
@@ -122,7 +122,7 @@ class TestRemembering:
         )
 
     def test_zeros_are_not_kept(self, tmp_path: Path) -> None:
-        cached = Cached(Counting(), tmp_path)
+        cached = CachedEmbedder(Counting(), tmp_path)
         cached.embed(["", "a"])
         size = file_of(tmp_path).stat().st_size
 
@@ -135,48 +135,48 @@ class TestRemembering:
     def test_what_was_embedded_before_a_failure_is_kept(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vector_cache, "_AT_ONCE", 10)
+        monkeypatch.setattr(vector_cache, "_BATCH", 10)
         embedder = Counting()
         embedder.fails_after = 20
         texts = [f"text {n}" for n in range(35)]
         with pytest.raises(EmbeddingFailed):
-            Cached(embedder, tmp_path).embed(texts)
+            CachedEmbedder(embedder, tmp_path).embed(texts)
         embedder.fails_after = None
 
-        rows = Cached(embedder, tmp_path).embed(texts)
+        rows = CachedEmbedder(embedder, tmp_path).embed(texts)
 
         assert embedder.asked == texts
         assert np.array_equal(rows, [embedder.row(text) for text in texts])
 
     def test_known_texts_need_no_embedder(self, tmp_path: Path) -> None:
         embedder = Counting()
-        Cached(embedder, tmp_path).embed(["a"])
+        CachedEmbedder(embedder, tmp_path).embed(["a"])
         embedder.fails_after = 0
 
-        rows = Cached(embedder, tmp_path).embed(["a"])
+        rows = CachedEmbedder(embedder, tmp_path).embed(["a"])
 
         assert np.array_equal(rows[0], embedder.row("a"))
 
     def test_a_name_that_stands_for_another_model_begins_anew(self, tmp_path: Path) -> None:
-        Cached(Counting(), tmp_path).embed(["a", "b"])
+        CachedEmbedder(Counting(), tmp_path).embed(["a", "b"])
         changed = Counting(dimensions=5)
 
-        rows = Cached(changed, tmp_path).embed(["a", "c"])
-        Cached(changed, tmp_path).embed(["c"])
+        rows = CachedEmbedder(changed, tmp_path).embed(["a", "c"])
+        CachedEmbedder(changed, tmp_path).embed(["c"])
 
         assert rows.shape == (2, 5)
         assert changed.asked == ["a", "c"]
-        assert Cached(changed, tmp_path).embed(["b"]).shape == (1, 5)
+        assert CachedEmbedder(changed, tmp_path).embed(["b"]).shape == (1, 5)
 
     def test_a_file_that_is_too_large_begins_anew(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         embedder = Counting()
-        reader = Cached(embedder, tmp_path)
+        reader = CachedEmbedder(embedder, tmp_path)
         reader.embed([f"text {n}" for n in range(100)])
-        monkeypatch.setattr(vector_cache, "_LARGEST", 1000)
+        monkeypatch.setattr(vector_cache, "_MAX_FILE_BYTES", 1000)
 
-        Cached(embedder, tmp_path).embed(["a", "b"])
+        CachedEmbedder(embedder, tmp_path).embed(["a", "b"])
 
         assert file_of(tmp_path).stat().st_size < 1000
         assert np.array_equal(reader.embed(["text 1"])[0], embedder.row("text 1"))
@@ -185,7 +185,7 @@ class TestRemembering:
 class TestSharing:
     def test_threads_get_their_own_rows(self, tmp_path: Path) -> None:
         embedder = Counting()
-        cached = Cached(embedder, tmp_path)
+        cached = CachedEmbedder(embedder, tmp_path)
         texts = [f"text {n % 30}" for n in range(300)]
 
         with ThreadPoolExecutor(8) as pool:
@@ -199,7 +199,7 @@ class TestSharing:
         embedder = Counting()
         texts = [f"text {n}" for n in range(400)]
 
-        rows = Cached(embedder, tmp_path).embed(texts)
+        rows = CachedEmbedder(embedder, tmp_path).embed(texts)
 
         assert done == ["done\n"] * 4
         assert embedder.asked == []
@@ -216,7 +216,7 @@ class TestSharing:
         embedder = Counting()
         texts = [f"text {n}" for n in range(50)]
 
-        rows = Cached(embedder, tmp_path).embed(texts)
+        rows = CachedEmbedder(embedder, tmp_path).embed(texts)
 
         assert embedder.asked == []
         assert np.array_equal(rows, [embedder.row(text) for text in texts])
@@ -224,12 +224,12 @@ class TestSharing:
     def test_one_that_holds_the_file_for_long_is_not_waited_for(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vector_cache, "_PATIENCE", 0.05)
+        monkeypatch.setattr(vector_cache, "_LOCK_TIMEOUT", 0.05)
         embedder = Counting()
-        cached = Cached(embedder, tmp_path)
+        cached = CachedEmbedder(embedder, tmp_path)
         cached.embed(["a"])
 
-        with cached._file._exclusively():
+        with cached._file._locked():
             rows = cached.embed(["a", "b"])
 
         assert np.array_equal(rows, [embedder.row("a"), embedder.row("b")])
@@ -240,13 +240,13 @@ class TestDamage:
     @pytest.mark.parametrize("cut", range(1, 120, 7))
     def test_an_end_that_is_missing_costs_what_was_in_it(self, tmp_path: Path, cut: int) -> None:
         embedder = Counting()
-        Cached(embedder, tmp_path).embed(["a", "b"])
+        CachedEmbedder(embedder, tmp_path).embed(["a", "b"])
         file = file_of(tmp_path)
         os.truncate(file, max(0, file.stat().st_size - cut))
 
-        rows = Cached(embedder, tmp_path).embed(["c", "b", "a"])
+        rows = CachedEmbedder(embedder, tmp_path).embed(["c", "b", "a"])
         embedder.asked.clear()
-        again = Cached(embedder, tmp_path).embed(["a", "b", "c"])
+        again = CachedEmbedder(embedder, tmp_path).embed(["a", "b", "c"])
 
         assert np.array_equal(rows, [embedder.row(text) for text in "cba"])
         assert np.array_equal(again, [embedder.row(text) for text in "abc"])
@@ -259,11 +259,11 @@ class TestDamage:
     )
     def test_a_file_of_something_else_is_begun_anew(self, tmp_path: Path, content: bytes) -> None:
         embedder = Counting()
-        Cached(embedder, tmp_path).embed(["a"])
+        CachedEmbedder(embedder, tmp_path).embed(["a"])
         file_of(tmp_path).write_bytes(content)
 
-        rows = Cached(embedder, tmp_path).embed(["a"])
-        Cached(embedder, tmp_path).embed(["a"])
+        rows = CachedEmbedder(embedder, tmp_path).embed(["a"])
+        CachedEmbedder(embedder, tmp_path).embed(["a"])
 
         assert np.array_equal(rows[0], embedder.row("a"))
         assert embedder.asked == ["a", "a"]
@@ -274,13 +274,13 @@ class TestDamage:
     ) -> None:
         embedder = Counting()
         texts = [f"text {n}" for n in range(20)]
-        cached = Cached(embedder, tmp_path)
+        cached = CachedEmbedder(embedder, tmp_path)
         cached.embed(texts)
         file = file_of(tmp_path)
         data = file.read_bytes()
         file.write_bytes(data[:500] + fill * 300 + data[800:])
 
-        for reader in (cached, Cached(embedder, tmp_path)):
+        for reader in (cached, CachedEmbedder(embedder, tmp_path)):
             rows = reader.embed(texts)
 
             assert np.array_equal(rows, [embedder.row(text) for text in texts])
@@ -288,7 +288,7 @@ class TestDamage:
 
     def test_a_file_that_disappears_is_made_again(self, tmp_path: Path) -> None:
         embedder = Counting()
-        cached = Cached(embedder, tmp_path)
+        cached = CachedEmbedder(embedder, tmp_path)
         cached.embed(["a", "b"])
         file_of(tmp_path).unlink()
 
@@ -302,13 +302,13 @@ class TestDamage:
         (tmp_path / "file").write_text("in the way")
         embedder = Counting()
 
-        rows = Cached(embedder, tmp_path / "file" / "folder").embed(["a"])
+        rows = CachedEmbedder(embedder, tmp_path / "file" / "folder").embed(["a"])
 
         assert np.array_equal(rows[0], embedder.row("a"))
 
     def test_a_folder_in_the_place_of_the_file_does_not_matter(self, tmp_path: Path) -> None:
         embedder = Counting()
-        cached = Cached(embedder, tmp_path)
+        cached = CachedEmbedder(embedder, tmp_path)
         cached._file._path.mkdir()
 
         rows = cached.embed(["a"])
@@ -329,7 +329,7 @@ class TestDamage:
         )
         embedder = Counting()
         texts = [f"text {n}" for n in range(100)]
-        rows = Cached(embedder, tmp_path).embed(texts)
+        rows = CachedEmbedder(embedder, tmp_path).embed(texts)
 
         assert done.stdout == b"done\n"
         assert 0 < len(embedder.asked) < 100

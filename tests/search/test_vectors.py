@@ -10,24 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from toolkiln.search import vectors
+from toolkiln.search import bundled_embedder
+from toolkiln.search.bundled_embedder import BundledEmbedder, Tokenizer
 from toolkiln.search.embedder import EmbeddingFailed
-from toolkiln.search.vectors import Bundled
-from toolkiln.search.wordpieces import WordPieces
 
 TABLE = "weights/l2_supercat_256.safetensors"
 PIECES = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
 @pytest.fixture(scope="module")
-def bundled() -> Bundled:
-    return Bundled()
+def bundled() -> BundledEmbedder:
+    return BundledEmbedder()
 
 
 @pytest.fixture(scope="module")
-def pieces() -> WordPieces:
-    text = (vectors._installed_folder() / PIECES).read_text("utf-8")
-    return WordPieces(json.loads(text))
+def pieces() -> Tokenizer:
+    text = (bundled_embedder._installed_folder() / PIECES).read_text("utf-8")
+    return Tokenizer(json.loads(text))
 
 
 def description(**changes: Any) -> dict[str, Any]:
@@ -91,33 +90,35 @@ class TestWordPieces:
         ],
     )
     def test_pieces_have_the_numbers_of_the_tokeniser_that_the_vectors_were_made_with(
-        self, pieces: WordPieces, text: str, numbers: list[int]
+        self, pieces: Tokenizer, text: str, numbers: list[int]
     ) -> None:
-        found = pieces.numbers(text)
+        found = pieces.token_ids(text)
 
         assert found == numbers
 
-    def test_half_a_character_becomes_a_question_mark(self, pieces: WordPieces) -> None:
-        found = pieces.numbers("\ud800")
+    def test_half_a_character_becomes_a_question_mark(self, pieces: Tokenizer) -> None:
+        found = pieces.token_ids("\ud800")
 
         assert found == [29871, 3 + ord("?")]
 
     def test_merges_of_the_same_rank_go_from_the_left(self) -> None:
         known = description()["model"]["vocab"]
-        small = WordPieces(description(merges=["a a"], vocab={**known, "aa": 300}))
+        small = Tokenizer(description(merges=["a a"], vocab={**known, "aa": 300}))
 
-        found = small.numbers("aaa")
+        found = small.token_ids("aaa")
 
         assert found == [known["\u2581"], 300, known["a"]]
 
-    def test_a_word_without_an_end_costs_no_more_than_many_words(self, bundled: Bundled) -> None:
+    def test_a_word_without_an_end_costs_no_more_than_many_words(
+        self, bundled: BundledEmbedder
+    ) -> None:
         row = bundled.embed(["q7x" * 20_000])[0]
 
         assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
 
 
 class TestVectors:
-    def test_rows_have_length_one(self, bundled: Bundled) -> None:
+    def test_rows_have_length_one(self, bundled: BundledEmbedder) -> None:
         rows = bundled.embed(
             ["book a flight", "\x00", "\u6f22\u5b57 \U0001f642", "\ud800", "a" * 9999]
         )
@@ -126,23 +127,23 @@ class TestVectors:
         assert rows.shape == (5, bundled.dimensions)
         assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
 
-    def test_an_empty_text_is_a_row_of_zeros(self, bundled: Bundled) -> None:
+    def test_an_empty_text_is_a_row_of_zeros(self, bundled: BundledEmbedder) -> None:
         rows = bundled.embed(["", "weather"])
 
         assert not rows[0].any()
         assert rows[1].any()
 
-    def test_no_texts_are_no_rows(self, bundled: Bundled) -> None:
+    def test_no_texts_are_no_rows(self, bundled: BundledEmbedder) -> None:
         assert bundled.embed([]).shape == (0, bundled.dimensions)
 
-    def test_texts_of_like_meaning_are_nearer_than_others(self, bundled: Bundled) -> None:
+    def test_texts_of_like_meaning_are_nearer_than_others(self, bundled: BundledEmbedder) -> None:
         query, near, far = bundled.embed(
             ["What will it be like outdoors, rain or sun?", "weather forecast", "delete a file"]
         )
 
         assert query @ near > query @ far
 
-    def test_a_text_has_the_same_row_alone_and_among_others(self, bundled: Bundled) -> None:
+    def test_a_text_has_the_same_row_alone_and_among_others(self, bundled: BundledEmbedder) -> None:
         texts = [f"text number {n} " + "word " * n for n in range(50)]
 
         together = bundled.embed(texts)
@@ -152,7 +153,7 @@ class TestVectors:
             for t, row in zip(texts, together, strict=True)
         )
 
-    def test_a_huge_text_counts_in_full(self, bundled: Bundled) -> None:
+    def test_a_huge_text_counts_in_full(self, bundled: BundledEmbedder) -> None:
         words = ["cat", "dog"] * 5_000
 
         row = bundled.embed([" ".join(words)])[0]
@@ -160,7 +161,7 @@ class TestVectors:
         assert row @ bundled.embed(["cat dog"])[0] == pytest.approx(1, abs=1e-3)
 
     def test_threads_that_start_together_get_the_same_rows(self) -> None:
-        fresh = Bundled()
+        fresh = BundledEmbedder()
         texts = [f"tool number {n}" for n in range(40)]
 
         with ThreadPoolExecutor(8) as pool:
@@ -170,7 +171,8 @@ class TestVectors:
 
     def test_the_package_that_holds_the_data_is_not_imported(self) -> None:
         code = (
-            "import sys; from toolkiln.search.vectors import Bundled; Bundled().embed(['x']);"
+            "import sys; from toolkiln.search.bundled_embedder import BundledEmbedder;"
+            "BundledEmbedder().embed(['x']);"
             "print({'wordllama', 'tokenizers', 'requests', 'safetensors'} & set(sys.modules))"
         )
 
@@ -183,7 +185,7 @@ class TestVectors:
 
 class TestDataFiles:
     def test_files_of_a_folder_serve(self, tmp_path: Path) -> None:
-        rows = Bundled(write(tmp_path)).embed(["ab", "ba"])
+        rows = BundledEmbedder(write(tmp_path)).embed(["ab", "ba"])
 
         assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
         assert not np.array_equal(rows[0], rows[1])
@@ -209,7 +211,7 @@ class TestDataFiles:
         ids=map(str, range(14)),
     )
     def test_a_damaged_table_is_a_failure_with_a_hint(self, tmp_path: Path, weights: bytes) -> None:
-        damaged = Bundled(write(tmp_path, weights=weights))
+        damaged = BundledEmbedder(write(tmp_path, weights=weights))
 
         with pytest.raises(EmbeddingFailed) as caught:
             damaged.embed(["ab"])
@@ -240,7 +242,7 @@ class TestDataFiles:
     def test_a_damaged_tokeniser_is_a_failure_with_a_hint(
         self, tmp_path: Path, content: object
     ) -> None:
-        damaged = Bundled(write(tmp_path, pieces=content))
+        damaged = BundledEmbedder(write(tmp_path, pieces=content))
 
         with pytest.raises(EmbeddingFailed) as caught:
             damaged.embed(["ab"])
@@ -252,10 +254,10 @@ class TestDataFiles:
         file.write_bytes(file.read_bytes()[:500])
 
         with pytest.raises(EmbeddingFailed, match="damaged"):
-            Bundled(tmp_path).embed(["ab"])
+            BundledEmbedder(tmp_path).embed(["ab"])
 
     def test_missing_files_are_a_failure_until_they_are_there(self, tmp_path: Path) -> None:
-        embedder = Bundled(tmp_path)
+        embedder = BundledEmbedder(tmp_path)
         with pytest.raises(EmbeddingFailed):
             embedder.embed(["ab"])
 
@@ -266,15 +268,15 @@ class TestDataFiles:
     def test_a_missing_package_is_a_failure_that_names_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vectors, "find_spec", lambda name: None)
+        monkeypatch.setattr(bundled_embedder, "find_spec", lambda name: None)
 
         with pytest.raises(EmbeddingFailed, match="wordllama"):
-            Bundled().embed(["ab"])
+            BundledEmbedder().embed(["ab"])
 
     def test_numbers_that_are_none_give_zeros(self, tmp_path: Path) -> None:
         whole = table()
         nan = np.full(261 * 256, np.nan, "<f2").tobytes()
 
-        rows = Bundled(write(tmp_path, weights=whole[: -len(nan)] + nan)).embed(["ab"])
+        rows = BundledEmbedder(write(tmp_path, weights=whole[: -len(nan)] + nan)).embed(["ab"])
 
         assert not rows.any()

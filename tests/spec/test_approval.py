@@ -1,9 +1,9 @@
 """Approval as a flag or as a function of the arguments, in every dialect that can say so."""
 
-import pytest
 from reading import findings, one, reading
 
-from toolkiln.model import Rights, Severity, ToolSpec
+from tables import each_row
+from toolkiln.model import Permissions, Severity, ToolSpec
 
 DECORATED = """
     from toolkiln import tool
@@ -24,8 +24,8 @@ def asks(tool: ToolSpec) -> tuple[bool, str | None]:
     return tool.rights.needs_approval, tool.rights.approval_function
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
+@each_row(
+    "given, told",
     [
         ("True", (True, None)),
         ("False", (False, None)),
@@ -55,7 +55,7 @@ def test_a_lambda_is_refused_and_people_are_asked() -> None:
     assert asks(one(source)) == (True, None)
 
 
-@pytest.mark.parametrize("given", ["missing", "imported", "NOT_CALLED", "Policy", "len"])
+@each_row("given", ["missing", "imported", "NOT_CALLED", "Policy", "len"])
 def test_a_name_that_is_no_function_of_the_file_means_always(given: str) -> None:
     source = DECORATED.format(given=given)
 
@@ -65,7 +65,7 @@ def test_a_name_that_is_no_function_of_the_file_means_always(given: str) -> None
     assert asks(one(source)) == (True, None)
 
 
-@pytest.mark.parametrize("given", ["Policy.ask", "print('x') or is_risky", "not is_risky"])
+@each_row("given", ["Policy.ask", "print('x') or is_risky", "not is_risky"])
 def test_a_value_that_is_not_known_means_always(given: str) -> None:
     source = DECORATED.format(given=given)
 
@@ -92,8 +92,8 @@ CONSTANTS = """
 """
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
+@each_row(
+    "given, told",
     [
         ("", (False, None)),
         ("def needs_permission(args): return True", (True, "needs_permission")),
@@ -109,7 +109,7 @@ def test_a_file_of_constants_may_have_a_function(given: str, told: tuple[bool, s
     assert bool(findings(source, "unknown-value")) == (told == (True, None))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "members",
     [
         "def needs_permission(self, args): return False",
@@ -130,7 +130,7 @@ def test_a_base_tool_has_a_method(members: str) -> None:
     assert asks(one(source)) == (True, "Shell.needs_permission")
 
 
-@pytest.mark.parametrize("bases", ["Asking, BaseTool", "BaseTool, Asking", "Between"])
+@each_row("bases", ["Asking, BaseTool", "BaseTool, Asking", "Between"])
 def test_a_base_tool_inherits_the_method_also_from_a_mixin(bases: str) -> None:
     source = f"""
     class Asking:
@@ -154,7 +154,7 @@ def test_ancestors_in_a_circle_end() -> None:
     """
     found = {tool.name: tool for tool in reading(source).tools}
 
-    assert found["shell"].rights == Rights()
+    assert found["shell"].rights == Permissions()
 
 
 TOOLKIT = """
@@ -168,8 +168,8 @@ TOOLKIT = """
 """
 
 
-@pytest.mark.parametrize("mark", ["", "@method_metadata()", "@tool"])
-@pytest.mark.parametrize(
+@each_row("mark", ["", "@method_metadata()", "@tool"])
+@each_row(
     "asked",
     [
         "def needs_permission(self, args): return True",

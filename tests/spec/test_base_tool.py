@@ -1,8 +1,8 @@
 """`BaseTool` subclasses: attributes or properties, `execute(args)`, semantic types."""
 
-import pytest
 from reading import findings, names, one, reading, rules
 
+from tables import each_row
 from toolkiln.model import Dialect
 
 SHELL = '''
@@ -83,7 +83,7 @@ def test_attributes_may_be_properties() -> None:
     assert tool.parameters["properties"] == {"x": {"type": "string"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "attribute",
     [
         'name: str = "shell"',
@@ -109,7 +109,7 @@ class A(BaseTool):
     assert one(source).name == "shell"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "base",
     [
         "from toolkiln import BaseTool\nclass A(BaseTool):",
@@ -225,8 +225,8 @@ SPHINX = """
 """
 
 
-@pytest.mark.parametrize("listed", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
-@pytest.mark.parametrize("on_class", [True, False])
+@each_row("listed", [GOOGLE, NUMPY, SPHINX])
+@each_row("on_class", [True, False])
 def test_without_parameters_the_docstring_lists_the_arguments(listed: str, on_class: bool) -> None:
     docstring = f'"""Do it.\n{listed}        """'
     on_execute = "" if on_class else docstring
@@ -312,8 +312,8 @@ def test_typed_arguments_of_execute_are_the_schema() -> None:
     assert tool.parameters["required"] == ["path"]
 
 
-@pytest.mark.parametrize(
-    ("attributes", "description"),
+@each_row(
+    "attributes, description",
     [
         ('"""Docs."""\n    description = "Said."', "Said."),
         ('"""Docs."""', "Docs."),

@@ -5,25 +5,25 @@ import sysconfig
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.model import Capability
-from toolkiln.spec.checks.capabilities import Use, used
-from toolkiln.spec.nodes import walk
+from toolkiln.spec.checks.capabilities import CapabilityUse, find_uses
+from toolkiln.spec.syntax import walk
 
 
 def uses(source: str) -> set[str]:
-    return {f"{use.capability}: {use.what}" for use in used(walk(ast.parse(dedent(source))))}
+    return {f"{use.capability}: {use.api}" for use in find_uses(walk(ast.parse(dedent(source))))}
 
 
 def kinds(source: str) -> set[str]:
-    return {str(use.capability) for use in used(walk(ast.parse(dedent(source))))}
+    return {str(use.capability) for use in find_uses(walk(ast.parse(dedent(source))))}
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ("import httpx", "network: import httpx"),
         ("import httpx as h", "network: import httpx"),
@@ -172,7 +172,7 @@ def test_a_capability_is_found_however_it_is_spelt(source: str, expected: str) -
     assert expected in uses(source)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "",
@@ -243,8 +243,8 @@ def test_ordinary_code_uses_nothing(source: str) -> None:
     assert uses(source) == set()
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ("class T:\n    def open(self): ...\n    def f(self): return open('x')", "files"),
         ("class T:\n    def eval(self, x): return eval(x)", "dynamic_code"),
@@ -271,11 +271,11 @@ def test_each_use_is_told_once_where_it_comes_first() -> None:
         "import httpx, os\n\ndef f():\n    os.getenv('A')\n    import httpx\n\nos.getenv('B')\n"
     )
 
-    found = used(walk(ast.parse(source)))
+    found = find_uses(walk(ast.parse(source)))
 
     assert found == [
-        Use(Capability.NETWORK, 1, 1, "import httpx"),
-        Use(Capability.ENVIRONMENT, 4, 5, "os.getenv"),
+        CapabilityUse(Capability.NETWORK, 1, 1, "import httpx"),
+        CapabilityUse(Capability.ENVIRONMENT, 4, 5, "os.getenv"),
     ]
 
 
@@ -321,12 +321,12 @@ def test_the_standard_library_is_got_through() -> None:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError, RecursionError):
             continue
-        for use in used(walk(tree)):
+        for use in find_uses(walk(tree)):
             assert use.line >= 1
-            assert use.what
+            assert use.api
 
 
-@pytest.mark.parametrize(
+@each_row(
     "module", ["json.decoder", "textwrap", "statistics", "colorsys", "html.parser", "bisect", "csv"]
 )
 def test_pure_modules_of_the_standard_library_use_nothing(module: str) -> None:
@@ -356,6 +356,6 @@ def test_no_expression_brings_it_down(assignments: list[tuple[str, str]]) -> Non
     header = "import os, sys\nfrom pathlib import Path\n"
     lines = [f"{name} = {value}\n" for name, value in assignments]
 
-    found = used(walk(ast.parse(header + "".join(lines))))
+    found = find_uses(walk(ast.parse(header + "".join(lines))))
 
-    assert found == sorted(found, key=lambda use: (use.line, use.column, use.what))
+    assert found == sorted(found, key=lambda use: (use.line, use.column, use.api))

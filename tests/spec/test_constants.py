@@ -1,8 +1,8 @@
 """`TOOL_NAME`, `TOOL_DESCRIPTION`, `TOOL_PARAMETERS` with `run(…)`."""
 
-import pytest
 from reading import findings, one, reading, rules
 
+from tables import each_row
 from toolkiln.model import Dialect, Severity
 
 SCHEMA = """{
@@ -40,7 +40,7 @@ def test_a_schema_written_by_hand_that_fits_has_nothing_to_report() -> None:
     assert not rules(WEATHER) & {"schema-mismatch", "missing-annotation", "undescribed-parameter"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "context",
     [
         "ctx",
@@ -69,7 +69,7 @@ def test_without_parameters_the_signature_is_the_schema() -> None:
     assert tool.parameters["required"] == ["a"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "assignment",
     [
         'TOOL_NAME: str = "weather"',
@@ -86,7 +86,7 @@ def test_the_name_may_be_any_constant_expression(assignment: str) -> None:
     assert one(f"{assignment}\ndef run(): ...").name == "weather"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         '{"type": "object", "properties": {**CITY}}',
@@ -123,8 +123,8 @@ def test_constants_without_run_do_not_turn_helpers_into_tools() -> None:
     assert reading('TOOL_NAME = "f"\ndef helper(): ...').tools == ()
 
 
-@pytest.mark.parametrize(
-    ("signature", "about"),
+@each_row(
+    "signature, about",
     [
         ("", "city"),
         ("city, country", "country"),
@@ -146,8 +146,8 @@ def test_run_may_take_everything_as_keywords() -> None:
     assert "schema-mismatch" not in rules(WEATHER.replace("city, ctx=None", "**arguments"))
 
 
-@pytest.mark.parametrize(
-    ("constants", "docstring", "description"),
+@each_row(
+    "constants, docstring, description",
     [
         ('TOOL_DESCRIPTION = "Said."', '"Docs."', "Said."),
         ('TOOL_DESCRIPTION = ""', '"Docs."', "Docs."),
@@ -163,7 +163,7 @@ def test_the_description_is_the_constant_then_the_docstring_then_generic(
     assert one(source).description == description
 
 
-@pytest.mark.parametrize("value", ["3", "None", "['a']", "b'weather'"])
+@each_row("value", ["3", "None", "['a']", "b'weather'"])
 def test_a_name_that_is_no_text_is_reported(value: str) -> None:
     result = reading(f"TOOL_NAME = {value}\nTOOL_DESCRIPTION = 'd'\ndef run(): ...")
 
@@ -171,7 +171,7 @@ def test_a_name_that_is_no_text_is_reported(value: str) -> None:
     assert any(item.line == 1 and item.fix for item in result.findings)
 
 
-@pytest.mark.parametrize("value", ["3", "[]", "'object'"])
+@each_row("value", ["3", "[]", "'object'"])
 def test_a_schema_that_is_no_object_is_reported(value: str) -> None:
     result = reading(f"TOOL_NAME = 'f'\nTOOL_PARAMETERS = {value}\ndef run(a: int): ...")
 

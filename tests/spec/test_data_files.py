@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
 from reading import findings, reading, rules
 
+from tables import each_row
 from toolkiln.model import Reading, Severity
 from toolkiln.spec import read, version_digest
 
@@ -65,8 +65,8 @@ def test_the_digest_of_a_version_without_data_files_is_the_same_as_ever(tmp_path
     assert helped.digest == "073ef0e647287ef352961d8b870b3044b55dac954c7a9dffcd1dda4c86797597"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
+@each_row(
+    "pattern, expected",
     [
         ("rates.json", ["rates.json"]),
         ("*.json", ["rates.json"]),
@@ -122,34 +122,34 @@ def test_the_files_of_all_tools_and_of_the_table_count_together(tmp_path: Path) 
     assert {tool.digest for tool in found.tools} == {found.digest}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "said"),
+@each_row(
+    "pattern, said",
     [
         ("/etc/passwd", "relative"),
         ("~/x", "relative"),
-        ("../x.json", "leaves the folder"),
-        ("data/../../x.json", "leaves the folder"),
-        ("data/../*", "leaves the folder"),
+        ("../x.json", "leaves the tool's folder"),
+        ("data/../../x.json", "leaves the tool's folder"),
+        ("data/../*", "leaves the tool's folder"),
         ("./x.json", "empty part"),
         ("data//x.json", "empty part"),
         ("data\\x.json", "relative"),
         ("", "characters"),
         ("x" * 201, "characters"),
-        ("data\0/*", "cannot be printed"),
-        ("a\nb", "cannot be printed"),
+        ("data\0/*", "unprintable"),
+        ("a\nb", "unprintable"),
         (".env", "hidden"),
         (".toolkiln/store.db", "hidden"),
-        ("_manifest.json", "Toolkiln's own"),
-        ("helper.py", "imports"),
-        ("rates.py", "imports"),
-        ("fast.so", "imports"),
+        ("_manifest.json", "reserved for Toolkiln"),
+        ("helper.py", "is a Python module"),
+        ("rates.py", "is a Python module"),
+        ("fast.so", "is a Python module"),
         ("__pycache__/helper.pyc", "never part"),
         ("data", "is a folder"),
         ("pipe", "not a regular file"),
         ("pip*", "not a regular file"),
-        ("out.json", "link out"),
-        ("ou*.json", "link out"),
-        ("away/passwd", "link out"),
+        ("out.json", "outside the tool's folder"),
+        ("ou*.json", "outside the tool's folder"),
+        ("away/passwd", "outside the tool's folder"),
         ("loop.json", "cannot be read"),
         ("**/a/**", "more than once"),
         ("a**.json", "more than once"),
@@ -221,7 +221,7 @@ def test_too_many_files_are_an_error_that_names_the_bound(tmp_path: Path) -> Non
     assert (rule, message) == ("bad-file", "the file declares more than 100 data files")
 
 
-@pytest.mark.parametrize("sizes", [[10_000_001], [6_000_000, 4_000_001]])
+@each_row("sizes", [[10_000_001], [6_000_000, 4_000_001]])
 def test_files_that_are_too_large_are_an_error_that_names_the_bound(
     tmp_path: Path, sizes: list[int]
 ) -> None:
@@ -253,7 +253,7 @@ def test_a_pattern_that_would_look_at_everything_is_stopped(tmp_path: Path) -> N
     assert (rule, "10,000" in message) == ("bad-file", True)
 
 
-@pytest.mark.parametrize("name", [b"a\nb.json", b"\xff.json", "a\u202eb.json".encode()])
+@each_row("name", [b"a\nb.json", b"\xff.json", "a\u202eb.json".encode()])
 def test_a_name_that_could_mislead_is_never_matched(tmp_path: Path, name: bytes) -> None:
     (tmp_path / os.fsdecode(name)).touch()
 
@@ -262,8 +262,8 @@ def test_a_name_that_could_mislead_is_never_matched(tmp_path: Path, name: bytes)
     ]
 
 
-@pytest.mark.parametrize(
-    ("value", "rule"),
+@each_row(
+    "value, rule",
     [
         ("'x.json'", "bad-option"),
         ("[1]", "bad-option"),
@@ -310,7 +310,7 @@ def opening(expression: str, patterns: str = "[]") -> str:
     )
 
 
-@pytest.mark.parametrize("expression", OPENED.values(), ids=OPENED)
+@each_row("expression", OPENED.values())
 def test_a_file_beside_the_source_that_is_opened_and_not_declared_is_reported(
     tmp_path: Path, expression: str
 ) -> None:
@@ -325,7 +325,7 @@ def test_a_file_beside_the_source_that_is_opened_and_not_declared_is_reported(
     assert not rules(declared, tmp_path / "t.py") & {"undeclared-file", "undeclared-capability"}
 
 
-@pytest.mark.parametrize("expression", ["open('data/x.json')", "Path('data/x.json').read_text()"])
+@each_row("expression", ["open('data/x.json')", "Path('data/x.json').read_text()"])
 def test_a_file_that_is_sought_in_the_working_directory_is_reported(
     tmp_path: Path, expression: str
 ) -> None:
@@ -340,7 +340,7 @@ def test_a_file_that_is_sought_in_the_working_directory_is_reported(
     assert "@tool(files=" not in declared.fix
 
 
-@pytest.mark.parametrize(
+@each_row(
     "expression",
     [
         "open('out.json', 'w')", "open('/etc/hosts')", "open(name)", "open('elsewhere.json')",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import pytest
 from reading import findings, names, one, reading, rules
 
+from tables import each_row
 from toolkiln.model import Capability, Dialect, Hints, Severity
 
 
@@ -13,7 +13,7 @@ def declared(options: str) -> Any:
     return one(f'from toolkiln import tool, OutputKind\n@tool({options})\ndef f():\n    "Do it."')
 
 
-@pytest.mark.parametrize(
+@each_row(
     "mark",
     [
         "from toolkiln import tool\n@tool",
@@ -49,7 +49,7 @@ def test_all_marked_functions_are_tools_and_nothing_else() -> None:
     assert names("@tool\ndef b(): ...\ndef x(): ...\n@tool()\ndef a(): ...") == ["b", "a"]
 
 
-@pytest.mark.parametrize("name", ["_hidden", "main", "__secret"])
+@each_row("name", ["_hidden", "main", "__secret"])
 def test_a_marked_function_is_a_tool_whatever_its_name(name: str) -> None:
     assert names(f"@tool\ndef {name}(): ...") == [name]
 
@@ -60,8 +60,8 @@ def test_bare_and_called_forms_say_the_same() -> None:
     assert bare.model_dump(exclude={"digest"}) == called.model_dump(exclude={"digest"})
 
 
-@pytest.mark.parametrize(
-    ("options", "field", "value"),
+@each_row(
+    "options, field, value",
     [
         ("name='other'", "name", "other"),
         ("description='Said outright.'", "description", "Said outright."),
@@ -89,8 +89,8 @@ def test_what_is_declared_is_in_the_spec(options: str, field: str, value: object
     assert getattr(declared(options), field) == value
 
 
-@pytest.mark.parametrize(
-    ("options", "field", "value"),
+@each_row(
+    "options, field, value",
     [
         ("timeout=2.5", "timeout", 2.5),
         ("timeout=3", "timeout", 3),
@@ -109,8 +109,8 @@ def test_limits_are_read(options: str, field: str, value: object) -> None:
     assert getattr(declared(options).limits, field) == value
 
 
-@pytest.mark.parametrize(
-    ("options", "field", "value"),
+@each_row(
+    "options, field, value",
     [
         ("network=['api.example.com']", "network", ("api.example.com",)),
         ("requires_secrets=['API_KEY']", "secrets", ("API_KEY",)),
@@ -126,7 +126,7 @@ def test_rights_are_read(options: str, field: str, value: object) -> None:
     assert getattr(declared(options).rights, field) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [
         "name=NAME",
@@ -164,12 +164,12 @@ def test_an_option_that_only_running_would_tell_is_reported() -> None:
     assert [(item.line, item.tool) for item in found] == [(3, "f")]
 
 
-@pytest.mark.parametrize("options", ["**load()", "**{'name': make()}"])
+@each_row("options", ["**load()", "**{'name': make()}"])
 def test_options_spread_from_the_unknown_are_reported(options: str) -> None:
     assert "unknown-value" in rules(f"from x import load, make\n@tool({options})\ndef f(): ...")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [
         "weight='heavy'",

@@ -1,14 +1,15 @@
 """Where descriptions come from: of tools and of parameters, in order of precedence."""
 
-import pytest
 from reading import one, properties, rules
+
+from tables import each_row
 
 IMPORTS = "from typing import Annotated, Optional\nfrom pydantic import Field\n"
 DOCS = '"""Do it.\n\n    Args:\n        x: From the docstring.\n    """'
 
 
-@pytest.mark.parametrize(
-    ("parameter", "text"),
+@each_row(
+    "parameter, text",
     [
         ("x: int", "From the docstring."),
         ("x", "From the docstring."),
@@ -86,8 +87,8 @@ SPHINX = """Do it.
     """
 
 
-@pytest.mark.parametrize("docs", [GOOGLE, NO_BLANK_LINE, NUMPY, SPHINX])
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@each_row("docs", [GOOGLE, NO_BLANK_LINE, NUMPY, SPHINX])
+@each_row("newline", ["\n", "\r\n"])
 def test_every_docstring_style_describes_parameters(docs: str, newline: str) -> None:
     source = f'def f(path: bytes, limit: float = 3, *rest: int):\n    """{docs}"""'
 
@@ -98,7 +99,7 @@ def test_every_docstring_style_describes_parameters(docs: str, newline: str) -> 
     assert found["rest"]["description"] == "The rest."
 
 
-@pytest.mark.parametrize("docs", [GOOGLE, NUMPY, SPHINX])
+@each_row("docs", [GOOGLE, NUMPY, SPHINX])
 def test_types_in_the_docstring_are_ignored(docs: str) -> None:
     found = properties(f'def f(path: float, limit: bool, rest): \n    """{docs}"""')
 
@@ -164,7 +165,7 @@ def test_the_detailed_description_has_it_all() -> None:
         assert part in detailed
 
 
-@pytest.mark.parametrize(
+@each_row(
     "title",
     ["**Use cases**", "**Use cases:**", "**Use cases**:", "**USE CASES**"],
 )
@@ -176,8 +177,8 @@ def test_bold_sections_are_found_with_the_colon_anywhere(title: str) -> None:
     assert "One." in tool.detailed_description()
 
 
-@pytest.mark.parametrize(
-    ("source", "description"),
+@each_row(
+    "source, description",
     [
         ("@tool(description='Said.')\ndef f():\n    'Docs.'", "Said."),
         ("@tool(description='')\ndef f():\n    'Docs.'", "Docs."),
@@ -224,7 +225,7 @@ def test_the_tool_is_described_by_decorator_then_docstring_then_the_fallback(
     assert one(source).description == description
 
 
-@pytest.mark.parametrize("docs", ["''", "'   '", "'''\n    '''", "f'Docs.'"])
+@each_row("docs", ["''", "'   '", "'''\n    '''", "f'Docs.'"])
 def test_an_empty_docstring_is_none(docs: str) -> None:
     assert "missing-docstring" in rules(f"def f():\n    {docs}")
 

@@ -3,13 +3,13 @@
 import inspect
 import textwrap
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from properties import examples
-from toolkiln.model import Documentation, Section
-from toolkiln.spec.docstrings.parser import parse
+from tables import each_row
+from toolkiln.model import DocstringSection, Documentation
+from toolkiln.spec.docstrings import parse
 
 
 def read(docstring: str) -> Documentation:
@@ -118,7 +118,7 @@ def test_numpy_docstring_is_taken_apart() -> None:
     assert [(r.type, r.text) for r in documentation.raises] == [
         ("ValueError", "If a currency is unknown.")
     ]
-    assert documentation.sections == (Section(title="Notes", body="Slow."),)
+    assert documentation.sections == (DocstringSection(title="Notes", body="Slow."),)
     assert documentation.examples == ">>> convert(1)\n\nThen again:\n\n>>> convert(2)"
 
 
@@ -174,10 +174,10 @@ def test_epytext_fields_are_read() -> None:
     assert [(p.name, p.text) for p in documentation.parameters] == [("amount", "How much.")]
     assert documentation.returns == "The amount."
     assert [r.type for r in documentation.raises] == ["ValueError"]
-    assert documentation.sections == (Section(title="Note", body="Slow."),)
+    assert documentation.sections == (DocstringSection(title="Note", body="Slow."),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     [
         "Args:", "Arguments:", "Parameters:", "Params:", "Keyword Args:", "Keyword Arguments:",
@@ -195,8 +195,8 @@ def test_parameters_are_found_below_any_header_without_a_blank_line(header: str)
     assert documentation.text == "Do it."
 
 
-@pytest.mark.parametrize(
-    ("line", "text"),
+@each_row(
+    "line, text",
     [
         ("x: The x.", "The x."),
         ("x (int): The x.", "The x."),
@@ -278,18 +278,18 @@ def test_sections_indented_like_parameters_are_sections() -> None:
 
     assert [p.name for p in documentation.parameters] == ["x"]
     assert documentation.returns == "It."
-    assert documentation.sections == (Section(title="Note", body="Slow."),)
+    assert documentation.sections == (DocstringSection(title="Note", body="Slow."),)
 
 
 def test_prose_in_a_parameter_section_is_not_lost() -> None:
     alone = parse("Do.\n\nArgs:\n    A dictionary of things.")
     beside = parse("Do.\n\nArgs:\n    All in metres.\n    x: The x.\n\n    And so on.")
 
-    assert alone.sections == (Section(title="Args", body="A dictionary of things."),)
+    assert alone.sections == (DocstringSection(title="Args", body="A dictionary of things."),)
     assert beside.text == "Do.\n\nAll in metres.\n\nAnd so on."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "nothing", ["Args: none", "Args: None.", "Args:\n    None", "Args:\n", "Parameters\n---\nNone"]
 )
 def test_no_arguments_are_no_arguments(nothing: str) -> None:
@@ -298,7 +298,7 @@ def test_no_arguments_are_no_arguments(nothing: str) -> None:
     assert documentation == Documentation(text="Do it.", returns="the number")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Examples of things to do: eat, sleep.",
@@ -337,24 +337,24 @@ def test_headers_in_fenced_code_are_code() -> None:
     assert parse(text) == Documentation(text=text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     ["**Important**", "**Important:**", "**Important**:", "** Important **", "**Important** :"][:4],
 )
-@pytest.mark.parametrize("above", ["Do it.\n", "Do it.\n\n"])
-@pytest.mark.parametrize("between", ["\n", "\n\n", "\n    "])
+@each_row("above", ["Do it.\n", "Do it.\n\n"])
+@each_row("between", ["\n", "\n\n", "\n    "])
 def test_bold_headers_open_sections(header: str, above: str, between: str) -> None:
     documentation = parse(f"{above}{header}{between}Never twice.\n\n**Use cases:**\n- one\n- two")
 
     assert documentation.text == "Do it."
     assert documentation.sections == (
-        Section(title="Important", body="Never twice."),
-        Section(title="Use cases", body="- one\n- two"),
+        DocstringSection(title="Important", body="Never twice."),
+        DocstringSection(title="Use cases", body="- one\n- two"),
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "title", "body"),
+@each_row(
+    "line, title, body",
     [
         ("**Important:** Never twice.", "Important", "Never twice."),
         ("**When to use**: Always.", "When to use", "Always."),
@@ -382,14 +382,14 @@ def test_free_sections_keep_title_and_body(line: str, title: str, body: str) -> 
     documentation = parse(f"Do it.\n\n{line}\n")
 
     assert documentation == Documentation(
-        text="Do it.", sections=(Section(title=title, body=body),)
+        text="Do it.", sections=(DocstringSection(title=title, body=body),)
     )
 
 
 def test_bold_section_ends_at_the_next_section_of_any_style() -> None:
     documentation = parse("Do.\n\n**Important**\nYes.\n\nArgs:\n    x: The x.\n\nAnd more.")
 
-    assert documentation.sections == (Section(title="Important", body="Yes."),)
+    assert documentation.sections == (DocstringSection(title="Important", body="Yes."),)
     assert [p.name for p in documentation.parameters] == ["x"]
     assert documentation.text == "Do.\n\nAnd more."
 
@@ -404,8 +404,8 @@ def test_text_after_an_inline_admonition_is_text_again() -> None:
     assert documentation.text == "Do it.\n\nLong story."
 
 
-@pytest.mark.parametrize(
-    ("docstring", "examples"),
+@each_row(
+    "docstring, examples",
     [
         ("Examples:\n    >>> f()\n    1\n\n    >>> g()", ">>> f()\n1\n\n>>> g()"),
         ("Example: f(1)", "f(1)"),
@@ -432,8 +432,8 @@ def test_doctest_between_paragraphs_leaves_the_text() -> None:
     assert documentation == Documentation(text="Do it.\n\nMore.", examples=">>> f()\n1")
 
 
-@pytest.mark.parametrize(
-    ("body", "returns"),
+@each_row(
+    "body, returns",
     [
         ("dict: The thing.", "The thing."),
         ("dict[str, list[int]]: The thing.", "The thing."),
@@ -452,17 +452,15 @@ def test_doctest_between_paragraphs_leaves_the_text() -> None:
         ("str", "str"),
     ],
 )
-@pytest.mark.parametrize(
-    "header", ["Returns:\n    ", "Yields:\n    ", "Returns: ", "**Returns:**\n    "]
-)
+@each_row("header", ["Returns:\n    ", "Yields:\n    ", "Returns: ", "**Returns:**\n    "])
 def test_type_before_the_result_is_dropped_and_prose_is_not(
     body: str, returns: str, header: str
 ) -> None:
     assert parse(f"Do it.\n\n{header}{body}\n") == Documentation(text="Do it.", returns=returns)
 
 
-@pytest.mark.parametrize(
-    ("body", "returns"),
+@each_row(
+    "body, returns",
     [
         ("float\n    The thing.", "The thing."),
         ("x : float\n    The thing.", "The thing."),
@@ -474,8 +472,8 @@ def test_numpy_results_lose_their_types(body: str, returns: str) -> None:
     assert parse(f"Do it.\n\nReturns\n-------\n{body}\n").returns == returns
 
 
-@pytest.mark.parametrize(
-    ("body", "raises"),
+@each_row(
+    "body, raises",
     [
         ("ValueError: If not.", [("ValueError", "If not.")]),
         ("ValueError if not.", [("ValueError", "if not.")]),
@@ -528,7 +526,7 @@ def test_tabs_and_windows_line_ends_make_no_difference() -> None:
     assert parse(plain).returns == "It."
 
 
-@pytest.mark.parametrize("docstring", ["", " ", "\n\n", "\t\n \n"])
+@each_row("docstring", ["", " ", "\n\n", "\t\n \n"])
 def test_empty_docstring_says_nothing(docstring: str) -> None:
     assert parse(docstring) == Documentation()
 
@@ -594,7 +592,7 @@ def test_every_style_describes_the_same_parameters(texts: dict[str, str]) -> Non
         assert documentation.text == "Do."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "unit",
     [
         "a", "\n", " ", "    \n", " \n  a", "\t", "Args:\n", "Args:\n    x: y\n", "Note: x\n",
@@ -602,6 +600,7 @@ def test_every_style_describes_the_same_parameters(texts: dict[str, str]) -> Non
         ".. note::\n", "Title\n-----\n", "---\n", "Args:\n    x (", "(", "x[", "x, ",
         "Returns: x[]|", "Returns: a.", "Examples:\n\n",
     ],
+    batches=6,
 )  # fmt: skip
 def test_a_megabyte_is_read(unit: str) -> None:
     assert parse(unit * (1_000_000 // len(unit)))

@@ -1,8 +1,8 @@
 """Plain functions: which of a file's functions are tools, and what is read of them."""
 
-import pytest
 from reading import names, one, properties, reading
 
+from tables import each_row
 from toolkiln.model import Dialect
 
 CONVERT = '''
@@ -43,7 +43,7 @@ def test_an_async_function_is_a_tool_and_says_so() -> None:
     assert list(tool.parameters["properties"]) == ["url"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "def _private(): ...",
@@ -68,8 +68,8 @@ def test_what_is_no_public_function_of_the_file_is_no_tool(source: str) -> None:
     assert names(source) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ("def a(): ...\ndef b(): ...", ["a", "b"]),
         ("def b(): ...\ndef a(): ...", ["b", "a"]),
@@ -180,8 +180,8 @@ def test_a_parameter_without_a_type_takes_anything() -> None:
     assert properties("def f(x): ...") == {"x": {}}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "schema"),
+@each_row(
+    "annotation, schema",
     [
         ("None", {"type": "null"}),
         ("list[int]", {"type": "array", "items": {"type": "integer"}}),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from reading import files, findings, one, properties, reading, rules
 
+from tables import each_row
 from toolkiln.catalog import read_file
 from toolkiln.model import Reading, Severity
 from toolkiln.spec import read
@@ -35,8 +36,8 @@ def read_in(folder: Path, source: str) -> Reading:
     return reading(source, folder / "tool.py")
 
 
-@pytest.mark.parametrize(
-    ("imports", "annotation"),
+@each_row(
+    "imports, annotation",
     [
         ("from places import Place", "Place"),
         ("from places import Place as P", "P"),
@@ -464,7 +465,7 @@ class TestBroken:
         assert len(result.helpers) == 1_001 or "too-deep" in {f.rule for f in result.findings}
 
 
-@pytest.mark.parametrize("name", ["json", "typing", "enum", "dataclasses", "pydantic"])
+@each_row("name", ["json", "typing", "enum", "dataclasses", "pydantic"])
 def test_a_file_named_like_the_standard_library_is_not_taken_for_it(
     tmp_path: Path, name: str
 ) -> None:
@@ -535,7 +536,7 @@ def test_an_unknown_type_in_a_helper_is_reported_where_it_stands(tmp_path: Path)
     assert [(item.path, item.line) for item in found] == [(str(tmp_path / "shapes.py"), 6)]
 
 
-@pytest.mark.parametrize("data", [b"def f(): ...\r\n", b"\xef\xbb\xbfdef f(): ...\n"])
+@each_row("data", [b"def f(): ...\r\n", b"\xef\xbb\xbfdef f(): ...\n"])
 def test_the_digest_is_of_the_bytes_on_disk(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "tool.py"
     file.write_bytes(data)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from reading import files, findings, reading
 
+from tables import each_row
 from toolkiln.model import Severity
-from toolkiln.spec.ignore_comments import OVERRULABLE
+from toolkiln.spec.findings import OVERRULABLE
 
 SECRET = "'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'"
 TOOL = 'def f():\n    """Tell something that is worth knowing."""\n'
@@ -28,7 +28,7 @@ def test_a_comment_on_its_line_makes_an_error_a_warning_that_names_rule_and_line
     assert finding.message.startswith("literal-secret is overruled in line 2: ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "comment",
     [
         "# toolkiln: ignore[literal-secret]",
@@ -43,7 +43,7 @@ def test_the_comment_may_be_written_in_several_ways(comment: str) -> None:
     assert outcome(source) == [("literal-secret", Severity.WARNING, True)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         f"# toolkiln: ignore[literal-secret]\nKEY = {SECRET}\n{TOOL}",
@@ -57,18 +57,18 @@ def test_a_comment_on_another_line_overrules_nothing_and_is_reported(source: str
     ]
 
 
-@pytest.mark.parametrize(
-    ("comment", "said"),
+@each_row(
+    "comment, said",
     [
         ("# toolkiln: ignore", "names no rule"),
         ("# toolkiln: ignore[]", "names no rule"),
         ("# toolkiln: ignore[ , ]", "names no rule"),
-        ("# toolkiln: ignore[literal-secrets]", "'literal-secrets' is not an error"),
-        ("# toolkiln: ignore[all]", "'all' is not an error"),
-        ("# toolkiln: ignore[*]", "'*' is not an error"),
-        ("# toolkiln: ignore[syntax-error]", "'syntax-error' is not an error"),
-        ("# toolkiln: ignore[bad-option]", "no error 'bad-option' in this line"),
-        ("# toolkiln: ignore[missing-docstring]", "is not an error that can be overruled"),
+        ("# toolkiln: ignore[literal-secrets]", "'literal-secrets' cannot be overruled"),
+        ("# toolkiln: ignore[all]", "'all' cannot be overruled"),
+        ("# toolkiln: ignore[*]", "'*' cannot be overruled"),
+        ("# toolkiln: ignore[syntax-error]", "'syntax-error' cannot be overruled"),
+        ("# toolkiln: ignore[bad-option]", "has no error 'bad-option'"),
+        ("# toolkiln: ignore[missing-docstring]", "cannot be overruled"),
     ],
 )
 def test_a_comment_that_overrules_nothing_is_a_warning(comment: str, said: str) -> None:
@@ -88,7 +88,7 @@ def test_a_misspelt_rule_gets_the_nearest_one_as_its_fix() -> None:
     assert "literal-secret" in unused.fix
 
 
-@pytest.mark.parametrize(
+@each_row(
     "literal",
     [
         f"KEY = {SECRET[:-1]}  # toolkiln: ignore[literal-secret]'",
@@ -117,7 +117,7 @@ def test_a_comment_behind_a_docstring_is_about_all_of_its_lines() -> None:
     assert not findings(source, "unused-ignore")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "def (  # toolkiln: ignore[syntax-error]",
@@ -153,7 +153,7 @@ def test_each_rule_needs_its_name() -> None:
     assert found["bad-option"] is Severity.ERROR
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@each_row("end", ["\n", "\r\n", "\r"])
 def test_line_ends_do_not_matter(end: str) -> None:
     source = f"X = 1\nKEY = {SECRET}  # toolkiln: ignore[literal-secret]\n{TOOL}"
 

@@ -2,9 +2,9 @@
 
 import re
 
-import pytest
 from reading import findings
 
+from tables import each_row
 from toolkiln.catalog import repairs_for, report
 from toolkiln.spec import distribution_of, read
 
@@ -16,8 +16,8 @@ def fix(statement: str) -> str:
     return finding.fix
 
 
-@pytest.mark.parametrize(
-    ("statement", "distribution"),
+@each_row(
+    "statement, distribution",
     [
         ("import bs4", "beautifulsoup4"),
         ("from PIL import Image", "pillow"),
@@ -39,7 +39,7 @@ def test_the_distribution_of_a_well_known_import_is_suggested(
     assert f'["{distribution}"]' in fix(statement)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "statement",
     ["import reqeusts", "import my_company", "from internal.tools import x", "import google",
      "from google.cloud import unheard_of", "import numpyy"],
@@ -58,7 +58,7 @@ def test_an_unknown_import_gets_no_repair_that_would_install_it() -> None:
     assert set(repairs_for(source, found)) == {None}
 
 
-@pytest.mark.parametrize("listed", ["python-dateutil", "Python_DateUtil>=2", "python.dateutil"])
+@each_row("listed", ["python-dateutil", "Python_DateUtil>=2", "python.dateutil"])
 def test_a_listed_distribution_covers_the_import_however_it_is_spelt(listed: str) -> None:
     source = f"# requirements: {listed}\nimport dateutil\ndef f(): ..."
 
@@ -66,9 +66,9 @@ def test_a_listed_distribution_covers_the_import_however_it_is_spelt(listed: str
 
 
 def test_every_suggestion_is_a_valid_distribution_name() -> None:
-    from toolkiln.spec.checks import imports
+    from toolkiln.spec import requirements
 
-    known = [*imports._SAME_NAME, *imports._OTHER_NAMES]
+    known = [*requirements._SAME_NAME, *requirements._OTHER_NAMES]
 
     assert len(known) >= 60
     for name in known:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-import pytest
 from reading import files, one, properties, reading, rules
+
+from tables import each_row
 
 CONTEXT = "from toolkiln import Context\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "signature",
     [
         "ctx: Context, x: int",
@@ -42,8 +43,8 @@ def test_the_context_is_hidden_in_any_position(signature: str) -> None:
     assert "$defs" not in tool.parameters
 
 
-@pytest.mark.parametrize(
-    ("imports", "annotation"),
+@each_row(
+    "imports, annotation",
     [
         ("from toolkiln import Context", "Context"),
         ("from toolkiln import Context as C", "C"),
@@ -87,8 +88,8 @@ def test_the_context_is_known_by_its_type_whatever_the_parameter_is_called(
     assert tool.injected == {"env": "context"}
 
 
-@pytest.mark.parametrize("name", ["context", "ctx", "c"])
-@pytest.mark.parametrize("annotation", ["Context", "Context | None", "'Context'"])
+@each_row("name", ["context", "ctx", "c"])
+@each_row("annotation", ["Context", "Context | None", "'Context'"])
 def test_a_class_of_the_file_called_context_is_an_ordinary_argument(
     name: str, annotation: str
 ) -> None:
@@ -115,12 +116,12 @@ def test_a_class_of_a_helper_called_context_is_an_ordinary_argument(tmp_path: Pa
     assert list(properties(source, tmp_path / "f.py")) == ["where"]
 
 
-@pytest.mark.parametrize("annotation", ["str", "int", "float", "bool", "list[str]", "str | None"])
+@each_row("annotation", ["str", "int", "float", "bool", "list[str]", "str | None"])
 def test_a_plain_value_called_ctx_is_an_ordinary_argument(annotation: str) -> None:
     assert list(properties(f"def f(ctx: {annotation}): ...")) == ["ctx"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "annotation",
     ["ContextManager", "RunContext", "MyContext", "'ContextVar'", "Literal['Context']"],
 )
@@ -130,8 +131,8 @@ def test_a_type_that_only_sounds_like_context_is_not_injected(annotation: str) -
     assert one(source).injected == {}
 
 
-@pytest.mark.parametrize("name", ["agent_state", "agent_id"])
-@pytest.mark.parametrize(
+@each_row("name", ["agent_state", "agent_id"])
+@each_row(
     "form",
     ["{}", "{}: str", "{}: 'AgentState'", "{}: Any = None", "{}: dict | None = None", "*, {}: int"],
 )
@@ -194,7 +195,7 @@ DIALECTS = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_row("dialect", DIALECTS)
 def test_injection_is_the_same_in_every_dialect(dialect: str) -> None:
     tool = one(DIALECTS[dialect])
 

@@ -1,8 +1,8 @@
 """Display names and metadata defaults, as FEATURES.md section C says, on real specs."""
 
-import pytest
 from reading import findings, names, one, reading, rules
 
+from tables import each_row
 from toolkiln.model import Toolkit, ToolSpec
 
 KIT = "class K:\n    @method_metadata()\n    def f(self): ..."
@@ -40,8 +40,8 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("identifier", "shown"), NAMES)
-@pytest.mark.parametrize(
+@each_row("identifier, shown", NAMES)
+@each_row(
     "source",
     [
         "def {}(): ...",
@@ -57,12 +57,12 @@ def test_the_display_name_is_made_from_the_identifier(
     assert one(source.format(identifier)).display_name == shown
 
 
-@pytest.mark.parametrize(("identifier", "shown"), NAMES)
+@each_row("identifier, shown", NAMES)
 def test_a_toolkits_display_name_is_made_from_its_class(identifier: str, shown: str) -> None:
     assert kit(KIT.replace("class K", f"class {identifier}")).display_name == shown
 
 
-@pytest.mark.parametrize("identifier", ["_tool", "_Tool", "__tool", "_", "__", "Tool_tool"])
+@each_row("identifier", ["_tool", "_Tool", "__tool", "_", "__", "Tool_tool"])
 def test_the_display_name_is_never_empty(identifier: str) -> None:
     assert one(f"@tool\ndef {identifier}(): ...").display_name.strip()
     assert kit(KIT.replace("class K", f"class {identifier}")).display_name.strip()
@@ -72,8 +72,8 @@ def test_the_display_name_is_made_from_the_function_not_from_the_given_name() ->
     assert one("@tool(name='convert_v2')\ndef currency_tool(): ...").display_name == "Currency"
 
 
-@pytest.mark.parametrize(
-    ("decorator", "docs", "description"),
+@each_row(
+    "decorator, docs, description",
     [
         ("@tool_metadata(description='Said.')", '"""Docs."""', "Said."),
         ("@tool_metadata(weight=3)", '"""Docs."""', "Docs."),
@@ -104,7 +104,7 @@ def test_a_toolkits_docstring_is_dedented() -> None:
     assert kit(source).description == "Looks.\n\nAt things."
 
 
-@pytest.mark.parametrize("dialect", EVERY_DIALECT)
+@each_row("dialect", EVERY_DIALECT)
 def test_icon_and_color_are_none_unless_given(dialect: str) -> None:
     tool = one(EVERY_DIALECT[dialect])
 
@@ -113,7 +113,7 @@ def test_icon_and_color_are_none_unless_given(dialect: str) -> None:
         assert (tool.toolkit.icon, tool.toolkit.color) == (None, None)
 
 
-@pytest.mark.parametrize("dialect", EVERY_DIALECT)
+@each_row("dialect", EVERY_DIALECT)
 def test_weight_is_100_and_core_false_unless_given(dialect: str) -> None:
     tool = one(EVERY_DIALECT[dialect])
 
@@ -122,12 +122,12 @@ def test_weight_is_100_and_core_false_unless_given(dialect: str) -> None:
         assert (tool.toolkit.weight, tool.toolkit.is_core) == (100, False)
 
 
-@pytest.mark.parametrize("dialect", ["function", "decorated", "constants", "toolkit"])
+@each_row("dialect", ["function", "decorated", "constants", "toolkit"])
 def test_tools_are_visible_unless_said_otherwise(dialect: str) -> None:
     assert one(EVERY_DIALECT[dialect]).visible
 
 
-@pytest.mark.parametrize("decorator", ["", "@tool_metadata()\n", "@tool_metadata(weight=1)\n"])
+@each_row("decorator", ["", "@tool_metadata()\n", "@tool_metadata(weight=1)\n"])
 def test_toolkits_are_hidden_unless_said_otherwise(decorator: str) -> None:
     assert not kit(decorator + KIT).visible
     assert kit("@tool_metadata(visible=True)\n" + KIT).visible
@@ -152,7 +152,7 @@ def test_a_core_toolkit_and_a_core_method_are_told_apart() -> None:
     assert (b.toolkit.is_core, b.is_core) == (False, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "@tool(icon='{}')\ndef f(): ...",
@@ -186,8 +186,8 @@ def test_colors_are_checked() -> None:
     assert "bad-color" not in rules("@tool(color='#ff0000')\ndef f(): ...")
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ("def _f(): ...\ndef g(): ...", ["g"]),
         ("@tool\ndef _f(): ...", ["_f"]),
@@ -200,13 +200,13 @@ def test_a_private_name_is_a_tool_only_if_decorated(source: str, expected: list[
     assert names(source) == expected
 
 
-@pytest.mark.parametrize("visible", [True, False])
+@each_row("visible", [True, False])
 def test_a_private_decorated_tool_is_visible_as_declared(visible: bool) -> None:
     assert one(f"@tool(visible={visible})\ndef _f(): ...").visible is visible
     assert one("@tool\ndef _f(): ...").visible
 
 
-@pytest.mark.parametrize("dialect", EVERY_DIALECT)
+@each_row("dialect", EVERY_DIALECT)
 def test_defaults_of_the_rest(dialect: str) -> None:
     tool: ToolSpec = one(EVERY_DIALECT[dialect])
 

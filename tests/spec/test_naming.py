@@ -2,21 +2,16 @@
 
 import keyword
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.spec import read
-from toolkiln.spec.naming import (
-    accepted_name,
-    display_name,
-    name_problem,
-    portable_name,
-)
+from toolkiln.spec.names import accepted_name, display_name, name_problem, portable_name
 
 
-@pytest.mark.parametrize(
-    ("identifier", "shown"),
+@each_row(
+    "identifier, shown",
     [
         ("SandboxFilesTool", "Sandbox Files"),
         ("sb_shell_tool", "Sb Shell"),
@@ -69,21 +64,21 @@ def test_display_name_keeps_every_letter_but_the_suffix(identifier: str) -> None
     assert identifier.replace("_", "").casefold().startswith(shown)
 
 
-@pytest.mark.parametrize("name", ["a", "convert", "read_file2", "a" * 40, *keyword.softkwlist[1:]])
+@each_row("name", ["a", "convert", "read_file2", "a" * 40, *keyword.softkwlist[1:]])
 def test_portable_names_have_no_problem(name: str) -> None:
     assert portable_name(name)
     assert name_problem(name) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
+@each_row(
+    "name, words",
     [
-        ("read-file", "Codex turns '-' into '_'"),
+        ("read-file", "Codex replaces '-' with '_'"),
         ("a" * 41, "Gemini CLI"),
         ("a" * 64, "Gemini CLI"),
         ("getFile", "upper-case"),
-        ("2fa", "Gemini refuses"),
-        ("-x", "Gemini refuses"),
+        ("2fa", "Gemini rejects"),
+        ("-x", "Gemini rejects"),
         ("_x", "private"),
     ],
 )
@@ -99,12 +94,12 @@ def test_every_effect_on_a_name_is_told_at_once() -> None:
     assert problem.count(";") == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
+@each_row(
+    "name, words",
     [
         ("", "needs a name"),
         ("a" * 65, "65 characters"),
-        ("web.search", "Claude Code, Codex and OpenCode turn it into '_'"),
+        ("web.search", "Claude Code, Codex and OpenCode replace it with '_'"),
         ("web search", "not ' '"),
         ("größe", "not '\\xdf', '\\xf6'"),
         ("x\n", "not '\\n'"),

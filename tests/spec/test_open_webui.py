@@ -1,8 +1,8 @@
 """Files written for Open WebUI are read as they are."""
 
-import pytest
 from reading import names, one, properties, reading, rules
 
+from tables import each_row
 from toolkiln.model import Dialect
 
 WEATHER = '''
@@ -121,8 +121,8 @@ def test_without_valves_there_are_no_settings() -> None:
     assert one("class Tools:\n    def f(self): ...").settings == {}
 
 
-@pytest.mark.parametrize(
-    ("members", "expected"),
+@each_row(
+    "members, expected",
     [
         ("def a(self): ...\n    def b(self): ...", ["a", "b"]),
         ("def __init__(self): ...\n    def a(self): ...", ["a"]),

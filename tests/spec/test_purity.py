@@ -6,9 +6,9 @@ import sys
 import warnings
 from pathlib import Path
 
-import pytest
 from reading import files
 
+from tables import each_row
 from toolkiln.spec import read
 
 HOSTILE = {
@@ -33,7 +33,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 def test_a_file_with_side_effects_is_read_unharmed(tmp_path: Path, kind: str) -> None:
     trap = tmp_path / "trap"
     source = f"{HOSTILE[kind].format(trap=str(trap))}\n@tool\ndef f(x: int): ...\n"
@@ -44,7 +44,7 @@ def test_a_file_with_side_effects_is_read_unharmed(tmp_path: Path, kind: str) ->
     assert not trap.exists()
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 def test_a_helper_with_side_effects_is_read_unharmed(tmp_path: Path, kind: str) -> None:
     trap = tmp_path / "trap"
     files(tmp_path, helper=f"{HOSTILE[kind].format(trap=str(trap))}\nX = int\n")
@@ -86,27 +86,31 @@ SOURCES = [
 ]
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@each_row("source", SOURCES)
 def test_reading_twice_gives_the_same(source: str) -> None:
     assert read(source, "<memory>") == read(source, "<memory>")
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_reading_does_not_depend_on_the_hash_seed(source: str) -> None:
-    code = f"from toolkiln.spec import read; print(read({source!r}, '<m>').model_dump_json())"
+def test_reading_does_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "from toolkiln.spec import read\n"
+        f"for source in {SOURCES!r}: print(read(source, '<m>').model_dump_json())"
+    )
 
-    outputs = {
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
             check=True,
+            text=True,
             timeout=60,
             env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
+        ).stdout.splitlines()
         for seed in ("0", "1", "2", "3")
-    }
+    ]
 
-    assert len(outputs) == 1
+    assert len(outputs[0]) == len(SOURCES)
+    assert outputs == [outputs[0]] * 4
 
 
 def test_what_one_reading_returns_another_cannot_spoil() -> None:
@@ -117,9 +121,7 @@ def test_what_one_reading_returns_another_cannot_spoil() -> None:
     assert read(source, "<memory>").tools[0].parameters["properties"] == {}
 
 
-@pytest.mark.parametrize(
-    "annotation", ["int", "list", "Any", "dict[str, Any]", "EmailStr", "datetime"]
-)
+@each_row("annotation", ["int", "list", "Any", "dict[str, Any]", "EmailStr", "datetime"])
 def test_schemas_of_two_parameters_share_nothing(annotation: str) -> None:
     source = (
         "from typing import Any\nfrom pydantic import EmailStr\nfrom datetime import datetime\n"

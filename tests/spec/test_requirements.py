@@ -5,12 +5,12 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from properties import examples
-from toolkiln.spec.requirements import Requirements, _blocks, gather, split
+from tables import each_row
+from toolkiln.spec.requirements import Requirements, _blocks, read_requirements, split_list
 
 # The pattern of the specification, which `_blocks` must agree with.
 PEP_723 = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
@@ -26,7 +26,7 @@ def messages(requirements: Requirements) -> list[tuple[int, str]]:
 
 
 def test_file_that_requires_nothing_has_no_requirements() -> None:
-    assert gather("import json\n", "Requires nothing.") == Requirements((), {}, None, ())
+    assert read_requirements("import json\n", "Requires nothing.") == Requirements((), {}, None, ())
 
 
 def test_all_sources_are_gathered_in_order_without_repetition() -> None:
@@ -37,7 +37,7 @@ def test_all_sources_are_gathered_in_order_without_repetition() -> None:
         + "#requirements: rich, numpy==2.0\n# requirements: lxml  # for pages\n"
     )
 
-    requirements = gather(source, docstring, [("orjson~=3.0", 9), ("rich", 9)])
+    requirements = read_requirements(source, docstring, [("orjson~=3.0", 9), ("rich", 9)])
 
     assert requirements == Requirements(
         ("httpx>=0.27", "rich", "orjson~=3.0", "lxml", "attrs>=2", "numpy==2.0"), {}, ">=3.11", ()
@@ -55,17 +55,17 @@ def test_toolkiln_table_of_the_block_is_handed_over() -> None:
         """
     )
 
-    assert gather(source, None).table == {"network": ["example.org"]}
+    assert read_requirements(source, None).table == {"network": ["example.org"]}
 
 
 def test_windows_line_ends_make_no_difference() -> None:
     source = block('dependencies = ["httpx"]').replace("\n", "\r\n")
 
-    assert gather(source, None).packages == ("httpx",)
+    assert read_requirements(source, None).packages == ("httpx",)
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
+@each_row(
+    "text, parts",
     [
         ("a, b>=2", ["a", "b>=2"]),
         ("a[x,y]>=1,<2, b", ["a[x,y]>=1,<2", "b"]),
@@ -78,15 +78,15 @@ def test_windows_line_ends_make_no_difference() -> None:
     ],
 )
 def test_commas_inside_a_requirement_part_nothing(text: str, parts: list[str]) -> None:
-    assert split(text) == parts
+    assert split_list(text) == parts
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
-        ("-r requirements.txt", "option for pip"),
-        ("--index-url https://x", "option for pip"),
-        ("-e .", "option for pip"),
+        ("-r requirements.txt", "pip option"),
+        ("--index-url https://x", "pip option"),
+        ("-e .", "pip option"),
         ("git+https://example.org/x.git", "direct URL"),
         ("git@example.org:x", "direct URL"),
         ("https://example.org/x.whl", "direct URL"),
@@ -116,7 +116,7 @@ def test_commas_inside_a_requirement_part_nothing(text: str, parts: list[str]) -
     ],
 )
 def test_what_is_no_plain_requirement_is_refused(text: str, words: str) -> None:
-    requirements = gather("", None, [(text, 7)])
+    requirements = read_requirements("", None, [(text, 7)])
 
     assert requirements.packages == ()
     assert [problem.line for problem in requirements.problems] == [7]
@@ -124,27 +124,27 @@ def test_what_is_no_plain_requirement_is_refused(text: str, words: str) -> None:
     assert requirements.problems[0].fix
 
 
-@pytest.mark.parametrize(
-    ("text", "fix"),
+@each_row(
+    "text, fix",
     [("httpx=0.27", "write httpx==0.27"), ("httpx rich", "separate with commas: httpx, rich")],
 )
 def test_common_slips_come_with_the_right_spelling(text: str, fix: str) -> None:
-    assert gather("", None, [(text, 1)]).problems[0].fix == fix
+    assert read_requirements("", None, [(text, 1)]).problems[0].fix == fix
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each_row(
+    "one, other",
     [("x==1", "x==2"), ("X==1", "x==1.1"), ("x==1", "x>=2"), ("x!=1", "x==1"), ("x[a]==1", "x==2")],
 )
 def test_contradicting_pins_are_a_problem(one: str, other: str) -> None:
-    requirements = gather("", None, [(one, 3), (other, 4)])
+    requirements = read_requirements("", None, [(one, 3), (other, 4)])
 
     assert len(requirements.packages) == 1
     assert [(p.line, "contradicts" in p.message) for p in requirements.problems] == [(4, True)]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each_row(
+    "one, other",
     [
         ("x>=1", "x<2"),
         ("x==1", "x==1.0"),
@@ -156,19 +156,19 @@ def test_contradicting_pins_are_a_problem(one: str, other: str) -> None:
     ],
 )
 def test_compatible_requirements_are_both_kept(one: str, other: str) -> None:
-    requirements = gather("", None, [(one, 3), (other, 4)])
+    requirements = read_requirements("", None, [(one, 3), (other, 4)])
 
     assert len(requirements.packages) == 2
     assert requirements.problems == ()
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "words"),
+@each_row(
+    "content, line, words",
     [
-        ("dependencies = [\n'x',\n!]", 4, "not TOML"),
-        ("dependencies = [", 2, "not TOML"),
-        (f"x = {'[' * 5000}", 2, "not TOML"),
-        (f"x = {'1' * 5000}", 2, "not TOML"),
+        ("dependencies = [\n'x',\n!]", 4, "not valid TOML"),
+        ("dependencies = [", 2, "not valid TOML"),
+        (f"x = {'[' * 5000}", 2, "not valid TOML"),
+        (f"x = {'1' * 5000}", 2, "not valid TOML"),
         ("dependencies = 'x'", 2, "not a list of strings"),
         ("y = 1\ndependencies = {x = 1}", 3, "not a list of strings"),
         ("dependencies = [\n  'x',\n  1,\n]", 2, "1 is not a string"),
@@ -182,7 +182,7 @@ def test_compatible_requirements_are_both_kept(one: str, other: str) -> None:
 def test_faults_in_the_block_are_told_with_their_line(content: str, line: int, words: str) -> None:
     source = "\n".join(["# /// script", *(f"# {text}" for text in content.split("\n")), "# ///"])
 
-    found = messages(gather(source, None))
+    found = messages(read_requirements(source, None))
 
     assert [(at, words in message) for at, message in found] == [(line, True)]
 
@@ -190,14 +190,14 @@ def test_faults_in_the_block_are_told_with_their_line(content: str, line: int, w
 def test_a_second_block_is_a_problem() -> None:
     source = block('dependencies = ["a"]') + "\n" + block('dependencies = ["b"]')
 
-    requirements = gather(source, None)
+    requirements = read_requirements(source, None)
 
     assert requirements.packages == ("a",)
     assert messages(requirements) == [(5, "a second PEP 723 script block")]
 
 
 def test_a_block_that_never_ends_is_a_problem() -> None:
-    found = messages(gather("\n# /// script\n# dependencies = []\nimport x\n", None))
+    found = messages(read_requirements("\n# /// script\n# dependencies = []\nimport x\n", None))
 
     assert found == [(2, "the PEP 723 block has no closing line")]
 
@@ -206,7 +206,7 @@ def test_faults_in_docstring_and_comments_are_told_with_their_line() -> None:
     docstring = "\ntitle: X\n  requirements: -e .\n"
     source = f'"""{docstring}"""\nx = 1\n# requirements: y=1\n'
 
-    assert [problem.line for problem in gather(source, docstring).problems] == [3, 6]
+    assert [problem.line for problem in read_requirements(source, docstring).problems] == [3, 6]
 
 
 def test_requirements_in_other_places_are_not_taken() -> None:
@@ -214,12 +214,12 @@ def test_requirements_in_other_places_are_not_taken() -> None:
         'def f():\n    """requirements: x"""\n    # requirements: y\n    a = "# requirements: z"\n'
     )
 
-    assert gather(source, "The requirements: none.") == Requirements((), {}, None, ())
+    assert read_requirements(source, "The requirements: none.") == Requirements((), {}, None, ())
 
 
 def test_endless_requirements_are_a_problem() -> None:
-    requirements = gather("# requirements: x\n" * 100_000, None)
-    listed = gather(f"# requirements: {', '.join(f'x{i}' for i in range(50_000))}", None)
+    requirements = read_requirements("# requirements: x\n" * 100_000, None)
+    listed = read_requirements(f"# requirements: {', '.join(f'x{i}' for i in range(50_000))}", None)
 
     assert messages(requirements) == [(201, "more than 200 requirements")]
     assert messages(listed) == [(1, "more than 200 requirements")]
@@ -227,7 +227,7 @@ def test_endless_requirements_are_a_problem() -> None:
 
 
 def test_openings_without_end_are_read_in_linear_time() -> None:
-    assert gather("# /// script\n" * 100_000, None).problems
+    assert read_requirements("# /// script\n" * 100_000, None).problems
 
 
 LINES = st.sampled_from(
@@ -272,14 +272,15 @@ def test_blocks_are_those_of_the_specification(source: str) -> None:
 def test_any_text_is_gathered(text: str, declared: list[tuple[str, int]]) -> None:
     source = f"# requirements: {text}\n# /// script\n# {text}\n# ///\n"
 
-    requirements = gather(source, f"requirements: {text}", declared)
+    requirements = read_requirements(source, f"requirements: {text}", declared)
 
     assert all(problem.line >= 1 and problem.fix for problem in requirements.problems)
 
 
 def test_packaging_is_not_loaded_for_files_that_require_nothing() -> None:
     code = (
-        "import sys; from toolkiln.spec.requirements import gather; gather('x = 1', None);"
+        "import sys; from toolkiln.spec import requirements;"
+        "requirements.read_requirements('x = 1', None);"
         "sys.exit('packaging.requirements' in sys.modules)"
     )
 

@@ -1,8 +1,8 @@
 """`@prompt` and `@resource`: functions that are no tools to a model."""
 
-import pytest
 from reading import findings, names, one, reading, rules
 
+from tables import each_row
 from toolkiln.model import Dialect, Reading, Role
 
 NOTE = '''
@@ -17,7 +17,7 @@ def resource_rules(mark: str, parameters: str = "") -> set[str]:
     return rules(NOTE.format(mark=mark, parameters=parameters)) & {"bad-uri", "duplicate-uri"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "mark",
     [
         "from toolkiln import prompt\n@prompt",
@@ -87,8 +87,8 @@ def test_a_method_is_neither_prompt_nor_resource() -> None:
     assert names(source) == []
 
 
-@pytest.mark.parametrize(
-    ("mark", "parameters"),
+@each_row(
+    "mark, parameters",
     [
         ("", ""),
         ("mime_type='text/plain'", ""),
@@ -104,8 +104,8 @@ def test_an_address_that_does_not_fit_is_an_error(mark: str, parameters: str) ->
     assert resource_rules(mark, parameters) == {"bad-uri"}
 
 
-@pytest.mark.parametrize(
-    ("mark", "parameters"),
+@each_row(
+    "mark, parameters",
     [
         ("'notes://today'", ""),
         ("'notes://{year}'", "year: int"),
@@ -126,12 +126,12 @@ def test_two_resources_of_one_address_are_an_error() -> None:
     assert found.tool == "b"
 
 
-@pytest.mark.parametrize("kind", ["str", "int", "bool", "str | None", "Literal['a']", "Colour"])
+@each_row("kind", ["str", "int", "bool", "str | None", "Literal['a']", "Colour"])
 def test_a_prompt_takes_what_can_be_typed(kind: str) -> None:
     assert not _warned(kind)
 
 
-@pytest.mark.parametrize("kind", ["list[str]", "dict[str, int]", "list[int] | None", "Point"])
+@each_row("kind", ["list[str]", "dict[str, int]", "list[int] | None", "Point"])
 def test_a_prompt_that_takes_json_is_warned_about(kind: str) -> None:
     assert _warned(kind)
 
@@ -156,7 +156,7 @@ def _warned(kind: str) -> bool:
     return "prompt-argument" in rules(source)
 
 
-@pytest.mark.parametrize("option", ["weight=3", "read_only=True", "usages=['x']", "uri='x:y'"])
+@each_row("option", ["weight=3", "read_only=True", "usages=['x']", "uri='x:y'"])
 def test_a_prompt_takes_no_option_that_says_nothing_of_it(option: str) -> None:
     source = f"from toolkiln import prompt\n@prompt({option})\ndef f(): ..."
 

@@ -4,25 +4,25 @@ import ast
 import sysconfig
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.spec.checks.secrets import SecretUse, literal_secrets
-from toolkiln.spec.nodes import walk
+from tables import each_row
+from toolkiln.spec.checks.literal_secrets import LiteralSecret, find_secrets
+from toolkiln.spec.syntax import walk
 
 HEX = "9f86d081884c7d659a2feaa0c55ad015"
 RANDOM = "q7Zp2LxV9sKd4TnB8wRm"
 BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
 
-def found(source: str) -> list[SecretUse]:
+def found(source: str) -> list[LiteralSecret]:
     """Samples are broken by a bar, lest scanners of repositories take them for real."""
-    return literal_secrets(walk(ast.parse(source.replace("|", ""))))
+    return find_secrets(walk(ast.parse(source.replace("|", ""))))
 
 
-@pytest.mark.parametrize(
-    ("secret", "kind"),
+@each_row(
+    "secret, kind",
     [
         ("AKI|A2E0A8F3B244C9986", "AWS access key AKIA…"),
         ("ASI|A2E0A8F3B244C9986", "AWS access key ASIA…"),
@@ -48,17 +48,17 @@ def found(source: str) -> list[SecretUse]:
         ),
         (f"-----BEGIN RSA PRI|VATE KEY-----\\n{BODY}", "private key ----…"),
         (f"-----BEGIN OPENSSH PRI|VATE KEY-----\\nProc-Type: 4\\n{BODY}", "private key ----…"),
-        ("postgres://svc:h7Gq2pLx@db.internal:5432/app", "password in a postgres:// address"),
-        ("mongodb+srv://svc:h7Gq2pLx@cluster0.mongodb.net", "password in a mongodb+srv:// address"),
-        ("redis://:h7Gq2pLx@cache:6379", "password in a redis:// address"),
+        ("postgres://svc:h7Gq2pLx@db.internal:5432/app", "password in a postgres:// URL"),
+        ("mongodb+srv://svc:h7Gq2pLx@cluster0.mongodb.net", "password in a mongodb+srv:// URL"),
+        ("redis://:h7Gq2pLx@cache:6379", "password in a redis:// URL"),
     ],
 )
 def test_a_known_format_is_found_wherever_it_stands(secret: str, kind: str) -> None:
     for source in (f'x = "{secret}"', f'f("Bearer {secret}")', f"b'{secret}'", f"f'{secret}{{x}}'"):
-        assert [use.what for use in found(source)] == [kind], source
+        assert [use.description for use in found(source)] == [kind], source
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         f"API_KEY = '{HEX}'",
@@ -81,7 +81,7 @@ def test_a_random_value_is_a_secret_where_its_name_says_so(source: str) -> None:
     assert len(found(source)) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "",
@@ -140,19 +140,22 @@ def test_placeholders_and_ordinary_strings_raise_no_alarm(source: str) -> None:
 def test_the_report_points_at_the_line_inside_a_long_string() -> None:
     source = '"""One.\n\n    Use ghp|_16C7e42F292c6912E7710c838347Ae178B4a for it.\n"""\n'
 
-    assert found(source) == [SecretUse(3, 1, "GitHub token ghp_…")]
+    assert found(source) == [LiteralSecret(3, 1, "GitHub token ghp_…")]
 
 
 def test_escaped_newlines_do_not_push_the_line_past_the_string() -> None:
     source = "x = 'a\\n\\n\\nghp|_16C7e42F292c6912E7710c838347Ae178B4a'\n"
 
-    assert found(source) == [SecretUse(1, 5, "GitHub token ghp_…")]
+    assert found(source) == [LiteralSecret(1, 5, "GitHub token ghp_…")]
 
 
 def test_two_secrets_in_one_string_are_two_reports() -> None:
     source = "x = 'AKI|A2E0A8F3B244C9986 ghp|_16C7e42F292c6912E7710c838347Ae178B4a'"
 
-    assert [use.what for use in found(source)] == ["AWS access key AKIA…", "GitHub token ghp_…"]
+    assert [use.description for use in found(source)] == [
+        "AWS access key AKIA…",
+        "GitHub token ghp_…",
+    ]
 
 
 @given(st.text(alphabet=st.sampled_from("abcXYZ0189-_./+=:@ "), min_size=8, max_size=60))
@@ -160,15 +163,15 @@ def test_no_report_repeats_the_secret(text: str) -> None:
     source = f"api_key = {text!r}\npassword = {text!r}\nx = {'postgres://u:' + text + '@h'!r}"
 
     for use in found(source):
-        assert text not in use.what
-        assert text[6:] not in use.what or len(text[6:]) < 8
+        assert text not in use.description
+        assert text[6:] not in use.description or len(text[6:]) < 8
 
 
 @given(st.text() | st.binary(), st.text())
 def test_no_constant_brings_it_down(value: str | bytes, name: str) -> None:
     tree = ast.parse(f"api_key = 1\nf(password=1)\nd = {{{name!r}: {value!r}}}")
 
-    assert isinstance(literal_secrets(walk(tree)), list)
+    assert isinstance(find_secrets(walk(tree)), list)
 
 
 def test_the_standard_library_has_hardly_any() -> None:
@@ -182,6 +185,6 @@ def test_the_standard_library_has_hardly_any() -> None:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError, RecursionError):
             continue
-        reports += literal_secrets(walk(tree))
+        reports += find_secrets(walk(tree))
 
     assert len(reports) <= 1

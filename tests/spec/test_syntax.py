@@ -8,6 +8,7 @@ import warnings
 import pytest
 from reading import one, properties, reading
 
+from tables import each_row
 from toolkiln.model import Finding, Severity
 from toolkiln.spec import decode, read
 
@@ -24,8 +25,8 @@ def problem(source: str) -> Finding:
     return found
 
 
-@pytest.mark.parametrize(
-    ("source", "line", "column"),
+@each_row(
+    "source, line, column",
     [
         ("def f(:\n    pass", 1, 7),
         ("x = 1\ny = = 2\n", 2, 5),
@@ -50,14 +51,14 @@ def test_a_syntax_error_has_line_and_column(source: str, line: int, column: int 
     assert found.column == column or column is None
 
 
-@pytest.mark.parametrize("source", ["\0", "x = 1\n\0", "def f(): ...\n# \0\n"])
+@each_row("source", ["\0", "x = 1\n\0", "def f(): ...\n# \0\n"])
 def test_null_bytes_are_said_with_their_line(source: str) -> None:
     found = problem(source)
 
     assert found.line == source[: source.index("\0")].count("\n") + 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "x = " + "(" * 10_000 + ")" * 10_000,
@@ -103,7 +104,6 @@ def test_null_bytes_are_said_with_their_line(source: str) -> None:
         "A0 = int | str\n" + "".join(f"A{n + 1} = tuple[A{n}, A{n}]\n" for n in range(60))
         + "def f(x: A60): ...",
     ],
-    ids=range(37),
 )  # fmt: skip
 def test_what_is_too_deep_or_too_much_is_survived(source: str) -> None:
     result = read(source, "<memory>")
@@ -124,7 +124,7 @@ def test_a_value_that_grows_without_bound_is_left_alone() -> None:
     assert done.stdout.strip() == b"1"
 
 
-@pytest.mark.parametrize("source", ["x = '\ud800'", "# \udfff", "def f():\n    '\udcff'"])
+@each_row("source", ["x = '\ud800'", "# \udfff", "def f():\n    '\udcff'"])
 def test_lone_surrogates_are_a_finding(source: str) -> None:
     result = read(source, "<memory>")
 
@@ -137,8 +137,8 @@ def test_an_escaped_surrogate_in_visible_text_does_not_break_the_output() -> Non
     result.model_dump_json()
 
 
-@pytest.mark.parametrize(
-    ("data", "default"),
+@each_row(
+    "data, default",
     [
         (b"\xef\xbb\xbfdef f(x: str = '\xc3\xa9'): ...", "é"),
         (b"# -*- coding: latin-1 -*-\ndef f(x: str = '\xe9'): ...", "é"),
@@ -155,12 +155,12 @@ def test_encodings_and_line_ends_of_python_are_understood(data: bytes, default: 
     assert tool.parameters["properties"]["x"]["default"] == default
 
 
-@pytest.mark.parametrize("prefix", ["\ufeff", "\f", "\n\n", "#!/usr/bin/env python3\n", "\\\n"])
+@each_row("prefix", ["\ufeff", "\f", "\n\n", "#!/usr/bin/env python3\n", "\\\n"])
 def test_what_python_lets_stand_before_code_may_stand_there(prefix: str) -> None:
     assert one(f"{prefix}def f(x: int): ...").name == "f"
 
 
-@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+@each_row("newline", ["\r\n", "\r"])
 def test_lines_are_counted_the_same_with_every_line_end(newline: str) -> None:
     source = "x = 1\n\ndef f(x: int):\n    'Do it.'\n"
 
@@ -174,7 +174,7 @@ def test_an_integer_beyond_reason_is_a_finding() -> None:
     result.model_dump_json()
 
 
-@pytest.mark.parametrize("value", ["1e999", "-1e999", "float('nan')", "1e999 - 1e999", "1j"])
+@each_row("value", ["1e999", "-1e999", "float('nan')", "1e999 - 1e999", "1j"])
 def test_a_default_that_json_has_no_word_for_is_no_invalid_json(value: str) -> None:
     tool = one(f"def f(x: float = {value}): ...")
 

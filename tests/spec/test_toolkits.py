@@ -1,8 +1,8 @@
 """Toolkit classes: `@tool_metadata`, `@method_metadata`, `@openapi_schema`."""
 
-import pytest
 from reading import findings, names, one, reading, rules
 
+from tables import each_row
 from toolkiln.model import Dialect, Severity, Toolkit
 
 FILES = '''
@@ -90,7 +90,7 @@ def test_a_method_without_one_gets_a_schema_from_its_signature() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         '{"type": "function", "function": {"name": "f", "parameters": S}}',
@@ -125,9 +125,7 @@ def test_a_schema_alone_makes_a_method_a_tool() -> None:
     assert names(source) == ["f"]
 
 
-@pytest.mark.parametrize(
-    ("signature", "about"), [("self", "'x'"), ("self, x, y", "'y'"), ("self, z=1", "'x'")]
-)
+@each_row("signature, about", [("self", "'x'"), ("self, x, y", "'y'"), ("self, z=1", "'x'")])
 def test_a_schema_that_disagrees_with_the_method_is_a_finding(signature: str, about: str) -> None:
     source = f"""
     class Kit:
@@ -153,7 +151,7 @@ def test_a_schema_that_cannot_be_known_is_reported_and_derived() -> None:
     assert one(source).parameters["properties"] == {"x": {"type": "integer"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "imports",
     [
         "from toolkiln import tool_metadata, method_metadata",
@@ -279,7 +277,7 @@ def test_types_defined_inside_the_class_are_found() -> None:
     assert one(source).parameters["$defs"]["Mode"]["enum"] == ["a"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     ["weight='3'", "weight=True", "is_core='yes'", "visible=1", "display_name=3", "description=4",
      "icon=5", "color=6"],

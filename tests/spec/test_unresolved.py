@@ -1,13 +1,13 @@
 """Types and defaults that cannot be known: left open and reported, never guessed."""
 
-import pytest
 from reading import findings, one, properties, reading, rules
 
+from tables import each_row
 from toolkiln.model import Severity
 
 
-@pytest.mark.parametrize(
-    ("imports", "annotation"),
+@each_row(
+    "imports, annotation",
     [
         ("import numpy as np", "np.ndarray"),
         ("from pandas import DataFrame", "DataFrame"),
@@ -84,7 +84,7 @@ def test_an_unknown_return_type_is_reported_and_gives_no_schema() -> None:
     assert [item.line for item in findings(source, "unresolved-type")] == [2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "default",
     [
         "make()", "os.environ['X']", "X", "datetime.now()", "[make()]", "{'a': make()}", "UNKNOWN",
@@ -105,8 +105,8 @@ def test_an_unknown_default_makes_the_parameter_optional_and_is_reported(default
     assert found.fix
 
 
-@pytest.mark.parametrize(
-    ("default", "value"),
+@each_row(
+    "default, value",
     [
         ("None", None), ("True", True), ("-3", -3), ("+3", 3), ("~3", -4), ("1.5", 1.5),
         ("'a'", "a"), ("'a' 'b'", "ab"), ("[]", []), ("[1, 'a']", [1, "a"]), ("(1, 2)", [1, 2]),

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import Report, report
-from toolkiln.catalog.repairs import repairs_for
+from tables import each_row
+from toolkiln.catalog import FileReport, report
+from toolkiln.catalog.reports import repairs_for
 from toolkiln.spec import read
-from toolkiln.spec.work import MAX_FINDINGS, MAX_PARAMETERS, MAX_TOOLS, MAX_VALUES
+from toolkiln.spec.limits import MAX_FINDINGS, MAX_PARAMETERS, MAX_TOOLS, MAX_VALUES
 
 DOCUMENTED = '\n  """Do what its name says."""\n'
 
@@ -86,7 +87,7 @@ def statements(count: int) -> str:
     return "x\n" * count
 
 
-def checked(source: str) -> Report:
+def checked(source: str) -> FileReport:
     return report(read(source, "<source>"), {})
 
 
@@ -117,7 +118,7 @@ def calls(source: str) -> int:
     return count
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make",
     [
         tools,
@@ -138,7 +139,7 @@ def test_twice_the_source_takes_no_more_than_about_twice_the_work(
     assert calls(make(160)) < 2.5 * calls(make(80))
 
 
-@pytest.mark.parametrize("make", [shared_values, shared_text, doubling_values])
+@each_row("make", [shared_values, shared_text, doubling_values])
 def test_a_source_that_repeats_itself_is_read_up_to_a_limit(make: Callable[[int], str]) -> None:
     found = checked(make(400)).reading
 

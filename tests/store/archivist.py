@@ -15,8 +15,8 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from toolkiln.model import Dialect, Reading, ToolSpec
-from toolkiln.store import Arrival, Content, open_store
+from toolkiln.model import Arrival, Dialect, Reading, ToolSpec, VersionContent
+from toolkiln.store import open_store
 
 ADMITTED = Arrival(action="admit", by="anna", at="2026-01-02T03:04:05Z", note="looks fine")
 
@@ -30,12 +30,12 @@ def spec(name: str, digest: str, **changed: Any) -> ToolSpec:
 
 def content(
     text: str = "one", file: str = "greet.py", tools: tuple[str, ...] = ("greet",)
-) -> Content:
+) -> VersionContent:
     """A file with this text that declares these tools."""
     source = text.encode()
     digest = hashlib.sha256(source).hexdigest()
     reading = Reading(path=file, digest=digest, tools=tuple(spec(name, digest) for name in tools))
-    return Content(file=file, reading=reading, sources={file: source})
+    return VersionContent(file=file, reading=reading, sources={file: source})
 
 
 def halt_before(beginning: str) -> None:
@@ -64,10 +64,10 @@ def main(place: str, task: str, argument: str, count: str = "1") -> None:
         print("waiting", flush=True)
         sys.stdin.readline()
         texts = [f"{argument} {number}" for number in range(int(count))]
-        print(*(archive.keep("c", content(text), ADMITTED).number for text in texts), flush=True)
+        print(*(archive.add("c", content(text), ADMITTED).number for text in texts), flush=True)
     elif task == "keep":
         halt_before(argument)
-        archive.keep("c", content("two"), ADMITTED)
+        archive.add("c", content("two"), ADMITTED)
     elif task == "note":
         halt_before(argument)
         archive.add_usage("c", "greet", "hello", ADMITTED.at)

@@ -9,8 +9,9 @@ import resource
 import sys
 from itertools import count
 
+from toolkiln.errors import StoreError
 from toolkiln.model import AuditRecord
-from toolkiln.store import Ledger, StoreError, open_ledger
+from toolkiln.store import AuditLog, open_audit_log
 
 KEY = b"0123456789abcdef"
 
@@ -20,7 +21,7 @@ def batch(number: int) -> list[AuditRecord]:
     return [AuditRecord(float(number), "call", "ok", detail=f"{number} of 5")] * 5
 
 
-def fill(ledger: Ledger, most: int) -> None:
+def fill(ledger: AuditLog, most: int) -> None:
     """Appends until the disk is full, as it were."""
     ledger.append(batch(0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
@@ -37,7 +38,7 @@ def main(place: str, task: str, *arguments: str) -> None:
     if task == "append":
         print("waiting", flush=True)
         sys.stdin.readline()
-    ledger = open_ledger(place, KEY)
+    ledger = open_audit_log(place, KEY)
     if task == "append":
         for number in range(int(arguments[0])):
             ledger.append(batch(number))

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
 
-from toolkiln.model import Call, Caller, Result, Status
-from toolkiln.store import Claimed, Store, open_store
+from toolkiln.model import Call, Caller, Claimed, Result, Status
+from toolkiln.store import Store, open_store
 
 
 def run(store: Store, call_id: str, owner: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from toolkiln.errors import InputError
-from toolkiln.model import Caller, Draw, Rate, Session, Verdict
+from toolkiln.model import ApprovalVerdict, Caller, Draw, Rate, SessionRecord
 from toolkiln.store import Store, open_store
 
 
@@ -28,7 +28,9 @@ def decide(store: Store, who: str, verdict: str, *ids: str) -> list[str]:
     counted = []
     for approval_id in ids:
         try:
-            store.approvals.decide(approval_id, Verdict(approve=verdict == "approve", by=who))
+            store.approvals.decide(
+                approval_id, ApprovalVerdict(approve=verdict == "approve", by=who)
+            )
             counted.append(approval_id)
         except InputError as error:
             assert "by 'bob'" in error.message or "by 'ann'" in error.message  # noqa: PT017
@@ -69,7 +71,7 @@ def make_session(store: Store, key_id: str) -> list[str]:
             print("halted", flush=True)
             sys.stdin.read()
 
-    store.sessions.put("c" * 64, Session(trace_id="t", caller=Caller(), key_id=key_id), 300)
+    store.sessions.put("c" * 64, SessionRecord(trace_id="t", caller=Caller(), key_id=key_id), 300)
     return []
 
 

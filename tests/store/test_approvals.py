@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolkiln.errors import InputError
-from toolkiln.model import Approval, Call, Caller, Result, Status, Verdict
-from toolkiln.store import Claimed, Store, StoreError, key_of
+from tables import each_row
+from toolkiln.errors import InputError, StoreError
+from toolkiln.model import Approval, ApprovalVerdict, Call, Caller, Claimed, Result, Status
+from toolkiln.store import Store, key_of
 
 from .conftest import Clock, Opener, count_rows, execute, running
 from .test_contract import json_values
@@ -45,8 +46,8 @@ def ask(store: Store, call_key: str = "call", fingerprint: str = "f", **changed:
     return store.approvals.ask(request(**changed), fingerprint, call_key, keys)
 
 
-YES = Verdict(approve=True, by="bob")
-NO = Verdict(approve=False, by="ann", reason="too much")
+YES = ApprovalVerdict(approve=True, by="bob")
+NO = ApprovalVerdict(approve=False, by="ann", reason="too much")
 
 
 def test_a_request_is_kept_exactly_and_timed_by_the_store(store: Store, clock: Clock) -> None:
@@ -80,7 +81,9 @@ def test_the_pending_requests_of_one_call_are_found_among_those_of_others(
 @given(arguments=st.dictionaries(st.text(), json_values))
 def test_any_arguments_come_back_as_they_were(store: Store, arguments: dict[str, Any]) -> None:
     asked = ask(store, arguments=arguments)
-    decided = store.approvals.decide(asked.id, Verdict(approve=True, by="", arguments=arguments))
+    decided = store.approvals.decide(
+        asked.id, ApprovalVerdict(approve=True, by="", arguments=arguments)
+    )
     used = store.approvals.use(asked.id, "f")
 
     assert asked.arguments == arguments
@@ -89,7 +92,7 @@ def test_any_arguments_come_back_as_they_were(store: Store, arguments: dict[str,
 
 
 def test_arguments_that_are_not_json_are_refused(store: Store) -> None:
-    with pytest.raises(StoreError, match="cannot be kept"):
+    with pytest.raises(StoreError, match="cannot be stored"):
         ask(store, arguments={"x": object()})
     assert store.approvals.list() == []
 
@@ -151,7 +154,7 @@ def test_of_many_who_ask_for_one_call_all_get_the_same_request(place: str, opene
 def test_an_answer_is_kept_with_who_when_and_why(store: Store, clock: Clock) -> None:
     asked = ask(store)
     clock.now += 10
-    verdict = Verdict(
+    verdict = ApprovalVerdict(
         approve=True, by="bob" + ODD, reason=ODD, arguments={"z": 2}, remember="session"
     )
     decided = store.approvals.decide(asked.id, verdict)
@@ -185,7 +188,7 @@ def test_the_second_answer_is_told_of_the_first(store: Store) -> None:
 
 def test_names_cannot_break_out_of_a_message(store: Store) -> None:
     asked = ask(store)
-    store.approvals.decide(asked.id, Verdict(approve=True, by=ODD * 10_000))
+    store.approvals.decide(asked.id, ApprovalVerdict(approve=True, by=ODD * 10_000))
 
     with pytest.raises(InputError) as caught:
         store.approvals.decide(asked.id, NO)
@@ -291,7 +294,7 @@ def test_of_threads_that_decide_at_once_one_wins(place: str, opened: Opener) -> 
         def decide(which: int, start: Barrier = start, asked: Approval = asked) -> str | None:
             start.wait(timeout=60)
             try:
-                verdict = Verdict(approve=which % 2 == 0, by=str(which))
+                verdict = ApprovalVerdict(approve=which % 2 == 0, by=str(which))
                 return stores[which].approvals.decide(asked.id, verdict).decided_by
             except InputError:
                 return None
@@ -352,9 +355,7 @@ def test_the_beginning_of_an_id_serves(store: Store, place: str) -> None:
         assert "abcdef000000" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "which", ["", "abcde", "%", "______", "0" * 12, "0" * 13, ODD, "x" * 10**6]
-)
+@each_row("which", ["", "abcde", "%", "______", "0" * 12, "0" * 13, ODD, "x" * 10**6])
 def test_an_id_that_there_is_not_finds_nothing(store: Store, which: str) -> None:
     ask(store)
 
@@ -438,12 +439,14 @@ def test_an_answer_from_the_future_is_not_remembered(store: Store, clock: Clock)
 @pytest.mark.parametrize(
     "verdict",
     [
-        Verdict(approve=True, by="bob", arguments={}, remember="arguments"),
-        Verdict(approve=False, by="bob", remember="session"),
-        Verdict(approve=False, by="bob", arguments={"a": 1}),
+        ApprovalVerdict(approve=True, by="bob", arguments={}, remember="arguments"),
+        ApprovalVerdict(approve=False, by="bob", remember="session"),
+        ApprovalVerdict(approve=False, by="bob", arguments={"a": 1}),
     ],
 )
-def test_an_answer_that_contradicts_itself_is_bad_input(store: Store, verdict: Verdict) -> None:
+def test_an_answer_that_contradicts_itself_is_bad_input(
+    store: Store, verdict: ApprovalVerdict
+) -> None:
     asked = ask(store)
 
     with pytest.raises(InputError) as caught:
@@ -455,7 +458,7 @@ def test_an_answer_that_contradicts_itself_is_bad_input(store: Store, verdict: V
 def test_what_has_no_key_cannot_be_remembered(store: Store) -> None:
     asked = ask(store, remember_keys={"session": "s"})
 
-    with pytest.raises(InputError, match="not remembered"):
+    with pytest.raises(InputError, match="cannot be remembered"):
         store.approvals.decide(asked.id, YES.model_copy(update={"remember": "arguments"}))
     assert store.approvals.get(asked.id) == asked
     store.approvals.decide(asked.id, YES.model_copy(update={"remember": "session"}))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolkiln.model import Finding, Reading, Severity, Version
-from toolkiln.store import Archive, Arrival, Content, Store, StoreError
+from toolkiln.errors import StoreError
+from toolkiln.model import Arrival, Finding, Reading, Severity, Version, VersionContent
+from toolkiln.store import Store, VersionArchive
 
 from .archivist import ADMITTED, content, spec
 from .conftest import Opener, count_rows, execute
@@ -25,7 +26,7 @@ _examples = count()
 
 
 @pytest.fixture
-def archive(store: Store) -> Archive:
+def archive(store: Store) -> VersionArchive:
     """An empty archive of each kind."""
     return store.archive
 
@@ -39,10 +40,10 @@ def numbers(found: list[Version]) -> list[tuple[str, int]]:
     return [(version.file, version.number) for version in found]
 
 
-def test_a_kept_version_is_found_again_with_all_that_belongs_to_it(archive: Archive) -> None:
+def test_a_kept_version_is_found_again_with_all_that_belongs_to_it(archive: VersionArchive) -> None:
     given = content(tools=("greet", "wave"))
 
-    version = archive.keep("c", given, ADMITTED)
+    version = archive.add("c", given, ADMITTED)
 
     digest = given.reading.digest
     assert version == Version(
@@ -60,8 +61,8 @@ def test_a_kept_version_is_found_again_with_all_that_belongs_to_it(archive: Arch
     assert archive.reading(digest, "greet.py") == given.reading
 
 
-def test_what_was_never_kept_is_not_there(archive: Archive) -> None:
-    archive.keep("c", content(), ADMITTED)
+def test_what_was_never_kept_is_not_there(archive: VersionArchive) -> None:
+    archive.add("c", content(), ADMITTED)
     digest = content().reading.digest
 
     assert archive.sources(digest, "other.py") is None
@@ -71,69 +72,71 @@ def test_what_was_never_kept_is_not_there(archive: Archive) -> None:
     assert archive.history_of_tool("c", "other") == []
 
 
-def test_numbers_count_for_each_catalog_and_file(archive: Archive) -> None:
-    archive.keep("c", content("one"), ADMITTED)
-    archive.keep("c", content("two"), ADMITTED)
-    archive.keep("c", content("one", file="other.py"), ADMITTED)
-    archive.keep("d", content("two"), ADMITTED)
+def test_numbers_count_for_each_catalog_and_file(archive: VersionArchive) -> None:
+    archive.add("c", content("one"), ADMITTED)
+    archive.add("c", content("two"), ADMITTED)
+    archive.add("c", content("one", file="other.py"), ADMITTED)
+    archive.add("d", content("two"), ADMITTED)
 
     assert numbers(archive.history("c", "greet.py")) == [("greet.py", 2), ("greet.py", 1)]
     assert numbers(archive.history("c", "other.py")) == [("other.py", 1)]
     assert numbers(archive.history("d", "greet.py")) == [("greet.py", 1)]
 
 
-def test_catalog_and_file_are_told_apart(archive: Archive) -> None:
-    archive.keep("a", content(file="b/c"), ADMITTED)
+def test_catalog_and_file_are_told_apart(archive: VersionArchive) -> None:
+    archive.add("a", content(file="b/c"), ADMITTED)
 
     assert archive.history("a/b", "c") == []
     assert archive.history('a", "b', "c") == []
 
 
-def test_the_same_version_by_the_same_action_is_kept_once(archive: Archive, place: str) -> None:
-    first = archive.keep("c", content(), ADMITTED)
+def test_the_same_version_by_the_same_action_is_kept_once(
+    archive: VersionArchive, place: str
+) -> None:
+    first = archive.add("c", content(), ADMITTED)
     later = ADMITTED.model_copy(update={"by": "ben", "at": "2027-01-01T00:00:00Z"})
 
-    assert archive.keep("c", content(), later) == first
+    assert archive.add("c", content(), later) == first
     assert archive.history("c", "greet.py") == [first]
     assert count_rows(place, "toolkiln_contents") == 1
 
 
 def test_going_back_is_a_version_of_its_own_with_the_content_kept_once(
-    archive: Archive, place: str
+    archive: VersionArchive, place: str
 ) -> None:
-    archive.keep("c", content("one"), ADMITTED)
-    archive.keep("c", content("two"), ADMITTED)
-    back = archive.keep("c", content("one"), ROLLED_BACK)
-    again = archive.keep("c", content("one"), ADMITTED)
+    archive.add("c", content("one"), ADMITTED)
+    archive.add("c", content("two"), ADMITTED)
+    back = archive.add("c", content("one"), ROLLED_BACK)
+    again = archive.add("c", content("one"), ADMITTED)
 
     assert (back.number, back.action, back.by) == (3, "rollback", "ben")
     assert (again.number, again.action) == (4, "admit")
     assert count_rows(place, "toolkiln_contents") == 2
 
 
-def test_sources_keep_their_order_and_bytes(archive: Archive) -> None:
+def test_sources_keep_their_order_and_bytes(archive: VersionArchive) -> None:
     files = {"z.py": b"\xff\0\r\n", "a.py": bytes(range(256)), "pkg/m.py": b"", "\udc80": b"x"}
     given = content().model_copy(update={"sources": files})
 
-    archive.keep("c", given, ADMITTED)
+    archive.add("c", given, ADMITTED)
 
     kept = archive.sources(given.reading.digest, "greet.py")
     assert kept
     assert list(kept.items()) == list(files.items())
 
 
-def test_sources_of_megabytes_are_kept(archive: Archive) -> None:
+def test_sources_of_megabytes_are_kept(archive: VersionArchive) -> None:
     files = {"greet.py": os.urandom(1 << 20), "text.py": "é\n".encode() * 500_000}
     given = content().model_copy(update={"sources": files})
 
-    archive.keep("c", given, ADMITTED)
+    archive.add("c", given, ADMITTED)
 
     assert archive.sources(given.reading.digest, "greet.py") == files
 
 
 @given(data=st.data())
 @same_archive
-def test_any_text_comes_back_as_it_was(archive: Archive, data: st.DataObject) -> None:
+def test_any_text_comes_back_as_it_was(archive: VersionArchive, data: st.DataObject) -> None:
     file, catalog, tool, text, digest = (data.draw(ODD) for _ in range(5))
     catalog += str(next(_examples))  # each example meets an empty catalog
     finding = Finding(rule=text, severity=Severity.INFO, message=text, fix=text)
@@ -143,8 +146,8 @@ def test_any_text_comes_back_as_it_was(archive: Archive, data: st.DataObject) ->
     source = data.draw(st.binary(max_size=100))
     arrival = Arrival(action="dev", by=text, at=text, note=text)
 
-    kept = Content(file=file, reading=reading, sources={file: source})
-    version = archive.keep(catalog, kept, arrival)
+    kept = VersionContent(file=file, reading=reading, sources={file: source})
+    version = archive.add(catalog, kept, arrival)
 
     assert version in archive.history(catalog, file)
     assert version in archive.history_of_tool(catalog, tool)
@@ -152,10 +155,10 @@ def test_any_text_comes_back_as_it_was(archive: Archive, data: st.DataObject) ->
     assert (version.file, version.digest, version.tools) == (file, digest, (tool,))
 
 
-def test_a_pair_of_surrogates_stays_a_pair(archive: Archive) -> None:
+def test_a_pair_of_surrogates_stays_a_pair(archive: VersionArchive) -> None:
     pair = "\ud83d\ude00"
 
-    version = archive.keep("c", content(tools=(pair,)), ADMITTED)
+    version = archive.add("c", content(tools=(pair,)), ADMITTED)
 
     reading = archive.reading(version.digest, "greet.py")
     assert reading
@@ -165,53 +168,53 @@ def test_a_pair_of_surrogates_stays_a_pair(archive: Archive) -> None:
 
 
 def test_the_history_of_a_tool_spans_files_and_leaves_out_versions_without_it(
-    archive: Archive,
+    archive: VersionArchive,
 ) -> None:
-    archive.keep("c", content("1", "a.py", ("greet", "wave")), ADMITTED)
-    archive.keep("c", content("2", "a.py", ("wave",)), ADMITTED)
-    archive.keep("c", content("3", "b.py", ("greet",)), ADMITTED)
-    archive.keep("c", content("4", "a.py", ("greet",)), ADMITTED)
-    archive.keep("d", content("5", "d.py", ("greet",)), ADMITTED)
+    archive.add("c", content("1", "a.py", ("greet", "wave")), ADMITTED)
+    archive.add("c", content("2", "a.py", ("wave",)), ADMITTED)
+    archive.add("c", content("3", "b.py", ("greet",)), ADMITTED)
+    archive.add("c", content("4", "a.py", ("greet",)), ADMITTED)
+    archive.add("d", content("5", "d.py", ("greet",)), ADMITTED)
 
     assert numbers(archive.history_of_tool("c", "greet")) == [("a.py", 3), ("b.py", 1), ("a.py", 1)]
     assert numbers(archive.history_of_tool("c", "wave")) == [("a.py", 2), ("a.py", 1)]
 
 
-def test_a_reading_made_anew_replaces_the_old_one(archive: Archive) -> None:
+def test_a_reading_made_anew_replaces_the_old_one(archive: VersionArchive) -> None:
     given = content()
-    archive.keep("c", given, ADMITTED)
+    archive.add("c", given, ADMITTED)
     better = given.reading.model_copy(update={"helpers": ("more",)})
 
-    archive.keep("c", given.model_copy(update={"reading": better}), ADMITTED)
+    archive.add("c", given.model_copy(update={"reading": better}), ADMITTED)
 
     assert archive.reading(better.digest, "greet.py") == better
 
 
-def test_many_files_are_kept_as_one_by_one(archive: Archive) -> None:
-    first = archive.keep("c", content("0", "f0.py", ("t0",)), ADMITTED)
+def test_many_files_are_kept_as_one_by_one(archive: VersionArchive) -> None:
+    first = archive.add("c", content("0", "f0.py", ("t0",)), ADMITTED)
     files = [content(str(n), f"f{n}.py", (f"t{n}",)) for n in range(1200)]
 
-    kept = archive.keep_many("c", files, ADMITTED)
+    kept = archive.add_many("c", files, ADMITTED)
 
     assert kept[0] == first
     assert numbers(kept) == [(f"f{n}.py", 1) for n in range(1200)]
     assert archive.history("c", "f1199.py") == archive.history_of_tool("c", "t1199") == [kept[-1]]
     assert archive.sources(kept[700].digest, "f700.py") == {"f700.py": b"700"}
-    assert archive.keep_many("c", files, ADMITTED) == kept, "nothing changed"
-    assert archive.keep_many("c", [], ADMITTED) == []
+    assert archive.add_many("c", files, ADMITTED) == kept, "nothing changed"
+    assert archive.add_many("c", [], ADMITTED) == []
 
 
-def test_a_file_that_comes_twice_gets_two_numbers(archive: Archive) -> None:
+def test_a_file_that_comes_twice_gets_two_numbers(archive: VersionArchive) -> None:
     files = [content("one"), content("two"), content("two"), content("one")]
 
-    kept = archive.keep_many("c", files, ADMITTED)
+    kept = archive.add_many("c", files, ADMITTED)
 
     assert [version.number for version in kept] == [1, 2, 2, 3]
     assert archive.history("c", "greet.py") == [kept[3], kept[1], kept[0]]
 
 
-def test_a_file_without_tools_has_a_history_too(archive: Archive) -> None:
-    version = archive.keep("c", content(tools=()), ADMITTED)
+def test_a_file_without_tools_has_a_history_too(archive: VersionArchive) -> None:
+    version = archive.add("c", content(tools=()), ADMITTED)
 
     assert archive.history("c", "greet.py") == [version]
 
@@ -225,7 +228,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("schema", [{"default": object()}, nested(100_000)], ids=["object", "deep"])
 def test_of_many_files_none_is_kept_if_one_cannot_be(
-    archive: Archive, place: str, schema: dict[str, Any]
+    archive: VersionArchive, place: str, schema: dict[str, Any]
 ) -> None:
     good = content(file="good.py")
     tool = good.reading.tools[0].model_copy(update={"parameters": schema})
@@ -233,33 +236,35 @@ def test_of_many_files_none_is_kept_if_one_cannot_be(
         update={"reading": good.reading.model_copy(update={"tools": (tool,)})}
     )
 
-    with pytest.raises(StoreError, match=r"good\.py.*cannot be kept"):
-        archive.keep_many("c", [good, bad], ADMITTED)
+    with pytest.raises(StoreError, match=r"good\.py.*cannot be stored"):
+        archive.add_many("c", [good, bad], ADMITTED)
     assert count_rows(place, "toolkiln_versions") == count_rows(place, "toolkiln_contents") == 0
 
 
 def test_a_caller_that_fails_while_listing_its_files_keeps_none(
-    archive: Archive, place: str
+    archive: VersionArchive, place: str
 ) -> None:
-    def files() -> Iterator[Content]:
+    def files() -> Iterator[VersionContent]:
         yield content()
         raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        archive.keep_many("c", files(), ADMITTED)
+        archive.add_many("c", files(), ADMITTED)
     assert count_rows(place, "toolkiln_versions") == count_rows(place, "toolkiln_contents") == 0
 
 
-def test_another_store_sees_what_was_kept(archive: Archive, place: str, opened: Opener) -> None:
-    version = archive.keep("c", content(), ADMITTED)
+def test_another_store_sees_what_was_kept(
+    archive: VersionArchive, place: str, opened: Opener
+) -> None:
+    version = archive.add("c", content(), ADMITTED)
 
     assert opened(place).archive.history("c", "greet.py") == [version]
 
 
 def test_damaged_sources_are_said_to_be_so_and_mended_by_keeping_them_again(
-    archive: Archive, place: str
+    archive: VersionArchive, place: str
 ) -> None:
-    version = archive.keep("c", content(), ADMITTED)
+    version = archive.add("c", content(), ADMITTED)
     damage(place, "toolkiln_contents", "sources", "rubbish")
     damage(place, "toolkiln_contents", "reading", "rubbish")
 
@@ -267,7 +272,7 @@ def test_damaged_sources_are_said_to_be_so_and_mended_by_keeping_them_again(
     with pytest.raises(StoreError, match="cannot be read") as caught:
         archive.sources(version.digest, "greet.py")
     assert caught.value.hint
-    archive.keep("c", content(), ADMITTED)
+    archive.add("c", content(), ADMITTED)
     assert archive.sources(version.digest, "greet.py") == {"greet.py": b"one"}
     assert archive.reading(version.digest, "greet.py") == content().reading
 
@@ -276,16 +281,16 @@ def test_damaged_sources_are_said_to_be_so_and_mended_by_keeping_them_again(
     ("column", "text"), [("tools", "rubbish"), ("tools", "1"), ("action", "unheard")]
 )
 def test_a_damaged_history_is_said_to_be_so(
-    archive: Archive, place: str, column: str, text: str
+    archive: VersionArchive, place: str, column: str, text: str
 ) -> None:
-    archive.keep("c", content(), ADMITTED)
+    archive.add("c", content(), ADMITTED)
     damage(place, "toolkiln_versions", column, text)
 
     with pytest.raises(StoreError, match="cannot be read"):
         archive.history("c", "greet.py")
 
 
-def test_usages_are_given_the_newest_first_and_once(archive: Archive) -> None:
+def test_usages_are_given_the_newest_first_and_once(archive: VersionArchive) -> None:
     for minute, prompt in enumerate(["hello", "hi", "hello"]):
         archive.add_usage("c", "greet", prompt, f"2026-01-01T00:0{minute}:00Z")
     archive.add_usage("c", "wave", "hello", "2026-01-01T00:00:00Z")
@@ -296,14 +301,14 @@ def test_usages_are_given_the_newest_first_and_once(archive: Archive) -> None:
     assert archive.usages("e") == {}
 
 
-def test_usages_of_one_moment_are_ordered_by_arrival(archive: Archive) -> None:
+def test_usages_of_one_moment_are_ordered_by_arrival(archive: VersionArchive) -> None:
     for prompt in "abc":
         archive.add_usage("c", "greet", prompt, "2026-01-01T00:00:00Z")
 
     assert archive.usages("c") == {"greet": ("c", "b", "a")}
 
 
-def test_the_newest_usages_of_each_tool_are_kept(archive: Archive, place: str) -> None:
+def test_the_newest_usages_of_each_tool_are_kept(archive: VersionArchive, place: str) -> None:
     archive.add_usage("c", "wave", "bye", "2025-01-01T00:00:00Z")
     for number in range(60):
         archive.add_usage("c", "greet", str(number), f"2026-01-01T00:00:{number:02}Z")
@@ -314,7 +319,7 @@ def test_the_newest_usages_of_each_tool_are_kept(archive: Archive, place: str) -
     assert count_rows(place, "toolkiln_usages") == 51
 
 
-def test_usages_are_forgotten_by_tool_or_all_together(archive: Archive) -> None:
+def test_usages_are_forgotten_by_tool_or_all_together(archive: VersionArchive) -> None:
     for catalog, tool in [("c", "greet"), ("c", "wave"), ("d", "greet")]:
         archive.add_usage(catalog, tool, "hello", "2026-01-01T00:00:00Z")
 
@@ -328,7 +333,7 @@ def test_usages_are_forgotten_by_tool_or_all_together(archive: Archive) -> None:
 @given(catalog=ODD, tool=ODD, prompt=ODD)
 @same_archive
 def test_any_prompt_comes_back_as_it_was(
-    archive: Archive, catalog: str, tool: str, prompt: str
+    archive: VersionArchive, catalog: str, tool: str, prompt: str
 ) -> None:
     archive.add_usage(catalog, tool, prompt, "2026-01-01T00:00:00Z")
 

@@ -6,19 +6,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolkiln.errors import InputError, NotFound
-from toolkiln.model import Call, Caller, CallError, Result, SentFile, Status, Truncation
-from toolkiln.store import (
+from tables import each_row
+from toolkiln.errors import InputError, NotFound, StoreError
+from toolkiln.model import (
     OUTPUT_CHARACTERS,
     Busy,
+    Call,
+    Caller,
+    CallError,
     Claim,
     Claimed,
-    Conflict,
     Done,
+    IdConflict,
     Lease,
-    Store,
-    StoreError,
+    Result,
+    SentFile,
+    Status,
+    Truncation,
 )
+from toolkiln.store import Store
 
 from .conftest import Clock, Opener, count_rows
 
@@ -64,11 +70,11 @@ def test_a_finished_call_answers_with_its_first_result(store: Store) -> None:
 def test_the_same_id_with_another_fingerprint_is_a_conflict(store: Store, clock: Clock) -> None:
     mine = claimed(store)
 
-    assert claim(store, fingerprint="other") == Conflict()
+    assert claim(store, fingerprint="other") == IdConflict()
     clock.now += 31
-    assert claim(store, fingerprint="other") == Conflict(), "also when its owner died"
+    assert claim(store, fingerprint="other") == IdConflict(), "also when its owner died"
     store.finish(mine, result())
-    assert claim(store, fingerprint="other") == Conflict()
+    assert claim(store, fingerprint="other") == IdConflict()
 
 
 @pytest.mark.parametrize(
@@ -305,7 +311,7 @@ def test_odd_characters_in_ids_names_and_progress_survive(store: Store) -> None:
     assert isinstance(claim(store, odd_id + " "), Claimed)
 
 
-@pytest.mark.parametrize("call_id", ["", "\0", "\ud800", "x" * 1_000_000])
+@each_row("call_id", ["", "\0", "\ud800", "x" * 1_000_000])
 def test_an_id_that_no_call_has_finds_nothing(store: Store, call_id: str) -> None:
     assert store.task(NOBODY, call_id) is None
     assert not store.request_cancel(NOBODY, call_id)
@@ -332,7 +338,7 @@ def test_deep_values_come_back(store: Store) -> None:
 def test_a_value_that_is_not_json_is_refused_and_the_claim_stays(store: Store) -> None:
     mine = claimed(store)
 
-    with pytest.raises(StoreError, match="cannot be kept"):
+    with pytest.raises(StoreError, match="cannot be stored"):
         store.finish(mine, result(object()))
     assert store.finish(mine, result("replacement"))
 
@@ -362,7 +368,7 @@ def test_what_is_kept_outlives_the_process(place: str, opened: Opener, clock: Cl
     before = opened(place, clock)
     before.finish(claimed(before), result())
     running = claimed(before, "c2")
-    handle = before.keep_output(NOBODY, "text")
+    handle = before.save_output(NOBODY, "text")
     before.close()
     after = opened(place, clock)
 
@@ -390,8 +396,8 @@ def test_pruning_removes_what_expired_and_nothing_else(
     store.finish(claimed(store, "short"), result(), keep_seconds=10)
     store.finish(claimed(store, "long"), result(), keep_seconds=1000)
     claimed(store, "running", lease_seconds=20)
-    store.keep_output(NOBODY, "x" * 100_000, keep_seconds=10)
-    long = store.keep_output(NOBODY, "text", keep_seconds=1000)
+    store.save_output(NOBODY, "x" * 100_000, keep_seconds=10)
+    long = store.save_output(NOBODY, "text", keep_seconds=1000)
     clock.now += 21
     store.prune()
 
@@ -416,7 +422,7 @@ def test_a_claim_prunes_from_time_to_time(place: str, opened: Opener, clock: Clo
 
 def test_a_backlog_is_pruned_in_several_goes(store: Store, place: str, clock: Clock) -> None:
     for _ in range(25):
-        store.keep_output(NOBODY, "text", keep_seconds=10)
+        store.save_output(NOBODY, "text", keep_seconds=10)
     clock.now += 10
     store.prune()
     after_one = count_rows(place, "toolkiln_outputs")
@@ -447,23 +453,23 @@ def pages(store: Store, handle: str, limit: int) -> list[str]:
 def test_pages_reassemble_to_the_text(store: Store, text: str, limit: int, times: int) -> None:
     whole = text * times
     limit = max(limit, len(whole) // 20)
-    handle = store.keep_output(NOBODY, whole)
+    handle = store.save_output(NOBODY, whole)
 
     assert "".join(pages(store, handle, limit)) == whole
 
 
-@pytest.mark.parametrize("length", [0, 1, 65_535, 65_536, 65_537, 131_072])
-@pytest.mark.parametrize("limit", [1 << 15, 65_535, 65_536, 65_537, 10**30])
+@each_row("length", [0, 1, 65_535, 65_536, 65_537, 131_072])
+@each_row("limit", [1 << 15, 65_535, 65_536, 65_537, 10**30])
 def test_pages_meet_at_the_seams_of_rows(store: Store, length: int, limit: int) -> None:
     whole = ("é😀\0" * length)[:length]
-    handle = store.keep_output(NOBODY, whole)
+    handle = store.save_output(NOBODY, whole)
 
     assert "".join(pages(store, handle, limit)) == whole
 
 
 def test_a_page_from_the_middle_of_a_large_text(store: Store) -> None:
     whole = "".join(f"{number:08}" for number in range(5_000_000))
-    handle = store.keep_output(NOBODY, whole)
+    handle = store.save_output(NOBODY, whole)
     page = store.read_output(NOBODY, handle, 39_999_990, 5)
 
     assert page.text == whole[39_999_990:39_999_995]
@@ -473,11 +479,11 @@ def test_a_page_from_the_middle_of_a_large_text(store: Store) -> None:
 def test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together(
     store: Store, clock: Clock
 ) -> None:
-    other = store.keep_output(Caller(user_id="other"), "text")
+    other = store.save_output(Caller(user_id="other"), "text")
     handles = []
     for _ in range(4):
         clock.now += 1
-        handles.append(store.keep_output(NOBODY, "x" * (OUTPUT_CHARACTERS // 2)))
+        handles.append(store.save_output(NOBODY, "x" * (OUTPUT_CHARACTERS // 2)))
 
     for gone in handles[:2]:
         with pytest.raises(NotFound):
@@ -487,40 +493,40 @@ def test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together(
 
 
 def test_an_output_is_kept_however_large_it_is(store: Store, clock: Clock) -> None:
-    earlier = store.keep_output(NOBODY, "text")
+    earlier = store.save_output(NOBODY, "text")
     clock.now += 1
-    large = store.keep_output(NOBODY, "x" * (OUTPUT_CHARACTERS + 1))
+    large = store.save_output(NOBODY, "x" * (OUTPUT_CHARACTERS + 1))
 
     assert store.read_output(NOBODY, large, OUTPUT_CHARACTERS, 5).text == "x"
     with pytest.raises(NotFound):
         store.read_output(NOBODY, earlier, 0, 5)
 
 
-@pytest.mark.parametrize("offset", [4, 5, 10**30])
+@each_row("offset", [4, 5, 10**30])
 def test_behind_the_end_there_is_an_empty_last_page(store: Store, offset: int) -> None:
-    page = store.read_output(NOBODY, store.keep_output(NOBODY, "text"), offset, 5)
+    page = store.read_output(NOBODY, store.save_output(NOBODY, "text"), offset, 5)
 
     assert (page.text, page.offset, page.total, page.next_offset) == ("", 4, 4, None)
 
 
-@pytest.mark.parametrize(("offset", "limit"), [(-1, 5), (0, 0), (0, -1)])
+@each_row("offset, limit", [(-1, 5), (0, 0), (0, -1)])
 def test_impossible_pages_are_bad_input(store: Store, offset: int, limit: int) -> None:
-    handle = store.keep_output(NOBODY, "text")
+    handle = store.save_output(NOBODY, "text")
 
     with pytest.raises(InputError, match="no page"):
         store.read_output(NOBODY, handle, offset, limit)
 
 
-@pytest.mark.parametrize("handle", ["", "0" * 32, "a\0b", "\ud800", "' OR 1=1 --", "x" * 10**6])
+@each_row("handle", ["", "0" * 32, "a\0b", "\ud800", "' OR 1=1 --", "x" * 10**6])
 def test_an_unknown_handle_is_bad_input(store: Store, handle: str) -> None:
-    with pytest.raises(InputError, match="no output is kept") as caught:
+    with pytest.raises(InputError, match="no output is stored") as caught:
         store.read_output(NOBODY, handle, 0, 10)
 
     assert caught.value.hint
 
 
 def test_an_output_serves_its_caller_only_and_for_its_time(store: Store, clock: Clock) -> None:
-    handle = store.keep_output(ANNA, "text", keep_seconds=10)
+    handle = store.save_output(ANNA, "text", keep_seconds=10)
 
     assert store.read_output(ANNA, handle, 0, 10).text == "text"
     with pytest.raises(InputError, match="no output"):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.errors import ToolkilnError
-from toolkiln.model import Call, Caller, Result, Status
-from toolkiln.store import Claimed, Store, StoreError, open_store
+from tables import each_row
+from toolkiln.errors import StoreError, ToolkilnError
+from toolkiln.model import Call, Caller, Claimed, Result, Status
+from toolkiln.store import Store, open_store
 
 from .conftest import Opener, execute
 
@@ -36,7 +37,7 @@ def claimed(store: Store, call_id: str = "c1") -> Claimed:
     return claim
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "postgresql://me:hunter2@127.0.0.1:1/db",
@@ -84,7 +85,8 @@ def test_missing_psycopg_is_said(tmp_path: Path) -> None:
     script = """if True:
         import sys
         sys.modules["psycopg"] = None
-        from toolkiln.store import StoreError, open_store
+        from toolkiln.errors import StoreError
+        from toolkiln.store import open_store
         open_store(sys.argv[1]).close()
         try:
             open_store("postgresql://me@127.0.0.1/db")
@@ -110,9 +112,7 @@ def test_a_broken_connection_is_replaced(postgres_url: str, opened: Opener) -> N
     claimed(store, "c2")
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"]
-)
+@each_row("name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"])
 def test_a_path_that_cannot_be_a_file_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, opened: Opener) -> None:
 def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path, opened: Opener) -> None:
     file = tmp_path / "store.db"
     store = opened(file)
-    store.keep_output(NOBODY, "x" * 500_000)
+    store.save_output(NOBODY, "x" * 500_000)
     claimed(store)
     store.close()
     with file.open("r+b") as raw:
@@ -269,7 +269,8 @@ def in_a_mount(tmp_path: Path, script: str) -> str:
 SCRIPT = """if True:
     import subprocess, sys
     from toolkiln.model import Call, Caller, Result
-    from toolkiln.store import StoreError, open_store
+    from toolkiln.errors import StoreError
+    from toolkiln.store import open_store
     folder = sys.argv[1]
     def claim(store, id):
         call, lease = Call(tool="t", id=id), {"fingerprint": "f", "owner": "o", "lease_seconds": 60}
@@ -289,7 +290,7 @@ def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
         + """
     store = open_store(folder + "/store.db")
     first = claim(store, "c1")
-    attempt(store.keep_output, Caller(), "x" * 5_000_000)
+    attempt(store.save_output, Caller(), "x" * 5_000_000)
     big = Result(call_id="c1", tool="t", status="ok", text="x" * 5_000_000)
     attempt(store.finish, first, big)
     attempt(store.finish, first, big.model_copy(update={"text": "small"}))
@@ -313,12 +314,13 @@ def test_a_full_disk_keeps_no_part_of_a_version(tmp_path: Path) -> None:
         + """
     import os
     from toolkiln.model import Reading
-    from toolkiln.store import Arrival, Content
+    from toolkiln.model import Arrival, VersionContent
     archive = open_store(folder + "/store.db").archive
     arrival = Arrival(action="admit", by="me", at="2026-01-01T00:00:00Z")
     def keep(digest, source):
         reading = Reading(path="a.py", digest=digest)
-        archive.keep("c", Content(file="a.py", reading=reading, sources={"a.py": source}), arrival)
+        content = VersionContent(file="a.py", reading=reading, sources={"a.py": source})
+        archive.add("c", content, arrival)
     attempt(keep, "big", os.urandom(5_000_000))
     print(archive.history("c", "a.py"), archive.sources("big", "a.py"))
     attempt(keep, "small", b"x")
@@ -344,7 +346,7 @@ def test_a_read_only_disk_is_said(tmp_path: Path) -> None:
     ).splitlines()
 
     assert all("|" in line and not line.endswith("None") for line in said)
-    assert "may not be written" in said[0]
+    assert "is not writable" in said[0]
     assert "Read-only file system" in said[1]
     assert len(said) == 3
 
@@ -355,7 +357,7 @@ def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
     open_store(file).close()
     file.chmod(0o400)
 
-    assert "may not be written" in refusal(file).message
+    assert "is not writable" in refusal(file).message
 
 
 def test_nothing_but_the_store_is_left_in_the_folder(tmp_path: Path) -> None:

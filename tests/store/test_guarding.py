@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolkiln.errors import InputError
-from toolkiln.model import ApiKey, Caller, Session
-from toolkiln.store import Store, StoreError
+from toolkiln.errors import InputError, StoreError
+from toolkiln.model import Caller, KeyRecord, SessionRecord
+from toolkiln.store import Store
 
 from .conftest import Clock, Opener, count_rows, execute, running, wait_until_blocked
 
@@ -30,8 +30,8 @@ TOKEN, OTHER = "a" * 64, "b" * 64
 DAY = 86_400
 
 
-def session(trace_id: str = "trace", key_id: str | None = None) -> Session:
-    return Session(trace_id=trace_id, caller=ANN, key_id=key_id)
+def session(trace_id: str = "trace", key_id: str | None = None) -> SessionRecord:
+    return SessionRecord(trace_id=trace_id, caller=ANN, key_id=key_id)
 
 
 def test_a_session_comes_back_whole_with_the_seconds_left(store: Store, clock: Clock) -> None:
@@ -45,7 +45,7 @@ def test_a_session_comes_back_whole_with_the_seconds_left(store: Store, clock: C
 def test_equal_callers_are_written_alike(store: Store, place: str) -> None:
     groups = [frozenset(f"g{n}" for n in order) for order in (range(50), reversed(range(50)))]
     for token, some in zip((TOKEN, OTHER), groups, strict=True):
-        store.sessions.put(token, Session(trace_id="t", caller=Caller(groups=some)), 300)
+        store.sessions.put(token, SessionRecord(trace_id="t", caller=Caller(groups=some)), 300)
 
     assert count_rows(place, "(SELECT DISTINCT caller FROM toolkiln_sessions) AS callers") == 1
 
@@ -143,10 +143,10 @@ def test_living_sessions_are_listed_newest_first_and_bounded(store: Store, clock
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_a_session_that_would_not_end_or_hold_is_bad_input(store: Store, seconds: float) -> None:
-    with pytest.raises(InputError, match="cannot hold"):
+    with pytest.raises(InputError, match="cannot be valid"):
         store.sessions.put(TOKEN, session(), seconds)
     store.sessions.put(TOKEN, session(), 300)
-    with pytest.raises(InputError, match="cannot hold"):
+    with pytest.raises(InputError, match="cannot be valid"):
         store.sessions.renew(TOKEN, seconds)
     assert store.sessions.get(TOKEN) == (session(), 300)
 
@@ -154,8 +154,8 @@ def test_a_session_that_would_not_end_or_hold_is_bad_input(store: Store, seconds
 def test_a_state_that_is_not_json_is_refused(store: Store) -> None:
     caller = Caller(agent_state={"x": object()})
 
-    with pytest.raises(StoreError, match="cannot be kept"):
-        store.sessions.put(TOKEN, Session(trace_id="t", caller=caller), 300)
+    with pytest.raises(StoreError, match="cannot be stored"):
+        store.sessions.put(TOKEN, SessionRecord(trace_id="t", caller=caller), 300)
     assert store.sessions.get(TOKEN) is None
 
 
@@ -205,9 +205,9 @@ def test_the_stores_own_clock_runs(place: str, opened: Opener) -> None:
     assert store.sessions.renew(TOKEN, 300)
 
 
-def api_key(number: int = 1, **changed: Any) -> ApiKey:
+def api_key(number: int = 1, **changed: Any) -> KeyRecord:
     told = {"id": f"k{number:07}", "name": f"name {number}", "caller": ANN, "created_by": "op"}
-    return ApiKey.model_validate({**told, "created": 1_000_000.0 + number, **changed})
+    return KeyRecord.model_validate({**told, "created": 1_000_000.0 + number, **changed})
 
 
 def test_a_key_is_found_by_its_hash_and_whole(store: Store, clock: Clock) -> None:
@@ -294,7 +294,7 @@ def test_no_session_survives_the_key_that_is_revoked_meanwhile(place: str, opene
         ("", "no key", "keys list"),
         (ODD * 10_000, "no key", "keys list"),
         ("gone", "no key", None),
-        ("k0000003", "revoked already", None),
+        ("k0000003", "already revoked", None),
     ],
 )
 def test_a_key_that_cannot_be_revoked_is_bad_input(
@@ -314,7 +314,7 @@ def test_a_key_that_cannot_be_revoked_is_bad_input(
 
 def test_a_name_is_free_again_once_its_key_is_revoked(store: Store) -> None:
     store.keys.add(api_key(1, name="bot"), TOKEN)
-    with pytest.raises(InputError, match="there is a key named 'bot'"):
+    with pytest.raises(InputError, match="a key named 'bot' already exists"):
         store.keys.add(api_key(2, name="bot"), OTHER)
     store.keys.revoke("bot")
     store.keys.add(api_key(2, name="bot"), OTHER)
@@ -331,8 +331,8 @@ def test_the_sessions_of_a_key_end_together_and_the_living_are_counted(
     store.sessions.put(TOKEN, session(), 300)
     clock.now += 10
 
-    assert store.sessions.end_of_key("k") == 2
-    assert store.sessions.end_of_key("k") == 0
+    assert store.sessions.end_by_key("k") == 2
+    assert store.sessions.end_by_key("k") == 0
     assert len(store.sessions.alive()) == 1
 
 

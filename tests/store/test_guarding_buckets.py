@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolkiln.errors import InputError
+from tables import each_row
+from toolkiln.errors import InputError, StoreError
 from toolkiln.model import Draw, Rate
-from toolkiln.store import Store, StoreError
+from toolkiln.store import Store
 
 from .conftest import Clock, Opener, count_rows, execute, running
 from .test_processes import go
@@ -111,11 +112,11 @@ def test_a_changed_rate_holds_from_then_on(store: Store, clock: Clock) -> None:
     assert take(store, "b", rate=Rate(60, 60)) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rate", [Rate(0, 60), Rate(-1, 60), Rate(1, 0), Rate(1, float("nan")), Rate(1, float("inf"))]
 )
 def test_what_is_no_rate_is_bad_input(store: Store, rate: Rate) -> None:
-    with pytest.raises(InputError, match="no rate"):
+    with pytest.raises(InputError, match="not a valid rate"):
         take(store, "b", rate=rate)
 
 

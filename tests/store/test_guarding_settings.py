@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 
-from toolkiln.store import Store, StoreError
+from toolkiln.errors import StoreError
+from toolkiln.store import Store
 
 from .conftest import Opener, count_rows, execute, running
 from .test_processes import go
@@ -50,7 +51,7 @@ def test_a_write_replaces_the_whole_and_nothing_removes_it(store: Store, place: 
 def test_a_write_that_fails_changes_nothing(store: Store) -> None:
     store.tool_settings.change("t", lambda _: {"a": 1})
 
-    with pytest.raises(StoreError, match="cannot be kept"):
+    with pytest.raises(StoreError, match="cannot be stored"):
         store.tool_settings.change("t", lambda _: {"a": object()})
     assert store.tool_settings.read("t") == {"a": 1}
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.model import AuditRecord
-from toolkiln.store import AuditFilter, StoreError, open_ledger
+from tables import each_row
+from toolkiln.errors import StoreError
+from toolkiln.model import AuditFilter, AuditRecord
+from toolkiln.store import open_audit_log
 
 from .auditor import KEY
 from .conftest import execute, running
@@ -18,7 +20,7 @@ RECORD = AuditRecord(1.0, "call", "ok")
 
 
 def refusal(place: str | Path) -> StoreError:
-    with pytest.raises(StoreError) as caught, closing(open_ledger(place, KEY)) as ledger:
+    with pytest.raises(StoreError) as caught, closing(open_audit_log(place, KEY)) as ledger:
         ledger.append([RECORD])
     assert caught.value.hint
     assert "\n" not in caught.value.message
@@ -41,7 +43,7 @@ def test_processes_that_begin_one_ledger_at_once_make_one_chain(place: str) -> N
         codes = [writer.wait(timeout=60) for writer in writers]
 
     assert codes == [0] * 4
-    with closing(open_ledger(place, KEY)) as ledger:
+    with closing(open_audit_log(place, KEY)) as ledger:
         found = ledger.verify()
         assert (found.problems, found.count) == ((), 400)
 
@@ -53,7 +55,7 @@ def test_a_killed_writer_leaves_whole_batches_and_a_valid_chain(place: str) -> N
         writer.kill()
         said += map(int, writer.stdout.read().split())
 
-    with closing(open_ledger(place, KEY)) as ledger:
+    with closing(open_audit_log(place, KEY)) as ledger:
         found = ledger.verify()
         assert found.problems == ()
         assert found.count % 5 == 0
@@ -70,7 +72,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path) -> None
 
     assert "disk" in message
     assert "disk" in hint or "space" in hint
-    with closing(open_ledger(file, KEY)) as ledger:
+    with closing(open_audit_log(file, KEY)) as ledger:
         found = ledger.verify()
         assert (found.problems, found.count) == ((), 5 * int(number))
         ledger.append([RECORD])
@@ -94,13 +96,13 @@ def test_an_empty_file_is_not_taken_for_a_ledger_without_records(tmp_path: Path)
 
 def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
     file = tmp_path / "audit.db"
-    with closing(open_ledger(file, KEY)) as ledger:
+    with closing(open_audit_log(file, KEY)) as ledger:
         ledger.append([RECORD] * 2000)
     with file.open("r+b") as raw:
         raw.seek(8192)
         raw.write(b"\xff" * (file.stat().st_size - 8192))
 
-    with closing(open_ledger(file, KEY)) as ledger:
+    with closing(open_audit_log(file, KEY)) as ledger:
         with pytest.raises(StoreError, match="malformed"):
             ledger.verify()
         with pytest.raises(StoreError, match="malformed"):
@@ -115,9 +117,9 @@ def test_a_locked_file_is_said_to_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "audit.db"
-    monkeypatch.setattr("toolkiln.store.transactions._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("toolkiln.store.audit_drivers._BUSY_SECONDS", 0.05)
     with (
-        closing(open_ledger(file, KEY)) as ledger,
+        closing(open_audit_log(file, KEY)) as ledger,
         closing(sqlite3.connect(file, isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
@@ -134,14 +136,14 @@ def test_a_locked_file_is_said_to_be_locked(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
 def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "audit.db"
-    open_ledger(file, KEY).close()
+    open_audit_log(file, KEY).close()
     file.chmod(0o400)
 
-    assert "may not be written" in refusal(file).message
+    assert "is not writable" in refusal(file).message
 
 
 def test_a_database_that_refuses_to_be_written_is_said(postgres_url: str) -> None:
-    with closing(open_ledger(postgres_url, KEY)) as ledger:
+    with closing(open_audit_log(postgres_url, KEY)) as ledger:
         ledger.append([RECORD])
 
     url = postgres_url + "%20-cdefault_transaction_read_only%3Don"
@@ -149,14 +151,14 @@ def test_a_database_that_refuses_to_be_written_is_said(postgres_url: str) -> Non
     assert "read-only" in refusal(url).message
 
 
-@pytest.mark.parametrize("is_replaced", [False, True])
+@each_row("is_replaced", [False, True])
 def test_a_file_that_vanished_is_not_written_to_unseen(tmp_path: Path, is_replaced: bool) -> None:
     file = tmp_path / "state" / "audit.db"
-    with closing(open_ledger(file, KEY)) as ledger:
+    with closing(open_audit_log(file, KEY)) as ledger:
         ledger.append([RECORD])
         file.parent.rename(tmp_path / "away")
         if is_replaced:
-            open_ledger(file, KEY).close()
+            open_audit_log(file, KEY).close()
 
         with pytest.raises(StoreError, match="removed or replaced"):
             ledger.append([RECORD])
@@ -164,7 +166,7 @@ def test_a_file_that_vanished_is_not_written_to_unseen(tmp_path: Path, is_replac
 
 def test_no_file_is_begun_beside_the_write_ahead_log_of_another(tmp_path: Path) -> None:
     file = tmp_path / "audit.db"
-    with closing(open_ledger(file, KEY)) as ledger:
+    with closing(open_audit_log(file, KEY)) as ledger:
         ledger.append([RECORD])
         away = file.rename(tmp_path / "away.db")
 
@@ -176,7 +178,7 @@ def test_no_file_is_begun_beside_the_write_ahead_log_of_another(tmp_path: Path) 
 
 
 def test_a_broken_connection_is_replaced(postgres_url: str) -> None:
-    with closing(open_ledger(postgres_url, KEY)) as ledger:
+    with closing(open_audit_log(postgres_url, KEY)) as ledger:
         ledger.append([RECORD])
         execute(
             postgres_url,
@@ -189,7 +191,7 @@ def test_a_broken_connection_is_replaced(postgres_url: str) -> None:
         assert ledger.verify().count == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "postgresql://me:hunter2@127.0.0.1:1/db",
@@ -203,9 +205,7 @@ def test_a_wrong_url_is_refused_without_the_password(url: str) -> None:
     assert "hunter2" not in "".join(traceback.format_exception(error))
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"]
-)
+@each_row("name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"])
 def test_a_path_that_cannot_be_a_file_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,13 +216,13 @@ def test_a_path_that_cannot_be_a_file_is_refused(
     refusal(name)
 
 
-@pytest.mark.parametrize("name", [":memory:", "file:x.db?mode=memory", "a b?c#d%20.db", "é.db"])
+@each_row("name", [":memory:", "file:x.db?mode=memory", "a b?c#d%20.db", "é.db"])
 def test_a_path_is_a_file_whatever_its_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with closing(open_ledger(name, KEY)) as ledger:
+    with closing(open_audit_log(name, KEY)) as ledger:
         ledger.append([RECORD])
         assert ledger.verify().count == 1
 
@@ -230,6 +230,6 @@ def test_a_path_is_a_file_whatever_its_name(
 
 
 def test_a_sqlite_url_is_a_path(tmp_path: Path) -> None:
-    open_ledger(f"sqlite:///{tmp_path}/x.db", KEY).close()
+    open_audit_log(f"sqlite:///{tmp_path}/x.db", KEY).close()
 
     assert (tmp_path / "x.db").is_file()

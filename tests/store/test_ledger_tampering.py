@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkiln.model import AuditRecord
-from toolkiln.store import AuditFilter, StoreError, Verification, open_ledger
+from tables import each_row
+from toolkiln.errors import StoreError
+from toolkiln.model import AuditFilter, AuditRecord, Verification
+from toolkiln.store import open_audit_log
 
 from .conftest import execute
 
@@ -28,7 +30,7 @@ FROM toolkiln_audit WHERE seq = {of}"""
 
 
 def verified(place: str | Path) -> Verification:
-    ledger = open_ledger(place, KEY)
+    ledger = open_audit_log(place, KEY)
     try:
         return ledger.verify()
     finally:
@@ -36,7 +38,7 @@ def verified(place: str | Path) -> Verification:
 
 
 def filled(place: str | Path) -> None:
-    ledger = open_ledger(place, KEY)
+    ledger = open_audit_log(place, KEY)
     ledger.append(RECORDS)
     ledger.close()
 
@@ -48,7 +50,7 @@ def filled(place: str | Path) -> None:
         ("UPDATE toolkiln_audit SET \"user\" = '' WHERE seq = 1", "row 1 was edited"),
         ("UPDATE toolkiln_audit SET duration = NULL WHERE seq = 6", "row 6 was edited"),
         ("UPDATE toolkiln_audit SET at = at + 0.0000001 WHERE seq = 2", "row 2 was edited"),
-        ("UPDATE toolkiln_audit SET hash = 'x' WHERE seq = 6", "does not end as its head says"),
+        ("UPDATE toolkiln_audit SET hash = 'x' WHERE seq = 6", "does not end at row"),
         ("UPDATE toolkiln_audit SET detail = 'a' || chr(10) || 'b' WHERE seq = 2", "row 2 was"),
         ("DELETE FROM toolkiln_audit WHERE seq = 1", "row 1 is missing"),
         ("DELETE FROM toolkiln_audit WHERE seq <= 3", "rows 1 to 3 are missing"),
@@ -69,19 +71,19 @@ def filled(place: str | Path) -> None:
             "INSERT INTO toolkiln_audit_head SELECT * FROM toolkiln_audit_head",
             "there are several heads",
         ),
-        (COPY.format(seq=7, of=6), "row 7 was edited, or put in this place"),
-        (COPY.format(seq=0, of=1), "row 0 is there twice, or before the first one"),
-        (COPY.format(seq=-3, of=1), "row -3 is there twice, or before the first one"),
+        (COPY.format(seq=7, of=6), "row 7 was edited or inserted"),
+        (COPY.format(seq=0, of=1), "row 0 is duplicated or precedes the first row"),
+        (COPY.format(seq=-3, of=1), "row -3 is duplicated or precedes the first row"),
         (
             "UPDATE toolkiln_audit SET seq = -1 WHERE seq = 2;"
             "UPDATE toolkiln_audit SET seq = 2 WHERE seq = 3;"
             "UPDATE toolkiln_audit SET seq = 3 WHERE seq = -1",
-            "row 2 was edited, or put in this place",
+            "row 2 was edited or inserted",
         ),
         (
             "DELETE FROM toolkiln_audit WHERE seq = 3;"
             "UPDATE toolkiln_audit SET seq = seq - 1 WHERE seq > 3",
-            "row 3 was edited, or put in this place",
+            "row 3 was edited or inserted",
         ),
     ],
 )
@@ -111,7 +113,7 @@ def test_tampering_is_found(place: str, statements: str, problem: str) -> None:
 def test_nothing_is_appended_to_a_head_that_was_edited(place: str, statement: str) -> None:
     filled(place)
     execute(place, statement)
-    ledger = open_ledger(place, KEY)
+    ledger = open_audit_log(place, KEY)
 
     with pytest.raises(StoreError, match="its head is wrong") as caught:
         ledger.append(RECORDS)
@@ -139,7 +141,7 @@ def test_an_older_copy_shows_against_a_noted_head_only(tmp_path: Path) -> None:
     filled(file)
     noted = verified(file)
 
-    ledger = open_ledger(copy, KEY)
+    ledger = open_audit_log(copy, KEY)
 
     assert ledger.verify().ok
     assert not ledger.verify((noted.last, noted.head)).ok
@@ -155,12 +157,12 @@ def test_a_forged_record_of_pruning_vouches_for_nothing(place: str) -> None:
     )
     execute(place, "DELETE FROM toolkiln_audit WHERE seq <= 2")
 
-    assert verified(place).problems == ("row 5 was edited, or put in this place",)
+    assert verified(place).problems == ("row 5 was edited or inserted",)
 
 
 def test_a_record_of_pruning_vouches_for_what_it_names_only(place: str) -> None:
     filled(place)
-    ledger = open_ledger(place, KEY)
+    ledger = open_audit_log(place, KEY)
     ledger.prune(3.0, "ann")
     ledger.close()
     assert verified(place).ok
@@ -171,7 +173,7 @@ def test_a_record_of_pruning_vouches_for_what_it_names_only(place: str) -> None:
 
 
 def test_many_problems_are_counted_not_listed(place: str) -> None:
-    ledger = open_ledger(place, KEY)
+    ledger = open_audit_log(place, KEY)
     ledger.append(RECORDS * 10)
     ledger.close()
     execute(place, "UPDATE toolkiln_audit SET detail = 'x'")
@@ -182,15 +184,15 @@ def test_many_problems_are_counted_not_listed(place: str) -> None:
     assert found.problems[-1] == "and 40 further problems"
 
 
-@pytest.mark.parametrize("value", ["x'ff'", "CAST(x'ff' AS TEXT)", "CAST('ok' AS BLOB)"])
+@each_row("value", ["x'ff'", "CAST(x'ff' AS TEXT)", "CAST('ok' AS BLOB)"])
 def test_what_is_no_text_is_found_and_not_shown(tmp_path: Path, value: str) -> None:
     file = tmp_path / "audit.db"
     filled(file)
     execute(str(file), f"UPDATE toolkiln_audit SET outcome = {value} WHERE seq = 2")
 
-    ledger = open_ledger(file, KEY)
+    ledger = open_audit_log(file, KEY)
 
-    assert ledger.verify().problems == ("row 2 was edited, or put in this place",)
+    assert ledger.verify().problems == ("row 2 was edited or inserted",)
     if "TEXT" not in value:
         with pytest.raises(StoreError, match="see row 2"):
             list(ledger.entries(AuditFilter()))
@@ -207,7 +209,7 @@ def test_rows_in_a_table_without_a_key_are_found_when_doubled(tmp_path: Path) ->
 
     execute(file, "INSERT INTO toolkiln_audit SELECT * FROM toolkiln_audit WHERE seq = 4")
 
-    assert verified(file).problems == ("row 4 is there twice, or before the first one",)
+    assert verified(file).problems == ("row 4 is duplicated or precedes the first row",)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.model import Caller, Draw, Rate, Result, Session, Status
+from toolkiln.model import Caller, Draw, Rate, Result, SessionRecord, Status
 from toolkiln.store import Store
 
 from .archivist import ADMITTED, content
@@ -134,11 +134,11 @@ def assert_complete(store: Store) -> None:
     assert task
     assert task.result == RESULT
     assert store.read_output(NOBODY, "abc", 0, 10).text == "hello"
-    version = store.archive.keep("c", content(), ADMITTED)
+    version = store.archive.add("c", content(), ADMITTED)
     assert store.archive.history_of_tool("c", "greet") == [version]
     store.archive.add_usage("c", "greet", "hello", "2026-01-01T00:00:00Z")
     assert store.archive.usages("c") == {"greet": ("hello",)}
-    store.sessions.put("a" * 64, Session(trace_id="t", caller=NOBODY), 60)
+    store.sessions.put("a" * 64, SessionRecord(trace_id="t", caller=NOBODY), 60)
     assert store.sessions.get("a" * 64)
     assert store.keys.list() == []
     assert store.approvals.list() == []  # none that waits

@@ -9,8 +9,8 @@ from threading import Barrier
 
 import pytest
 
-from toolkiln.model import Call, Caller, Result, Status
-from toolkiln.store import Claimed, Done, Store, open_store
+from toolkiln.model import Call, Caller, Claimed, Done, Result, Status
+from toolkiln.store import Store, open_store
 
 from .archivist import ADMITTED, content
 from .conftest import Clock, Opener, count_rows, halted, running, wait_until_blocked
@@ -128,7 +128,7 @@ def test_pruning_at_once_from_several_sides_gets_in_nobodys_way(
 ) -> None:
     stores = [opened(place, clock) for _ in range(4)]
     for _ in range(40):
-        stores[0].keep_output(NOBODY, "text", keep_seconds=1)
+        stores[0].save_output(NOBODY, "text", keep_seconds=1)
     clock.now += 1
 
     def work(store: Store) -> None:
@@ -176,7 +176,7 @@ def test_catalogs_that_keep_the_same_files_at_once_do_not_lock_each_other_up(
 
     def keep(number: int) -> int:
         order = files if number % 2 else files[::-1]
-        return len(archives[number].keep_many(f"catalog {number}", order, ADMITTED))
+        return len(archives[number].add_many(f"catalog {number}", order, ADMITTED))
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(keep, range(4))) == [200] * 4
@@ -196,7 +196,7 @@ def test_catalogs_that_keep_the_same_files_at_once_do_not_lock_each_other_up(
 def test_of_a_version_all_is_kept_or_nothing_when_its_keeper_is_killed(
     place: str, opened: Opener, statement: str
 ) -> None:
-    first = opened(place).archive.keep("c", content("one"), ADMITTED)
+    first = opened(place).archive.add("c", content("one"), ADMITTED)
     with halted(place, "keep", statement) as doomed:
         doomed.kill()
     archive = opened(place).archive
@@ -204,13 +204,13 @@ def test_of_a_version_all_is_kept_or_nothing_when_its_keeper_is_killed(
 
     assert archive.history("c", "greet.py") == [first]
     assert archive.sources(digest, "greet.py") is None
-    assert archive.keep("c", content("two"), ADMITTED).number == 2
+    assert archive.add("c", content("two"), ADMITTED).number == 2
     assert archive.sources(digest, "greet.py") == {"greet.py": b"two"}
 
 
 def test_readers_do_not_wait_for_a_keeper(place: str, opened: Opener) -> None:
     archive = opened(place).archive
-    first = archive.keep("c", content("one"), ADMITTED)
+    first = archive.add("c", content("one"), ADMITTED)
 
     with halted(place, "keep", "COMMIT"):
         assert archive.history_of_tool("c", "greet") == [first]

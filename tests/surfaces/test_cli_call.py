@@ -366,7 +366,7 @@ class TestWhatComesBesideAResult:
 
         assert done.out == "sent\n"
         assert "a line of the log\n" in done.err
-        assert "'a.txt' (7 bytes); --files FOLDER keeps it" in done.err
+        assert "'a.txt' (7 bytes); --files FOLDER saves it" in done.err
         assert 'message: {"kind": "card"}' in done.err
         assert "offers random" in done.err
 
@@ -391,9 +391,9 @@ class TestWhatComesBesideAResult:
         rest = shell.invoke("output", handle, "--offset", "5004", "--json")
 
         assert len(done.out) <= 1001
-        assert "of 5,008 characters are shown; the whole: `toolkiln output " in done.err
+        assert "of 5,008 characters are shown; read all with `toolkiln output " in done.err
         assert (page.out, page.code) == ("éta\n", 0)
-        assert "go on with --offset 5006" in page.err
+        assert "continue with --offset 5006" in page.err
         assert (rest.json()["text"], rest.json()["next_offset"]) == ("tail", None)
 
     @pytest.mark.parametrize("options", [["--offset", "-1"], ["--limit", "0"], []])
@@ -589,7 +589,7 @@ class TestBackground:
 
         assert first.out == "mine\n"
         assert (running.code, running.out) == (2, "")
-        assert "is running already" in running.err
+        assert "is already running" in running.err
         assert (ended.code, ended.out) == (1, "")
         assert "cancelled" in ended.err
 
@@ -599,7 +599,7 @@ class TestBackground:
         told = shell.run("task", "await", task)
         kept = shell.invoke("task", "check", task, "--files", str(tmp_path / "kept"), "--json")
 
-        assert "--files FOLDER keeps it" in told.err
+        assert "--files FOLDER saves it" in told.err
         assert kept.code == 0
         assert (tmp_path / "kept" / "a.txt").read_text() == "content"
 

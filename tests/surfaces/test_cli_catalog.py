@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.app import Draft, Kiln
 from toolkiln.config import load
+from toolkiln.kiln import Kiln
+from toolkiln.model import ToolDraft
+from written_tools import write_tool
 
 from .conftest import (
     ADMITTED,
@@ -49,7 +51,9 @@ class TestFromNewToCallable:
         called = desk.run("call", "longest_words", "text=a bc")
 
         assert (refused.code, refused.out) == (2, "")
-        assert refused.err.startswith("error: nothing is served from tools: nobody has admitted")
+        assert refused.err.startswith(
+            "error: nothing is served from tools: no tool has been admitted"
+        )
         assert "`toolkiln admit tools`" in hint
         assert asked.code == 0
         assert asked.out.endswith("admitted: tools/longest_words.py v1: longest_words\n")
@@ -87,7 +91,7 @@ class TestFromNewToCallable:
         done = admitted.invoke("list")
 
         assert done.out == "  greet  Greet a person by name.\n"
-        assert done.err == "note: 2 files are not served as on disk; `toolkiln status` tells more\n"
+        assert done.err == "note: 2 files are not served as on disk; see `toolkiln status`\n"
 
     def test_show_of_a_tool_that_is_nowhere_is_an_error(self, admitted: Shell) -> None:
         done = admitted.invoke("show", "great")
@@ -143,7 +147,7 @@ class TestAdmit:
         done = desk.run("admit")
 
         assert done.code == 2
-        assert "error: nobody answers\n\nhint: --yes goes ahead without asking\n" in done.err
+        assert "error: no answer on stdin\n\nhint: use --yes to skip the prompt\n" in done.err
         assert not manifest(desk).exists()
 
     def test_with_a_closed_stdin_nothing_is_admitted(self, desk: Shell) -> None:
@@ -153,7 +157,7 @@ class TestAdmit:
         )  # fmt: skip
 
         assert done.returncode == 2
-        assert b"nobody answers" in done.stderr
+        assert b"no answer on stdin" in done.stderr
 
     def test_who_names_a_file_where_nobody_can_be_asked_has_decided(self, desk: Shell) -> None:
         done = desk.run("admit", "--no-probe", "tools/greet.py")
@@ -237,7 +241,7 @@ class TestAdmit:
 
         assert done.out == "admitted: tools/keep.py v1: keep\n"
         assert "tools/keep.py:7: warning[undescribed-parameter]" in done.err
-        assert "note: keep asks for network example.com; workspace write, which is not" in done.err
+        assert "note: keep requests network example.com; workspace write, which is not" in done.err
         assert "`toolkiln admit --grant tools/keep.py`" in done.err
 
     def test_json_tells_every_stage_and_needs_yes(self, desk: Shell) -> None:
@@ -342,7 +346,7 @@ class TestWhereFilesBelong:
             done = desk.invoke(*command, "stray.py")
 
             assert done.code == 2
-            assert "stray.py is not in the tools' folder tools" in done.err
+            assert "stray.py is not in the tools folder tools" in done.err
             assert "--tools" in done.err
             assert "toolkiln add" in done.err
         assert not (desk.folder / "_manifest.json").exists()
@@ -480,9 +484,9 @@ class TestProposals:
     def test_a_proposal_waits_for_a_person(self, desk: Shell) -> None:
         at = desk.having(TOOLKILN_AUTHORING="propose")
         with Kiln(desk.folder / "tools", settings=load(desk.folder, at.environ())) as kiln:
-            draft = Draft(GREET.replace("greet", "salute"), "salute")
-            agent = kiln.sessions.create("agent", privileges=["WRITE_TOOLS"]).token
-            written = kiln.run_sync(kiln.author(draft, agent))
+            draft = ToolDraft(GREET.replace("greet", "salute"), "salute")
+            agent = kiln.security.sessions.create("agent", privileges=["WRITE_TOOLS"]).token
+            written = kiln.services.wait(write_tool(kiln, draft, agent))
         assert written.proposed
 
         waiting, refused = at.invoke("status"), at.invoke("call", "salute", "name=Ada")

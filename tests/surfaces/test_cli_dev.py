@@ -199,7 +199,7 @@ def test_a_manifest_that_was_tampered_with_is_reported_with_what_to_do(
     session.until(re.escape("~ greet (v1)"))
 
     assert finding.startswith("tools/_manifest.json:")
-    assert "toolkiln admit --afresh" in fix
+    assert "toolkiln admit --reset" in fix
 
 
 def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> None:
@@ -239,7 +239,7 @@ def test_a_port_that_is_taken_is_left_to_whoever_has_it(here: Shell, develop: De
         url = session.until("^HTTP")
         named = here.run("dev", "--port", str(port))
 
-    assert note.startswith(f"note: 127.0.0.1 port {port} cannot be used")
+    assert note.startswith(f"note: cannot listen on 127.0.0.1 port {port}")
     assert f":{port}/" not in url
     assert named.code == 2
 
@@ -270,7 +270,7 @@ def test_a_reader_that_goes_ends_it_without_a_traceback(here: Shell) -> None:
 
 def test_as_a_plain_function_it_ends_with_ctrl_c_on_a_terminal(here: Shell) -> None:
     (here.folder / "tools" / "greet.py").write_text(GREET)
-    code = "from toolkiln.surfaces.cli.developing import dev; raise SystemExit(dev(None))"
+    code = "from toolkiln.surfaces.cli.serve import dev; dev()"
     master, slave = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", code],

@@ -44,14 +44,13 @@ def test_doctor_explains_every_mode_in_a_namespace_with_one_uid(folder: Path) ->
     assert done.stderr == ""
     assert "Errno 22" not in done.stdout
     assert [line for line in done.stdout.splitlines() if line.startswith("user ")] == [
-        "user         root of a user namespace that cannot become another user;"
-        " calls run as the same user"
+        "user         root of a user namespace with a single user; calls run as the same user"
     ]
     assert done.stdout.count("\nmode ") == 3
     if os.geteuid() == 0:
         assert done.returncode == 1
-        assert "mode B: no: not kept out: process limit" in done.stdout
-        assert done.stdout.count("start Toolkiln as an ordinary user, or map uid") == 3
+        assert "mode B: no: failed layers: process limit" in done.stdout
+        assert done.stdout.count("run Toolkiln as an ordinary user, or map uid") == 3
     else:
         assert done.returncode == 0
         assert "mode A: in use" in done.stdout
@@ -67,8 +66,8 @@ def test_calls_are_refused_where_no_limit_on_processes_holds(folder: Path) -> No
     assert (inside.returncode, inside.stdout) == (3, "")
     # The mode that was remembered outside does not count.
     assert inside.stderr.startswith("error: add: no sandbox works here (A: ")
-    assert "B: not kept out: process limit" in inside.stderr
-    assert "hint: `toolkiln doctor` explains" in inside.stderr
+    assert "B: failed layers: process limit" in inside.stderr
+    assert "hint: run `toolkiln doctor` for details" in inside.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="as root, the attacks on an ordinary user's service")

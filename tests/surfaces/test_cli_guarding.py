@@ -144,7 +144,7 @@ class TestKeys:
             ["bot", "--user", "ann", "--days", "0"],
             ["bot", "--user", "ann", "--days", "nan"],
             ["bot", "--user", "ann", "--days", "-1"],
-            ["bot", "--user", "ann", "--days", "1", "--for-ever"],
+            ["bot", "--user", "ann", "--days", "1", "--no-expiry"],
         ],
         ids=str,
     )
@@ -160,13 +160,13 @@ class TestKeys:
         done = fresh.invoke("keys", "create", "bot", "--user", "bob")
 
         assert done.code == 2
-        assert "there is a key named 'bot'" in done.err
+        assert "a key named 'bot' already exists" in done.err
 
     def test_a_key_that_is_none_cannot_be_revoked(self, fresh: Shell) -> None:
         done = fresh.invoke("keys", "revoke", "nonsense")
 
         assert done.code == 2
-        assert "there is no key 'nonsense'" in done.err
+        assert "no key 'nonsense'" in done.err
 
     def test_no_keys_are_no_rows(self, fresh: Shell) -> None:
         done = fresh.invoke("keys", "list")
@@ -451,4 +451,4 @@ class TestSight:
 
         done = Shell(tmp_path, {"TOOLKILN_DEV": "0"}).invoke("admit", "--yes", "--no-probe")
 
-        assert "greet asks for secrets KEY, which is not granted" in done.err
+        assert "greet requests secrets KEY, which is not granted" in done.err

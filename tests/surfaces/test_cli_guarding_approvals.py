@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import account
 from toolkiln.model import Approval
+from toolkiln.security import account_name
 from toolkiln.store import open_store
 
 from .conftest import BOUND, Shell
@@ -87,7 +87,7 @@ def ask(shell: Shell, user: str = "ann", **fields: Any) -> str:
         "user": user,
         "session": "s",
         "call_id": "c",
-        "why": "wipe asks for it before every call",
+        "why": "wipe requires approval for every call",
         "created": 0.0,
         "expires": 300.0,
     }
@@ -116,7 +116,7 @@ class TestLooking:
     def test_nothing_waits(self, fresh: Shell) -> None:
         done = fresh.invoke("approvals", "list")
 
-        assert (done.code, done.out, done.err) == (0, "", "nothing waits\n")
+        assert (done.code, done.out, done.err) == (0, "", "no pending approvals\n")
 
     def test_the_arguments_are_shown_exactly(self, fresh: Shell) -> None:
         arguments = {"path": "a\nuser: root\x1b[2J\u202e\x9b é\ud800", "deep": True}
@@ -337,7 +337,7 @@ class TestCalling:
         assert (again.code, again.out) == (2, "")
         assert listed.split() == [task, "pending", "wipe"]
         assert cancelled.code == 0
-        assert fresh.invoke("approvals", "list").err == "nothing waits\n"
+        assert fresh.invoke("approvals", "list").err == "no pending approvals\n"
 
     def test_a_task_that_nobody_approved_in_time_says_so_and_can_be_tried_again(
         self, fresh: Shell
@@ -350,7 +350,7 @@ class TestCalling:
         ended_again = fresh.invoke("task", "await", task)
 
         assert (ended.code, ended.out) == (ended_again.code, ended_again.out) == (2, "")
-        assert "nobody approved this call in time" in ended.err
+        assert "this call was not approved in time" in ended.err
         assert again == task
         asked = json.loads(fresh.invoke("approvals", "list", "--all", "--json").out)
         assert len(asked) == 2
@@ -390,7 +390,7 @@ class TestCalling:
         records = fresh.invoke("audit", "list").out
 
         assert (ended, "wiped /a" in shown) == (0, True)
-        assert f"self-approved by {account()}" in records
+        assert f"self-approved by {account_name()}" in records
 
     def test_who_may_not_approve_their_own_is_not_asked_there(self, fresh: Shell) -> None:
         ended, shown = typed(fresh, b"y\n\x03", "call", "shut", "name=it", marker=b"approve ")

@@ -255,7 +255,7 @@ class TestVerify:
         assert copied.invoke("audit", "verify", "--head", head).code == 0
         older = told.invoke("audit", "verify", "--head", head)
         assert older.code == 1
-        assert "which was noted" in older.out
+        assert "before the expected row" in older.out
 
     @pytest.mark.parametrize("head", ["", "1", "1:xyz", "x:" + "0" * 64, "-1:" + "0" * 64])
     def test_a_head_that_is_none_is_a_clear_error(self, told: Shell, head: str) -> None:

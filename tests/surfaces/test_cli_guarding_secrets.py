@@ -126,7 +126,7 @@ class TestSecrets:
 
         after = fresh.invoke("secrets", "list").err
 
-        assert "note: KEY is not set; asked for by mail\n" in before
+        assert "note: KEY is not set; requested by mail\n" in before
         assert after == ""
 
     def test_there_need_not_be_tools(self, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 import typer
 
 from toolkiln import Kiln
-from toolkiln.app import OWN, AuditFilter, NoSession, Scope, account
 from toolkiln.config import Settings
+from toolkiln.model import AuditFilter
+from toolkiln.security import LOCAL_OPERATOR, KeyScope, NoSession, account_name
 from toolkiln.surfaces.cli import app
 
 from .conftest import BOUND, GREET, POLITE, Shell
@@ -306,7 +307,7 @@ class TestCredentials:
         done = attempt(base.having(TOOLKILN_TOKEN=key(base, "ann")), name)
 
         assert (done.code, done.out) == (2, "")
-        assert "TOOLKILN_TOKEN holds an API key, not a session token" in done.err
+        assert "TOOLKILN_TOKEN is an API key, not a session token" in done.err
         assert "set TOOLKILN_API_KEY" in done.err
 
     @pytest.mark.parametrize("name", ["list", "approvals list", "status", "mcp"])
@@ -314,14 +315,14 @@ class TestCredentials:
         done = attempt(base.having(TOOLKILN_API_KEY=token(base, "ann")), name)
 
         assert (done.code, done.out) == (2, "")
-        assert "TOOLKILN_API_KEY holds a session token, not an API key" in done.err
+        assert "TOOLKILN_API_KEY is a session token, not an API key" in done.err
         assert "set TOOLKILN_TOKEN" in done.err
 
     def test_a_key_as_the_option_is_named_as_such(self, base: Shell) -> None:
         done = base.invoke("list", "--token", key(base, "ann"))
 
         assert (done.code, done.out) == (2, "")
-        assert "--token holds an API key, not a session token" in done.err
+        assert "--token is an API key, not a session token" in done.err
 
     def test_the_option_goes_before_the_variables(self, base: Shell) -> None:
         shell = base.having(TOOLKILN_API_KEY="tk_unknown", TOOLKILN_TOKEN="ts_unknown")
@@ -357,7 +358,7 @@ class TestCredentials:
 
         assert (record["outcome"], record["surface"]) == ("denied", "cli")
         assert "TOOLKILN_API_KEY" in record["detail"]
-        assert account() in record["detail"]
+        assert account_name() in record["detail"]
         assert "tk_wrong" not in record["detail"]
 
     @pytest.mark.parametrize("name", IGNORING)
@@ -407,7 +408,7 @@ class TestPrivileges:
         done = attempt(base.having(TOOLKILN_TOKEN=held), name, stdin=f"{held}\n")
 
         assert (done.code, done.out) == (2, "")
-        assert "bob may not do this: it takes the privilege ADMIN" in done.err
+        assert "bob may not do this: it requires the privilege ADMIN" in done.err
         assert files(base) == before
         (record,) = records(base, "--user=bob", "--limit=1")
         assert record["outcome"] == "denied"
@@ -416,13 +417,13 @@ class TestPrivileges:
         done = attempt(base.having(TOOLKILN_TOKEN=token(base, "bob")), "diff")
 
         assert (done.code, done.out) == (2, "")
-        assert "it takes the privilege WRITE_TOOLS" in done.err
+        assert "it requires the privilege WRITE_TOOLS" in done.err
 
     def test_forgetting_an_approval_takes_approve(self, base: Shell) -> None:
         done = attempt(base.having(TOOLKILN_TOKEN=token(base, "bob")), "approvals forget")
 
         assert (done.code, done.out) == (2, "")
-        assert "it takes the privilege APPROVE" in done.err
+        assert "it requires the privilege APPROVE" in done.err
 
     def test_nobody_gives_a_key_a_privilege_that_they_lack(self, base: Shell) -> None:
         shell = base.having(TOOLKILN_API_KEY=key(base, "ann", "--privilege", "ADMIN"))
@@ -430,7 +431,7 @@ class TestPrivileges:
         done = shell.invoke("keys", "create", "x", "--user", "eve", "--privilege", "APPROVE")
 
         assert (done.code, done.out) == (2, "")
-        assert "ann has no APPROVE" in done.err
+        assert "ann cannot grant APPROVE" in done.err
 
     def test_a_session_does_not_renew_itself(self, base: Shell) -> None:
         held = token(base, "bob", "--seconds", "50")
@@ -664,7 +665,7 @@ class TestPython:
             yield kiln
 
     def test_a_key_as_the_session_of_a_call_is_named_as_such(self, kiln: Kiln) -> None:
-        made = kiln.guarding.keys.create("ci", Scope("bot"), OWN).text
+        made = kiln.security.keys.create("ci", KeyScope("bot"), LOCAL_OPERATOR).text
 
         result = kiln.call_sync("greeting", {"name": "Ada"}, session=made)
 
@@ -673,18 +674,18 @@ class TestPython:
         assert "TOOLKILN_API_KEY" in result.error.hint
 
     def test_a_token_as_a_key_is_named_as_such(self, kiln: Kiln) -> None:
-        held = kiln.sessions.create("ann").token
+        held = kiln.security.sessions.create("ann").token
 
         with pytest.raises(NoSession, match="this is a session token, not an API key") as refused:
-            kiln.guarding.keys.session(held)
+            kiln.security.keys.session(held)
 
         assert "TOOLKILN_TOKEN" in (refused.value.hint or "")
 
     def test_listing_with_a_key_is_refused_without_a_record_of_the_key(self, kiln: Kiln) -> None:
-        made = kiln.guarding.keys.create("ci", Scope("bot"), OWN).text
+        made = kiln.security.keys.create("ci", KeyScope("bot"), LOCAL_OPERATOR).text
 
         with pytest.raises(NoSession, match="not a session token"):
-            kiln.visible(made)
+            kiln.specs(made)
 
-        told = [str(entry.record) for entry in kiln.guarding.audit.entries(AuditFilter())]
+        told = [str(entry.record) for entry in kiln.security.audit.entries(AuditFilter())]
         assert made not in "".join(told)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from toolkiln.surfaces.cli.clients import CLIENTS, Client, place
+from toolkiln.surfaces.cli.mcp_clients import CLIENTS, McpClientApp, settings_file
 
 from .conftest import COMMAND, GREET, Done, Shell
 
@@ -59,7 +59,7 @@ def command(entry: dict[str, Any]) -> list[str]:
     return program if isinstance(program, list) else [program, *entry["args"]]
 
 
-def installed(file: Path, client: Client, name: str = "toolkiln") -> dict[str, Any]:
+def installed(file: Path, client: McpClientApp, name: str = "toolkiln") -> dict[str, Any]:
     (key,) = client.keys
     entry = parsed(file.read_text(), file.suffix)[key][name]
     assert isinstance(entry, dict)
@@ -133,7 +133,7 @@ def test_a_server_that_runs_is_reached_by_its_url_and_started_again(name: str, d
 
     reached = installed(file, CLIENTS[name])
     assert changed.out.startswith("changed: ")
-    assert f"until now it was {COMMAND} -C" in changed.err
+    assert f"it replaces {COMMAND} -C" in changed.err
     assert url in reached.values()
     assert not {"command", "cmd", "args"} & reached.keys()
     desk.invoke("install", name)
@@ -327,7 +327,7 @@ def test_what_is_no_file_is_left_alone(desk: Shell) -> None:
     done = desk.invoke("install", "claude-code")
 
     assert done.code == 2
-    assert "is no file" in done.err
+    assert "is not a file" in done.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -342,8 +342,10 @@ def test_a_folder_that_cannot_be_written_is_told(desk: Shell) -> None:
 def test_folders_that_variables_name_count(tmp_path: Path) -> None:
     environ = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x", "XDG_CONFIG_HOME": "/g"}
 
-    found = [place(CLIENTS[name].user, tmp_path, environ) for name in ("claude-code", "codex")]
-    found += [place(CLIENTS[name].user, tmp_path, environ) for name in ("goose", "vscode")]
+    found = [
+        settings_file(CLIENTS[name].user, tmp_path, environ) for name in ("claude-code", "codex")
+    ]
+    found += [settings_file(CLIENTS[name].user, tmp_path, environ) for name in ("goose", "vscode")]
 
     assert [str(file) for file in found] == [
         "/c/.claude.json",
@@ -358,8 +360,8 @@ def test_on_a_mac_applications_have_their_own_folder(
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
 
-    desktop = place(CLIENTS["claude-desktop"].user, tmp_path, {"HOME": "/h"})
-    goose = place(CLIENTS["goose"].user, tmp_path, {"HOME": "/h"})
+    desktop = settings_file(CLIENTS["claude-desktop"].user, tmp_path, {"HOME": "/h"})
+    goose = settings_file(CLIENTS["goose"].user, tmp_path, {"HOME": "/h"})
 
     assert str(desktop) == "/h/Library/Application Support/Claude/claude_desktop_config.json"
     assert str(goose) == "/h/.config/goose/config.yaml"
@@ -372,11 +374,14 @@ def test_on_a_mac_applications_have_their_own_folder(
     ("arguments", "message"),
     [
         (["cursr"], "there is no client 'cursr'\n\nhint: did you mean 'cursor'?"),
-        (["cursor", "--name", "a.b"], "'a.b' is no name for a server"),
+        (["cursor", "--name", "a.b"], "'a.b' is not a valid name for a server"),
         (["cursor", "--scope", "team"], "there is no scope 'team'\n\nhint: user or project"),
         (["goose", "--scope", "project"], "Goose has no file for a project"),
-        (["cursor", "--url", "file:///x"], "'file:///x' is no URL of a server"),
-        (["claude-desktop", "--url", "http://x"], "Claude Desktop takes no URL in its file"),
+        (["cursor", "--url", "file:///x"], "'file:///x' is not the URL of a server"),
+        (
+            ["claude-desktop", "--url", "http://x"],
+            "Claude Desktop does not support URLs in its file",
+        ),
         (["cursor", "--tools", "nothing"], "there is nothing at "),
     ],
 )

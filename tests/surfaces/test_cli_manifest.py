@@ -58,8 +58,8 @@ class TestAManifestThatCannotBeTrusted:
 
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("error: nothing is served from tools: tools/_manifest.json")
-        assert done.err.count("is not what Toolkiln wrote: somebody changed it") == 1
-        assert "`toolkiln admit --afresh tools`" in done.err
+        assert done.err.count("was changed since Toolkiln wrote it") == 1
+        assert "`toolkiln admit --reset tools`" in done.err
         assert manifest(tampered).read_bytes() == before
 
     @pytest.mark.parametrize("command", [["list"], ["show", "greet"], ["status"]], ids=" ".join)
@@ -70,8 +70,8 @@ class TestAManifestThatCannotBeTrusted:
 
         assert done.code == (1 if command == ["status"] else 0)
         assert "greet" in done.out
-        assert done.err.count("somebody changed it") == 1
-        assert "--afresh" in done.err
+        assert done.err.count("was changed since Toolkiln wrote it") == 1
+        assert "--reset" in done.err
 
     @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
     def test_whatever_is_in_it_is_a_clear_error(self, admitted: Shell, content: bytes) -> None:
@@ -113,23 +113,24 @@ class TestAManifestThatCannotBeTrusted:
         assert done.code == (0 if starts else 2)
         assert starts or "error: " in done.err
 
-    def test_everything_can_be_admitted_afresh(self, tampered: Shell) -> None:
+    @pytest.mark.parametrize("option", ["--reset", "--afresh"])
+    def test_everything_can_be_admitted_afresh(self, tampered: Shell, option: str) -> None:
         write(tampered, "kit.py", KIT)
 
-        done = tampered.invoke(*ADMITTED, "--afresh", "tools")
+        done = tampered.invoke(*ADMITTED, option, "tools")
 
         assert done.code == 0
         assert states(tampered) == {"greet.py": "admitted", "kit.py": "admitted"}
         assert tampered.invoke("call", "greet", "name=Ada").out == "Hello Ada\n"
 
     def test_admitting_afresh_shows_everything_again(self, tampered: Shell) -> None:
-        done = tampered.invoke("admit", "--afresh", "--no-probe", stdin="n\n")
+        done = tampered.invoke("admit", "--reset", "--no-probe", stdin="n\n")
 
         assert done.code == 1
         assert "+def greet(name: str) -> str:" in done.out
 
     def test_afresh_looks_again_at_what_a_sound_manifest_admits(self, admitted: Shell) -> None:
-        done = admitted.invoke("admit", "--afresh", "--no-probe", stdin="y\n")
+        done = admitted.invoke("admit", "--reset", "--no-probe", stdin="y\n")
 
         assert done.out.endswith("admitted: tools/greet.py v1: greet\n")
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolkiln.errors import Unanswered
 from toolkiln.model import RootsQuestion
-from toolkiln.surfaces.cli.questioning import ask
+from toolkiln.surfaces.cli.prompts import ask
 
 from .conftest import Shell
 
@@ -43,11 +43,11 @@ def test_a_form_is_filled_in_field_by_field(shell: Shell) -> None:
         (b"name: ", b"\n"),
         (b"Ctrl-D", b"Ada\n"),
         (b"age", b"old\n"),
-        (b"no integer", b"\n"),
+        (b"valid integer", b"\n"),
         (b"share", b"0.5\n"),
         (b"sure", b"n\n"),
         (b"color", b"green\n"),
-        (b"none of r", b"r\n"),
+        (b"not one of r", b"r\n"),
         (b"several", b"b, a\n"),
         (b"note", b"\n"),
     ]
@@ -82,7 +82,7 @@ def test_the_end_of_input_declines(shell: Shell) -> None:
 
 
 async def test_a_terminal_has_forms_only() -> None:
-    with pytest.raises(Unanswered, match="a terminal has forms only"):
+    with pytest.raises(Unanswered, match="a terminal supports forms only"):
         await ask((RootsQuestion(),))
 
 

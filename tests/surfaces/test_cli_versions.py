@@ -47,7 +47,7 @@ class TestReject:
 
         assert missing.code == 1
         assert "missing   tools/greet.py" in missing.out
-        assert "`toolkiln reject FILE` forgets" in missing.err
+        assert "`toolkiln reject FILE` removes" in missing.err
         assert done.code == 0
         assert states(admitted) == {"kit.py": "admitted"}
 
@@ -67,7 +67,7 @@ class TestStatus:
         changed = desk.invoke("status")
 
         assert (new.code, new.out) == (1, "new       tools/greet.py  greet\n")
-        assert "nobody has admitted anything" in new.err
+        assert "no tool has been admitted" in new.err
         assert admitted.code == 0
         assert admitted.out.startswith("admitted  tools/greet.py  v1 by ")
         assert changed.code == 1
@@ -146,7 +146,7 @@ class TestVersions:
     def test_two_equal_versions_have_no_diff(self, changed: Shell) -> None:
         done = changed.invoke("diff", "greet", "2", "2")
 
-        assert (done.code, done.out, done.err) == (0, "", "the versions are the same\n")
+        assert (done.code, done.out, done.err) == (0, "", "the versions are equal\n")
 
     @pytest.mark.parametrize("version", ["3", "0", "-1", "v", "", "abc", "9" * 50, "ffffffff", "²"])
     def test_a_version_that_never_was_is_answered_with_those_that_are(
@@ -193,7 +193,7 @@ class TestVersions:
 
         assert (unsure.code, unsure.out) == (2, "")
         assert (called_off.code, called_off.out) == (1, "")
-        assert "has changes that nobody admitted" in called_off.err
+        assert "has unadmitted changes" in called_off.err
         assert kept.endswith("# precious\n")
         assert (done.code, edited.read_text()) == (0, GREET)
 
@@ -282,7 +282,7 @@ def test_ctrl_d_at_a_question_about_a_named_file_decides_nothing(desk: Shell) ->
         with done as process:
             assert process.wait(BOUND) == 2
             assert process.stderr is not None
-            assert "nobody answers" in process.stderr.read()
+            assert "no answer on stdin" in process.stderr.read()
     finally:
         os.close(keyboard)
         os.close(terminal)

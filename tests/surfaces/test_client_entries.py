@@ -8,10 +8,8 @@ import yaml  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.surfaces.cli.clients import Format
-from toolkiln.surfaces.cli.json_entries import JsonFormat
-from toolkiln.surfaces.cli.toml_entries import TomlFormat
-from toolkiln.surfaces.cli.yaml_entries import YamlFormat
+from toolkiln.surfaces.cli.config_files import JsonFormat, TomlFormat, YamlFormat
+from toolkiln.surfaces.cli.mcp_clients import Format
 
 STRICT, COMMENTED = JsonFormat(), JsonFormat(comments=True)
 TOML, YAML = TomlFormat(), YamlFormat()

@@ -17,8 +17,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from toolkiln import Kiln
-from toolkiln.app import Draft
 from toolkiln.config import Settings
+from toolkiln.model import ToolDraft
+from written_tools import write_tool
 
 from .conftest import ADMITTED, BOUND, GREET, KIT, POLITE, Shell, manifest, write
 
@@ -128,8 +129,8 @@ def propose(desk: Shell, name: str, source: str) -> None:
     """Have a caller without privileges write a tool."""
     tools, settings = desk.folder / "tools", Settings(state=desk.folder / "state")
     with Kiln(tools, settings=settings) as kiln:
-        bob = kiln.sessions.create("bob").token
-        done = kiln.run_sync(kiln.author(Draft(source, name, overwrite=True), bob))
+        bob = kiln.security.sessions.create("bob").token
+        done = kiln.services.wait(write_tool(kiln, ToolDraft(source, name, overwrite=True), bob))
         assert done.proposed, done.error
 
 
@@ -172,7 +173,7 @@ class TestNothingIsWritten:
         tools, settings = folder.folder / "tools", Settings(state=folder.folder / "state")
 
         with nothing_written(folder), Kiln(tools, settings=settings, dev=True) as kiln:
-            names = set(kiln.specs)
+            names = set(kiln.services.registry.specs)
             compiled = kiln.tools("openai")
             hits = kiln.search("greet a person").hits
             result = kiln.call_sync("greet", {"name": "Ada"})
@@ -276,8 +277,8 @@ class TestMarks:
         tools, settings = desk.folder / "tools", Settings(state=desk.folder / "state")
         with Kiln(tools, settings=settings, dev=True) as kiln:
             before = kiln.call_sync("greet", {"name": "Ada"})
-            candidate = kiln.admissions.candidate("greet.py")
-            kiln.admissions.admit([candidate], kiln.guarding.decision())
+            candidate = kiln.services.admissions.candidate("greet.py")
+            kiln.services.admissions.admit([candidate], kiln.security.decision())
             after = kiln.call_sync("greet", {"name": "Ada"})
 
         assert (before.dev, after.dev) == (True, False)

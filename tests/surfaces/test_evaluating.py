@@ -9,7 +9,7 @@ import pytest
 
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli import terminal
-from toolkiln.surfaces.cli.evaluating import Options, evaluate_search
+from toolkiln.surfaces.cli.search import EvaluationOptions, evaluate_search
 
 TOOLS = ["get_weather", "send_mail", "convert"]
 CASES: list[dict[str, object]] = [
@@ -44,7 +44,7 @@ def write(file: Path, cases: list[dict[str, object]]) -> Path:
 
 def kept(cases: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """The JSON of a run that finds the weather first."""
-    evaluate_search(cases, weather, TOOLS, Options(as_json=True))
+    evaluate_search(cases, weather, TOOLS, EvaluationOptions(as_json=True))
     file = cases.with_name("old.json")
     file.write_text(capsys.readouterr().out, "utf-8")
     return file
@@ -54,7 +54,7 @@ class TestOneRun:
     def test_the_table_has_recall_and_ndcg(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(cases, weather, TOOLS, Options())
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions())
 
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == "2 queries, 3 tools"
@@ -62,7 +62,7 @@ class TestOneRun:
         assert lines[3].split() == ["0.500", "1.000", "1.000", "1.000", "0.847"]
 
     def test_bars_grow_with_recall(self, cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        evaluate_search(cases, weather, TOOLS, Options())
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions())
 
         out = capsys.readouterr().out
         assert f"\n 1  {'█' * 20}{' ' * 20} 0.500\n" in out
@@ -72,7 +72,7 @@ class TestOneRun:
     def test_the_worst_queries_are_listed_in_one_line_each(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(cases, weather, TOOLS, Options())
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions())
 
         worst = capsys.readouterr().out.split("\nworst\n")[1].splitlines()
         assert worst[0].startswith("  0.69  write to Ann\x1b[31m and convert xxx")
@@ -85,7 +85,7 @@ class TestOneRun:
     def test_a_search_that_finds_nothing_is_told_as_such(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(cases, nothing, TOOLS, Options())
+        evaluate_search(cases, nothing, TOOLS, EvaluationOptions())
 
         out = capsys.readouterr().out
         assert "█" not in out
@@ -94,7 +94,7 @@ class TestOneRun:
     def test_a_perfect_run_lists_no_worst(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(write(tmp_path / "one", CASES[:1]), weather, TOOLS, Options())
+        evaluate_search(write(tmp_path / "one", CASES[:1]), weather, TOOLS, EvaluationOptions())
 
         assert "worst" not in capsys.readouterr().out
 
@@ -103,7 +103,7 @@ class TestOneRun:
     ) -> None:
         file = write(tmp_path / "cases", [*CASES, {"query": "q", "gold": ["gone"]}])
 
-        evaluate_search(file, weather, TOOLS, Options())
+        evaluate_search(file, weather, TOOLS, EvaluationOptions())
 
         said = capsys.readouterr()
         assert "not counted: gone\n" in said.err
@@ -113,7 +113,7 @@ class TestOneRun:
     def test_json_holds_every_outcome_and_nothing_else_is_said(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(cases, weather, TOOLS, Options(as_json=True))
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions(as_json=True))
 
         said = capsys.readouterr()
         result = json.loads(said.out)
@@ -126,7 +126,7 @@ class TestTerminal:
     def test_without_a_terminal_there_is_no_progress(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(cases, weather, TOOLS, Options())
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions())
 
         assert capsys.readouterr().err == ""
 
@@ -135,7 +135,7 @@ class TestTerminal:
     ) -> None:
         monkeypatch.setattr(terminal, "is_terminal", lambda *, err: True)
 
-        evaluate_search(cases, weather, TOOLS, Options())
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions())
 
         said = capsys.readouterr()
         assert "[##########          ] searching" in said.err
@@ -149,7 +149,7 @@ class TestComparing:
     ) -> None:
         old = kept(cases, capsys)
 
-        evaluate_search(cases, mail, TOOLS, Options(against=old))
+        evaluate_search(cases, mail, TOOLS, EvaluationOptions(against=old))
 
         out = capsys.readouterr().out
         rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[3:6]}
@@ -163,7 +163,7 @@ class TestComparing:
     ) -> None:
         old = kept(cases, capsys)
 
-        evaluate_search(cases, mail, TOOLS, Options(against=old))
+        evaluate_search(cases, mail, TOOLS, EvaluationOptions(against=old))
 
         out = capsys.readouterr().out
         assert "\nbetter: 0 queries\n" in out
@@ -174,7 +174,7 @@ class TestComparing:
     ) -> None:
         old = kept(cases, capsys)
 
-        evaluate_search(write(cases, CASES[:1]), weather, TOOLS, Options(against=old))
+        evaluate_search(write(cases, CASES[:1]), weather, TOOLS, EvaluationOptions(against=old))
 
         said = capsys.readouterr()
         assert said.out.startswith("1 query, 3 tools\n")
@@ -183,7 +183,7 @@ class TestComparing:
     def test_json_holds_both_runs(self, cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
         old = kept(cases, capsys)
 
-        evaluate_search(cases, mail, TOOLS, Options(as_json=True, against=old))
+        evaluate_search(cases, mail, TOOLS, EvaluationOptions(as_json=True, against=old))
 
         result = json.loads(capsys.readouterr().out)
         assert (result["before"]["recall"][0], result["after"]["recall"][0]) == (0.5, 0.25)
@@ -195,15 +195,15 @@ class TestComparing:
         def refuse(query: str, k: int) -> Sequence[str]:
             raise AssertionError("searched")
 
-        with pytest.raises(InputError, match="no evaluation"):
-            evaluate_search(cases, refuse, TOOLS, Options(against=cases))
+        with pytest.raises(InputError, match="not an evaluation"):
+            evaluate_search(cases, refuse, TOOLS, EvaluationOptions(against=cases))
 
 
 class TestDrawing:
     def test_the_drawing_has_a_line_that_rises(
         self, cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        evaluate_search(cases, weather, TOOLS, Options(svg=tmp_path / "plot.svg"))
+        evaluate_search(cases, weather, TOOLS, EvaluationOptions(svg=tmp_path / "plot.svg"))
 
         root = ElementTree.parse(tmp_path / "plot.svg").getroot()
         (line,) = root.iter("{http://www.w3.org/2000/svg}polyline")
@@ -215,7 +215,7 @@ class TestDrawing:
     def test_two_runs_are_two_lines(
         self, cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        options = Options(svg=tmp_path / "plot.svg", against=kept(cases, capsys))
+        options = EvaluationOptions(svg=tmp_path / "plot.svg", against=kept(cases, capsys))
 
         evaluate_search(cases, mail, TOOLS, options)
 
@@ -225,4 +225,6 @@ class TestDrawing:
 
     def test_a_place_that_cannot_be_written_is_refused(self, cases: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot be written"):
-            evaluate_search(cases, weather, TOOLS, Options(svg=tmp_path / "no" / "plot.svg"))
+            evaluate_search(
+                cases, weather, TOOLS, EvaluationOptions(svg=tmp_path / "no" / "plot.svg")
+            )

@@ -13,31 +13,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from toolkiln.catalog import overruled_errors
-from toolkiln.catalog.cache import read_sources
+from toolkiln.catalog import manifest as overruled_errors
 from toolkiln.catalog.catalog import Catalog, utc_now
-from toolkiln.catalog.changes import (
-    RightsAsked,
+from toolkiln.catalog.diff import (
+    RequestedPermissions,
     new_findings,
     pending_change,
-    rights_asked,
+    requested_permissions,
     unified,
 )
+from toolkiln.catalog.folder import read_sources
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.removal import refuse_outdated, removable, without
-from toolkiln.catalog.switches import switched
-from toolkiln.catalog.transaction import Conflict, Installation
+from toolkiln.catalog.snapshots import with_enabled
+from toolkiln.catalog.transaction import EditConflict, Installation
 from toolkiln.errors import InputError, NotAllowed, NotFound, UnknownTool
 from toolkiln.model import (
-    Action,
     Admission,
+    AdmissionDecision,
+    DecisionRecord,
     FileState,
+    FileVersion,
     Finding,
     Grant,
-    Read,
     Reading,
-    Refusal,
-    Served,
+    ServedVersion,
     Snapshot,
     Sources,
     ToolSpec,
@@ -55,11 +55,11 @@ class ProposalQuota(InputError):
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A version that somebody has to decide about, as it was looked at."""
+class CandidateVersion:
+    """A version that waits for a decision, as the person saw it."""
 
     file: str
-    read: Read
+    read: FileVersion
     base: str | None = None
     """The version that was admitted then."""
     replaces: bytes | None = None
@@ -76,31 +76,15 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """Who decided, and what goes with it."""
-
-    by: str
-    grant: bool = False
-    """Whether the rights that it asks for are granted."""
-    note: str = ""
-    action: Action = "admit"
-    unsandboxed: bool = False
-    """Whether who decides may let in what runs outside the sandbox."""
-    reviewed: bool = True
-    """Whether a caller with ADMIN decides; False: a writer decides about their own version, which
-    gets no grants and no settings."""
-
-
-@dataclass(frozen=True)
 class Assessment:
     """What a person should know before deciding about a candidate."""
 
-    candidate: Candidate
+    candidate: CandidateVersion
     diff: str
     """Against the admitted version, or against nothing."""
     findings: Sequence[Finding] = field(default_factory=tuple)
     """Those that the admitted version did not have."""
-    rights: tuple[RightsAsked, ...] = ()
+    rights: tuple[RequestedPermissions, ...] = ()
     """What it asks for beyond the admitted version."""
 
 
@@ -125,33 +109,33 @@ class Admissions:
         self._act = act
         self._known: tuple[Snapshot | None, KnownTools] = (None, KnownTools({}))
 
-    def candidate(self, file: str) -> Candidate:
-        """A file as it is on disk.
+    def candidate(self, file: str) -> CandidateVersion:
+        """Return the version of a file on disk.
 
         Raises:
             InputError: there is none.
         """
-        read = self._catalog.disk.read(file)
+        read = self._catalog.folder.read(file)
         if read is None:
             raise InputError(f"there is no file {str(self._catalog.root / file)!r}")
-        if not self._catalog.disk.is_ours(file):
+        if not self._catalog.folder.is_ours(file):
             raise InputError(
                 f"{self._catalog.root / file} is a private file or a test, and not read for tools",
                 hint="give it another name",
             )
-        return Candidate(file, read, self._admitted_digest(file))
+        return CandidateVersion(file, read, self._admitted_digest(file))
 
-    def proposal(self, file: str) -> Candidate | None:
+    def proposal(self, file: str) -> CandidateVersion | None:
         """The proposed version of a file, which is written to disk when it is admitted."""
         read = self._catalog.proposal(file)
         if read is None:
             return None
-        on_disk = self._catalog.disk.read(file)
+        on_disk = self._catalog.folder.read(file)
         if on_disk is not None and on_disk.digest == read.digest:
             return self.candidate(file)
         return self.written(file, read)
 
-    def refuse_overwriting(self, candidate: Candidate) -> None:
+    def refuse_overwriting(self, candidate: CandidateVersion) -> None:
         """Refuse to write a proposal over changes on disk that are in no version.
 
         Raises:
@@ -159,23 +143,23 @@ class Admissions:
         """
         if candidate.is_written or candidate.replaces is None:
             return
-        read = self._catalog.disk.read(candidate.file)
+        read = self._catalog.folder.read(candidate.file)
         if read is None or read.digest in (candidate.base, candidate.read.digest):
             return
         history = self._catalog.archive.history(self._catalog.manifest.catalog, candidate.file)
         if read.digest not in {version.digest for version in history}:
-            raise Conflict(
+            raise EditConflict(
                 f"{candidate.file} has unadmitted changes, which the proposal would replace",
                 hint="admit or undo them first, or reject the proposal",
             )
 
-    def written(self, file: str, read: Read) -> Candidate:
+    def written(self, file: str, read: FileVersion) -> CandidateVersion:
         """A version that is not on disk yet, to take the place of what is there."""
         place = self._catalog.root / file
         replaces = place.read_bytes() if place.is_file() else None
-        return Candidate(file, read, self._admitted_digest(file), replaces, is_written=False)
+        return CandidateVersion(file, read, self._admitted_digest(file), replaces, is_written=False)
 
-    def assess(self, candidate: Candidate) -> Assessment:
+    def assess(self, candidate: CandidateVersion) -> Assessment:
         """The diff, the new findings and the rights asked for.
 
         A version that no person has reviewed is nothing to compare with: what its author wrote
@@ -191,7 +175,7 @@ class Admissions:
             candidate,
             unified(sources, new.sources),
             new_findings(old, new.reading) + between,
-            rights_asked(old, new.reading),
+            requested_permissions(old, new.reading),
         )
 
     def _known_tools(self) -> KnownTools:
@@ -202,21 +186,25 @@ class Admissions:
         return self._known[1]
 
     def admit(
-        self, candidates: Sequence[Candidate], decision: Decision, *, afresh: bool = False
+        self,
+        candidates: Sequence[CandidateVersion],
+        decision: AdmissionDecision,
+        *,
+        afresh: bool = False,
     ) -> list[Version]:
         """Let versions be served.
 
         Raises:
-            Conflict: somebody else decided about one of the files meanwhile.
+            EditConflict: one of the files was decided in the meantime.
         """
-        from toolkiln.store import Arrival, Content  # SQLAlchemy is slow to load
+        from toolkiln.model import Arrival, VersionContent
 
         for candidate in candidates:
             if not candidate.read.sources:
                 raise InputError(f"{candidate.file} declares no tool that could be served")
         kept: list[Version] = []
         contents = [
-            Content(
+            VersionContent(
                 file=c.file,
                 reading=c.read.reading,
                 sources=c.read.sources,
@@ -230,7 +218,7 @@ class Admissions:
         def edit(manifest: Manifest) -> Manifest:
             for candidate in candidates:
                 self._refuse_if_changed(candidate, manifest)
-            kept.extend(self._catalog.archive.keep_many(manifest.catalog, contents, arrival))
+            kept.extend(self._catalog.archive.add_many(manifest.catalog, contents, arrival))
             admitted: dict[str, Admission] = {}
             for candidate, version in zip(candidates, kept, strict=True):
                 entry = manifest.files.get(candidate.file)
@@ -242,7 +230,7 @@ class Admissions:
                     since=entry.since if entry else at,
                     rights=_rights(candidate.read.reading, entry, decision),
                     reviewed=decision.reviewed or _is_still_reviewed(entry, version.digest),
-                    overruled=overruled_errors.recorded(
+                    overruled=overruled_errors.overruled_records(
                         candidate.overruled, candidate.read.reading, entry, decision.by
                     ),
                 )
@@ -259,25 +247,27 @@ class Admissions:
             self._catalog.update(edit, _installation(candidates), afresh=afresh)
         return kept
 
-    def propose(self, candidate: Candidate, by: str, quota: int) -> None:
+    def propose(self, candidate: CandidateVersion, by: str, quota: int) -> None:
         """Keep a version for a person to decide about. It is neither served nor written to disk.
 
         Raises:
             Conflict: the admitted version changed, or another caller's proposal waits.
             InputError: `quota` proposals of this caller wait already.
         """
-        from toolkiln.store import Content  # SQLAlchemy is slow to load
+        from toolkiln.model import VersionContent  # SQLAlchemy is slow to load
 
         read = candidate.read
-        content = Content(file=candidate.file, reading=read.reading, sources=read.sources)
+        content = VersionContent(file=candidate.file, reading=read.reading, sources=read.sources)
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)
             refuse_proposal(manifest, candidate.file, by, quota)
             if manifest.state_of(candidate.file, read.digest) is FileState.REJECTED:
-                raise Conflict("a person rejected this version", hint="change it, then try again")
-            self._catalog.archive.keep_content(content)
-            entry = Refusal(sha256=read.digest, by=by, at=utc_now())
+                raise EditConflict(
+                    "a person rejected this version", hint="change it, then try again"
+                )
+            self._catalog.archive.add_content(content)
+            entry = DecisionRecord(sha256=read.digest, by=by, at=utc_now())
             return manifest.model_copy(
                 update={"proposed": {**manifest.proposed, candidate.file: entry}}
             )
@@ -286,14 +276,14 @@ class Admissions:
             self._catalog.update(edit)
 
     def reject(
-        self, file: str, by: str, *, looked_at: Candidate | None = None, note: str = ""
+        self, file: str, by: str, *, looked_at: CandidateVersion | None = None, note: str = ""
     ) -> bool:
         """Decide that a version is not to be served: `looked_at`, a proposal, or what is on disk.
 
         An earlier version stays. Returns whether a version of the file is still served.
 
         Raises:
-            Conflict: somebody else decided about what was looked at meanwhile.
+            EditConflict: the version was decided in the meantime.
         """
         read = looked_at.read if looked_at else self._undecided(file)
         digest = read.digest if read else None
@@ -312,7 +302,7 @@ class Admissions:
             manifest = manifest.with_files(files, decided={file: gone})
             if digest is None:
                 return manifest
-            refusal = Refusal(sha256=digest, by=by, at=utc_now())
+            refusal = DecisionRecord(sha256=digest, by=by, at=utc_now())
             return manifest.model_copy(update={"rejected": {**manifest.rejected, file: refusal}})
 
         detail = f"{file}: {note}" if note else file
@@ -364,12 +354,12 @@ class Admissions:
 
     def unsaved(self, tool: str, version: Version) -> Path | None:
         """The file of a version, if what it holds at this moment is in no version."""
-        read = self._catalog.disk.read(version.file)
+        read = self._catalog.folder.read(version.file)
         kept = {each.digest for each in self.history(tool)}
         return None if read is None or read.digest in kept else self._catalog.root / version.file
 
     def rollback(
-        self, tool: str, wanted: str, decision: Decision, *, digest: str | None = None
+        self, tool: str, wanted: str, decision: AdmissionDecision, *, digest: str | None = None
     ) -> Version:
         """Serve an earlier version again, and write its file back.
 
@@ -378,12 +368,12 @@ class Admissions:
         Raises:
             InputError: there is no such version, or it is not kept.
             Outdated: another version than `digest` is served.
-            Conflict: somebody else changed the file meanwhile.
+            EditConflict: the file changed in the meantime.
         """
         version = self.version(tool, wanted)
         sources = self.sources(version)
         reading = read_sources(sources, self._catalog.root / version.file)
-        candidate = self.written(version.file, Read(reading, sources))
+        candidate = self.written(version.file, FileVersion(reading, sources))
         served = self._catalog.served_digest(version.file)
         refuse_outdated(tool, served, digest)
         if served == version.digest:
@@ -407,19 +397,19 @@ class Admissions:
             if spec.name == owner
         ]
         with self._act("switch", by, tool=name, detail=f"enabled: {wanted}"):
-            self._catalog.update(lambda manifest: switched(manifest, specs, name, wanted))
+            self._catalog.update(lambda manifest: with_enabled(manifest, specs, name, wanted))
 
     def remove(
         self, tool: str, by: str, *, digest: str | None = None, with_others: bool = False
-    ) -> Served:
+    ) -> ServedVersion:
         """Take a tool's file out of the catalog and off the disk; `rollback` brings it back.
 
         Raises:
-            InputError: it cannot go, as `removal.removable` tells.
-            Conflict: somebody else changed the file meanwhile.
+            InputError: it cannot be removed; see `removal.removable`.
+            EditConflict: the file changed in the meantime.
         """
         served, data = removable(self._catalog, tool, digest, with_others=with_others)
-        candidate = Candidate(served.file, served.read, served.read.digest, data, False)
+        candidate = CandidateVersion(served.file, served.read, served.read.digest, data, False)
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)
@@ -429,12 +419,12 @@ class Admissions:
             self._catalog.update(edit, Installation(candidate.file, None))
         return served
 
-    def _undecided(self, file: str) -> Read | None:
+    def _undecided(self, file: str) -> FileVersion | None:
         try:
             proposal = self._catalog.proposal(file)
         except InputError:  # there is no manifest, so nothing is proposed
             proposal = None
-        return proposal or self._catalog.disk.read(file)
+        return proposal or self._catalog.folder.read(file)
 
     def _admitted_digest(self, file: str) -> str | None:
         try:
@@ -465,16 +455,16 @@ class Admissions:
             )
         return sources
 
-    def _refuse_if_changed(self, candidate: Candidate, manifest: Manifest) -> None:
+    def _refuse_if_changed(self, candidate: CandidateVersion, manifest: Manifest) -> None:
         entry = manifest.files.get(candidate.file)
         changed = (entry.sha256 if entry else None) != candidate.base
         if not candidate.is_written:
             place = self._catalog.root / candidate.file
             changed |= (place.read_bytes() if place.exists() else None) != candidate.replaces
         if changed:
-            raise Conflict(
-                f"somebody else changed {candidate.file} meanwhile",
-                hint="look at the file as it is, then try again",
+            raise EditConflict(
+                f"{candidate.file} changed in the meantime",
+                hint="look at the current file, then try again",
             )
 
 
@@ -487,7 +477,7 @@ def refuse_proposal(manifest: Manifest, file: str, by: str, quota: int) -> None:
     """
     waiting = manifest.proposed.get(file)
     if waiting is not None and waiting.by != by:
-        raise Conflict(
+        raise EditConflict(
             f"another caller's proposal for {file} waits for a decision",
             hint="choose another name, or wait until a person has decided about it",
         )
@@ -499,7 +489,7 @@ def refuse_proposal(manifest: Manifest, file: str, by: str, quota: int) -> None:
         )
 
 
-def _installation(candidates: Iterable[Candidate]) -> Installation | None:
+def _installation(candidates: Iterable[CandidateVersion]) -> Installation | None:
     for candidate in candidates:
         if not candidate.is_written:
             data = next(iter(candidate.read.sources.values()))
@@ -507,23 +497,23 @@ def _installation(candidates: Iterable[Candidate]) -> Installation | None:
     return None
 
 
-def _refuse_unsandboxed(candidate: Candidate, decision: Decision) -> None:
+def _refuse_unsandboxed(candidate: CandidateVersion, decision: AdmissionDecision) -> None:
     loose = [spec.name for spec in candidate.read.reading.tools if not spec.rights.sandbox]
     if loose and not decision.unsandboxed:
         raise NotAllowed(
             f"{loose[0]} runs outside the sandbox, and {decision.by} may not admit that",
-            hint="it takes the privilege UNSANDBOXED_EXEC",
+            hint="requires the privilege UNSANDBOXED_EXEC",
         )
 
 
-def _about(candidate: Candidate, note: str) -> dict[str, str]:
+def _about(candidate: CandidateVersion, note: str) -> dict[str, str]:
     names = ", ".join(candidate.read.names)
     note = "; ".join(filter(None, (note, overruled_errors.note(candidate.overruled))))
     detail = f"{candidate.file}: {note}" if note else candidate.file
     return {"tool": names, "digest": candidate.read.digest, "detail": detail}
 
 
-def _granted(candidate: Candidate) -> dict[str, str]:
+def _granted(candidate: CandidateVersion) -> dict[str, str]:
     given = {
         s.name: _asked(s).model_dump(exclude_defaults=True) for s in candidate.read.reading.tools
     }
@@ -546,7 +536,9 @@ def _is_still_reviewed(entry: Admission | None, digest: str) -> bool:
     return entry is not None and entry.sha256 == digest and entry.is_reviewed
 
 
-def _rights(reading: Reading, entry: Admission | None, decision: Decision) -> dict[str, Grant]:
+def _rights(
+    reading: Reading, entry: Admission | None, decision: AdmissionDecision
+) -> dict[str, Grant]:
     """Return the grants to record: all that the tools ask for, or what was granted before.
 
     A writer's version records them too, without effect (`Admission.is_reviewed`), so that a

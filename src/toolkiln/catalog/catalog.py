@@ -1,9 +1,9 @@
-"""The catalog: what is served from a folder of tools, one immutable snapshot after another.
+"""The catalog: serves the tools of a folder as a sequence of immutable snapshots.
 
-Readers take `snapshot` and never lock; a change publishes the next one. Only versions on
-the manifest are served. With `dev` the files on disk are served from memory, without any
-grants: neither the manifest nor the history is written. Decisions about files are made in
-`admission`; `watch` notices that files changed.
+Readers take `snapshot` without locking; a change publishes the next one. Only versions on the
+manifest are served. With `dev`, the files on disk are served without grants, and neither the
+manifest nor the history is written. `admission` decides about versions; `watch` detects changed
+files.
 """
 
 import hashlib
@@ -16,20 +16,18 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from toolkiln.catalog import manifest as manifests
-from toolkiln.catalog.cache import Cache, read_sources, without_collector
-from toolkiln.catalog.disk import Disk
 from toolkiln.catalog.files import EmptyFolder, printable
-from toolkiln.catalog.ledger import Ledger
+from toolkiln.catalog.folder import Cache, ToolFolder, read_sources, without_collector
 from toolkiln.catalog.manifest import Manifest, ManifestError, MissingManifest
 from toolkiln.catalog.snapshots import Snapshots
-from toolkiln.catalog.transaction import Installation
+from toolkiln.catalog.transaction import Installation, ManifestFile
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model import (
     FileState,
     FileStatus,
+    FileVersion,
     Finding,
-    Read,
-    Served,
+    ServedVersion,
     Severity,
     Snapshot,
     Sources,
@@ -37,56 +35,59 @@ from toolkiln.model import (
 from toolkiln.spec import version_digest
 
 if TYPE_CHECKING:
-    from toolkiln.store import Archive
+    from toolkiln.store import VersionArchive
 
 
 _NO_DECISIONS = Manifest(catalog="")
-"""Used in `dev` where the folder has no usable manifest. It has no history to name."""
+"""Used in `dev` if the folder has no usable manifest. It has no history."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """How a catalog is kept."""
+class CatalogOptions:
+    """Options of a catalog."""
 
     dev: bool = False
-    """Whether files on disk are served without an admission."""
+    """Whether files on disk are served without admission."""
     key: str = ""
-    """The key that manifests are sealed with."""
+    """The key that seals the manifest."""
     cache: Path | None = None
-    """The folder for readings of unchanged files."""
+    """The folder for cached readings of unchanged files."""
     reserved: frozenset[str] = frozenset()
-    """Names that no file can take."""
+    """Names that tools in files cannot have."""
 
 
 class Catalog:
     """The tools of one folder, or of one file."""
 
     def __init__(
-        self, place: Path, archive: "Callable[[], Archive]", options: Options | None = None
+        self,
+        place: Path,
+        archive: "Callable[[], VersionArchive]",
+        options: CatalogOptions | None = None,
     ) -> None:
-        self.options = options or Options()
+        self.options = options or CatalogOptions()
         self._open_archive = archive
-        self.disk = Disk(place, Cache(_cache_file(self.options.cache, place)))
-        self.root = self.disk.root
+        self.folder = ToolFolder(place, Cache(_cache_file(self.options.cache, place)))
+        self.root = self.folder.root
         self._snapshots = Snapshots(self.options.reserved)
-        self._changing = threading.RLock()
+        self._lock = threading.RLock()
         self._manifest: Manifest | None = None
-        self._ledger = Ledger(self.root, self.options.key)
+        self._manifest_file = ManifestFile(self.root, self.options.key)
         self.problem: InputError | None = None
         """Why nothing is served."""
-        self._troubles: dict[str, Finding] = {}
+        self._findings: dict[str, Finding] = {}
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is served.
+        """The current snapshot; reads the folder on first use.
 
         Raises:
-            ManifestError: nothing, and why.
-            InputError: there is no such folder.
+            ManifestError: nothing is served, because the manifest is unusable.
+            InputError: the folder does not exist.
         """
-        if self._must_look:
-            with self._changing:
-                if self._must_look:  # nobody else looked meanwhile
+        if self._needs_loading:
+            with self._lock:
+                if self._needs_loading:  # another thread may have loaded it meanwhile
                     self.refresh()
         problem = self.problem
         if problem is not None:
@@ -95,7 +96,7 @@ class Catalog:
 
     @property
     def current(self) -> Snapshot:
-        """What was last published, also if that is nothing."""
+        """The snapshot published last, even if it is empty."""
         return self._snapshots.current
 
     @property
@@ -103,7 +104,7 @@ class Catalog:
         """The allow-list behind the snapshot.
 
         Raises:
-            ManifestError: there is none that can be trusted.
+            ManifestError: it is missing or unusable.
         """
         if self._manifest is None:
             try:
@@ -114,21 +115,21 @@ class Catalog:
         return self._manifest
 
     @property
-    def archive(self) -> "Archive":
-        """Where versions are kept."""
+    def archive(self) -> "VersionArchive":
+        """The archive of versions."""
         return self._open_archive()
 
     def refresh(self, paths: Iterable[Path] | None = None) -> set[str]:
-        """Read these paths again, or everything, and publish what changed.
+        """Reload these paths, or everything, and publish the changes.
 
         Returns the files that were read.
         """
-        with self._changing, without_collector() if paths is None else nullcontext():
+        with self._lock, without_collector() if paths is None else nullcontext():
             try:
                 if paths is None or self._manifest is None:
-                    keys = self._look_at_everything()
+                    keys = self._load_all()
                 else:
-                    keys = self._look_at(list(paths))
+                    keys = self._reload(list(paths))
             except InputError as problem:
                 self._manifest, self.problem = None, problem
                 self._snapshots.publish(dict.fromkeys(self._snapshots.served), Manifest(), ())
@@ -144,36 +145,36 @@ class Catalog:
         *,
         afresh: bool = False,
     ) -> None:
-        """Change the manifest, and with it perhaps write or remove a file: both or neither.
+        """Change the manifest and, atomically with it, write or remove a file.
 
-        `edit` sees the manifest as it is on disk and may refuse by raising. With `afresh`
-        one that cannot be trusted is replaced.
+        `edit` gets the manifest on disk and may raise to cancel. With `afresh` an unusable
+        manifest is replaced.
 
         Raises:
-            Conflict: somebody else is changing the folder.
-            ManifestError: the manifest cannot be trusted.
+            EditConflict: another process is changing the folder.
+            ManifestError: the manifest is unusable.
         """
-        with self._changing:
-            self._ledger.write(edit, install, afresh=afresh)
+        with self._lock:
+            self._manifest_file.write(edit, install, afresh=afresh)
             touched = [self.root / manifests.FILE_NAME]
             touched += [self.root / install.file] if install else []
             self.refresh(touched)
 
     def statuses(self) -> list[FileStatus]:
-        """Every file that declares tools or is admitted, and how it stands."""
+        """Return the status of every file that declares tools or is admitted."""
         try:
             manifest = self.manifest
         except ManifestError:
             manifest = Manifest()
         try:
-            reads = self.disk.everything()
+            reads = self.folder.everything()
         except EmptyFolder:
             if not manifest.files and not manifest.proposed:
                 raise
             reads = {}
-        keys = sorted(reads.keys() | filter(self.disk.is_ours, manifest.files))
+        keys = sorted(reads.keys() | filter(self.folder.is_ours, manifest.files))
         on_disk = [_status(key, reads.get(key), manifest) for key in keys]
-        known = {one.file for one in on_disk if one.state is FileState.PROPOSED}
+        listed = {status.file for status in on_disk if status.state is FileState.PROPOSED}
         return on_disk + [
             FileStatus(
                 file=printable(file),
@@ -183,14 +184,14 @@ class Catalog:
                 proposed_by=manifest.proposed[file].by,
             )
             for file, read in self._proposals(manifest).items()
-            if file not in known
+            if file not in listed
         ]
 
-    def proposals(self) -> dict[str, Read]:
-        """The proposed versions by file, without those that are served or no longer kept.
+    def proposals(self) -> dict[str, FileVersion]:
+        """Return proposed versions by file, except those served or no longer stored.
 
         Raises:
-            ManifestError: there is no manifest that can be trusted.
+            ManifestError: the manifest is unusable.
         """
         try:
             return self._proposals(self.manifest)
@@ -199,9 +200,9 @@ class Catalog:
                 raise
             return {}
         except InputError:
-            return {}  # there is no folder yet
+            return {}  # the folder does not exist yet
 
-    def _proposals(self, manifest: Manifest) -> dict[str, Read]:
+    def _proposals(self, manifest: Manifest) -> dict[str, FileVersion]:
         found = {file: self.proposal(file) for file in sorted(manifest.proposed)}
         served = manifest.files
         return {
@@ -210,85 +211,85 @@ class Catalog:
             if read is not None and not (file in served and served[file].sha256 == read.digest)
         }
 
-    def proposal(self, file: str) -> Read | None:
-        """The proposed version of a file; None if there is none, or it is not kept.
+    def proposal(self, file: str) -> FileVersion | None:
+        """Return the proposed version of a file; None if there is none or it is not stored.
 
-        Proposals are kept in the store, and on disk only if a person put them there.
+        Proposals are in the store, and on disk only if a person put them there.
         """
         entry = self.manifest.proposed.get(file)
         if entry is None:
             return None
-        kept = self._kept(entry.sha256, file)
-        if kept is None:
-            read = self.disk.read(file)
-            kept = read if read is not None and read.digest == entry.sha256 else None
-        return kept
+        version = self._stored_version(entry.sha256, file)
+        if version is None:
+            read = self.folder.read(file)
+            version = read if read is not None and read.digest == entry.sha256 else None
+        return version
 
     def pending(self, tool: str) -> FileStatus | None:
-        """The file of an admitted tool, if it was read in another version than is served.
+        """Return the status of an admitted tool's file if it differs from the served version.
 
         Raises:
-            ManifestError: nothing is served, and why.
+            ManifestError: nothing is served, because the manifest is unusable.
         """
         served = self.snapshot.served.get(tool)
-        read = self.disk.reads.get(served.file) if served else None
+        read = self.folder.reads.get(served.file) if served else None
         if served is None or served.dev or read is None or read.digest == served.read.digest:
             return None
         return _status(served.file, read, self.manifest)
 
     def served_digest(self, file: str) -> str | None:
-        """The digest of the version of a file that is served; None if none is."""
+        """Return the digest of the served version of a file; None if none is served."""
         served = self._snapshots.served.get(file)
         return served.read.digest if served else None
 
-    def served_version(self, file: str) -> Served | None:
-        """The version of a file that is served; None if none is."""
+    def served_version(self, file: str) -> ServedVersion | None:
+        """Return the served version of a file; None if none is served."""
         return self._snapshots.served.get(file)
 
     def version_sources(self, digest: str, file: str) -> Sources | None:
-        """The files of a version that was once admitted; None if they are not kept whole."""
+        """Return the files of an archived version; None if they are missing or damaged."""
         try:
             sources = self.archive.sources(digest, file)
         except ToolkilnError:
-            return None  # damaged, or the store is out of reach: that is one file's trouble
+            return None  # damaged or unreachable: affects this file only
         return sources if sources and _digest(sources) == digest else None
 
-    def _look_at_everything(self) -> set[str]:
-        self._ledger.try_to_recover()
+    def _load_all(self) -> set[str]:
+        self._manifest_file.recover()
         manifest = self._load_manifest()
-        self.disk.load(None if self.options.dev else manifest.files)
+        self.folder.load(None if self.options.dev else manifest.files)
         self._manifest = manifest
-        return self._snapshots.served.keys() | self.disk.reads.keys()
+        return self._snapshots.served.keys() | self.folder.reads.keys()
 
-    def _look_at(self, paths: list[Path]) -> set[str]:
+    def _reload(self, paths: list[Path]) -> set[str]:
         manifest = before = self._manifest or Manifest()
         keys: set[str] = set()
         if self.root / manifests.FILE_NAME in paths:
             paths.remove(self.root / manifests.FILE_NAME)
             manifest = self._load_manifest()
             keys = before.differences(manifest)
-            paths += [self.root / key for key in keys]  # whoever decided may have written it
+            paths += [self.root / key for key in keys]  # a decision may have changed the files, too
             if before.enabled != manifest.enabled:
                 keys |= self._snapshots.served.keys()
-        keys |= self.disk.look_again(paths, None if self.options.dev else manifest.files)
-        self._manifest = manifest  # last: after a failure the next look sees the same differences
+        keys |= self.folder.reload(paths, None if self.options.dev else manifest.files)
+        self._manifest = manifest  # last: after a failure the next reload sees the same differences
         return keys
 
     def _load_manifest(self) -> Manifest:
-        self._troubles.pop("", None)
+        self._findings.pop("", None)
         try:
-            return self._ledger.read()
+            return self._manifest_file.read()
         except ManifestError as error:
             if not self.root.exists():
-                self.disk.everything()  # says so
+                self.folder.everything()  # raises InputError
             if not self.options.dev:
                 raise
             if not isinstance(error, MissingManifest):
-                self._troubles[""] = _unusable(error, self.root)
+                self._findings[""] = _unusable(error, self.root)
             return _NO_DECISIONS
 
     @property
-    def _must_look(self) -> bool:
+    def _needs_loading(self) -> bool:
         is_missing = self.problem is not None and not isinstance(self.problem, ManifestError)
         return self.current.number == 0 or is_missing
 
@@ -296,38 +297,38 @@ class Catalog:
         manifest = self._manifest
         assert manifest is not None
         served = {key: self._serve(key, manifest) for key in keys}
-        self._snapshots.publish(served, manifest, tuple(self._troubles.values()))
+        self._snapshots.publish(served, manifest, tuple(self._findings.values()))
 
-    def _serve(self, key: str, manifest: Manifest) -> Served | None:
-        self._troubles.pop(key, None)
-        read, old = self.disk.reads.get(key), self._snapshots.served.get(key)
+    def _serve(self, key: str, manifest: Manifest) -> ServedVersion | None:
+        self._findings.pop(key, None)
+        read, old = self.folder.reads.get(key), self._snapshots.served.get(key)
         if read is None:
             return None
         admission = manifest.files.get(key)
         if admission is not None and read.sources and read.digest == admission.sha256:
-            return Served.admitted(key, read, admission)
+            return ServedVersion.admitted(key, read, admission)
         if self._is_served_by_dev(key, read, manifest):
-            return Served(key, read, is_reviewed=_is_operators(key, read, manifest))
+            return ServedVersion(key, read, is_reviewed=_is_reviewed(key, read, manifest))
         if old is not None and old.dev and self._is_served_by_dev(key, old.read, manifest):
-            return old  # until the file on disk can be served again
+            return old  # until the file on disk has no errors
         if admission is None:
             return None
         if old is not None and old.read.digest == admission.sha256:
-            return Served.admitted(key, old.read, admission)
-        kept = self._kept(admission.sha256, key)
-        if kept is not None:
-            return Served.admitted(key, kept, admission)
-        self._troubles[key] = Finding(
+            return ServedVersion.admitted(key, old.read, admission)
+        stored = self._stored_version(admission.sha256, key)
+        if stored is not None:
+            return ServedVersion.admitted(key, stored, admission)
+        self._findings[key] = Finding(
             rule="version-not-kept",
             severity=Severity.ERROR,
             message="the file has changed, and its admitted version is not in the store",
-            fix=f"admit the file as it is with `toolkiln admit {self.root / key}`",
+            fix=f"admit the current file with `toolkiln admit {self.root / key}`",
             path=str(self.root / key),
         )
         return None
 
-    def _is_served_by_dev(self, key: str, read: Read, manifest: Manifest) -> bool:
-        """Whether `dev` serves a version: it has no errors, and no decision was made about it."""
+    def _is_served_by_dev(self, key: str, read: FileVersion, manifest: Manifest) -> bool:
+        """Return whether `dev` serves a version: it has no errors and no decision about it."""
         return (
             self.options.dev
             and bool(read.sources)
@@ -335,33 +336,33 @@ class Catalog:
             and not has_errors(read)
         )
 
-    def _kept(self, digest: str, key: str) -> Read | None:
+    def _stored_version(self, digest: str, key: str) -> FileVersion | None:
         sources = self.version_sources(digest, key)
-        return Read(read_sources(sources, self.root / key), sources) if sources else None
+        return FileVersion(read_sources(sources, self.root / key), sources) if sources else None
 
 
 def utc_now() -> str:
-    """The time as manifests and histories write it."""
+    """Return the current time in the format of manifests and histories."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def has_errors(read: Read) -> bool:
-    """Whether a file cannot be admitted as it is."""
+def has_errors(read: FileVersion) -> bool:
+    """Return whether a version has errors, which prevent its admission."""
     return any(finding.severity is Severity.ERROR for finding in read.reading.findings)
 
 
-def _is_operators(key: str, read: Read, manifest: Manifest) -> bool:
-    """Whether no part of a version that `dev` serves was last admitted by a writer.
+def _is_reviewed(key: str, read: FileVersion, manifest: Manifest) -> bool:
+    """Return whether a version served by `dev` counts as reviewed by the operator.
 
-    The operator edits files on disk; a writer's file, also as a helper module of another, gets
-    no grants before a person admits it.
+    The operator edits files on disk. A file that an agent wrote gets no grants before a person
+    admits it, even as a helper module of another file.
     """
     folder = PurePosixPath(key).parent
     parts = (manifest.files.get((folder / path).as_posix()) for path in read.sources)
     return all(entry is None or entry.is_reviewed for entry in parts)
 
 
-def _status(key: str, read: Read | None, manifest: Manifest) -> FileStatus:
+def _status(key: str, read: FileVersion | None, manifest: Manifest) -> FileStatus:
     admission = manifest.files.get(key)
     if read is None:
         return FileStatus(file=key, state=FileState.MISSING, admission=admission)
@@ -378,7 +379,7 @@ def _unusable(error: ManifestError, root: Path) -> Finding:
     return Finding(
         rule="manifest-unusable",
         severity=Severity.WARNING,
-        message=f"decisions about these tools are unknown: {error.reason}",
+        message=f"the admission decisions for these tools are unknown: {error.reason}",
         fix=error.hint or "restore the manifest",
         path=str(root / manifests.FILE_NAME),
     )
@@ -392,6 +393,6 @@ def _digest(sources: Sources) -> str:
 def _cache_file(folder: Path | None, place: Path) -> Path | None:
     if folder is None:
         return None
-    # The spelling counts too: readings carry the path that they were asked for by.
+    # Readings contain the path as given, so its spelling matters.
     name = hashlib.sha256(f"{place.absolute()}\0{place}".encode()).hexdigest()[:24]
     return folder / f"{name}.db"

@@ -1,8 +1,11 @@
-"""Tool files on disk: which ones there are, and reading one whatever is in it."""
+"""Tool files on disk: discovery, reading, and file names for new tools."""
 
 import hashlib
+import keyword
 import os
+import re
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -10,22 +13,23 @@ from pathlib import Path
 
 from toolkiln.errors import InputError
 from toolkiln.model import Finding, Reading, Severity
-from toolkiln.spec import MAX_BYTES, data_files, decode, read, version_digest
+from toolkiln.spec import MAX_BYTES, data_files, decode, local_imports, names, read, version_digest
+from toolkiln.spec.checks import text_lint
 
 _NEVER_TOOLS = {"conftest.py", "setup.py", "noxfile.py"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "tests"}
 
 
 class EmptyFolder(InputError):
-    """A folder without any Python file."""
+    """A folder without Python files."""
 
 
 def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
-    """The files to read: those named, and those in the folders named, in order, once each.
+    """Yield these files and the tool files in these folders, in order, once each.
 
     Raises:
         InputError: a path does not exist.
-        EmptyFolder: a folder holds no Python file.
+        EmptyFolder: a folder contains no Python file.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -36,7 +40,7 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
         if first is None:
             raise EmptyFolder(
                 f"there is no Python file in {str(path)!r}",
-                hint="put a .py file there, or make one with `toolkiln new NAME`",
+                hint="add a .py file, or create one with `toolkiln new NAME`",
             )
         for file in chain([first], found):
             if file not in seen:
@@ -46,20 +50,20 @@ def tool_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def is_tool_path(path: str) -> bool:
-    """Whether a file at this place below a tools' folder is read for tools."""
+    """Return whether a file with this relative path is read for tools."""
     folder, _, name = path.rpartition("/")
     return is_tool_file(name) and _is_searched(folder)
 
 
 def is_tool_file(name: str) -> bool:
-    """Whether a file of this name in a folder is read for tools: no private or test file is."""
+    """Return whether a file of this name is read for tools: not private, not a test."""
     is_public = name.endswith(".py") and not name.startswith((".", "_"))
     is_test = name.startswith("test_") or name.endswith("_test.py")
     return is_public and not is_test and name not in _NEVER_TOOLS
 
 
 def read_file(file: Path) -> Reading:
-    """All that a file says; one that cannot be read says just that."""
+    """Read a file; an unreadable file gives a reading with one finding."""
     if str(file) != printable(file):
         message, fix = "the file's name is not UTF-8", "rename the file"
         return _unreadable(Path(printable(file)), b"", message, fix)
@@ -81,7 +85,7 @@ def read_file(file: Path) -> Reading:
             file,
             b"",
             f"the file cannot be read: {error.strerror or error}",
-            "check that it is a file and that you may read it",
+            "check that it is a file and that you have read permission",
         )
     try:
         text = decode(data)
@@ -91,15 +95,15 @@ def read_file(file: Path) -> Reading:
 
 
 def printable(path: str | Path) -> str:
-    """A path as text that can be shown and sent, whatever bytes somebody named a file by."""
+    """Return a path as valid text, even if its name is not UTF-8."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def sources(reading: Reading) -> dict[str, bytes]:
-    """The bytes of a version: the tool's file first, then its helpers and data files.
+    """Return the bytes of a version: the tool's file first, then its helpers and data files.
 
     Raises:
-        InputError: they are no longer what was read.
+        InputError: a file has changed since it was read.
     """
     file = Path(reading.path)
     try:
@@ -107,12 +111,12 @@ def sources(reading: Reading) -> dict[str, bytes]:
     except OSError as error:
         raise InputError(
             f"{error.filename} cannot be read: {error.strerror}",
-            hint="put the file back, or read the folder again",
+            hint="restore the file, or reload the folder",
         ) from error
 
 
 def with_companions(reading: Reading, own: bytes) -> dict[str, bytes]:
-    """The bytes of a version whose own file need not be on disk: its helpers and data files are.
+    """Return the bytes of a version with helpers and data files from disk.
 
     Raises:
         InputError: they have changed since they were read.
@@ -126,15 +130,15 @@ def with_companions(reading: Reading, own: bytes) -> dict[str, bytes]:
         if version_digest(own, others) == reading.digest:
             return {file.name: own, **others}
     except data_files.UnusableFile:
-        pass  # it was usable when it was read
-    raise InputError(f"{reading.path} has changed since it was read", hint="read the folder again")
+        pass  # changed since it was read
+    raise InputError(f"{reading.path} has changed since it was read", hint="reload the folder")
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:
-    """Python files below a folder, links not followed, private and test files left out."""
-    for parent, folders, names in os.walk(folder, onerror=_refuse):
+    """Yield the tool files below a folder; does not follow links."""
+    for parent, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not _is_skipped(name))
-        yield from (Path(parent, name) for name in sorted(names) if is_tool_file(name))
+        yield from (Path(parent, name) for name in sorted(files) if is_tool_file(name))
 
 
 @lru_cache(1000)
@@ -149,13 +153,13 @@ def _is_skipped(folder: str) -> bool:
 def _refuse(error: OSError) -> None:
     raise InputError(
         f"the folder {error.filename!r} cannot be read: {error.strerror}",
-        hint="make it readable, or name another folder",
+        hint="make it readable, or use another folder",
     ) from error
 
 
 def _where(path: Path) -> str:
     if path == Path("tools"):
-        return "make a first tool with `toolkiln new NAME`, or name a folder with --tools PATH"
+        return "create a tool with `toolkiln new NAME`, or select a folder with --tools PATH"
     return "check the path; --tools takes a file or a folder"
 
 
@@ -168,3 +172,108 @@ def _unreadable(file: Path, data: bytes, message: str, fix: str) -> Reading:
         path=str(file),
     )
     return Reading(path=str(file), digest=hashlib.sha256(data).hexdigest(), findings=(finding,))
+
+
+_MAX_NAME_LENGTH = 64
+_DEVICES = {"con", "prn", "aux", "nul"} | {
+    f"{port}{n}" for port in ("com", "lpt") for n in range(10)
+}
+_PLAIN = "use lower-case letters, digits and underscores, such as 'convert_currency'"
+_ANOTHER = "choose another name"
+
+
+def file_for(tool_name: str, folder: Path) -> Path:
+    """Return the file in `folder` for a tool of this name.
+
+    A `.py` suffix is removed. A regular file of that name may exist.
+
+    Raises:
+        InputError: the name is not usable; the hint suggests another one if possible.
+    """
+    name = tool_name.removesuffix(".py")
+    if refusal := _refusal(name):
+        raise InputError(refusal, hint=_hint(name))
+    file = folder / f"{name}.py"
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                _compare(entry, file)
+    except FileNotFoundError:
+        pass  # the folder will be created
+    except OSError as error:
+        raise InputError(
+            f"the folder {str(folder)!r} cannot be read: {error.strerror}",
+            hint="make it a readable folder, or use another one",
+        ) from error
+    return file
+
+
+def name_finding(file: Path) -> Finding | None:
+    """Return a warning if clients would change the name of a file's tool."""
+    problem = names.name_problem(file.stem)
+    if problem is None:
+        return None
+    return Finding(
+        rule="bad-name",
+        severity=Severity.WARNING,
+        message=problem,
+        fix="use lower-case letters, digits and underscores, at most 40 of them",
+        path=str(file),
+    )
+
+
+def _refusal(name: str) -> str | None:
+    """Return why a name is not usable in any folder."""
+    if not name:
+        return "a tool needs a name"
+    if len(name) > _MAX_NAME_LENGTH:
+        return f"the name has {len(name):,} characters; the maximum is {_MAX_NAME_LENGTH}"
+    shown = ascii(name) if len(ascii(name)) <= 80 else f"{ascii(name)[:77]}…"
+    if name in (".", "..") or not {"/", "\\", "\0"}.isdisjoint(name):
+        return f"{shown} is a path, not a name"
+    if odd := [(index, char) for index, char in enumerate(name) if not char.isascii()]:
+        return f"{shown} is not plain ASCII: {text_lint.list_positions(odd)}"
+    if name[0] in "._":
+        return f"{shown} starts with {name[0]!r}, which marks files that are not read"
+    if not name.isidentifier() or keyword.iskeyword(name):
+        return f"{shown} cannot be the name of a Python module"
+    if name in local_imports.NEVER_HELPERS:
+        return f"{shown} would hide the module of that name"
+    if not is_tool_file(f"{name.lower()}.py"):
+        return f"{shown} is reserved: files of that name are not read for tools"
+    if name.lower() in _DEVICES:
+        return f"{shown} is a device on Windows, where no file can have that name"
+    return None
+
+
+def _hint(name: str) -> str:
+    """Return a similar name that is usable, or the rules for names."""
+    if len(name) > _MAX_NAME_LENGTH:
+        return "shorten it; all clients accept 40 characters"
+    decomposed = unicodedata.normalize("NFKD", text_lint.deobfuscate(name))
+    ascii_only = "".join(char for char in decomposed if not unicodedata.combining(char))
+    guess = re.sub(r"[^A-Za-z0-9]+", "_", ascii_only).strip("_")
+    for spelling in (guess, f"{guess}_tool"):
+        if guess and spelling != name and _refusal(spelling) is None:
+            return f"did you mean {spelling!r}?"
+    return _PLAIN
+
+
+def _compare(entry: os.DirEntry[str], file: Path) -> None:
+    """Raise if a file conflicts with an entry of its folder."""
+    if entry.name == file.name:
+        if not entry.is_file(follow_symlinks=False):
+            raise InputError(
+                f"{file.name!r} exists and is not a regular file",
+                hint=f"remove it, or {_ANOTHER}",
+            )
+    elif entry.name.lower() == file.name.lower():
+        raise InputError(
+            f"{file.name!r} differs from {entry.name!a} only in case",
+            hint=f"use {entry.name.removesuffix('.py')!a}, or {_ANOTHER}",
+        )
+    elif entry.name.lower() == file.stem.lower() and Path(entry).is_dir():
+        raise InputError(
+            f"there is a folder {entry.name!r}, which Python would import instead",
+            hint=_ANOTHER,
+        )

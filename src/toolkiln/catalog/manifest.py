@@ -1,23 +1,23 @@
-"""The manifest: the allow-list of a tools folder, and the only truth about what is served.
+"""The manifest: the allow-list of a tools folder; nothing else is served.
 
-It is one JSON file, `_manifest.json`, replaced as a whole. A checksum over its content
-tells when somebody edited it by hand or a disk damaged it; with a key (the setting
-`manifest_key`) nobody without the key can write one that is accepted. Who decides what is
-entered is not decided here, and how it is replaced is `transaction`'s business.
+It is one JSON file, `_manifest.json`, replaced as a whole. A checksum over its content reveals
+manual edits and damage; with a key (the setting `manifest_key`), only holders of the key can
+write a valid one. `admission` decides about entries; `transaction` replaces the file.
 """
 
 import hashlib
 import hmac
 import json
+import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError
 
 from toolkiln.errors import InputError
-from toolkiln.model import Admission, FileState, Refusal, Value
+from toolkiln.model import Admission, DecisionRecord, FileState, Finding, Overruled, Reading, Value
 
 FILE_NAME = "_manifest.json"
 _FORMAT = 1
@@ -25,7 +25,7 @@ _KEYED = "hmac-sha256:"
 
 
 class ManifestError(InputError):
-    """There is no manifest that can be trusted, so that nothing is served."""
+    """The manifest is missing or unusable, so nothing is served."""
 
     code: ClassVar[str] = "manifest_unusable"
 
@@ -35,30 +35,30 @@ class ManifestError(InputError):
 
 
 class MissingManifest(ManifestError):
-    """Nothing was ever admitted in this folder."""
+    """No tool of this folder was ever admitted."""
 
 
 class Switch(Value):
-    """Whether a tool or toolkit is offered, and which of its methods."""
+    """Whether a toolkit is enabled, and which of its methods."""
 
     enabled: bool = True
     methods: dict[str, bool] = Field(default_factory=dict)
 
 
 class Manifest(Value):
-    """What may be served from one folder; files by their paths below it."""
+    """The admission decisions for one folder, by file path relative to it."""
 
     catalog: str = Field(default_factory=lambda: secrets.token_hex(16))
-    """Names the catalog in the store, wherever the folder lies."""
+    """Id of the catalog in the store, independent of the folder's location."""
     files: dict[str, Admission] = Field(default_factory=dict)
-    proposed: dict[str, Refusal] = Field(default_factory=dict)
-    rejected: dict[str, Refusal] = Field(default_factory=dict)
+    proposed: dict[str, DecisionRecord] = Field(default_factory=dict)
+    rejected: dict[str, DecisionRecord] = Field(default_factory=dict)
     enabled: dict[str, bool | Switch] = Field(default_factory=dict)
-    """By tool or toolkit; what is not named is enabled."""
+    """By tool or toolkit; enabled unless listed."""
 
     def state_of(self, file: str, digest: str) -> FileState:
-        """How a version of a file stands to what was decided."""
-        decided: dict[FileState, Mapping[str, Admission | Refusal]] = {
+        """Return the state of a version according to the decisions."""
+        decided: dict[FileState, Mapping[str, Admission | DecisionRecord]] = {
             FileState.ADMITTED: self.files,
             FileState.PROPOSED: self.proposed,
             FileState.REJECTED: self.rejected,
@@ -69,18 +69,18 @@ class Manifest(Value):
         return FileState.CHANGED if file in self.files else FileState.NEW
 
     def differences(self, other: "Manifest") -> set[str]:
-        """The files about which another manifest has other decisions."""
+        """Return the files with different decisions in another manifest."""
         return (
-            _differing(self.files, other.files)
-            | _differing(self.proposed, other.proposed)
-            | _differing(self.rejected, other.rejected)
+            _differences(self.files, other.files)
+            | _differences(self.proposed, other.proposed)
+            | _differences(self.rejected, other.rejected)
         )
 
     def with_files(self, files: dict[str, Admission], decided: Mapping[str, str]) -> "Manifest":
-        """Return the same with these files on the list.
+        """Return a manifest with these admitted files.
 
-        `decided` are the digests of the files that were decided upon: these no longer wait. A
-        proposal of another version of such a file still does.
+        `decided` maps files to the digests that were decided on: their proposals are dropped,
+        those of other versions stay.
         """
         return self.model_copy(
             update={
@@ -91,8 +91,8 @@ class Manifest(Value):
         )
 
 
-def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> set[str]:
-    # Most entries are the same object, and comparing two takes long.
+def _differences(ours: Mapping[str, object], theirs: Mapping[str, object]) -> set[str]:
+    # Most entries are the same object, and comparing entries is slow.
     return {
         file
         for file in ours.keys() | theirs.keys()
@@ -101,11 +101,11 @@ def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> set[
 
 
 def load(folder: Path, key: str = "") -> Manifest:
-    """The manifest of a folder.
+    """Load the manifest of a folder.
 
     Raises:
-        MissingManifest: there is none.
-        ManifestError: it cannot be read, or is not what was written.
+        MissingManifest: it does not exist.
+        ManifestError: it cannot be read, or its seal is wrong.
     """
     file = folder / FILE_NAME
     try:
@@ -114,13 +114,13 @@ def load(folder: Path, key: str = "") -> Manifest:
         if content.pop("format") != _FORMAT:
             raise _unusable(file, "was written by another version of Toolkiln")
         if not hmac.compare_digest(str(seal).encode(), _seal(content, key).encode()):
-            raise _unusable(file, _suspicion(str(seal), key))
+            raise _unusable(file, _seal_problem(str(seal), key))
         return Manifest.model_validate(content)
     except FileNotFoundError:
         raise MissingManifest(
             folder,
-            f"nobody has admitted anything ({FILE_NAME} is missing)",
-            hint=f"look at the tools and admit them with `toolkiln admit {folder}`, "
+            f"no tool has been admitted ({FILE_NAME} is missing)",
+            hint=f"review the tools and admit them with `toolkiln admit {folder}`, "
             "or work on them with `toolkiln dev`",
         ) from None
     except OSError as error:
@@ -132,7 +132,7 @@ def load(folder: Path, key: str = "") -> Manifest:
 
 
 def encode(manifest: Manifest, key: str = "") -> bytes:
-    """The manifest as it is written to disk."""
+    """Encode a manifest as written to disk."""
     content = manifest.model_dump(mode="json", exclude_defaults=True)
     whole = {"format": _FORMAT, **content, "seal": _seal(content, key)}
     return (json.dumps(whole, indent=1) + "\n").encode()
@@ -145,17 +145,41 @@ def _seal(content: dict[str, Any], key: str) -> str:
     return "sha256:" + hashlib.sha256(text).hexdigest()
 
 
-def _suspicion(seal: str, key: str) -> str:
+def _seal_problem(seal: str, key: str) -> str:
     if seal.startswith(_KEYED) and not key:
-        return "is sealed with a key, and the setting manifest_key is empty"
-    with_another = ", or it was sealed without this manifest_key" if key else ""
-    return "is not what Toolkiln wrote: somebody changed it" + with_another
+        return "is sealed with a key, but the setting manifest_key is empty"
+    other_key = ", or it was sealed without this manifest_key" if key else ""
+    return "was changed since Toolkiln wrote it" + other_key
 
 
 def _unusable(file: Path, reason: str) -> ManifestError:
     return ManifestError(
         file.parent,
         f"{file} {reason}",
-        hint="put the right one back (from version control or a backup), or look at every tool "
-        f"again with `toolkiln admit --afresh {file.parent}`",
+        hint="restore it from version control or a backup, or review all tools again with "
+        f"`toolkiln admit --reset {file.parent}`",
     )
+
+
+def overruled_records(
+    findings: Iterable[Finding], reading: Reading, before: Admission | None, by: str
+) -> tuple[Overruled, ...]:
+    """Return the records of errors that `by` overrules in an admission.
+
+    If `before` admitted the same version, its records stay.
+    """
+    folder = Path(reading.path).parent
+    found: dict[tuple[str, str, int], Overruled] = {}
+    for finding in findings:
+        file = os.path.relpath(finding.path or reading.path, folder)
+        key = finding.rule, file, finding.line
+        found[key] = Overruled(rule=finding.rule, file=file, line=finding.line, by=by)
+    if before and before.sha256 == reading.digest:
+        found |= {(record.rule, record.file, record.line): record for record in before.overruled}
+    return tuple(found[key] for key in sorted(found))
+
+
+def note(findings: Iterable[Finding]) -> str:
+    """Return the note about overruled errors for history and audit; may be empty."""
+    named = dict.fromkeys(f"{finding.rule} (line {finding.line})" for finding in findings)
+    return f"overruled: {', '.join(named)}" if named else ""

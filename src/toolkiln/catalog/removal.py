@@ -8,26 +8,26 @@ from typing import ClassVar
 
 from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.manifest import Manifest
-from toolkiln.catalog.transaction import Conflict
+from toolkiln.catalog.transaction import EditConflict
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import Served
+from toolkiln.model import ServedVersion
 
 
-class TakesOthers(Conflict):
-    """Other tools of the same file would go too, and nobody said that they may."""
+class RemovesOtherTools(EditConflict):
+    """Other tools of the same file would be removed too, without consent."""
 
     code: ClassVar[str] = "takes_others"
 
 
-class Outdated(Conflict):
-    """The version that somebody looked at is no longer the one that is served."""
+class StaleVersion(EditConflict):
+    """The version that the request names is no longer served."""
 
     code: ClassVar[str] = "outdated"
 
 
 def removable(
     catalog: Catalog, tool: str, digest: str | None, *, with_others: bool
-) -> tuple[Served, bytes | None]:
+) -> tuple[ServedVersion, bytes | None]:
     """What goes with a tool, and what its file holds.
 
     Raises:
@@ -43,7 +43,7 @@ def removable(
         raise UnknownTool(tool, snapshot.served)
     file = catalog.root / served.file
     if served.dev:
-        raise Conflict(
+        raise EditConflict(
             f"{served.file} has unadmitted changes",
             hint="admit or undo them, then remove the tool",
         )
@@ -56,19 +56,19 @@ def removable(
             )
     others = [name for name in served.read.names if name != tool]
     if others and not with_others:
-        raise TakesOthers(
+        raise RemovesOtherTools(
             f"{served.file} has other tools, which would go too: {', '.join(others)}",
             hint="say that they may go, or write the file without this one",
         )
-    if file == catalog.disk.place:
+    if file == catalog.folder.place:
         raise InputError(f"{file} is all that is served", hint="remove the file itself")
-    if users := sorted(catalog.disk.users(served.file)):
+    if users := sorted(catalog.folder.users(served.file)):
         raise InputError(
             f"{', '.join(users)} imports {served.file}", hint="change or remove that first"
         )
     if catalog.version_sources(served.read.digest, served.file) is None:
         raise InputError(
-            f"the version of {served.file} is not in the store, so that nobody could bring it back",
+            f"the version of {served.file} is not in the store, so it could not be restored",
             hint="admit it again, or restore the store from a backup",
         )
     return served, _held(catalog, served)
@@ -78,7 +78,7 @@ def refuse_outdated(tool: str, served: str | None, wanted: str | None) -> None:
     """Raise Outdated unless the version that is wanted, if one is, is the one served."""
     if wanted is not None and served != wanted:
         is_at = f"is at version {served}" if served else "is not served"
-        raise Outdated(f"{tool} {is_at}", hint="look at it as it is, then try again")
+        raise StaleVersion(f"{tool} {is_at}", hint="look at the current version, then try again")
 
 
 def without(manifest: Manifest, file: str) -> Manifest:
@@ -87,16 +87,16 @@ def without(manifest: Manifest, file: str) -> Manifest:
     return manifest.with_files(files, decided={file: manifest.files[file].sha256})
 
 
-def _held(catalog: Catalog, served: Served) -> bytes | None:
+def _held(catalog: Catalog, served: ServedVersion) -> bytes | None:
     """What the file holds, which is in some version of it."""
-    read = catalog.disk.read(served.file)
+    read = catalog.folder.read(served.file)
     if read is None:
         return None
     own = next(iter(read.sources.values()), None)
     kept = catalog.archive.history(catalog.manifest.catalog, served.file)
     if own is None or read.digest not in {version.digest for version in kept}:
-        raise Conflict(
-            f"{served.file} has changes that nobody admitted",
+        raise EditConflict(
+            f"{served.file} has unadmitted changes",
             hint="admit them, or undo them, then remove it",
         )
     return own

@@ -1,9 +1,9 @@
-"""Changing a folder of tools all or nothing: one writer at a time, a journal, recovery.
+"""Atomic changes of a tools folder: a lock, a journal and recovery.
 
-A tool's file and the manifest are two files, and a process may die between them. So the
-file is written beside its place and moved there after the manifest is, or removed then; the
-journal names both before either is touched, and whoever opens the folder next brings that to
-its end or throws it away. What is written, and whether it may be, is not decided here.
+A change writes a tool's file and the manifest, and a process may die in between. The journal
+names both before either is touched; the new file is written to a temporary name and renamed (or
+the old one removed) after the manifest is replaced. The next process that opens the folder
+completes or discards an interrupted change.
 """
 
 import errno
@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkiln.catalog.manifest import FILE_NAME
+from toolkiln.catalog import manifest as manifests
+from toolkiln.catalog.manifest import FILE_NAME, Manifest, ManifestError, MissingManifest
 from toolkiln.errors import InputError
 
 _JOURNAL = ".toolkiln-journal.json"
@@ -26,51 +27,51 @@ _PATIENCE = 30.0
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 
 
-class _Entry(NamedTuple):
-    """What the journal says; contents by their SHA-256."""
+class _JournalEntry(NamedTuple):
+    """The content of the journal, with SHA-256 digests of files."""
 
     file: str
     before: str | None
-    """What the file held, if it was there."""
+    """Digest of the old file; None: it did not exist."""
     after: str | None
-    """What it will hold; None: it is to be removed."""
+    """Digest of the new file; None: it is removed."""
     manifest: str
-    """What the manifest holds once the change has happened."""
+    """Digest of the new manifest."""
 
 
-class Conflict(InputError):
-    """Somebody else changed the same file meanwhile."""
+class EditConflict(InputError):
+    """A concurrent change of the same file or folder."""
 
     code = "conflict"
 
 
 @dataclass(frozen=True)
 class Installation:
-    """A file to be written, or removed, together with the manifest that lists it, or does not."""
+    """A file to write or remove together with the manifest."""
 
     file: str
     data: bytes | None
-    """None: the file is removed."""
+    """None: remove the file."""
 
 
 @contextmanager
-def writing(folder: Path, patience: float = _PATIENCE) -> Iterator[None]:
-    """Be the only one who changes a folder, of all threads and processes.
+def lock_folder(folder: Path, patience: float = _PATIENCE) -> Iterator[None]:
+    """Lock a folder against changes by other threads and processes.
 
     Raises:
-        Conflict: somebody else did not come to an end in time.
+        EditConflict: the lock was not released in time.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        until = time.monotonic() + patience
+        deadline = time.monotonic() + patience
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise Conflict(
-                        f"somebody else is changing {folder}", hint="try again in a moment"
+                if time.monotonic() >= deadline:
+                    raise EditConflict(
+                        f"another process is changing {folder}", hint="try again later"
                     ) from None
                 time.sleep(0.005)
         yield
@@ -79,12 +80,12 @@ def writing(folder: Path, patience: float = _PATIENCE) -> Iterator[None]:
 
 
 def commit(folder: Path, manifest: bytes, install: Installation | None = None) -> None:
-    """Replace the manifest, and with it perhaps one file: both or neither.
+    """Replace the manifest and, atomically with it, write or remove a file.
 
-    Only for who holds the folder.
+    The caller must have the lock.
 
     Raises:
-        OSError: they cannot be written; the folder is as it was.
+        OSError: writing failed; the folder is unchanged.
     """
     try:
         if install is not None:
@@ -92,35 +93,35 @@ def commit(folder: Path, manifest: bytes, install: Installation | None = None) -
             if target.is_dir():
                 raise InputError(f"{target} is a folder", hint="choose another name")
             after = None if install.data is None else _sha256(install.data)
-            entry = _Entry(install.file, _sha256_of(target), after, _sha256(manifest))
+            entry = _JournalEntry(install.file, _sha256_of(target), after, _sha256(manifest))
             target.parent.mkdir(parents=True, exist_ok=True)
             _replace(folder / _JOURNAL, json.dumps(entry._asdict()).encode())
             if install.data is not None:
-                _write_beside(target, install.data)
+                _write_temporary(target, install.data)
         _replace(folder / FILE_NAME, manifest)
-    except BaseException:  # whatever it was, the folder must be as it was
+    except BaseException:  # undo after any failure
         recover(folder)
         raise
-    with suppress(OSError):  # it has happened, and whoever comes next brings it to its end
+    with suppress(OSError):  # the change is committed: the next process completes it
         recover(folder)
 
 
 def needs_recovery(folder: Path) -> bool:
-    """Whether somebody died here in the middle of a change, or is in the middle of one."""
-    names = (folder / _JOURNAL, _beside(folder / _JOURNAL), _beside(folder / FILE_NAME))
+    """Return whether a change is in progress or was interrupted."""
+    names = (folder / _JOURNAL, _temporary(folder / _JOURNAL), _temporary(folder / FILE_NAME))
     return any(name.exists() for name in names)
 
 
 def recover(folder: Path) -> None:
-    """Bring a change to its end: it has happened if the manifest is that of the journal.
+    """Complete an interrupted change if its manifest was written, or else discard it.
 
-    Only for who holds the folder. A file that somebody edited meanwhile is left alone.
+    The caller must have the lock. A file edited in the meantime is left alone.
     """
     journal = folder / _JOURNAL
     entry = _journal_entry(folder)
     if entry is not None:
         target = folder / entry.file
-        written = _beside(target)
+        written = _temporary(target)
         expected = entry.manifest, entry.before, entry.after
         if tuple(map(_sha256_of, (folder / FILE_NAME, target, written))) == expected:
             if entry.after is None:
@@ -128,29 +129,29 @@ def recover(folder: Path) -> None:
             else:
                 written.replace(target)
         written.unlink(missing_ok=True)
-    for leftover in (_beside(folder / FILE_NAME), _beside(journal), journal):
+    for leftover in (_temporary(folder / FILE_NAME), _temporary(journal), journal):
         leftover.unlink(missing_ok=True)
 
 
-def _journal_entry(folder: Path) -> _Entry | None:
+def _journal_entry(folder: Path) -> _JournalEntry | None:
     try:
-        entry = _Entry(**json.loads((folder / _JOURNAL).read_bytes()))
+        entry = _JournalEntry(**json.loads((folder / _JOURNAL).read_bytes()))
         parent = (folder / entry.file).parent.resolve()
         return entry if parent.is_relative_to(folder.resolve()) else None
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, RecursionError):
-        return None  # ours is written whole: somebody else put this there
+        return None  # not ours: journals are written atomically
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write beside a file, then rename: nobody ever sees half of it, also after a power cut."""
-    _write_beside(file, data)
-    _beside(file).replace(file)
+    """Replace a file atomically, even across a power failure."""
+    _write_temporary(file, data)
+    _temporary(file).replace(file)
 
 
-def _write_beside(file: Path, data: bytes) -> None:
-    part = _beside(file)
+def _write_temporary(file: Path, data: bytes) -> None:
+    part = _temporary(file)
     with part.open("wb") as handle:
         if file.exists():
             part.chmod(file.stat().st_mode & 0o777)
@@ -159,9 +160,9 @@ def _write_beside(file: Path, data: bytes) -> None:
         os.fsync(handle.fileno())
 
 
-def _beside(file: Path) -> Path:
-    """Where a file is written before it appears; always the same, for recovery to find."""
-    # Not the file's own name, which may be as long as names can be.
+def _temporary(file: Path) -> Path:
+    """Return the temporary name of a file; always the same, so recovery finds it."""
+    # A hash, because the file's own name may have the maximum length.
     return file.with_name(f".toolkiln-{_sha256(os.fsencode(file.name))[:16]}.part")
 
 
@@ -178,3 +179,70 @@ def _sha256_of(file: Path) -> str | None:
         if error.errno in _NO_FILE:
             return None
         raise
+
+
+class ManifestFile:
+    """Reads and replaces the manifest of one folder."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder = folder
+        self._key = key
+        self._cached: tuple[str | None, Manifest] | None = None
+        """As last read or written, with its digest."""
+
+    def read(self) -> Manifest:
+        """Return the current manifest.
+
+        Raises:
+            ManifestError: it is missing or unusable.
+        """
+        digest = self._digest()
+        cached = self._cached
+        if cached is None or cached[0] != digest:
+            cached = self._cached = digest, manifests.load(self._folder, self._key)
+        return cached[1]
+
+    def write(
+        self,
+        edit: Callable[[Manifest], Manifest],
+        install: Installation | None = None,
+        *,
+        afresh: bool = False,
+    ) -> Manifest:
+        """Replace the manifest by an edited one, together with a file.
+
+        A missing manifest counts as empty; with `afresh`, so does an unusable one.
+
+        Raises:
+            EditConflict: another process is changing the folder.
+            ManifestError: the manifest is unusable.
+        """
+        with lock_folder(self._folder):
+            recover(self._folder)
+            try:
+                before = self.read()
+            except ManifestError as error:
+                if not afresh and not isinstance(error, MissingManifest):
+                    raise
+                before = Manifest()
+            after = edit(before)
+            data = manifests.encode(after, self._key)
+            commit(self._folder, data, install)
+            self._cached = hashlib.sha256(data).hexdigest(), after
+        return after
+
+    def recover(self) -> None:
+        """Recover from an interrupted change, unless another process has the lock."""
+        if not needs_recovery(self._folder):
+            return
+        try:
+            with lock_folder(self._folder, patience=0):
+                recover(self._folder)
+        except (EditConflict, OSError):
+            return  # locked or read-only: the manifest is valid in any case
+
+    def _digest(self) -> str | None:
+        try:
+            return hashlib.sha256((self._folder / manifests.FILE_NAME).read_bytes()).hexdigest()
+        except OSError:
+            return None

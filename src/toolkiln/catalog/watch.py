@@ -1,9 +1,8 @@
-"""Hot reload: noticing that files of a catalog changed, and having it look at just those.
+"""Hot reload: watches the files of a catalog and reloads those that change.
 
-Each folder is watched by itself, so that links are never followed and folders that no tool
-can come from cost nothing. Events only say where to look; what is there is read by the
-catalog. Whatever no event tells is found by a look at everything: changes before watching
-began, events that were too many for the system to keep, a tools' folder that was replaced.
+Each folder is watched separately: links are not followed, and folders without tools cost
+nothing. Events only say which paths to reload. A full reload finds changes without events:
+those before watching started, events the system dropped, a replaced tools folder.
 """
 
 import os
@@ -16,46 +15,45 @@ from pathlib import Path
 from typing import Protocol
 
 from toolkiln.catalog.catalog import Catalog
-from toolkiln.catalog.disk import folders_below, is_folder, may_hold_modules
+from toolkiln.catalog.folder import folders_below, is_folder, may_contain_modules
 from toolkiln.catalog.manifest import FILE_NAME
 from toolkiln.errors import InputError
-from toolkiln.model import Finding, Served, Severity, Snapshot
+from toolkiln.model import Finding, ServedVersion, Severity, Snapshot
 
 DEBOUNCE = 0.05
-"""Seconds without another event after which files are looked at."""
-_LONGEST_DEBOUNCE = 0.2
+"""Seconds without another event before files are reloaded."""
+_MAX_DEBOUNCE = 0.2
 _TICK = 0.25
-"""Seconds of waiting for an event, before looking after what no event tells."""
+"""Seconds to wait for an event before checking for changes without events."""
 _POLL = 1.0
 _MANY = 1000
-"""Events of one batch from which on some may have been lost."""
+"""Number of events in a batch that suggests that some were lost."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """What became of a catalog."""
+class CatalogChange:
+    """A change of a catalog."""
 
     snapshot: Snapshot
     added: tuple[str, ...] = ()
-    """Tools by name, as the others."""
+    """Names of tools."""
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     refused: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
-    """Files that could not be taken, and why; an earlier version serves on."""
+    """Files with errors, and their findings; an earlier version is still served."""
     seconds: float = 0.0
-    """That looking took, without waiting for the end of events."""
+    """Duration of the reload, without the debounce."""
     error: InputError | None = None
-    """Why nothing is served: the manifest is unusable, or there is no folder."""
+    """Why nothing is served: the manifest is unusable, or the folder does not exist."""
 
 
 async def watch(
     catalog: Catalog, say: Callable[[str], None] = lambda _: None
-) -> AsyncGenerator[Change, None]:
-    """What changes in a catalog, by its files or otherwise, as long as somebody asks.
+) -> AsyncGenerator[CatalogChange, None]:
+    """Yield the changes of a catalog.
 
-    The first look is at everything: what changed since the catalog was loaded is told, or,
-    if nobody has loaded it yet, all that it serves.
-    `say` gets what a person should know about watching itself.
+    The first change covers everything since the catalog was loaded, or all tools if it was not
+    loaded yet. `say` gets warnings about the watcher itself.
     """
     from asyncio import get_running_loop  # most commands need no event loop
     from concurrent.futures import ThreadPoolExecutor
@@ -74,7 +72,7 @@ async def watch(
 
 
 class _Watcher:
-    """The state between two changes; `next` blocks, and belongs to one thread at a time."""
+    """The state of the watcher; `next` blocks and is called by one thread at a time."""
 
     def __init__(self, catalog: Catalog, say: Callable[[str], None]) -> None:
         self._catalog = catalog
@@ -86,17 +84,17 @@ class _Watcher:
         self._folders: set[Path] = set()
         self._identity: tuple[int, int] | None = None
         self._pending: set[Path] = set()
-        """Folders to look at once more: they were not watched from the beginning."""
+        """Folders to reload again: they changed before they were watched."""
         self._has_gaps = True
-        """Whether something may have changed without an event."""
+        """Whether there may be changes without events."""
         self._seen, self._error = catalog.current, catalog.problem
         self._refused: dict[str, tuple[Finding, ...]] = {}
 
-    def next(self) -> Change | None:
-        """Wait for events and have the catalog look; None if nothing changed in a while."""
+    def next(self) -> CatalogChange | None:
+        """Wait for events and reload; None if nothing changed for a while."""
         paths, self._pending = self._pending, set()
-        is_second_look = bool(paths)
-        if not is_second_look:
+        is_repeat = bool(paths)
+        if not is_repeat:
             found = self._wait()
             self._has_gaps |= len(found) >= _MANY
             paths = {path for path in found if self._is_relevant(path)}
@@ -104,18 +102,18 @@ class _Watcher:
             return None
         if not paths and (self._has_gaps or _identity(self._root) != self._identity):
             self._watch_everything()
-            return self._look(None)
-        change = self._look(paths)
-        self._follow_folders(paths, is_second_look)
+            return self._reload(None)
+        change = self._reload(paths)
+        self._follow_folders(paths, is_repeat)
         return change
 
     def _wait(self) -> set[Path]:
         if self._events is not None:
             try:
                 return self._events.wait(self.stop)
-            except RuntimeError:  # a name that is no text, or the system's watching broke down
+            except RuntimeError:  # a name that is not text, or the watcher failed
                 self._events, self._has_gaps = None, True
-        elif self._identity is not None:  # watching could not begin
+        elif self._identity is not None:  # the watcher could not start
             self.stop.wait(_TICK)
         return set()
 
@@ -124,11 +122,11 @@ class _Watcher:
             return True
         if path == self._manifest_file or path in self._folders:
             return True
-        if self._catalog.disk.depends_on(path):
+        if self._catalog.folder.depends_on(path):
             return True
-        return may_hold_modules(path.name) and is_folder(path)
+        return may_contain_modules(path.name) and is_folder(path)
 
-    def _look(self, paths: Iterable[Path] | None) -> Change | None:
+    def _reload(self, paths: Iterable[Path] | None) -> CatalogChange | None:
         started = time.perf_counter()
         files = self._catalog.refresh(paths) if paths or paths is None else set()
         seconds = time.perf_counter() - started
@@ -141,14 +139,14 @@ class _Watcher:
         is_same = not (added or changed or removed or refused) and str(error) == str(self._error)
         if is_same and before.number > 0:
             return None
-        return Change(self._seen, added, changed, removed, refused, seconds, self._error)
+        return CatalogChange(self._seen, added, changed, removed, refused, seconds, self._error)
 
     def _newly_refused(
         self, files: Iterable[str], known: tuple[Finding, ...]
     ) -> dict[str, tuple[Finding, ...]]:
         found: dict[str, tuple[Finding, ...]] = {}
         for file in sorted(files):
-            read = self._catalog.disk.reads.get(file)
+            read = self._catalog.folder.reads.get(file)
             findings = read.reading.findings if read else ()
             if read is None or all(f.severity is not Severity.ERROR for f in findings):
                 self._refused.pop(file, None)
@@ -164,19 +162,19 @@ class _Watcher:
     def _watch_everything(self) -> None:
         self._identity = _identity(self._root)
         self._has_gaps = False
-        self._folders = self._catalog.disk.folders()
+        self._folders = self._catalog.folder.folders()
         self._watch()
 
-    def _follow_folders(self, paths: Iterable[Path], is_second_look: bool) -> None:
-        """Watch folders that appeared, which may hold more by then than when they were read."""
-        if self._catalog.disk.place != self._root:
-            folders, changed = self._catalog.disk.folders(), {self._catalog.disk.place}
-            is_second_look = True
+    def _follow_folders(self, paths: Iterable[Path], is_repeat: bool) -> None:
+        """Watch new folders, which may have changed since they were read."""
+        if self._catalog.folder.place != self._root:
+            folders, changed = self._catalog.folder.folders(), {self._catalog.folder.place}
+            is_repeat = True
         else:
             changed = {path for path in paths if path in self._folders or is_folder(path)}
             folders = {f for f in self._folders if changed.isdisjoint((f, *f.parents))}
             folders.update(below for path in changed for below in folders_below(path))
-        if not changed or (is_second_look and folders == self._folders):
+        if not changed or (is_repeat and folders == self._folders):
             return
         self._folders = folders
         self._pending = changed
@@ -189,12 +187,12 @@ class _Watcher:
             return
         try:
             self._events = _Notification(self._folders)
-        except (FileNotFoundError, PermissionError):  # a folder went while we looked at it
+        except (FileNotFoundError, PermissionError):  # a folder was removed meanwhile
             self._has_gaps = True
             return
         except (OSError, RuntimeError) as error:
             self._say(
-                f"the system cannot watch {len(self._folders):,} folders ({error}): looking at "
+                f"the system cannot watch {len(self._folders):,} folders ({error}): polling "
                 f"them every {_POLL:g} s instead (see fs.inotify.max_user_watches)"
             )
             self._events = _Polling(self._folders)
@@ -204,69 +202,69 @@ class _Watcher:
 
 
 class _Events(Protocol):
-    """Where events come from."""
+    """A source of events."""
 
     def wait(self, stop: threading.Event) -> set[Path]:
-        """Paths that something happened to; none if nothing happened for a while."""
+        """Wait for events and return their paths; may be empty."""
         ...
 
     def rest(self) -> set[Path]:
-        """Those that came since the last wait."""
+        """Return the paths of events since the last wait."""
         ...
 
 
 class _Notification:
-    """Events from the system."""
+    """Events from the operating system."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         from watchfiles._rust_notify import RustNotify
 
-        # It tells absolute paths, and its recursion would follow links.
+        # RustNotify reports absolute paths, and its recursive mode follows links.
         self._folders = {str(f.absolute()): f for f in folders if os.access(f, os.R_OK)}
         self._notify = RustNotify(list(self._folders), False, False, 0, False, False)
 
     def wait(self, stop: threading.Event) -> set[Path]:
-        # It returns what came when it finds nothing more at the end of a step.
+        # It returns when a step ends without further events.
         return self._watch(DEBOUNCE / 2, _TICK, stop)
 
     def rest(self) -> set[Path]:
         return self._watch(0.001, 0.001, threading.Event())
 
     def _watch(self, step: float, patience: float, stop: threading.Event) -> set[Path]:
-        longest, step_ms, timeout = (int(s * 1000) for s in (_LONGEST_DEBOUNCE, step, patience))
+        longest, step_ms, timeout = (int(s * 1000) for s in (_MAX_DEBOUNCE, step, patience))
         found = self._notify.watch(longest, step_ms, timeout, stop)
         return {self._path(path) for _, path in found} if isinstance(found, set) else set()
 
-    def _path(self, told: str) -> Path:
-        if told in self._folders:
-            return self._folders[told]
-        folder, _, name = told.rpartition("/")
+    def _path(self, path: str) -> Path:
+        if path in self._folders:
+            return self._folders[path]
+        folder, _, name = path.rpartition("/")
         return self._folders[folder or "/"] / name
 
 
 class _Polling:
-    """Events from looking at all files again and again."""
+    """Events from polling all files."""
 
     def __init__(self, folders: set[Path]) -> None:
         self.folders = folders
-        self._known = self._look()
+        self._stamps = self._scan()
 
     def wait(self, stop: threading.Event) -> set[Path]:
         stop.wait(_POLL)
         return self.rest()
 
     def rest(self) -> set[Path]:
-        known, self._known = self._known, self._look()
+        before, self._stamps = self._stamps, self._scan()
         return {
             Path(path)
-            for path in known.keys() | self._known.keys()
-            if known.get(path) != self._known.get(path)
+            for path in before.keys() | self._stamps.keys()
+            if before.get(path) != self._stamps.get(path)
         }
 
-    def _look(self) -> dict[str, tuple[int, ...]]:
+    def _scan(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         for folder in self.folders:
-            with suppress(OSError):  # it went, or may not be entered: so did its files
+            with suppress(OSError):  # removed or not accessible, and so are its files
                 for entry in os.scandir(folder):
                     status = entry.stat(follow_symlinks=False)
                     found[entry.path] = (
@@ -288,7 +286,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 def _differences(
     before: Snapshot, after: Snapshot
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The tools that came, changed and went."""
+    """Return the names of added, changed and removed tools."""
     old, new = before.tools, after.tools
     changed = [
         name for name in new if name in old and _differs(before.served[name], after.served[name])
@@ -297,7 +295,7 @@ def _differences(
     return tuple(sorted(added)), tuple(sorted(changed)), tuple(sorted(removed))
 
 
-def _differs(old: Served, new: Served) -> bool:
+def _differs(old: ServedVersion, new: ServedVersion) -> bool:
     return old is not new and (
         (old.read.digest, old.file) != (new.read.digest, new.file)
         or (old.dev, old.grants, old.is_reviewed) != (new.dev, new.grants, new.is_reviewed)

@@ -1,12 +1,11 @@
-"""What is known of tools, written down: pages, passages, guides, an index, a site.
+"""Documentation of tools, generated from specs: pages, passages, guides, prompt index, site.
 
-Read off specs; no tool is run for it, and no text of a tool gets a say in the layout.
+No tool is run, and no tool's text can affect the layout.
 """
 
-from toolkiln.docs.index import prompt_index
-from toolkiln.docs.pages import guide, page, page_name
+from toolkiln.docs.pages import guide, page, page_name, prompt_index
+from toolkiln.docs.passages import passages
 from toolkiln.docs.site import build_site, write_site
-from toolkiln.docs.splitting import passages
 
 __all__ = [
     "build_site",

@@ -1,55 +1,57 @@
-"""A page as structure: sections of paragraphs, lists and listings, each line of a few parts.
+"""Page structure: sections, paragraphs, lists and code blocks; and docstring text to blocks.
 
-What tools say about themselves is in here as it was read. Nothing is escaped or cleaned:
-that is for `markdown` and `rst`, which alone know what is special in their language.
+Text is raw here; `markdown` and `site` escape it for their output format.
 """
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """Words."""
+class TextSpan:
+    """Plain text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """A name or value, to be shown letter by letter."""
+class CodeSpan:
+    """A name or value in code font."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Strong:
-    """Words that stand out."""
+    """Bold text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """Words that lead to another page, named without its ending."""
+class PageLink:
+    """A link to another page, named without its suffix."""
 
     text: str
     page: str
 
 
-Inline: TypeAlias = Text | Code | Strong | Link
+Inline: TypeAlias = TextSpan | CodeSpan | Strong | PageLink
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One line of parts."""
+    """A paragraph: one line of inline parts."""
 
     line: tuple[Inline, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """Lines to be shown as they are."""
+class CodeBlock:
+    """Preformatted lines."""
 
     text: str
     language: str = ""
@@ -57,50 +59,201 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """A list whose items hold blocks of their own."""
+    """A list whose items consist of blocks."""
 
     items: "tuple[tuple[Block, ...], ...]"
     ordered: bool = False
 
 
-Block: TypeAlias = Paragraph | Listing | Bullets
+Block: TypeAlias = Paragraph | CodeBlock | Bullets
 Blocks: TypeAlias = tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and what stands below it."""
+class PageSection:
+    """A heading with its blocks."""
 
     title: str
     blocks: Blocks
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A title, an opening, and sections."""
+class DocPage:
+    """A page: title, opening and sections."""
 
     title: str
     opening: Blocks
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
 
 
 def paragraph(*parts: str | Inline) -> Paragraph:
-    """A paragraph of parts; strings are words."""
-    return Paragraph(tuple(Text(part) if isinstance(part, str) else part for part in parts))
+    """Build a paragraph; strings are plain text."""
+    return Paragraph(tuple(TextSpan(part) if isinstance(part, str) else part for part in parts))
 
 
 def joined(lines: list[list[Inline]], separator: str) -> list[Inline]:
-    """Lines as one, with words between them."""
+    """Join lines with a separator."""
     found: list[Inline] = []
     for line in lines:
         if found:
-            found.append(Text(separator))
+            found.append(TextSpan(separator))
         found += line
     return found
 
 
 def labelled(label: list[Inline], blocks: Blocks) -> Blocks:
-    """Blocks with a label in front of the first words."""
+    """Put a label in front of the first block."""
     if blocks and isinstance(blocks[0], Paragraph):
-        return (Paragraph((*label, Text(": "), *blocks[0].line)), *blocks[1:])
+        return (Paragraph((*label, TextSpan(": "), *blocks[0].line)), *blocks[1:])
     return (Paragraph(tuple(label)), *blocks)
+
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,}) *([A-Za-z0-9_+-]{0,20})[^`]*$")
+_ITEM = re.compile(r"( {0,3})([-*+•]|\d{1,3}[.)]) +(?=\S)")
+_HEADING = re.compile(r"#{1,6} +(?=[^ #])")
+_INLINE = re.compile(
+    r"(?<!`)(?P<tick>`{1,2})(?!`)(?P<code>[^`\n]{1,500})(?P=tick)(?!`)"
+    r"|\*\*(?=[^\s*])(?P<strong>[^*\n]{1,500})(?<=\S)\*\*"
+)
+_SPACES = re.compile(r"\s+")
+_MAX_DEPTH = 5
+_MAX_TITLE = 120
+_SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)[.!?](?=\s)|[。！？]")
+
+
+def clean(text: str) -> str:
+    """Escape hidden and control characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _visible(c) for c in text)
+
+
+def words(text: str) -> str:
+    """Like `clean`, with white space collapsed to single spaces."""
+    if text.isprintable() and "  " not in text:
+        return text
+    return clean(_SPACES.sub(" ", text))
+
+
+def one_line(text: str, max_length: int = _MAX_TITLE) -> str:
+    """Format a text as one line for a title or an index, truncated when long."""
+    line = words(text).strip()
+    return line if len(line) <= max_length else f"{line[: max_length - 1].rstrip()}…"
+
+
+def first_sentence(text: str, max_length: int = _MAX_TITLE) -> str:
+    """Return the first sentence of a text as one line, truncated when long."""
+    opening = text.strip().split("\n\n", 1)[0]
+    end = _SENTENCE.search(opening)
+    return one_line(opening[: end.end()] if end else opening, max_length)
+
+
+def blocks(text: str) -> Blocks:
+    """Parse a text into blocks."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4).split("\n")
+    return tuple(_blocks(lines, 0))
+
+
+def inlines(text: str) -> Iterator[Inline]:
+    """Parse code spans and bold text in a line."""
+    start = 0
+    for found in _INLINE.finditer(text):
+        if found.start() > start:
+            yield TextSpan(text[start : found.start()])
+        code = found["code"]
+        if code is None:
+            yield Strong(found["strong"])
+        elif code.strip():
+            yield CodeSpan(code.strip())
+        start = found.end()
+    if start < len(text):
+        yield TextSpan(text[start:])
+
+
+def _blocks(lines: list[str], depth: int) -> Iterator[Block]:
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if not line.strip():
+            at += 1
+        elif fence := _FENCE.match(line):
+            end = _end(lines, at + 1, partial(_inside_fence, fence[1]))
+            yield from _code_block(lines[at + 1 : end], fence[2].lower())
+            at = end + 1
+        elif line.lstrip().startswith(">>>"):
+            end = _end(lines, at, lambda line: bool(line.strip()))
+            yield from _code_block(lines[at:end], "pycon")
+            at = end
+        elif line.startswith("    "):
+            end = _end(lines, at, lambda line: line.startswith("    ") or not line.strip())
+            yield from _code_block(lines[at:end], "")
+            at = end
+        elif line.startswith("|"):
+            end = _end(lines, at, lambda line: line.startswith("|"))
+            yield from _code_block(lines[at:end], "")
+            at = end
+        elif (item := _ITEM.match(line)) and depth < _MAX_DEPTH:
+            ordered = item[2][0].isdigit()
+            items: list[Blocks] = []
+            while at < len(lines) and (item := _ITEM.match(lines[at])):
+                if item[2][0].isdigit() is not ordered:
+                    break
+                end = _item_end(lines, at + 1, item)
+                inside = [lines[at][item.end() :], *_dedented(lines[at + 1 : end])]
+                items.append(tuple(_blocks(inside, depth + 1)))
+                at = end
+            yield Bullets(tuple(items), ordered)
+        elif heading := _HEADING.match(line):
+            yield Paragraph((Strong(line[heading.end() :].rstrip(" #")),))
+            at += 1
+        else:
+            end = _end(lines, at + 1, lambda line: not _starts_block(line, depth))
+            yield Paragraph(tuple(inlines(" ".join(part.strip() for part in lines[at:end]))))
+            at = end
+
+
+def _starts_block(line: str, depth: int) -> bool:
+    return (
+        not line.strip()
+        or line.lstrip().startswith(">>>")
+        or line.startswith("|")
+        or bool(_FENCE.match(line) or _HEADING.match(line))
+        or (depth < _MAX_DEPTH and bool(_ITEM.match(line)))
+    )
+
+
+def _end(lines: list[str], start: int, continues: Callable[[str], bool]) -> int:
+    return next((at for at in range(start, len(lines)) if not continues(lines[at])), len(lines))
+
+
+def _inside_fence(fence: str, line: str) -> bool:
+    bare = line.strip()
+    return len(bare) < len(fence) or bool(bare.strip(fence[0]))
+
+
+def _item_end(lines: list[str], start: int, item: re.Match[str]) -> int:
+    # An item ends at unindented text that follows a blank line or starts a block.
+    margin = len(item[1]) + 1
+    for at in range(start, len(lines)):
+        line = lines[at]
+        indented = len(line) - len(line.lstrip()) >= margin
+        if line.strip() and not indented:
+            if not lines[at - 1].strip() or _starts_block(line, 0):
+                return at
+    return len(lines)
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    margins = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    margin = min(margins, default=0)
+    return [line[margin:] for line in lines]
+
+
+def _code_block(lines: list[str], language: str) -> Iterator[CodeBlock]:
+    text = "\n".join(_dedented(lines)).strip("\n").rstrip()
+    if text.strip():
+        yield CodeBlock(text, language)
+
+
+def _visible(character: str) -> str:
+    return " " if character.isspace() and character > "\x7f" else ascii(character)[1:-1]

@@ -1,7 +1,7 @@
-"""Blocks → CommonMark in which foreign text means nothing but itself.
+"""Blocks to CommonMark, with all text of tools escaped.
 
-Every paragraph is one line, so that no text can start a line of its own; what would start
-a heading, list, link, HTML or emphasis is escaped, and fences are longer than any inside.
+Every paragraph is one line, so text cannot start a line of its own. Headings, lists, links,
+HTML and emphasis are escaped, and fences are longer than any fence inside.
 """
 
 import re
@@ -11,44 +11,45 @@ from toolkiln.docs.blocks import (
     Block,
     Blocks,
     Bullets,
-    Code,
+    CodeBlock,
+    CodeSpan,
+    DocPage,
     Inline,
-    Link,
-    Listing,
-    Page,
-    Section,
+    PageLink,
+    PageSection,
     Strong,
-    Text,
+    TextSpan,
+    clean,
+    words,
 )
-from toolkiln.docs.prose import clean, words
 
-# Within a word an underscore is no emphasis, and an ampersand alone no entity.
+# An underscore within a word is not emphasis, and a lone ampersand is not an entity.
 _ACTIVE = re.compile(r"[\\`*\[\]<~]|(?<![^\W_])_|_(?![^\W_])|&(?=[#\w])")
 _NUMBER = re.compile(r"\d{1,9}(?=[.)])")
 _TICKS = re.compile(r"`+")
 
 
-def markdown(page: Page) -> str:
-    """A page as Markdown."""
+def markdown(page: DocPage) -> str:
+    """Render a page as Markdown."""
     title = _text(page.title).strip().replace("#", "\\#")
     parts = [f"# {title}", *(_block(block) for block in page.opening)]
     parts += [section_markdown(section) for section in page.sections]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def section_markdown(section: Section) -> str:
-    """A section with its heading."""
+def section_markdown(section: PageSection) -> str:
+    """Render a section with its heading."""
     title = _text(section.title).strip().replace("#", "\\#")
     return f"## {title}\n\n{blocks_markdown(section.blocks)}"
 
 
 def blocks_markdown(blocks: Blocks) -> str:
-    """Blocks, parted by blank lines."""
+    """Render blocks, separated by blank lines."""
     return "\n\n".join(_block(block) for block in blocks)
 
 
 def _block(block: Block) -> str:
-    if isinstance(block, Listing):
+    if isinstance(block, CodeBlock):
         return _fenced(block)
     if isinstance(block, Bullets):
         return "\n".join(_items(block))
@@ -65,7 +66,7 @@ def _items(bullets: Bullets) -> Iterator[str]:
 
 def _line(line: tuple[Inline, ...]) -> str:
     text = "".join(_inline(part) for part in line).strip()
-    if not line or not isinstance(line[0], Text):
+    if not line or not isinstance(line[0], TextSpan):
         return text
     number = _NUMBER.match(text)
     at = number.end() if number else 0
@@ -73,11 +74,11 @@ def _line(line: tuple[Inline, ...]) -> str:
 
 
 def _inline(part: Inline) -> str:
-    if isinstance(part, Code):
+    if isinstance(part, CodeSpan):
         return _code(part.text)
     if isinstance(part, Strong):
         return f"**{_text(part.text).strip()}**"
-    if isinstance(part, Link):
+    if isinstance(part, PageLink):
         return f"[{_text(part.text).strip()}]({part.page}.md)"
     return _text(part.text)
 
@@ -97,7 +98,7 @@ def _code(text: str) -> str:
     return f"{ticks}{padding}{shown}{padding}{ticks}"
 
 
-def _fenced(block: Listing) -> str:
+def _fenced(block: CodeBlock) -> str:
     lines = [clean(line) for line in block.text.split("\n")]
     longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,62 +1,68 @@
-"""A tool's spec → the page about it, for people; and its guide, for models that chose it.
+"""Tool pages for people, guides for models, and the prompt index.
 
-Both hold what static reading learned, nothing that was tried out: what a tool says of
-its own effects is repeated here as its word. How pages look is for `markdown` and `rst`.
+The content comes from static reading; nothing is tested, so declared effects are presented as
+the tool's own claims.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import PurePath
 
-from toolkiln.docs import prose
+from toolkiln.docs import blocks as prose
 from toolkiln.docs.blocks import (
     Blocks,
     Bullets,
-    Code,
+    CodeBlock,
+    CodeSpan,
+    DocPage,
     Inline,
-    Listing,
-    Page,
+    PageSection,
     Paragraph,
-    Section,
     Strong,
-    Text,
+    TextSpan,
+    first_sentence,
     joined,
     labelled,
+    one_line,
     paragraph,
 )
 from toolkiln.docs.markdown import markdown
-from toolkiln.docs.schemas import SchemaWords
+from toolkiln.docs.schema_text import SchemaWords
 from toolkiln.model import Admission, Grant, JsonSchema, Limits, ToolSpec
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-_MARKED = re.compile(r"^ *(>>>|```|~~~)", re.MULTILINE)
-_DIGITS = 12
-"""How much of a digest people compare."""
+_CODE_MARKER = re.compile(r"^ *(>>>|```|~~~)", re.MULTILINE)
+_DIGEST_LENGTH = 12
 
 
 def page(spec: ToolSpec, admission: Admission | None = None) -> str:
-    """The page about a tool as Markdown, with its version and rights if it was admitted."""
+    """Render the page of a tool as Markdown, with its version and grants if admitted."""
     return markdown(page_of(spec, admission))
 
 
 def guide(spec: ToolSpec) -> str:
-    """What a model needs to use a tool that it has chosen, as Markdown."""
-    sections = (*_use(spec), *_conduct(spec, None))
-    return markdown(Page(_title(spec.name), _opening(spec), sections))
+    """Render a Markdown guide for a model that has chosen the tool."""
+    sections = (*_usage_sections(spec), *_behaviour_sections(spec, None))
+    return markdown(DocPage(_title(spec.name), _opening(spec), sections))
 
 
-def page_of(spec: ToolSpec, admission: Admission | None = None) -> Page:
-    """The page about a tool as structure."""
+def page_of(spec: ToolSpec, admission: Admission | None = None) -> DocPage:
+    """Build the page of a tool."""
     rights = admission.rights if admission and admission.is_reviewed else {}
     grant = rights.get(spec.name, Grant()) if admission else None
-    sections = (*_use(spec), *_conduct(spec, grant), *_origin(spec, admission))
-    opening = (paragraph("Name: ", Code(spec.name)), *_opening(spec))
-    return Page(_title(spec.display_name), opening, sections)
+    sections = (
+        *_usage_sections(spec),
+        *_behaviour_sections(spec, grant),
+        *_origin_sections(spec, admission),
+    )
+    opening = (paragraph("Name: ", CodeSpan(spec.name)), *_opening(spec))
+    return DocPage(_title(spec.display_name), opening, sections)
 
 
 def page_name(tool: str) -> str:
-    """The name of a tool's page, without its ending; safe as a file name whatever the tool's."""
+    """Return the name of a tool's page without suffix; always safe as a file name."""
     if _PLAIN_NAME.fullmatch(tool):
         return tool
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", tool)[:40].strip("-")
@@ -68,71 +74,71 @@ def _title(text: str) -> str:
 
 
 def _opening(spec: ToolSpec) -> Blocks:
-    """What a model reads when it chooses, then what the docstring says beyond that."""
-    chosen, text = spec.description.strip(), spec.documentation.text.strip()
-    if not text.startswith(chosen):
-        text = f"{chosen}\n\n{text}"
+    description, text = spec.description.strip(), spec.documentation.text.strip()
+    if not text.startswith(description):
+        text = f"{description}\n\n{text}"
     return prose.blocks(text)
 
 
-def _use(spec: ToolSpec) -> Iterator[Section]:
-    """The sections on how to use a tool."""
+def _usage_sections(spec: ToolSpec) -> Iterator[PageSection]:
     documentation = spec.documentation
     for section in documentation.sections:
         title = prose.one_line(section.title)
         if title and section.body.strip():
-            yield Section(title, prose.blocks(section.body))
+            yield PageSection(title, prose.blocks(section.body))
     if spec.usages:
-        yield Section("Typical requests", (_list(*([Text(usage)] for usage in spec.usages)),))
-    yield Section("Parameters", _parameters(spec))
+        yield PageSection(
+            "Typical requests", (_list(*([TextSpan(usage)] for usage in spec.usages)),)
+        )
+    yield PageSection("Parameters", _parameters(spec))
     if spec.returns is not None or documentation.returns:
-        yield Section("Returns", _returns(spec))
+        yield PageSection("Returns", _returns(spec))
     if documentation.raises:
-        errors = (labelled([Code(e.type)], prose.blocks(e.text)) for e in documentation.raises)
-        yield Section("Errors", (Bullets(tuple(errors)),))
+        errors = (labelled([CodeSpan(e.type)], prose.blocks(e.text)) for e in documentation.raises)
+        yield PageSection("Errors", (Bullets(tuple(errors)),))
     if documentation.examples.strip():
-        yield Section("Examples", _examples(documentation.examples))
+        yield PageSection("Examples", _examples(documentation.examples))
 
 
-def _conduct(spec: ToolSpec, grant: Grant | None) -> Iterator[Section]:
-    """The sections on what running a tool means."""
-    yield Section("Behaviour", (_list(*_behaviour(spec)),))
-    yield Section("Rights", (_list(*_asked(spec), *(_granted(grant) if grant else ())),))
+def _behaviour_sections(spec: ToolSpec, grant: Grant | None) -> Iterator[PageSection]:
+    yield PageSection("Behaviour", (_list(*_behaviour(spec)),))
+    permissions = _list(*_requested(spec), *(_granted(grant) if grant else ()))
+    yield PageSection("Rights", (permissions,))
 
 
-def _origin(spec: ToolSpec, admission: Admission | None) -> Iterator[Section]:
-    """The sections on where a tool comes from and what it takes to serve it."""
+def _origin_sections(spec: ToolSpec, admission: Admission | None) -> Iterator[PageSection]:
     for kind, schema in sorted(spec.settings.items()):
-        yield Section(f"Settings of the {kind}", _schema(schema) or (paragraph("None."),))
+        yield PageSection(f"Settings of the {kind}", _schema(schema) or (paragraph("None."),))
     if spec.requirements:
-        yield Section("Requirements", (_list(*([Code(one)] for one in spec.requirements)),))
+        requirements = ([CodeSpan(requirement)] for requirement in spec.requirements)
+        yield PageSection("Requirements", (_list(*requirements),))
     if kit := spec.toolkit:
-        name = paragraph(Strong(_title(kit.display_name)), " (", Code(kit.name), ")")
-        yield Section("Toolkit", (name, *prose.blocks(kit.description)))
-    facts: list[list[Inline]] = [[Text("Digest: "), Code(spec.digest[:_DIGITS])]]
+        name = paragraph(Strong(_title(kit.display_name)), " (", CodeSpan(kit.name), ")")
+        yield PageSection("Toolkit", (name, *prose.blocks(kit.description)))
+    facts: list[list[Inline]] = [[TextSpan("Digest: "), CodeSpan(spec.digest[:_DIGEST_LENGTH])]]
     if admission:
-        said = f"{admission.version}, admitted by {admission.admitted_by}"
-        facts.insert(0, [Text(f"Number: {said} at {admission.admitted_at}")])
+        by, at = admission.admitted_by, admission.admitted_at
+        facts.insert(0, [TextSpan(f"Number: {admission.version}, admitted by {by} at {at}")])
     source = PurePath(spec.path).name
-    facts.append([Text("Source: "), Code(source), Text(f", line {spec.line}")])
-    yield Section("Version", (_list(*facts),))
+    facts.append([TextSpan("Source: "), CodeSpan(source), TextSpan(f", line {spec.line}")])
+    yield PageSection("Version", (_list(*facts),))
 
 
 def _parameters(spec: ToolSpec) -> Blocks:
-    notes = {one.name: one.text for one in spec.documentation.parameters}
-    blocks = _schema(spec.parameters, notes) or (paragraph("It takes no arguments."),)
+    notes = {parameter.name: parameter.text for parameter in spec.documentation.parameters}
+    blocks = _schema(spec.parameters, notes) or (paragraph("No parameters."),)
     if spec.parameters.get("additionalProperties", True) is not False:
-        blocks = (*blocks, paragraph("Other arguments are accepted too."))
+        blocks = (*blocks, paragraph("Additional arguments are accepted."))
     return blocks
 
 
 def _returns(spec: ToolSpec) -> Blocks:
-    said = prose.blocks(spec.documentation.returns)
+    description = prose.blocks(spec.documentation.returns)
     if spec.returns is None:
-        return said
+        return description
     words = SchemaWords(spec.returns)
-    kind = Paragraph((Text("Type: "), *words.phrase(spec.returns)))
-    return (*said, kind, *words.members(spec.returns), *words.types())
+    kind = Paragraph((TextSpan("Type: "), *words.phrase(spec.returns)))
+    return (*description, kind, *words.members(spec.returns), *words.types())
 
 
 def _schema(schema: JsonSchema, notes: dict[str, str] | None = None) -> Blocks:
@@ -142,10 +148,10 @@ def _schema(schema: JsonSchema, notes: dict[str, str] | None = None) -> Blocks:
 
 
 def _examples(text: str) -> Blocks:
-    # Doctests and fences can be told from words between them; anything else is code.
-    if _MARKED.search(text):
+    # Doctests and fences are distinguishable from prose between them; other text is code.
+    if _CODE_MARKER.search(text):
         return prose.blocks(text)
-    return (Listing(text.strip("\n"), "python"),)
+    return (CodeBlock(text.strip("\n"), "python"),)
 
 
 def _behaviour(spec: ToolSpec) -> Iterator[list[Inline]]:
@@ -155,25 +161,25 @@ def _behaviour(spec: ToolSpec) -> Iterator[list[Inline]]:
         "idempotent": spec.hints.idempotent,
         "open-world": spec.hints.open_world,
     }
-    said = [word if value else f"not {word}" for word, value in hints.items() if value is not None]
-    if said:
-        yield [Text(f"By its own account: {', '.join(said)}.")]
+    known = [word if value else f"not {word}" for word, value in hints.items() if value is not None]
+    if known:
+        yield [TextSpan(f"Declared effects: {', '.join(known)}.")]
     if spec.cannot_be_disabled:
-        yield [Text("Core: cannot be disabled.")]
-    together = "together with others" if spec.parallel else "alone, not together with others"
-    yield [Text(f"Calls of one batch run {together}.")]
+        yield [TextSpan("Core: cannot be disabled.")]
+    order = "concurrently" if spec.parallel else "one at a time"
+    yield [TextSpan(f"Calls of one batch run {order}.")]
     if spec.output_kind:
-        yield [Text("Kind of output: "), Code(spec.output_kind)]
-    yield [Text(f"Output is cut after {spec.limits.return_char_limit:,} characters.")]
-    if bounds := list(_bounds(spec.limits)):
-        yield [Text(f"Ended beyond {', '.join(bounds)}.")]
+        yield [TextSpan("Kind of output: "), CodeSpan(spec.output_kind)]
+    yield [TextSpan(f"Output is truncated after {spec.limits.return_char_limit:,} characters.")]
+    if limits := list(_limits(spec.limits)):
+        yield [TextSpan(f"Stopped after exceeding {', '.join(limits)}.")]
 
 
-def _bounds(limits: Limits) -> Iterator[str]:
+def _limits(limits: Limits) -> Iterator[str]:
     if limits.timeout is not None:
         yield f"{limits.timeout:,g} seconds"
     if limits.cpu is not None:
-        yield f"{limits.cpu:,g} seconds of processor time"
+        yield f"{limits.cpu:,g} seconds of CPU time"
     if limits.memory is not None:
         yield f"{limits.memory:,} bytes of memory"
     if limits.disk is not None:
@@ -182,41 +188,77 @@ def _bounds(limits: Limits) -> Iterator[str]:
         yield f"{limits.processes:,} processes"
 
 
-def _asked(spec: ToolSpec) -> Iterator[list[Inline]]:
+def _requested(spec: ToolSpec) -> Iterator[list[Inline]]:
     rights = spec.rights
-    asked = [
+    requested = [
         ("network", rights.network),
         ("secrets", rights.secrets),
         ("workspace", (rights.workspace,) if rights.workspace else ()),
         ("capabilities", rights.capabilities),
     ]
-    found = [_codes(f"Asks for {word}: ", values) for word, values in asked if values]
+    lines = [_codes(f"Requests {name}: ", values) for name, values in requested if values]
     if not rights.sandbox:
-        found.append([Text("Asks to run without the sandbox.")])
-    yield from found or [[Text("Asks for nothing beyond its arguments.")]]
+        lines.append([TextSpan("Requests to run unsandboxed.")])
+    yield from lines or [[TextSpan("Requests no permissions.")]]
     if rights.needs_approval:
         some = " with some arguments" if rights.approval_function else ""
-        yield [Text(f"A person has to approve calls{some}.")]
+        yield [TextSpan(f"Calls{some} need approval.")]
     if spec.uses:
-        yield _codes("Its source was seen to touch: ", spec.uses)
+        yield _codes("Capabilities used by its source: ", spec.uses)
 
 
 def _granted(grant: Grant) -> Iterator[list[Inline]]:
-    found = []
+    lines = []
     if grant.network:
-        found.append(_codes("Granted network: ", grant.network))
+        lines.append(_codes("Granted network: ", grant.network))
     if grant.secrets:
-        found.append(_codes("Granted secrets: ", grant.secrets))
+        lines.append(_codes("Granted secrets: ", grant.secrets))
     if grant.workspace:
-        found.append(_codes("Granted workspace: ", (grant.workspace,)))
+        lines.append(_codes("Granted workspace: ", (grant.workspace,)))
     if not grant.sandbox:
-        found.append([Text("Granted to run without the sandbox.")])
-    yield from found or [[Text("Granted: nothing.")]]
+        lines.append([TextSpan("Granted to run unsandboxed.")])
+    yield from lines or [[TextSpan("No permissions granted.")]]
 
 
-def _codes(before: str, values: tuple[str, ...]) -> list[Inline]:
-    return [Text(before), *joined([[Code(str(value))] for value in values], ", ")]
+def _codes(label: str, values: tuple[str, ...]) -> list[Inline]:
+    return [TextSpan(label), *joined([[CodeSpan(str(value))] for value in values], ", ")]
 
 
 def _list(*lines: Sequence[Inline]) -> Bullets:
     return Bullets(tuple((Paragraph(tuple(line)),) for line in lines))
+
+
+def prompt_index(specs: Iterable[ToolSpec], budget: int = 8_000) -> str:
+    """List tools by group, one line each, within about `budget` characters."""
+    groups = grouped(specs)
+    remaining = sum(len(members) for _, members in groups)
+    budget -= len(_more(remaining))
+    lines: list[str] = []
+    for title, members in groups:
+        heading = ["", f"{title}:"] if lines else [f"{title}:"]
+        for spec in members:
+            entry = [*heading, f"- {one_line(spec.name)}: {first_sentence(spec.description)}"]
+            budget -= sum(len(line) + 1 for line in entry)
+            if budget < 0:
+                return "\n".join([*lines, _more(remaining)])
+            lines += entry
+            heading = []
+            remaining -= 1
+    return "\n".join(lines)
+
+
+def grouped(specs: Iterable[ToolSpec]) -> list[tuple[str, list[ToolSpec]]]:
+    """Group tools by title: core tools, tools without a toolkit, then each toolkit, by weight."""
+    ordered = sorted(specs, key=lambda spec: (_group(spec), spec.weight, spec.name))
+    return [(group[2], list(members)) for group, members in groupby(ordered, key=_group)]
+
+
+def _group(spec: ToolSpec) -> tuple[int, int, str, str]:
+    kit = spec.toolkit
+    if spec.cannot_be_disabled:
+        return 0, 0, "Core", ""
+    return (2, kit.weight, one_line(kit.display_name), kit.name) if kit else (1, 0, "Tools", "")
+
+
+def _more(number: int) -> str:
+    return f"and {number:,} more: use search_tools"

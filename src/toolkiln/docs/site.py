@@ -1,11 +1,11 @@
-"""A folder of pages about all tools: Markdown, and reStructuredText that Sphinx builds.
+"""Documentation site: a folder of Markdown and reStructuredText pages, built with Sphinx.
 
-    index.md, index.rst       the tools by toolkit
-    tools/NAME.md, NAME.rst   a page for each
-    conf.py                   for Sphinx; one that was there before is kept
-    .toolkiln-docs.json       the files above: only these are ever rewritten or removed
+    index.md, index.rst       tools by toolkit
+    tools/NAME.md, NAME.rst   one page for each tool
+    conf.py                   Sphinx configuration; an existing one is kept
+    .toolkiln-docs.json       list of the files above; no other file is changed or removed
 
-Sphinx is optional and runs in a process of its own: it keeps much global state.
+Sphinx is optional and runs in its own process, because it keeps much global state.
 """
 
 import json
@@ -15,140 +15,211 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from string import punctuation
 
-from toolkiln.docs.blocks import Bullets, Link, Page, Paragraph, Section, paragraph
-from toolkiln.docs.index import grouped
+from toolkiln.docs.blocks import (
+    Block,
+    Blocks,
+    Bullets,
+    CodeBlock,
+    CodeSpan,
+    DocPage,
+    Inline,
+    PageLink,
+    PageSection,
+    Paragraph,
+    Strong,
+    clean,
+    first_sentence,
+    paragraph,
+    words,
+)
 from toolkiln.docs.markdown import markdown
-from toolkiln.docs.pages import page_name, page_of
-from toolkiln.docs.prose import first_sentence
-from toolkiln.docs.rst import rst
+from toolkiln.docs.pages import grouped, page_name, page_of
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model import Admission, Site, ToolSpec
 
+_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in f"{punctuation}•‣⁃"})
+_BLANK = re.compile(r"\n +(?=\n)")
+_LANGUAGES = frozenset({"bash", "json", "pycon", "python", "toml", "yaml"})
+"""Languages that Sphinx certainly supports; it warns about others."""
+
+
+def rst(page: DocPage) -> str:
+    """Render a page as reStructuredText."""
+    parts = [_title(page.title, "="), *(_block(block) for block in page.opening)]
+    for section in page.sections:
+        parts += [_title(section.title, "-"), _blocks(section.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _title(title: str, sign: str) -> str:
+    text = _escape_start(_text(title).strip())
+    # Wide characters count twice.
+    return f"{text}\n{sign * max(4, 2 * len(text))}"
+
+
+def _blocks(blocks: Blocks) -> str:
+    return "\n\n".join(_block(block) for block in blocks)
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, CodeBlock):
+        language = block.language if block.language in _LANGUAGES else "text"
+        lines = "\n   ".join(clean(line) for line in block.text.split("\n"))
+        return _BLANK.sub("\n", f".. code-block:: {language}\n\n   {lines}")
+    if isinstance(block, Bullets):
+        marker = "#. " if block.ordered else "- "
+        margin = "\n" + " " * len(marker)
+        items = [marker + _blocks(item).replace("\n", margin) for item in block.items]
+        return _BLANK.sub("\n", "\n\n".join(items))
+    # An escaped space is invisible and separates neighbouring markup.
+    return _escape_start("\\ ".join(_inline(part) for part in block.line).strip())
+
+
+def _escape_start(line: str) -> str:
+    # A line of only backslashes would be parsed as a transition.
+    return f"\\ {line}" if line.startswith("\\\\") else line
+
+
+def _inline(part: Inline) -> str:
+    if isinstance(part, CodeSpan):
+        shown = _text(part.text).strip() or '""'
+        return f":literal:`{shown}`"
+    if isinstance(part, Strong):
+        return f"**{_text(part.text).strip()}**"
+    if isinstance(part, PageLink):
+        return f":doc:`{_text(part.text).strip()} </{part.page}>`"
+    return _text(part.text)
+
+
+def _text(text: str) -> str:
+    return words(text).translate(_ESCAPES)
+
+
 _LIST = ".toolkiln-docs.json"
 _CONFIGURATION = "conf.py"
-_OURS = re.compile(r"(index|tools/[A-Za-z0-9_-]{1,80})\.(md|rst)|conf\.py", re.ASCII)
+_GENERATED = re.compile(r"(index|tools/[A-Za-z0-9_-]{1,80})\.(md|rst)|conf\.py", re.ASCII)
 _CONF = '''\
-"""Settings of Sphinx for pages that Toolkiln writes."""
+"""Sphinx configuration of the pages that Toolkiln generates."""
 
 project = "Tools"
 include_patterns = ["index.rst", "tools/*.rst"]
-# Dashes and quotation marks of tools mean what they are.
+# Keep dashes and quotation marks as written.
 smartquotes = False
-# Examples need not be valid in the language that they say they are in.
+# Examples may be invalid in their declared language.
 suppress_warnings = ["misc.highlighting_failure"]
 html_copy_source = False
-# The list of all tools beside each of thousands of pages would be most of the site.
+# A list of all tools on each of thousands of pages would be most of the site.
 html_sidebars = {"**": ["about.html", "searchfield.html"]}
 '''
-_NO_SPHINX = "Sphinx is not installed"
-_LONGEST_COMPLAINT = 2_000
+_MAX_ERROR = 2_000
 
 
 def write_site(folder: Path, entries: Iterable[tuple[ToolSpec, Admission | None]]) -> Site:
-    """Bring a folder up to date: write what differs, remove pages of tools that are gone.
+    """Update a folder: write changed pages, remove pages of deleted tools.
 
     Raises:
-        InputError: a file that is not ours is in the way, or the folder cannot be written.
+        InputError: another file is in the way, or the folder cannot be written.
     """
     pages = _pages(list(entries))
     try:
         return _synchronise(folder, pages)
     except OSError as error:
-        place = error.filename or folder
+        path = error.filename or folder
         raise InputError(
-            f"{str(place)!r} cannot be written: {error.strerror}", hint="choose another folder"
+            f"{str(path)!r} cannot be written: {error.strerror}", hint="choose another folder"
         ) from error
 
 
 def build_site(source: Path, output: Path) -> None:
-    """Let Sphinx make HTML of a folder that `write_site` wrote; a warning is a failure.
+    """Build HTML with Sphinx from a folder that `write_site` wrote; warnings are errors.
 
     Raises:
         InputError: Sphinx is not installed.
-        BackendError: it failed.
+        BackendError: Sphinx failed.
     """
     if find_spec("sphinx") is None:
         raise InputError(
-            _NO_SPHINX, hint="pip install 'toolkiln[docs]', or write pages only (--no-html)"
+            "Sphinx is not installed",
+            hint="run `pip install 'toolkiln[docs]'`, or use --no-html to write pages only",
         )
     options = ["-b", "html", "-q", "-W", "--keep-going", "-j", "auto"]
-    # -P: nothing in the working folder is taken for a module.
+    # -P keeps the working folder off the module path.
     command = [sys.executable, "-P", "-m", "sphinx", *options, str(source), str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
-    if done.returncode:
-        said = done.stderr.strip()[-_LONGEST_COMPLAINT:]
-        raise BackendError(f"Sphinx could not build the site: {said}")
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+    if process.returncode:
+        reason = process.stderr.strip()[-_MAX_ERROR:]
+        raise BackendError(f"Sphinx could not build the site: {reason}")
 
 
 def _pages(entries: list[tuple[ToolSpec, Admission | None]]) -> dict[str, str]:
-    """The files by their path."""
     found = {_CONFIGURATION: _CONF}
     for spec, admission in entries:
         page = page_of(spec, admission)
-        place = _place(spec)
-        found[f"{place}.md"], found[f"{place}.rst"] = markdown(page), rst(page)
+        path = _path(spec)
+        found[f"{path}.md"], found[f"{path}.rst"] = markdown(page), rst(page)
     index = _index([spec for spec, _ in entries])
     found["index.md"] = markdown(index)
-    places = [_place(spec) for _, specs in grouped(spec for spec, _ in entries) for spec in specs]
-    contents = "\n   ".join([".. toctree::", ":hidden:", "", *places]) if places else ""
+    paths = [_path(spec) for _, specs in grouped(spec for spec, _ in entries) for spec in specs]
+    contents = "\n   ".join([".. toctree::", ":hidden:", "", *paths]) if paths else ""
     found["index.rst"] = f"{rst(index)}\n{contents}\n"
     return found
 
 
-def _index(specs: list[ToolSpec]) -> Page:
+def _index(specs: list[ToolSpec]) -> DocPage:
     sections = tuple(
-        Section(title, (Bullets(tuple((_entry(spec),) for spec in members)),))
+        PageSection(title, (Bullets(tuple((_entry(spec),) for spec in members)),))
         for title, members in grouped(specs)
     )
     opening = () if sections else (paragraph("There are no tools."),)
-    return Page("Tools", opening, sections)
+    return DocPage("Tools", opening, sections)
 
 
 def _entry(spec: ToolSpec) -> Paragraph:
-    return paragraph(Link(spec.name, _place(spec)), ": ", first_sentence(spec.description))
+    return paragraph(PageLink(spec.name, _path(spec)), ": ", first_sentence(spec.description))
 
 
-def _place(spec: ToolSpec) -> str:
+def _path(spec: ToolSpec) -> str:
     return f"tools/{page_name(spec.name)}"
 
 
 def _synchronise(folder: Path, pages: dict[str, str]) -> Site:
     (folder / "tools").mkdir(parents=True, exist_ok=True)
-    ours = _ours(folder)
-    if (folder / _CONFIGURATION).exists() and _CONFIGURATION not in ours:
+    generated = _generated(folder)
+    if (folder / _CONFIGURATION).exists() and _CONFIGURATION not in generated:
         pages = {path: text for path, text in pages.items() if path != _CONFIGURATION}
     stale = {path: text for path, text in pages.items() if _content(folder / path) != text}
-    for path in sorted(stale.keys() - ours):
+    for path in sorted(stale.keys() - generated):
         if (folder / path).exists() or (folder / path).is_symlink():
             raise InputError(
                 f"{str(folder / path)!r} was not written by Toolkiln",
                 hint="move it away, or choose another folder",
             )
-    gone = ours - pages.keys()
-    # Before any page, so that a run that is cut short leaves nothing behind that is not listed.
-    _write_list(folder, ours | pages.keys())
+    removed = generated - pages.keys()
+    # Before any page, so that an interrupted run leaves no unlisted file.
+    _write_list(folder, generated | pages.keys())
     for path, text in stale.items():
         _write(folder / path, text)
-    for path in gone:
+    for path in removed:
         (folder / path).unlink(missing_ok=True)
     _write_list(folder, set(pages))
     return Site(
         folder=str(folder),
         written=len(stale),
         unchanged=len(pages) - len(stale),
-        removed=len(gone),
+        removed=len(removed),
     )
 
 
-def _ours(folder: Path) -> set[str]:
-    """The files that an earlier run wrote."""
+def _generated(folder: Path) -> set[str]:
+    """Return the files that an earlier run wrote."""
     text = _content(folder / _LIST)
     if text is None:
         return set()
     try:
         listed = json.loads(text)["files"]
-        return {path for path in listed if _OURS.fullmatch(path)}
+        return {path for path in listed if _GENERATED.fullmatch(path)}
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{str(folder / _LIST)!r} is damaged", hint="remove the folder, or choose another"
@@ -168,7 +239,6 @@ def _write(file: Path, text: str) -> None:
 
 
 def _content(file: Path) -> str | None:
-    """The text of a file of ours; None if there is none, or something else."""
     try:
         return file.read_bytes().decode() if file.is_file() and not file.is_symlink() else None
     except UnicodeDecodeError:

@@ -1,111 +1,120 @@
-"""Running tools: the gateway, and behind it executors, environments, workspaces, memory.
+"""Execution of tool calls: the gateway, its executors, tasks, results and call events.
 
-`Gateway.call` is the one door. The sandbox and the proxy live in packages of their own;
-`app` puts the parts together.
+The sandbox is a package of its own; `operations.engine` puts the parts together. Names load on
+first use.
 """
 
-from toolkiln.execution.acting import acting_session
-from toolkiln.execution.approvals import ApprovalBook, Approvals, may_answer
-from toolkiln.execution.asking import Ask, Asking
-from toolkiln.execution.audit import AuditFailed, Recorder, audit_key, clean
-from toolkiln.execution.bounds import MAXIMA
-from toolkiln.execution.call_book import CallBook
-from toolkiln.execution.concealing import ConcealedEvents
-from toolkiln.execution.elsewhere import Elsewhere
-from toolkiln.execution.environments import (
-    Candidate,
-    Entry,
-    Environment,
-    Environments,
-    Quota,
-    Report,
-    normalise,
-    read_requirements_file,
-)
-from toolkiln.execution.executor import Admitted, Bounds, Executor
-from toolkiln.execution.gateway import Gateway, Parts
-from toolkiln.execution.guard import BucketBook, Guard, Trail
-from toolkiln.execution.inline import InlineExecutor, Threads
-from toolkiln.execution.memory import Memory
-from toolkiln.execution.network import Resolve
-from toolkiln.execution.observing import careful
-from toolkiln.execution.policy import admits_own_tools, authoring_refusal, how_to_get, lacks
-from toolkiln.execution.probe import probe, run_examples
-from toolkiln.execution.rates import Rates
-from toolkiln.execution.redaction import described_arguments
-from toolkiln.execution.rules import Rules, decide
-from toolkiln.execution.sandbox import Diagnosis, Networks, Sandboxes, sandbox_user
-from toolkiln.execution.secrets import SecretError, Secrets
-from toolkiln.execution.sessions import (
-    NoSession,
-    SessionBook,
-    Sessions,
-    refuse_ambiguous,
-    token_hash,
-)
-from toolkiln.execution.tasks import Tasks
-from toolkiln.execution.tool_settings import ToolSettings
-from toolkiln.execution.workspaces import WorkspaceInfo, Workspaces
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkiln.execution.call_events import CallEvents, CallObserver, EventCallback, RunningCall
+    from toolkiln.execution.executor import (
+        MAXIMA,
+        Bounds,
+        Dispatcher,
+        ExecutionOutcome,
+        Executor,
+        Invocation,
+        Workspace,
+        call_context,
+    )
+    from toolkiln.execution.gateway import Gateway, GatewayParts
+    from toolkiln.execution.idempotency import CallResults, CallStore
+    from toolkiln.execution.inline import InlineExecutor, Threads
+    from toolkiln.execution.outcomes import apply_frame, exit_error, limit_error, reply
+    from toolkiln.execution.probe import run_examples, run_probe
+    from toolkiln.execution.questions import CANNOT_ASK, Ask, CallTimer, QuestionChannel
+    from toolkiln.execution.run_log import (
+        NO_RESULT,
+        RunLog,
+        RunRecord,
+        RunResult,
+        run_key,
+        status_of,
+    )
+    from toolkiln.execution.tasks import TaskService
+
+_HOMES = {
+    "Ask": "questions",
+    "Bounds": "executor",
+    "CANNOT_ASK": "questions",
+    "CallEvents": "call_events",
+    "CallObserver": "call_events",
+    "CallResults": "idempotency",
+    "CallStore": "idempotency",
+    "CallTimer": "questions",
+    "Dispatcher": "executor",
+    "EventCallback": "call_events",
+    "ExecutionOutcome": "executor",
+    "Executor": "executor",
+    "Gateway": "gateway",
+    "GatewayParts": "gateway",
+    "RunResult": "run_log",
+    "InlineExecutor": "inline",
+    "Invocation": "executor",
+    "MAXIMA": "executor",
+    "NO_RESULT": "run_log",
+    "QuestionChannel": "questions",
+    "RunRecord": "run_log",
+    "RunLog": "run_log",
+    "RunningCall": "call_events",
+    "TaskService": "tasks",
+    "Threads": "inline",
+    "Workspace": "executor",
+    "apply_frame": "outcomes",
+    "exit_error": "outcomes",
+    "limit_error": "outcomes",
+    "run_key": "run_log",
+    "reply": "outcomes",
+    "run_examples": "probe",
+    "run_probe": "probe",
+    "status_of": "run_log",
+    "call_context": "executor",
+}
 
 __all__ = [
+    "CANNOT_ASK",
     "MAXIMA",
-    "Admitted",
-    "ApprovalBook",
-    "Approvals",
+    "NO_RESULT",
     "Ask",
-    "Asking",
-    "AuditFailed",
     "Bounds",
-    "BucketBook",
-    "CallBook",
-    "Candidate",
-    "ConcealedEvents",
-    "Diagnosis",
-    "Elsewhere",
-    "Entry",
-    "Environment",
-    "Environments",
+    "CallEvents",
+    "CallObserver",
+    "CallResults",
+    "CallStore",
+    "CallTimer",
+    "Dispatcher",
+    "EventCallback",
+    "ExecutionOutcome",
     "Executor",
     "Gateway",
-    "Guard",
+    "GatewayParts",
     "InlineExecutor",
-    "Memory",
-    "Networks",
-    "NoSession",
-    "Parts",
-    "Quota",
-    "Rates",
-    "Recorder",
-    "Report",
-    "Resolve",
-    "Rules",
-    "Sandboxes",
-    "SecretError",
-    "Secrets",
-    "SessionBook",
-    "Sessions",
-    "Tasks",
+    "Invocation",
+    "QuestionChannel",
+    "RunLog",
+    "RunRecord",
+    "RunResult",
+    "RunningCall",
+    "TaskService",
     "Threads",
-    "ToolSettings",
-    "Trail",
-    "WorkspaceInfo",
-    "Workspaces",
-    "acting_session",
-    "admits_own_tools",
-    "audit_key",
-    "authoring_refusal",
-    "careful",
-    "clean",
-    "decide",
-    "described_arguments",
-    "how_to_get",
-    "lacks",
-    "may_answer",
-    "normalise",
-    "probe",
-    "read_requirements_file",
-    "refuse_ambiguous",
+    "Workspace",
+    "apply_frame",
+    "call_context",
+    "exit_error",
+    "limit_error",
+    "reply",
     "run_examples",
-    "sandbox_user",
-    "token_hash",
+    "run_key",
+    "run_probe",
+    "status_of",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker reports unknown names itself
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,37 +1,42 @@
 """The executor protocol: the boundary between deciding to run a call and running it.
 
-An executor receives a call that has been validated and allowed. It is deliberately
-ignorant of catalogs, permissions and what is kept; `gateway` owns those. To stop a call,
-cancel it. `inline` and `sandbox` hold the implementations; one contract suite runs over
-both (tests/execution/test_contract.py).
+An executor receives a call that has been validated and allowed. It knows nothing of
+catalogs, permissions and audit; `gateway` owns those. To stop a call, cancel it. `inline` and
+`sandbox` have the implementations; one contract suite runs over both
+(tests/execution/test_contract.py).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from toolkiln.execution.asking import Asker
-from toolkiln.execution.clock import Clock
-from toolkiln.execution.network import HostRules
+from toolkiln.execution.call_events import RunningCall
+from toolkiln.execution.questions import CallQuestions, CallTimer, QuestionChannel
 from toolkiln.model import (
+    Call,
     Caller,
     CallError,
     Event,
-    Grant,
+    HostRules,
+    Limits,
+    ResolvedTool,
     Result,
     SentFile,
-    Sources,
     Status,
     ToolSpec,
 )
 
-_NO_GRANT, _NOBODY, _NO_NETWORK = Grant(), Caller(), HostRules()
+_NO_CALLER, _NO_NETWORK = Caller(), HostRules()
+
+ReportStage = Callable[[str, int | None, int | None], None]
+"""Gets a stage of an installation and, if known, how many packages of how many passed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may use: the tool's wishes under the operator's maxima."""
+    """Resource limits of one call."""
 
     timeout: float = 30.0
     memory: int = 512 << 20
@@ -42,7 +47,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The session's folder, as far as a call may use it."""
+    """The folder of a session, with what one call may do there."""
 
     folder: Path
     writable: bool
@@ -50,55 +55,38 @@ class Workspace:
     max_files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A tool that may be called, and where its code comes from."""
-
-    spec: ToolSpec
-    sources: Callable[[], Sources]
-    grant: Grant = _NO_GRANT
-    function: Callable[..., Any] | None = None
-    """The code itself, if this process trusts it: then it runs here."""
-    dev: bool = False
-    """Whether `dev` serves it without an admission."""
-    is_source: bool = False
-    """Whether its caller sent the source with the call."""
-    is_reviewed: bool = True
-    """Whether a person admitted this version; others have no grants and no settings."""
-
-
 @dataclass(slots=True)
 class Invocation:
-    """A call that may run, with everything it runs with."""
+    """An allowed call with everything an executor needs."""
 
-    tool: Admitted
+    tool: ResolvedTool
     arguments: dict[str, Any]
-    caller: Caller = _NOBODY
+    caller: Caller = _NO_CALLER
     bounds: Bounds = Bounds()
     site: Path | None = None
-    """The packages of the tool's environment."""
+    """Folder with the packages of the tool's environment."""
     network: HostRules = _NO_NETWORK
-    """Hosts that are declared and granted."""
+    """Hosts that the tool declares and the operator grants."""
     workspace: Workspace | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the tool requires, by name; for this call alone."""
+    """Values of the secrets that the tool requires, by name."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     user_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     nested: Callable[[str, Any], Awaitable[Result]] | None = None
-    asker: Asker | None = None
-    """What the tool's questions go through; None: its caller cannot be asked."""
-    clock: Clock | None = None
-    """What counts the time, if others have to stop it."""
+    questions: CallQuestions | None = None
+    """Puts questions to the caller; None: the caller cannot be asked."""
+    timer: CallTimer | None = None
+    """Counts down the timeout, if questions may pause it."""
     is_nested: bool = False
-    """Whether another call waits for this one."""
+    """Whether another tool made this call and waits for it."""
     reveal: bool = False
     """Whether the caller may see the text and the traceback of exceptions."""
-    observe: Callable[[Event], None] = lambda _: None
+    emit: Callable[[Event], None] = lambda _: None
 
 
 @dataclass(slots=True)
-class Outcome:
-    """How running ended, before anything is made of it for the model."""
+class ExecutionOutcome:
+    """How a run ended, before it becomes a Result."""
 
     status: Status = Status.OK
     value: Any = None
@@ -106,9 +94,9 @@ class Outcome:
     stdout: str = ""
     stderr: str = ""
     is_cut: bool = False
-    """Whether a stream goes on where it ends here."""
+    """Whether output was dropped at the end of a stream."""
     is_tool_result: bool = False
-    """Whether the value is a `ToolResult`: its streams, its meta."""
+    """Whether the value is that of a `ToolResult`."""
     notes: list[str] = field(default_factory=list)
     files: list[SentFile] = field(default_factory=list)
     messages: list[Any] = field(default_factory=list)
@@ -118,8 +106,8 @@ class Outcome:
     sandbox: str = ""
 
 
-def told(invocation: Invocation) -> dict[str, Any]:
-    """What a call learns of its caller, and with it the values that are for this call alone."""
+def call_context(invocation: Invocation) -> dict[str, Any]:
+    """Return what a tool learns about its caller, with secrets and settings for this call."""
     caller = invocation.caller
     return {
         "user_id": caller.user_id,
@@ -128,7 +116,7 @@ def told(invocation: Invocation) -> dict[str, Any]:
         "channel_id": caller.channel_id,
         "agent_id": caller.agent_id,
         "agent_state": caller.agent_state,
-        "asks": tuple(invocation.asker.kinds) if invocation.asker else (),
+        "asks": tuple(invocation.questions.kinds) if invocation.questions else (),
         "secrets": dict(invocation.secrets),
         "settings": dict(invocation.settings),
         "user_settings": dict(invocation.user_settings),
@@ -138,10 +126,101 @@ def told(invocation: Invocation) -> dict[str, Any]:
 class Executor(Protocol):
     """Runs one call to completion."""
 
-    async def run(self, invocation: Invocation) -> Outcome:
-        """Raises BackendError when the platform failed; a failing tool gives an Outcome."""
+    async def run(self, invocation: Invocation) -> ExecutionOutcome:
+        """Run the call. Raises BackendError if the platform fails, never for the tool."""
         ...
 
     async def close(self) -> None:
-        """End everything that was kept warm."""
+        """End all processes and threads."""
+        ...
+
+
+class InstalledEnvironment(Protocol):
+    """Packages that a tool may import."""
+
+    @property
+    def site(self) -> Path:
+        """Folder of the packages."""
+        ...
+
+
+class EnvironmentProvider(Protocol):
+    """Installs the packages that tools require."""
+
+    def use(
+        self, requirements: Iterable[str], report: ReportStage = ..., /
+    ) -> AbstractAsyncContextManager[InstalledEnvironment | None]:
+        """Build the environment if needed, and keep it while the context lasts.
+
+        None if there are no requirements. Raises InputError or EnvironmentFailed.
+        """
+        ...
+
+
+class WorkspaceProvider(Protocol):
+    """Opens the folders of sessions."""
+
+    def open(self, session: str, *, writable: bool) -> Workspace:
+        """Return the folder of a session, created if needed."""
+        ...
+
+
+T = TypeVar("T", int, float)
+
+MAXIMA = Bounds(timeout=600.0, memory=4 << 30, cpu=600.0, processes=256, disk=1 << 30)
+"""Upper limits of all tools, unless the operator sets others."""
+_DEFAULTS = Bounds()
+
+
+def bounds_of(limits: Limits, maxima: Bounds, caller_timeout: float | None) -> Bounds:
+    """Return the limits of a call: those that the tool declares, capped by the maxima."""
+    timeout = min(_either(limits.timeout, _DEFAULTS.timeout), maxima.timeout)
+    if caller_timeout is not None:
+        timeout = min(timeout, caller_timeout)
+    return Bounds(
+        timeout=timeout,
+        memory=min(_either(limits.memory, _DEFAULTS.memory), maxima.memory),
+        cpu=min(_either(limits.cpu, _either(limits.timeout, _DEFAULTS.timeout)), maxima.cpu),
+        processes=min(_either(limits.processes, _DEFAULTS.processes), maxima.processes),
+        disk=min(_either(limits.disk, _DEFAULTS.disk), maxima.disk),
+    )
+
+
+def _either(declared: T | None, default: T) -> T:
+    return default if declared is None else declared
+
+
+class Dispatcher(Protocol):
+    """Sends calls to other processes."""
+
+    def spec(self, call: Call) -> ToolSpec | None:
+        """Return the tool of a call that another process runs; None: it runs in this process."""
+        ...
+
+    async def call(
+        self,
+        call: RunningCall,
+        spec: ToolSpec,
+        channel: QuestionChannel | None,
+    ) -> Result | None:
+        """Run the call in another process; None: it cannot be sent, and the gateway refuses it."""
+        ...
+
+    async def adopt(self, call: Call, caller: Caller) -> bool:
+        """Store a call that is already sent; False if it runs in this process.
+
+        Raises ToolkilnError if it cannot be stored.
+        """
+        ...
+
+    async def ready(self) -> None:
+        """Raise ToolkilnError if calls cannot be sent."""
+        ...
+
+    def detach(self) -> None:
+        """Let calls that are stored continue after `close`."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
         ...

@@ -1,17 +1,165 @@
-"""From what an executor saw to an honest outcome: which code, which words, what to do next.
+"""Outcomes: what the end of a run means, as a status and an error with a hint.
 
-Frames are what `runtime.running` sends; statuses are the kernel's.
+`runtime.call` sends the frames; exit statuses come from the kernel.
 """
 
 import errno
+import json
+import re
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
-from toolkiln.execution.classification import failure_in, failure_of, is_refusal
-from toolkiln.execution.executor import Bounds, Invocation, Outcome
-from toolkiln.model import CallError, Result, Status, ToolSpec
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.execution.executor import Bounds, ExecutionOutcome, Invocation
+from toolkiln.model import Call, CallError, ResolvedTool, Result, Status, Timing, ToolSpec
+from toolkiln.schema import Problems
+from toolkiln.security import Mask
+
+_MAX_REFUSAL = 300
+_MAX_JSON = 20_000
+"""Characters; longer texts are data."""
+_NO_REASON = "the tool reports a failure"
+_TEXT_FIELDS = ("error", "message", "reason", "detail", "details", "stderr", "output")
+_FAILED = {"error", "failed", "failure"}
+_REFUSED = {"denied", "forbidden", "unauthorized", "unauthorised"}
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_ERROR_FIELDS = {
+    "error", "message", "reason", "detail", "details", "code", "error_code", "errorcode",
+    "status_code", "statuscode", "type", "error_type", "hint", "retryable", "traceback",
+    "timestamp", "request_id",
+}  # fmt: skip
+
+
+class Failure(NamedTuple):
+    """A failure that a returned value reports."""
+
+    text: str
+    refused: bool
+
+
+def failure_in(value: Any) -> Failure | None:
+    """Return the failure that a returned value reports; None if it is a result."""
+    if isinstance(value, str):
+        if (parsed := _json_object(value)) is not None:
+            return failure_in(parsed)
+        refused = len(value) <= _MAX_REFUSAL and is_refusal(value) and _is_brief(value.strip())
+        return Failure(value.strip(), True) if refused else None
+    if not isinstance(value, dict):
+        return None
+    if value.get("isError") is True or value.get("is_error") is True:
+        return _failure_from("\n".join(_content_texts(value.get("content"))))
+    for flag in ("success", "ok"):
+        if isinstance(is_ok := value.get(flag), bool):
+            return None if is_ok else _failure_from(_text(value), _word(value.get("status")))
+    status = _word(value.get("status"))
+    if status in _FAILED or status in _REFUSED or _is_error_object(value):
+        text = _text(value, "error", "message")
+        return _failure_from(text, status) if text else None
+    return None
+
+
+def failure_of(stderr: str, stdout: str) -> Failure:
+    """Return the failure of a `ToolResult` that is not `ok`."""
+    return _failure_from(stderr or stdout)
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether a text begins with a refusal."""
+    head = text[:_MAX_REFUSAL]
+    return bool(_REFUSAL.match(head) or ("require" in head and _REQUIREMENT.match(head)))
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    """Parse a text that is a JSON object; some tools can return text only."""
+    if len(text) > _MAX_JSON or not text[:50].lstrip().startswith("{"):
+        return None
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _is_brief(text: str) -> bool:
+    return len(_BETWEEN_SENTENCES.findall(text)) < 2  # one sentence, or two
+
+
+def _failure_from(text: str, status: str = "") -> Failure:
+    return Failure(text or _NO_REASON, status in _REFUSED or is_refusal(text))
+
+
+def _word(value: Any) -> str:
+    return value.strip().casefold() if isinstance(value, str) else ""
+
+
+def _text(value: Mapping[str, Any], *names: str) -> str:
+    """Return the first text among some fields; `{"error": {"message": …}}` counts, too."""
+    for name in names or _TEXT_FIELDS:
+        found = value.get(name)
+        if name == "error" and isinstance(found, dict):
+            found = found.get("message")
+        if isinstance(found, str) and found.strip():
+            return found
+    return ""
+
+
+def _is_error_object(value: Mapping[str, Any]) -> bool:
+    """Return whether a value has an error, and otherwise only fields about it."""
+    if not _text(value, "error"):
+        return False
+    return all(_is_error_field(name, content) for name, content in value.items())
+
+
+def _is_error_field(name: str, content: Any) -> bool:
+    if name == "status" and type(content) is int:
+        return content >= 400  # of HTTP
+    return name.casefold() in _ERROR_FIELDS or content in _EMPTY
+
+
+def _content_texts(blocks: Any) -> Iterator[str]:
+    """Yield the texts of MCP content blocks."""
+    for block in blocks if isinstance(blocks, list) else [blocks]:
+        text = block.get("text") if isinstance(block, dict) else block
+        if isinstance(text, str) and text.strip():
+            yield text
+
+
+_BETWEEN_SENTENCES = re.compile(r"[.!?…]+\s+(?=\S)|\n\s*(?=\S)")
+# A word alone may begin a result ("Forbidden City"): what follows it counts.
+_STOP = r"(?=\s*(?:\Z|\n|[.:;!,()\[\]*_`—–|-]))"
+_OR_WHY = r"(?=[\s_]*(?:\Z|\n|[^\w\s])|\s+(?:to|for|by|on|because|as|since|without|unless|due)\b)"
+_NOT_LET = r"not\s+(?:allowed|permitted|authori[sz]ed)\b"
+_DO = r"(?:access|call|change|create|delete|do|execute|modify|perform|read|run|use|view|write)"
+_REFUSAL = re.compile(
+    rf"""
+    (?:\x1b\[[0-9;]*m|<\w{{1,10}}>|[\W_])*(?=[^\W_])
+    (?:(?:error|failed|failure|warning|http|40[13]|i['’]m\s+sorry|sorry|but)\b[\W_]+){{0,4}}
+    (?:
+        (?:permission|access)[\s_-]+(?:(?:is|was|has\s+been)\s+)?denied{_OR_WHY}
+      | access\s+to\s[^\n]{{1,80}}?\s(?:is|was|has\s+been)\s+(?:denied|refused|forbidden)\b
+      | not[\s_-]+authori[sz]ed{_OR_WHY}
+      | (?:unauthori[sz]ed|forbidden){_STOP}
+      | denied\s*[:—–-]
+      | you\s+(?:(?:do\s+not|don['’]t)\s+have|lack)\s+(?!to\b)[^.!?\n]{{0,80}}?
+        \b(?:permissions?|privileges?|rights?|authori[sz]ation)\b
+      | (?:i\s+am|i['’]m)\s+{_NOT_LET}
+      | (?:you\s+are|you['’]re)\s+{_NOT_LET}\s+to\s+{_DO}\b
+      | (?:(?:this|the|that|your)\s+)?(?:action|operation|request|command|call|tool)\s+
+        (?:(?:is|was)\s+)?(?:{_NOT_LET}|(?:denied|forbidden|refused)\b)
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_REQUIREMENT = re.compile(
+    r"""
+    [^.!?:\n]{1,100}?\brequires?\s+
+    (?:the\s+(?:[^\s.!?]|[.\s](?=\S)){1,60}?|[A-Z][A-Z0-9_]+)\s+(?:permission|privilege)s?\b
+    """,
+    re.VERBOSE,
+)
 
 _MASKED = (
     "to show the text of exceptions to every caller, set show_exceptions = true in toolkiln.toml "
@@ -31,76 +179,78 @@ _CRASHES = (
 )  # fmt: skip
 
 
-def limit_hit(limit: str, bounds: Bounds) -> tuple[Status, CallError]:
-    """A limit that ended a call."""
+def limit_error(limit: str, bounds: Bounds) -> tuple[Status, CallError]:
+    """Return the status and error of a call that exceeded a limit."""
     status, message, option = _LIMITS[limit]
     values = {name: getattr(bounds, name) for name in Bounds.__slots__}
     code = "timeout" if limit == "timeout" else f"{limit}_limit"
-    hint = f"ask for less work at once; the author can raise @tool({option}=…)"
+    hint = f"request less work at once; the author can raise @tool({option}=…)"
     return status, CallError(code=code, message=message.format(**values), hint=hint)
 
 
-def apply_frame(outcome: Outcome, frame: Mapping[str, Any], invocation: Invocation) -> None:
-    """Take over the frame that ends a call."""
+def apply_frame(
+    outcome: ExecutionOutcome, frame: Mapping[str, Any], invocation: Invocation
+) -> None:
+    """Apply the last frame of a call."""
     if frame["op"] in ("result", "tool_result"):
         outcome.value = frame.get("value")
         outcome.notes += [str(note) for note in frame.get("notes", ())]
         outcome.is_tool_result = frame["op"] == "tool_result"
         _classify_value(outcome)
         return
-    # Without a sandbox nothing but the clock is limited: the machine itself ran out of something.
+    # Without a sandbox only time is limited: the machine itself ran out of the resource.
     limit = None if outcome.sandbox == "none" else _limit_of(frame)
     if limit:
-        outcome.status, outcome.error = limit_hit(limit, invocation.bounds)
+        outcome.status, outcome.error = limit_error(limit, invocation.bounds)
         return
     failure = _failure(frame, invocation.tool.spec, reveal=invocation.reveal)
     outcome.status, outcome.error = failure
 
 
-def died(
+def exit_error(
     status: int, cpu: float | None, bounds: Bounds, *, out_of_memory: bool
 ) -> tuple[Status, CallError]:
-    """A process that ended without a result, by the status that its parent saw."""
+    """Return the status and error of a process that ended without a result."""
     number = status & 0x7F
     if out_of_memory:
-        return limit_hit("memory", bounds)
+        return limit_error("memory", bounds)
     used_up = cpu is not None and cpu >= 0.75 * bounds.cpu  # the kernel counts in ticks
     if number == signal.SIGXCPU or (number == signal.SIGKILL and used_up):
-        return limit_hit("cpu", bounds)
+        return limit_error("cpu", bounds)
     if number:
         try:
             name = signal.Signals(number).name
         except ValueError:
             name = f"signal {number}"
         code = "crashed" if number in _CRASHES else "signalled"
-        message = f"its process was ended by {name}"
+        message = f"its process was killed by {name}"
     elif status:
-        code, message = "exited", f"its process ended itself with status {status >> 8}"
+        code, message = "exited", f"its process exited with status {status >> 8}"
     else:
         code, message = "no_result", "its process ended without a result"
-    return Status.FAILED, CallError(code=code, message=message, hint="this is the tool's fault")
+    return Status.FAILED, CallError(code=code, message=message, hint="this is a fault of the tool")
 
 
 def reply(tool: str, result: Result) -> dict[str, Any]:
-    """What a tool that called another one is told."""
+    """Return the reply to a tool that made a nested call."""
     if result.error is None:
         return {"value": result.value}
     return {"error": f"{tool}: {result.error.message}", "retryable": result.error.retryable}
 
 
-def _classify_value(outcome: Outcome) -> None:
-    """What dialects say in their own way about failing; a returned refusal is no success."""
+def _classify_value(outcome: ExecutionOutcome) -> None:
+    """Set the status from a returned value: each dialect has its own way to report failures."""
     value = outcome.value
     if outcome.is_tool_result:
         failure = None if value["ok"] else failure_of(value["stderr"], value["stdout"])
     else:
         failure = failure_in(value)
     if failure is not None:
-        outcome.status, outcome.error = _said(failure.text, refused=failure.refused)
+        outcome.status, outcome.error = _reported(failure.text, refused=failure.refused)
 
 
-def _said(text: str, *, refused: bool, **more: Any) -> tuple[Status, CallError]:
-    """A failure or a refusal in the tool's own words."""
+def _reported(text: str, *, refused: bool, **more: Any) -> tuple[Status, CallError]:
+    """Return the status and error of a failure or refusal that the tool reports."""
     if refused:
         return Status.DENIED, CallError(code="refused", message=text, **more)
     return Status.FAILED, CallError(code="tool_error", message=text, **more)
@@ -129,7 +279,7 @@ def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple
     text = str(frame.get("message"))
     if kind == "tool_error":
         retryable = frame.get("retryable") is True
-        return _said(text, refused=is_refusal(text), type=name, line=line, retryable=retryable)
+        return _reported(text, refused=is_refusal(text), type=name, line=line, retryable=retryable)
     if kind == "bad_settings":
         return Status.FAILED, CallError(
             code="bad_settings",
@@ -148,11 +298,67 @@ def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple
         more["traceback"] = traceback
     is_loading = bool(frame.get("loading"))
     if is_loading and name in ("ModuleNotFoundError", "ImportError"):
-        # Says which package is missing, and nothing of anybody's data.
+        # The text names the missing package and no data.
         reveal, more["hint"] = True, None
     where = f" in line {line} of {PurePath(spec.path).name}" if line else ""
-    told = f"{name}{where}" + (f": {text}" if reveal and text else "")
+    summary = f"{name}{where}" + (f": {text}" if reveal and text else "")
     if is_loading:
-        message = f"the tool cannot be imported: {told}"
+        message = f"the tool cannot be imported: {summary}"
         return Status.FAILED, CallError(code="import_failed", message=message, **more)
-    return Status.FAILED, CallError(code="exception", message=told, **more)
+    return Status.FAILED, CallError(code="exception", message=summary, **more)
+
+
+def refused_result(
+    call: Call, started: float, status: Status, error: CallError, tool: ResolvedTool | None = None
+) -> Result:
+    """Return the result of a call that did not run."""
+    text = f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
+    return Result(
+        call_id=call.id,
+        tool=call.tool,
+        digest=tool.spec.digest if tool else call.digest,
+        status=status,
+        error=error,
+        text=text,
+        dev=tool is not None and tool.dev,
+        timing=Timing(started=started, duration=time.time() - started),
+    )
+
+
+def as_call_error(error: ToolkilnError) -> CallError:
+    """Convert a platform error for the model."""
+    return CallError(
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+        retryable=not isinstance(error, InputError),
+    )
+
+
+def invalid_arguments(problems: Problems) -> CallError:
+    """Return the error of a call with invalid arguments."""
+    lines = [problem.message for problem in problems.problems]
+    hints = (getattr(problem, "hint", None) for problem in problems.problems)
+    hint = next(filter(None, hints), None)
+    return CallError(code="invalid_arguments", message="\n".join(lines), hint=hint)
+
+
+def mask_outcome(outcome: ExecutionOutcome, mask: Mask) -> None:
+    """Mask secrets in everything that a run returned."""
+    outcome.value = mask.value(outcome.value)
+    outcome.stdout = mask.text(outcome.stdout, cut=outcome.is_cut)
+    outcome.stderr = mask.text(outcome.stderr, cut=outcome.is_cut)
+    outcome.notes = [mask.text(note) for note in outcome.notes]
+    outcome.messages = [mask.value(message) for message in outcome.messages]
+    outcome.injected_tools = [mask.text(name) for name in outcome.injected_tools]
+    outcome.files = [
+        file.model_copy(update={"name": mask.text(file.name), "data": mask.data(file.data)})
+        for file in outcome.files
+    ]
+    if outcome.error is not None:
+        texts = {
+            name: mask.text(text, cut=True)
+            for name in ("message", "type", "hint", "traceback")
+            if (text := getattr(outcome.error, name)) is not None
+        }
+        outcome.error = outcome.error.model_copy(update=texts)

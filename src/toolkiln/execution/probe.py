@@ -1,36 +1,206 @@
-"""What only running a file shows: whether it imports, fits its schema, keeps its examples.
+"""Probe: imports a file in the sandbox, compares its schemas and runs its examples.
 
-One run in the sandbox for all tools of a file, without network, workspace or secrets.
-`runtime.probe` tells what it sees there, `judging` makes findings of it. This is about quality,
-not about security: the file's code controls the process that reports on it and can make it
-report that all is well.
+One run for all tools of a file, without network, workspace or secrets. `runtime.probe` reports
+from the sandbox, `ProbeFindings` turns the report into findings. A probe is about quality, not
+security: the code of the file controls the process that reports, and can report anything.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from pydantic import VERSION
+from pydantic import VERSION, Field, TypeAdapter
 
-from toolkiln.execution.bounds import MAXIMA, bounds_of
-from toolkiln.execution.executor import Admitted, Bounds, Executor, Invocation
-from toolkiln.model import Dialect, Finding, ToolSpec
+from toolkiln.execution.executor import (
+    MAXIMA,
+    Bounds,
+    ExecutionOutcome,
+    Executor,
+    Invocation,
+    bounds_of,
+)
+from toolkiln.model import Dialect, Finding, ResolvedTool, Severity, Status, ToolSpec, Value
+from toolkiln.schema import RuntimeSignature, signature_mismatches
+
+_MAX_FINDINGS = 20
+_MAX_MISMATCHES = 5
+"""Per tool."""
+_MAX_TEXT = 200
+_IMPORT_FIX = "correct the code that runs at import; it has no network, files or secrets there"
+_PACKAGE_FIX = (
+    "put your own module next to the file, or list the distribution that provides it "
+    "among its requirements"
+)
+_SCHEMA_FIX = (
+    "use literals, classes and aliases: types and defaults must not depend on running code"
+)
+_EXAMPLE_FIX = (
+    "correct the example or the code; mark examples that need network, files or secrets "
+    "with `# doctest: +SKIP`"
+)
+_AWAIT_ERROR = "SyntaxError: 'await' outside"
+_INTERFERES = "it interferes with the report of its process"
+_AWAIT_FIX = "run it in the example with `asyncio.run(…)`"
+
+# Messages of the process; the file itself may send others.
+
+
+class _Raised(Value):
+    type: str
+    text: str
+    line: int | None
+
+
+class _ImportError(Value):
+    import_error: _Raised
+
+
+class _ImportedModule(Value):
+    imported: bool
+
+
+class _Missing(Value):
+    missing: str
+
+
+class _ReadSignatures(Value):
+    signatures: list[RuntimeSignature | _Missing | None]
+
+
+class _Position(Value):
+    tool: int = Field(ge=0)
+    line: int
+
+
+class _Trying(Value):
+    trying: _Position
+
+
+class _Failure(_Position):
+    source: str
+    want: str
+    got: str
+
+
+class _Failed(Value):
+    failed: _Failure
+
+
+_Message = _ImportError | _ImportedModule | _ReadSignatures | _Trying | _Failed
+_MESSAGES: TypeAdapter[list[_Message]] = TypeAdapter(list[_Message])
+
+
+class ProbeFindings:
+    """Findings from the messages of a probe."""
+
+    def __init__(self, specs: Sequence[ToolSpec], lines: int) -> None:
+        self._specs = specs
+        self._lines = lines
+        self._findings: list[Finding] = []
+        self._ended: Callable[[str], None] = self._import_fails
+        """Adds the finding that applies if the process sends no more messages."""
+
+    def collect(self, outcome: ExecutionOutcome) -> list[Finding]:
+        """Return the findings of a run, at most as many as a model should get."""
+        try:
+            for message in _MESSAGES.validate_python(outcome.messages):
+                self._add(message)
+                if len(self._findings) >= _MAX_FINDINGS:
+                    break
+            if outcome.status is not Status.OK or outcome.value != "done":
+                self._ended(outcome.error.message if outcome.error else _INTERFERES)
+        except (ValueError, IndexError):  # messages that `runtime.probe` never sends
+            self._ended(_INTERFERES)
+        return self._findings[:_MAX_FINDINGS]
+
+    def _add(self, message: _Message) -> None:
+        match message:
+            case _ImportError(import_error=raised):
+                text = f"{raised.type}: {raised.text}" if raised.text else raised.type
+                fix = _PACKAGE_FIX if raised.type == "ModuleNotFoundError" else _IMPORT_FIX
+                self._import_fails(text, raised.line, fix)
+            case _ImportedModule() if self._ended == self._import_fails:
+                self._ended = self._signatures_fail
+            case _ReadSignatures(signatures=signatures) if self._ended == self._signatures_fail:
+                self._ended = partial(self._example_fails, self._specs[0], 0)
+                for spec, signature in zip(self._specs, signatures, strict=True):
+                    self._compare(spec, signature)
+            case _Trying(trying=at):
+                self._ended = partial(self._example_fails, self._specs[at.tool], at.line)
+            case _Failed(failed=at):
+                fix = _AWAIT_FIX if at.got.startswith(_AWAIT_ERROR) else _EXAMPLE_FIX
+                self._example_fails(self._specs[at.tool], at.line, _mismatch(at), fix)
+            case _:
+                raise ValueError("unexpected message")
+
+    def _compare(self, spec: ToolSpec, found: RuntimeSignature | _Missing | None) -> None:
+        if isinstance(found, _Missing):
+            self._differs(spec, f"{spec.entry} is not a function: {found.missing}")
+        elif found is not None:
+            for mismatch in signature_mismatches(spec.parameters, found)[:_MAX_MISMATCHES]:
+                self._differs(spec, mismatch)
+
+    def _import_fails(self, error: str, line: int | None = None, fix: str = _IMPORT_FIX) -> None:
+        self._append("import-fails", f"it cannot be imported: {_shown(error)}", None, line, fix)
+
+    def _signatures_fail(self, error: str) -> None:
+        message = f"its signatures cannot be read: {_shown(error)}"
+        self._append("schema-differs", message, None, None, _SCHEMA_FIX)
+
+    def _differs(self, spec: ToolSpec, mismatch: str) -> None:
+        self._append("schema-differs", _shown(mismatch), spec, None, _SCHEMA_FIX)
+
+    def _example_fails(
+        self, spec: ToolSpec, line: int, error: str, fix: str = _EXAMPLE_FIX
+    ) -> None:
+        message = f"an example fails: {_shown(error, 3 * _MAX_TEXT)}"
+        self._append("example-fails", message, spec, line, fix)
+
+    def _append(
+        self, rule: str, message: str, spec: ToolSpec | None, line: int | None, fix: str
+    ) -> None:
+        if line is None or not 0 < line <= self._lines:
+            line = spec.line if spec else 1
+        self._findings.append(
+            Finding(
+                rule=rule,
+                severity=Severity.ERROR,
+                message=message,
+                line=line,
+                fix=fix,
+                tool=spec.name if spec else None,
+                path=self._specs[0].path,
+            )
+        )
+
+
+def _mismatch(failure: _Failure) -> str:
+    got, want = _shown(failure.got) or "nothing", _shown(failure.want) or "nothing"
+    return f"{_shown(failure.source)} gives {got}, not {want}" if failure.source else got
+
+
+def _shown(text: str, length: int = _MAX_TEXT) -> str:
+    """Return the beginning of a text, with invisible and reordering characters escaped."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: length + 1])
+    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
+
 
 _PROGRAM = b"from toolkiln.runtime.probe import Probe\n\nrun = Probe(__file__).run\n"
 _NAME = "_toolkiln_probe.py"
-_PATIENCE = 30.0
-"""Seconds for the file as a whole."""
+_TIMEOUT = 30.0
+"""Seconds for the whole file."""
 
 
-async def probe(
-    executor: Executor, tools: Sequence[Admitted], site: Path | None, *, maxima: Bounds = MAXIMA
+async def run_probe(
+    executor: Executor, tools: Sequence[ResolvedTool], site: Path | None, *, maxima: Bounds = MAXIMA
 ) -> list[Finding]:
-    """Import the file of these tools, compare their schemas, run their examples.
+    """Import the file of these tools, compare their schemas and run their examples.
 
-    All tools are of one file; `site` holds the packages of its environment.
+    All tools are from one file; `site` has the packages of its environment.
 
     Raises:
         BackendError: the sandbox failed, not the file.
@@ -40,7 +210,7 @@ async def probe(
     files = tools[0].sources()
     specs = [tool.spec for tool in tools]
     name = PurePath(specs[0].path).name
-    # The name counts: a folder of a version is shared by all files with the same bytes.
+    # Files with the same bytes share the folder of a version; the name distinguishes them.
     identity = f"{specs[0].digest} {name}".encode() + _PROGRAM
     spec = specs[0].model_copy(
         update={
@@ -56,31 +226,30 @@ async def probe(
     )
     arguments = {
         "name": name,
-        "tools": [_asked(spec) for spec in specs],
+        "tools": [_probe_arguments(spec) for spec in specs],
         "version": ".".join(VERSION.split(".")[:2]),
     }
-    program = Admitted(spec, lambda: {**files, _NAME: _PROGRAM})
+    program = ResolvedTool(spec, lambda: {**files, _NAME: _PROGRAM})
     outcome = await executor.run(
         Invocation(program, arguments, bounds=_bounds(specs, maxima), site=site)
     )
-    from toolkiln.execution.judging import Judge  # takes a while to import, and calls need none
 
     lines = len(next(iter(files.values())).splitlines())
     # Large schemas take a while to compare.
-    return await asyncio.to_thread(Judge(specs, lines).judge, outcome)
+    return await asyncio.to_thread(ProbeFindings(specs, lines).collect, outcome)
 
 
-async def run_examples(executor: Executor, tool: Admitted, site: Path | None) -> str | None:
-    """What keeps a tool from importing and from doing what its examples show, if anything.
+async def run_examples(executor: Executor, tool: ResolvedTool, site: Path | None) -> str | None:
+    """Return why a tool does not import or an example of it fails; None if all is well.
 
     Raises:
         BackendError: the sandbox failed, not the tool.
     """
-    findings = await probe(executor, [tool], site)
+    findings = await run_probe(executor, [tool], site)
     return next((f.message for f in findings if f.rule in ("import-fails", "example-fails")), None)
 
 
-def _asked(spec: ToolSpec) -> dict[str, Any]:
+def _probe_arguments(spec: ToolSpec) -> dict[str, Any]:
     return {
         "entry": spec.entry,
         "dialect": spec.dialect.value,
@@ -92,8 +261,8 @@ def _asked(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _bounds(specs: Sequence[ToolSpec], maxima: Bounds) -> Bounds:
-    """As much room as the most demanding tool has in a call, but no more time than a probe."""
-    maxima = replace(maxima, timeout=min(maxima.timeout, _PATIENCE), cpu=min(maxima.cpu, _PATIENCE))
+    """Return the largest limits of all tools, within the timeout of a probe."""
+    maxima = replace(maxima, timeout=min(maxima.timeout, _TIMEOUT), cpu=min(maxima.cpu, _TIMEOUT))
     each = [bounds_of(spec.limits, maxima, None) for spec in specs]
     return Bounds(
         **{name: max(getattr(bounds, name) for bounds in each) for name in Bounds.__slots__}

@@ -1,117 +1,136 @@
-"""Calls that outlast their caller's patience: they go on, and can be asked for by id.
+"""Background tasks: calls that continue after the caller stops waiting.
 
-A task is a remembered call whose caller has gone; the store knows how it stands, so that
-any process can ask for it or have it stopped. A call without an id of its caller's is
-remembered when it becomes a task and not before: most end in time, and need no store.
+A task is a call in the call store, so any process can look it up or cancel it. A call without
+an id chosen by its caller is stored when it becomes a task and not before: most calls end in
+time and need no store.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from toolkiln.errors import ServerBusy, ToolkilnError
-from toolkiln.execution.asking import Asking
-from toolkiln.execution.elsewhere import Elsewhere
+from toolkiln.execution.call_events import CallObserver, RunningCall
+from toolkiln.execution.executor import Dispatcher
 from toolkiln.execution.gateway import Gateway
-from toolkiln.execution.memory import Memory
+from toolkiln.execution.idempotency import CallResults
+from toolkiln.execution.questions import QuestionChannel
 from toolkiln.model import Call, Caller, Event, Question, Reply, Result, Task, TaskState
 
-MOST_OF_A_CALLER = 500
-"""Calls of one caller over the network that run, wait for a slot or wait for a person."""
+MAX_CALLS_PER_USER = 500
+"""Unfinished calls of one user over the network."""
 _NETWORK = frozenset({"http", "mcp"})
 SOFT_LIMIT = 10.0
-"""Seconds after which a call may go to the background."""
+"""Seconds after which a call may become a task."""
 _POLL = 0.02
 
 T = TypeVar("T")
-Observe = Callable[[Event], None]
 Key = tuple[str | None, ...]
-"""Whose a call is, and its id."""
+"""Caller and call id."""
 
 
-class Tasks:
-    """The calls of this process that went to the background, or may."""
+class _TaskObserver(CallObserver):
+    """Observer of a call that may become a task; `wake` is called when it waits for a person."""
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        self._wake = wake
+        self.call: RunningCall | None = None
+        self.is_pending = False
+
+    @property
+    def progress(self) -> str:
+        return "" if self.call is None else self.call.progress
+
+    def started(self, call: RunningCall, /) -> None:
+        self.call = call
+
+    def event(self, _: RunningCall, event: Event, /) -> None:
+        if event.kind == "pending":
+            self.is_pending = True
+            self._wake()
+
+
+class _RunningTask(NamedTuple):
+    key: Key
+    observer: _TaskObserver | None = None
+
+
+class TaskService:
+    """The calls of this process that are tasks, or may become one."""
 
     def __init__(
         self,
         gateway: Gateway,
-        memory: Memory,
+        results: CallResults,
         soft_limit: float = SOFT_LIMIT,
-        elsewhere: Elsewhere | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
-        """`elsewhere` is where the gateway hands calls to."""
+        """`dispatcher` is that of the gateway."""
         self._gateway = gateway
-        self._memory = memory
-        self._elsewhere = elsewhere
+        self._results = results
+        self._dispatcher = dispatcher
         self.soft_limit = soft_limit
-        """Seconds that callers of "auto" wait unless they say otherwise."""
-        self._running: dict[asyncio.Task[Any], Key] = {}
-        self._observers: dict[Key, list[Observe]] = {}
+        """Default of `wait_seconds`."""
+        self._running: dict[asyncio.Task[Any], _RunningTask] = {}
 
-    async def lasting(
-        self, call: Call, caller: Caller, observe: Observe, asking: Asking | None = None
+    async def call_detached(
+        self,
+        call: Call,
+        caller: Caller,
+        observers: tuple[CallObserver, ...] = (),
+        channel: QuestionChannel | None = None,
     ) -> Result:
-        """The result of a call that goes on if whoever awaits it is cancelled.
+        """Run a call that continues if the awaiting task is cancelled; its id finds the result."""
+        observer = _TaskObserver()
+        work = self._gateway.call(call, (observer, *observers), channel)
+        entry = _RunningTask(_key(caller, call.id), observer)
+        return await asyncio.shield(self._keep(asyncio.create_task(work), entry))
 
-        With an id of its caller's, which finds the result later.
-        """
-        key = _key(caller, call.id)
-        work = self._gateway.call(call, self._to_all(key, observe), asking)
-        return await self.seen_out(work, key)
-
-    async def seen_out(self, work: Coroutine[Any, Any, T], key: Key = ()) -> T:
-        """What some work gives, which goes on if whoever awaits it is cancelled."""
-        return await asyncio.shield(self._keep(asyncio.create_task(work), key))
+    async def run_detached(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine that continues if the awaiting task is cancelled."""
+        return await asyncio.shield(self._keep(asyncio.create_task(work), _RunningTask(())))
 
     async def call(
         self,
         call: Call,
         caller: Caller,
-        observe: Observe,
         background: Literal["auto", True],
+        observers: tuple[CallObserver, ...] = (),
         *,
-        lasting: bool = False,
-        asking: Asking | None = None,
+        detached: bool = False,
+        channel: QuestionChannel | None = None,
         wait_seconds: float | None = None,
     ) -> Result | Task:
         """Return the result if the call ends within `wait_seconds`, else a task that continues.
 
         `wait_seconds` applies to "auto" only; None is the soft limit. A call that waits for a
-        person or asks its caller becomes a task at once. Cancelled before it is a task, it
-        ends, unless it is a `lasting` one.
+        person or asks its caller becomes a task at once. Cancelling this coroutine before that
+        cancels the call, unless it is `detached`.
 
         Raises:
-            ServerBusy: the caller has too many calls that have not ended.
+            ServerBusy: the user has too many unfinished calls.
         """
         self._refuse_too_many(call, caller)
         key, is_late = _key(caller, call.id), background == "auto" and not call.remember
-        progress, is_pending, to_all = "", False, self._to_all(key, observe)
         woken = asyncio.get_running_loop().create_future()
 
         def wake(_: object = None) -> None:
             if not woken.done():
                 woken.set_result(None)
 
-        def watch(event: Event) -> None:
-            nonlocal progress, is_pending
-            if event.kind == "progress":
-                progress = event.described
-            elif event.kind == "pending":
-                is_pending = True
-                wake()
-            to_all(event)
+        observer = _TaskObserver(wake)
 
         async def ask(questions: tuple[Question, ...]) -> Sequence[Reply]:
-            assert asking is not None
-            answers = asking.ask(questions)  # what cannot be asked may be said at once
+            assert channel is not None
+            answers = channel.ask(questions)  # may raise at once
             wake()
             return await answers
 
-        made = call if is_late else call.model_copy(update={"remember": True})
-        asked = None if asking is None else Asking(ask, asking.kinds)
-        work = self._gateway.call(made, watch, asked)
-        running = self._keep(asyncio.create_task(work), key)
+        stored = call if is_late else call.model_copy(update={"remember": True})
+        own_channel = None if channel is None else QuestionChannel(ask, channel.kinds)
+        work = self._gateway.call(stored, (observer, *observers), own_channel)
+        running = self._keep(asyncio.create_task(work), _RunningTask(key, observer))
         running.add_done_callback(wake)
         limit = self.soft_limit if wait_seconds is None else wait_seconds
         limit = limit if background == "auto" else 0
@@ -120,88 +139,77 @@ class Tasks:
         try:
             await woken
             if is_late and not running.done():
-                await self._adopt(call, caller, running, lambda: progress)
-            followed = None
-            while (
-                not running.done() and (followed := await self._followed(caller, call.id)) is None
-            ):
+                await self._adopt(call, caller, running, lambda: observer.progress)
+            task = None
+            while not running.done() and (task := await self._unfinished(caller, call.id)) is None:
                 await asyncio.wait([running], timeout=_POLL)
         except asyncio.CancelledError:
-            if not lasting:
+            if not detached:
                 running.cancel()
             raise
         finally:
             if timer is not None:
                 timer.cancel()
-        if running.done() or followed is None:
+        if running.done() or task is None:
             return running.result()
-        state: TaskState = "pending" if is_pending else "running"
-        return Task(id=call.id, tool=call.tool, state=state, started=followed.started)
+        state: TaskState = "pending" if observer.is_pending else "running"
+        return Task(id=call.id, tool=call.tool, state=state, started=task.started)
 
     def _refuse_too_many(self, call: Call, caller: Caller) -> None:
-        if call.surface not in _NETWORK or len(self._running) < MOST_OF_A_CALLER:
+        if call.surface not in _NETWORK or len(self._running) < MAX_CALLS_PER_USER:
             return
-        own = {
-            key for key in self._running.values() if key[:2] == (caller.platform, caller.user_id)
-        }
-        if len(own) >= MOST_OF_A_CALLER:
+        user = caller.platform, caller.user_id
+        own = {entry.key for entry in self._running.values() if entry.key[:2] == user}
+        if len(own) >= MAX_CALLS_PER_USER:
             raise ServerBusy(
-                f"{MOST_OF_A_CALLER} calls of {caller.who} have not ended",
-                hint="wait for some of them to end, or cancel them",
+                f"{caller.who} has {MAX_CALLS_PER_USER} unfinished calls",
+                hint="wait for some to end, or cancel them",
             )
 
-    def listen(self, caller: Caller, call_id: str, observe: Observe) -> Callable[[], None] | None:
-        """Have a function told of a call of this process while it runs; None: none runs here.
+    def subscribe(
+        self, caller: Caller, call_id: str, observer: CallObserver
+    ) -> Callable[[], None] | None:
+        """Subscribe to a call of this process; returns a function that unsubscribes.
 
-        It must not raise. What is returned ends it.
+        None: no such call of the caller runs here.
         """
-        key = _key(caller, call_id)
-        if key not in self._running.values():
+        entries = [e for e in self._running.values() if e.key == _key(caller, call_id)]
+        if not entries:
             return None
-        observers = self._observers.setdefault(key, [])
-        observers.append(observe)
+        calls = [e.observer.call for e in entries if e.observer and e.observer.call]
+        ends = [self._gateway.events.subscribe(observer, call=call) for call in calls]
 
-        def forget() -> None:
-            observers.remove(observe)
-            if not observers:
-                self._observers.pop(key, None)
+        def unsubscribe() -> None:
+            for end in ends:
+                end()
 
-        return forget
-
-    def _to_all(self, key: Key, observe: Observe) -> Observe:
-        """An observer that passes on to those who listen, too."""
-
-        def pass_on(event: Event) -> None:
-            observe(event)
-            for other in self._observers.get(key, ()):
-                other(event)
-
-        return pass_on
+        return unsubscribe
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:
-        """Stop a task, here at once, elsewhere within a second or two.
+        """Cancel a task: of this process at once, of others within two seconds.
 
         Raises:
-            InputError: there is none of this id.
+            NotFound: the id is unknown.
         """
-        task = await self._memory.cancel(caller, task_id)
-        running = [one for one, key in self._running.items() if key == _key(caller, task_id)]
+        task = await self._results.cancel(caller, task_id)
+        key = _key(caller, task_id)
+        running = [task for task, entry in self._running.items() if entry.key == key]
         if not running:
             return task
-        for one in running:
-            one.cancel()
+        for work in running:
+            work.cancel()
         await asyncio.wait(running)
-        return await self._memory.task(caller, task_id)
+        return await self._results.task(caller, task_id)
 
     async def close(self) -> None:
-        """Stop what still runs."""
+        """Cancel all running calls."""
         running = list(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _keep(self, running: "asyncio.Task[T]", key: Key) -> "asyncio.Task[T]":
-        self._running[running] = key
+    def _keep(self, running: "asyncio.Task[T]", entry: _RunningTask) -> "asyncio.Task[T]":
+        self._running[running] = entry
         running.add_done_callback(self._running.pop)
         return running
 
@@ -212,20 +220,19 @@ class Tasks:
         running: "asyncio.Task[Result]",
         progress: Callable[[], str],
     ) -> None:
-        """Have a call remembered; where that is not possible its caller has to wait."""
+        """Store a running call; if that fails, the caller has to wait for its end."""
         try:
-            if self._elsewhere is not None and await self._elsewhere.adopt(call, caller):
+            if self._dispatcher is not None and await self._dispatcher.adopt(call, caller):
                 return
-            self._keep(
-                await self._memory.adopt(call, caller, running, progress), _key(caller, call.id)
-            )
+            adopted = await self._results.adopt(call, caller, running, progress)
+            self._keep(adopted, _RunningTask(_key(caller, call.id)))
         except ToolkilnError:
             await asyncio.wait([running])
 
-    async def _followed(self, caller: Caller, call_id: str) -> Task | None:
-        """What is told by its id, once that is this call, and not an earlier one that ended."""
+    async def _unfinished(self, caller: Caller, call_id: str) -> Task | None:
+        """Return the stored task; None if it is missing, or an earlier call of this id."""
         try:
-            task = await self._memory.task(caller, call_id)
+            task = await self._results.task(caller, call_id)
         except ToolkilnError:
             return None
         return task if task.state in ("running", "pending") else None

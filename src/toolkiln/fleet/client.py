@@ -1,176 +1,325 @@
-"""The caller's side of the fleet: calls go out, and each comes back as exactly one Result.
+"""Client of a fleet: sends calls and returns exactly one Result for each.
 
-One reply stream for all calls of a process, read by one task; another looks after calls that
-are out for long, so that none is waited for in vain when Redis or all workers are gone. Which
-tool a call means, and who may make it, is decided elsewhere: what is handed over is sent.
+One task reads the process's reply stream; another checks calls that take long, so that none waits
+forever when Redis or all workers are gone. Which tool a call names, and who may call it, is
+decided elsewhere.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
-from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.fleet import wire
-from toolkiln.fleet.answers import Answers
-from toolkiln.fleet.batch import Answered, Batch
-from toolkiln.fleet.deliveries import Accepted, Admission, Conflict, Finished, Overloaded
-from toolkiln.fleet.endings import ended
-from toolkiln.fleet.identity import FleetKeys, seal
-from toolkiln.fleet.outstanding import Observe, Out, Waiter
-from toolkiln.fleet.queue import UNVERIFIED, Queue
-from toolkiln.fleet.replies import Replies, place
-from toolkiln.fleet.resp import Pipe
+from toolkiln.errors import InputError, StoreError, ToolkilnError, Unreachable
+from toolkiln.fleet import delivery, keys, wire
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Accepted, Admission, DeliveryConflict, Finished, Overloaded
+from toolkiln.fleet.message_auth import FleetKeys, seal
+from toolkiln.fleet.questions import QuestionHandlers
+from toolkiln.fleet.queue import UNVERIFIED, Batch, BatchDone, Queue, is_trusted
+from toolkiln.fleet.signatures import Verifier
 from toolkiln.fleet.steps import START_BY_MS
-from toolkiln.fleet.wire import Envelope, Malformed, Reply, event_from_wire, result_from_wire
-from toolkiln.model import CallError, Result, Status
-from toolkiln.store import PATIENCE as _PATIENCE
-from toolkiln.store import Unreachable
+from toolkiln.fleet.wire import (
+    CallReply,
+    Envelope,
+    Malformed,
+    end_result,
+    event_from_wire,
+    result_from_wire,
+)
+from toolkiln.model import CallError, Event, Result, Status
+from toolkiln.store import REDIS_WAIT_SECONDS
+
+Observe = Callable[[Event], None]
+
+
+class Waiter:
+    """One caller that awaits the end of a call."""
+
+    __slots__ = ("_wakeup", "observe", "reply", "timer")
+
+    def __init__(self, wakeup: "asyncio.Future[Any]", observe: Observe | None) -> None:
+        self._wakeup = wakeup
+        self.observe = observe
+        self.reply: CallReply | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def settle(self, reply: CallReply) -> None:
+        """Set the reply, unless there is one."""
+        if self.reply is None:
+            self.reply = reply
+            self.wake(None)
+
+    def wake(self, value: Any) -> None:
+        """Wake the waiting task with this value."""
+        if not self._wakeup.done():
+            self._wakeup.set_result(value)
+
+    async def sleep(self) -> Any:
+        """Wait for `wake` and return its value."""
+        return await self._wakeup
+
+    async def end(self) -> CallReply:
+        """Wait for the reply."""
+        while self.reply is None:
+            self._wakeup = asyncio.get_running_loop().create_future()
+            await self._wakeup
+        return self.reply
+
+    def stop_timer(self) -> None:
+        """Remove the time limit."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class PendingCall:
+    """A call in flight; several callers may await it."""
+
+    __slots__ = (
+        "entry", "envelope", "is_ours", "is_remembered", "misses", "since", "subject", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, envelope: Envelope, now: float) -> None:
+        self.envelope = envelope
+        self.since = now
+        self.waiters: list[Waiter] = []
+        self.is_ours = True
+        """Whether this process enqueued it: then it is cancelled when no caller here awaits it."""
+        self.is_remembered = envelope.remember
+        self.misses = 0
+        """How many checks in a row did not find it."""
+        self.subject = b""
+        """What signed replies to it name (`wire.reply_subject`)."""
+        self.entry = (0, 0)
+        """Sort key of its first entry: replies to earlier entries belong to another call."""
+
+
+_READ_COUNT = 256
+# Read entries are trimmed in batches, to save commands.
+_TRIM_AFTER = 64
+_STREAM_START = "0-0"
+
+
+class ReplyStream:
+    """Stream of replies to one client process.
+
+    It is bounded, and expires some time after the client is gone.
+    """
+
+    def __init__(
+        self, pipe: RedisPipe, waiting: RedisPipe, reply_to: str, trusted: Verifier | None = None
+    ) -> None:
+        """`waiting` is a connection for blocking reads.
+
+        Replies that no `trusted` worker signed are ignored.
+        """
+        self._trusted = trusted
+        self._has_warned = False
+        self._pipe, self._waiting = pipe, waiting
+        self._stream = keys.replies(reply_to)
+        self._last = _STREAM_START
+        self._read = 0
+        self._connects = 0
+
+    async def next(self, block_ms: int) -> list[CallReply]:
+        """Return new replies, waiting for the first; empty after a timeout."""
+        if self._connects != self._waiting.connects:
+            await self._resume()
+        options = ("COUNT", _READ_COUNT, "BLOCK", block_ms)
+        answer = await self._waiting.command(
+            "XREAD", *options, "STREAMS", self._stream, self._last, wait=block_ms / 1000
+        )
+        entries = answer[0][1] if answer else []
+        if self._read and (not entries or self._read > _TRIM_AFTER):
+            await self._trim()
+        replies: list[CallReply] = []
+        for _, fields in entries:
+            # Not from a worker of this fleet. Calls in flight are checked anyway.
+            with suppress(Malformed):
+                replies.extend(wire.replies_from_wire(fields[1]))
+        resolved = [
+            reply if reply.kind != "stored" else await delivery.resolve_reply(self._pipe, reply)
+            for reply in replies
+            if self._is_trusted(reply)
+        ]
+        if entries:
+            self._last = entries[-1][0].decode()
+            self._read += len(entries)
+        return resolved
+
+    def _is_trusted(self, reply: CallReply) -> bool:
+        if is_trusted(self._trusted, reply):
+            return True
+        if not self._has_warned:
+            _log.warning("ignoring replies that no worker of `worker_keys` signed")
+            self._has_warned = True
+        return False
+
+    async def close(self) -> None:
+        """Delete the stream."""
+        await self._pipe.command("DEL", self._stream)
+
+    async def _resume(self) -> None:
+        """Read from the start if the new server is behind the last one."""
+        connects = self._waiting.connects
+        try:
+            answer = await self._waiting.command("XINFO", "STREAM", self._stream)
+        except StoreError as error:
+            if "no such key" not in error.message:
+                raise
+            self._last = _STREAM_START
+        else:
+            info = dict(zip(answer[::2], answer[1::2], strict=True))
+            if delivery.entry_order(info[b"last-generated-id"].decode()) < delivery.entry_order(
+                self._last
+            ):
+                self._last = _STREAM_START
+        self._connects = connects
+
+    async def _trim(self) -> None:
+        milliseconds, _, number = self._last.partition("-")
+        with suppress(StoreError):  # retried later
+            after = f"{milliseconds}-{int(number) + 1}"
+            await self._pipe.command("XTRIM", self._stream, "MINID", after)
+            self._read = 0
+
 
 _BLOCK_MS = 5000
-_LOOK = 2.0
-"""Seconds between two looks at calls that are out for longer than that."""
-_GRACE = 1.0
-"""Seconds after a call's own time in which its worker may still say what became of it."""
-_AWAY = 60.0
-"""Seconds without Redis after which calls that are out count as lost."""
-_COPY_MS = 1000
-"""How long a replica may take to have a call."""
+_CHECK_SECONDS = 2.0
+"""Seconds between checks of calls that take longer than that."""
+_GRACE_SECONDS = 1.0
+"""Seconds after a call's time limit in which its worker may still reply."""
+_REDIS_LOST_SECONDS = 60.0
+"""Seconds without Redis after which calls in flight count as lost."""
+_REPLICA_MS = 1000
+"""How long a replica may take to receive a call."""
 _PAUSE = 0.05
-_TOGETHER = 500
+_STATE_BATCH = 500
 _log = logging.getLogger(__name__)
 
 
-class Client:
-    """Makes calls in a fleet, for one event loop."""
+class FleetClient:
+    """Client of a fleet, for one event loop."""
 
-    def __init__(self, pipe: Pipe, waiting: Pipe, key: FleetKeys, *, durable: bool = False) -> None:
-        """`waiting` is a connection for the replies alone; `key` is the fleet's.
+    def __init__(
+        self, pipe: RedisPipe, waiting: RedisPipe, key: FleetKeys, *, durable: bool = False
+    ) -> None:
+        """`waiting` is a connection for the replies alone.
 
-        `durable`: a call that no replica of Redis has in time is taken back.
+        With `durable`, a call that reaches no replica of Redis in time is withdrawn.
         """
         self._pipe = pipe
         self._waiting = waiting
         self._key = key
         self.reply_to = f"{pipe.address.user}:{secrets.token_hex(12)}"
-        """The stream that replies go to; an ACL can give each user their own."""
-        self.answers = Answers(pipe, key)
-        """Who is asked what calls ask."""
-        self._replies = Replies(pipe, waiting, self.reply_to, key.trusted)
+        """Name of the reply stream; its prefix lets an ACL separate users."""
+        self.questions = QuestionHandlers(pipe, key)
+        """Handlers of the questions that calls ask."""
+        self._replies = ReplyStream(pipe, waiting, self.reply_to, key.trusted)
         self._queues: dict[str, Queue] = {}
-        self._copying: Batch[None, bool] | None = Batch(self._await_copy) if durable else None
-        self._out: dict[str, Out] = {}
+        self._replication: Batch[None, bool] | None = (
+            Batch(self._wait_for_replica) if durable else None
+        )
+        self._pending: dict[str, PendingCall] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._beside: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._is_detached = False
 
     async def open(self) -> None:
-        """Connect, and begin to take replies.
-
-        Raises:
-            StoreError: the server cannot be reached or used.
-        """
+        """Connect, and start to read replies."""
         await asyncio.gather(self._pipe.open(), self._waiting.open())
         self._tasks = [
-            asyncio.create_task(self._take_replies()),
-            asyncio.create_task(self._look_after()),
+            asyncio.create_task(self._read_replies()),
+            asyncio.create_task(self._watch_calls()),
         ]
 
     async def call(self, envelope: Envelope, observe: Observe | None = None) -> Result:
-        """Have a call made, and wait for its end; to stop it, cancel the task that awaits this.
+        """Make a call and wait for its end; cancel the awaiting task to cancel the call.
 
-        The envelope names our `reply_to`, and comes without a seal. Never raises for what
-        becomes of it, as `observe` must not.
+        The envelope has this client's `reply_to` and no seal. Failures are Results, not exceptions.
+        `observe` must not raise.
         """
         record, loop = envelope.record, asyncio.get_running_loop()
-        out = self._out.get(record)
-        is_first = out is None
-        if out is None:
-            out = self._out[record] = Out(envelope, loop.time())
+        pending = self._pending.get(record)
+        is_first = pending is None
+        if pending is None:
+            pending = self._pending[record] = PendingCall(envelope, loop.time())
         waiter = Waiter(loop.create_future(), observe)
-        out.waiters.append(waiter)
+        pending.waiters.append(waiter)
         if envelope.timeout_ms is not None:
-            seconds = envelope.timeout_ms / 1000 + _GRACE
-            waiter.timer = loop.call_later(seconds, self._give_up, out, waiter, "timeout")
+            seconds = envelope.timeout_ms / 1000 + _GRACE_SECONDS
+            waiter.timer = loop.call_later(seconds, self._give_up, pending, waiter, "timeout")
         try:
-            refusal = await self._enter(envelope, out, waiter, is_first=is_first)
+            refusal = await self._enter(envelope, pending, waiter, is_first=is_first)
             if refusal is not None:
                 return refusal
             return self._result(envelope, waiter.reply or await waiter.end())
         except asyncio.CancelledError:
-            self._forsake(out, waiter)
+            self._abandon(pending, waiter)
             raise
         finally:
-            waiter.rest()
-            self._drop(out, waiter)
+            waiter.stop_timer()
+            self._drop(pending, waiter)
 
     async def remember(self, record: str) -> None:
-        """Have the result of a call that is out kept for whoever asks by its id.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        out = self._out.get(record)
-        if out is not None and await self._queue(out.envelope.pool).remember(record):
-            out.is_remembered = True
+        """Keep the result of a running call for lookups by id."""
+        pending = self._pending.get(record)
+        if pending is not None and await self._queue(pending.envelope.pool).remember(record):
+            pending.is_remembered = True
 
     async def check(self) -> None:
-        """See that Redis answers.
-
-        Raises:
-            StoreError: it does not.
-        """
+        """Ping Redis."""
         await self._pipe.command("PING")
 
     def detach(self) -> None:
-        """Let calls with their callers' own ids go on when nobody here awaits them any more."""
+        """Let calls with caller-chosen ids continue when no caller here awaits them."""
         self._is_detached = True
 
     async def close(self) -> None:
-        """Take no more replies; calls that are still awaited end, if they are ours to end."""
-        for out in list(self._out.values()):
-            for waiter in list(out.waiters):
-                self._give_up(out, waiter, "cancelled")
+        """Cancel the calls of this client that are still awaited, and disconnect."""
+        for pending in list(self._pending.values()):
+            for waiter in list(pending.waiters):
+                self._give_up(pending, waiter, "cancelled")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._beside:
-            await asyncio.wait(self._beside, timeout=_GRACE)
-        await self.answers.close()
+        if self._background:
+            await asyncio.wait(self._background, timeout=_GRACE_SECONDS)
+        await self.questions.close()
         if self._tasks:
-            with suppress(ToolkilnError):  # else it expires
+            with suppress(ToolkilnError):  # it expires anyway
                 await self._replies.close()
         self._tasks = []
         await asyncio.gather(self._pipe.close(), self._waiting.close())
 
     async def _enter(
-        self, envelope: Envelope, out: Out, waiter: Waiter, *, is_first: bool
+        self, envelope: Envelope, pending: PendingCall, waiter: Waiter, *, is_first: bool
     ) -> Result | None:
-        """Put a call into the queue; None if its reply is on the way, or there."""
-        queue, sent = self._queue(envelope.pool), self._sealed(envelope)
+        """Enqueue a call; None if its reply will come or has come."""
+        queue, sealed = self._queue(envelope.pool), self._sealed(envelope)
         if is_first and self._key.trusted is not None:
-            out.about = wire.about(sent)
+            pending.subject = wire.reply_subject(sealed)
         admission: Admission | Result
         may_be_ours = False
         try:
-            if is_first and not envelope.remember and self._copying is None:
-                # A fresh id: whatever comes under it is about this call, and that it was
-                # accepted is no reason to wake anybody.
-                queue.enqueue_soon(sent, waiter.wake, last=len(self._out) == 1)
+            if is_first and not envelope.remember and self._replication is None:
+                # A fresh id: any reply is to this call, so its acceptance need not wake the task.
+                queue.enqueue_nowait(sealed, waiter.wake, last=len(self._pending) == 1)
                 answer = await waiter.sleep()
                 if waiter.reply is not None:
                     return None
-                admission = await queue.admission(sent, answer)
+                admission = await queue.read_admission(sealed, answer)
             else:
-                admission = await queue.enqueue(sent)
+                admission = await queue.enqueue(sealed)
         except Unreachable as error:
             may_be_ours = error.sent and not envelope.remember
-            admission = await self._insist(sent, error, waiter)
+            admission = await self._retry_enqueue(sealed, error, waiter)
         except InputError as error:  # too large
             refusal = CallError(code=error.code, message=error.message, hint=error.hint)
             return _refused(envelope, Status.INVALID, refusal)
@@ -180,127 +329,130 @@ class Client:
             return admission
         if isinstance(admission, Overloaded):
             after = admission.retry_after
-            return ended("overloaded", call_id=envelope.id, tool=envelope.tool, retry_after=after)
-        if isinstance(admission, Conflict):
+            return end_result(
+                "overloaded", call_id=envelope.id, tool=envelope.tool, retry_after=after
+            )
+        if isinstance(admission, DeliveryConflict):
             return _refused(envelope, Status.INVALID, _CONFLICT)
         if isinstance(admission, Finished) and admission.reply is not None:
-            waiter.settle(self._checked(out, admission.reply))
+            waiter.settle(self._checked(pending, admission.reply))
         elif is_first:
-            out.is_ours = may_be_ours or isinstance(admission, Accepted)
+            pending.is_ours = may_be_ours or isinstance(admission, Accepted)
             if isinstance(admission, Accepted):
-                out.entry = place(admission.entry)
-            if out.is_ours and self._copying is not None:
-                await self._see_copied(envelope, self._copying)
+                pending.entry = delivery.entry_order(admission.entry)
+            if pending.is_ours and self._replication is not None:
+                await self._require_replica(envelope, self._replication)
         return None
 
-    async def _see_copied(self, envelope: Envelope, copying: "Batch[None, bool]") -> None:
-        """Take a call back that no replica has; one that a worker has by now goes on."""
-        with suppress(ToolkilnError):  # what became of it is seen by who looks after calls
-            if not await copying.add(None):
-                await self._end_ourselves(envelope, "no_replica")
+    async def _require_replica(self, envelope: Envelope, replication: "Batch[None, bool]") -> None:
+        """Withdraw a call that no replica has, unless a worker has already taken it."""
+        with suppress(ToolkilnError):  # `_watch_calls` finds out
+            if not await replication.add(None):
+                await self._end_call(envelope, "no_replica")
 
-    async def _end_ourselves(self, envelope: Envelope, code: str) -> None:
-        """End a call that no worker has; others learn it from Redis, and we from the answer."""
+    async def _end_call(self, envelope: Envelope, code: str) -> None:
+        """End a call that no worker has."""
         if await self._queue(envelope.pool).withdraw(envelope.record, code):
-            self._told(_end(envelope.record, code))
+            self._handle(_end(envelope.record, code))
 
-    def _await_copy(self, calls: Sequence[None], done: "Answered[bool]") -> None:
-        """One question for all calls that were accepted on this connection just now."""
-
+    def _wait_for_replica(self, calls: Sequence[None], done: "BatchDone[bool]") -> None:
         async def ask() -> None:
             connects = self._pipe.connects
             try:
-                have = await self._pipe.command("WAIT", 1, _COPY_MS, wait=_COPY_MS / 1000)
+                replicas = await self._pipe.command("WAIT", 1, _REPLICA_MS, wait=_REPLICA_MS / 1000)
             except ToolkilnError as error:
                 done(error)
             else:
-                done([have > 0 and connects == self._pipe.connects] * len(calls))
+                done([replicas > 0 and connects == self._pipe.connects] * len(calls))
 
         task = asyncio.create_task(ask())
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
-    async def _insist(
-        self, sent: Envelope, error: Unreachable, waiter: Waiter
+    async def _retry_enqueue(
+        self, sealed: Envelope, error: Unreachable, waiter: Waiter
     ) -> Admission | Result:
-        """Retry a call that Redis may not have received, within the time limit of the call.
+        """Retry a call that Redis may not have received, within the call's time limit.
 
-        What may have arrived and is not there may also have run before Redis forgot it: it is
-        sent again only if a second run does no harm.
+        A call that may have arrived but is missing may have run before Redis lost it: it is sent
+        again only if a second run does no harm.
         """
-        limit = sent.timeout_ms
-        patience = _PATIENCE if limit is None else min(_PATIENCE, limit / 1000)
-        queue, until, pause = self._queue(sent.pool), time.monotonic() + patience, _PAUSE
-        may_be_there = error.sent
+        limit = sealed.timeout_ms
+        seconds = REDIS_WAIT_SECONDS if limit is None else min(REDIS_WAIT_SECONDS, limit / 1000)
+        queue, until, pause = self._queue(sealed.pool), time.monotonic() + seconds, _PAUSE
+        may_have_arrived = error.sent
         while time.monotonic() < until and waiter.reply is None:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
             try:
-                if may_be_there and not sent.repeatable:
-                    (standing,) = await queue.standing([sent.record])
-                    if standing.state == "missing":
-                        return ended("lost", call_id=sent.id, tool=sent.tool)
-                return await queue.enqueue(sent)
-            except Unreachable as again:
-                error = again
-                may_be_there = may_be_there or again.sent
+                if may_have_arrived and not sealed.repeatable:
+                    (state,) = await queue.call_states([sealed.record])
+                    if state.state == "missing":
+                        return end_result("lost", call_id=sealed.id, tool=sealed.tool)
+                return await queue.enqueue(sealed)
+            except Unreachable as retry_error:
+                error = retry_error
+                may_have_arrived = may_have_arrived or retry_error.sent
             except ToolkilnError as failure:
-                return _failed(sent, failure)
+                return _failed(sealed, failure)
         if waiter.reply is not None:
-            return self._result(sent, waiter.reply)
-        if may_be_there:
-            return ended("lost", call_id=sent.id, tool=sent.tool)
-        return _failed(sent, error)
+            return self._result(sealed, waiter.reply)
+        if may_have_arrived:
+            return end_result("lost", call_id=sealed.id, tool=sealed.tool)
+        return _failed(sealed, error)
 
-    def _result(self, envelope: Envelope, reply: Reply) -> Result:
+    def _result(self, envelope: Envelope, reply: CallReply) -> Result:
         if reply.kind == "result":
             try:
                 return result_from_wire(reply.body)
             except Malformed as error:
-                _log.error("the result of a call of %s is lost: %s", envelope.tool, error)
-                return ended("lost", call_id=envelope.id, tool=envelope.tool)
+                _log.error("the result of a call of %s cannot be read: %s", envelope.tool, error)
+                return end_result("lost", call_id=envelope.id, tool=envelope.tool)
         code = reply.body.decode("ascii", "replace")
-        return ended(code, call_id=envelope.id, tool=envelope.tool)
+        return end_result(code, call_id=envelope.id, tool=envelope.tool)
 
-    def _give_up(self, out: Out, waiter: Waiter, code: str) -> None:
-        self._forsake(out, waiter)
-        waiter.settle(_end(out.envelope.record, code))
+    def _give_up(self, pending: PendingCall, waiter: Waiter, code: str) -> None:
+        self._abandon(pending, waiter)
+        waiter.settle(_end(pending.envelope.record, code))
 
-    def _forsake(self, out: Out, waiter: Waiter) -> None:
-        """See that a call ends which nobody awaits any more."""
-        lasts = self._is_detached and out.is_remembered
-        if waiter.reply is not None or len(out.waiters) > 1 or not out.is_ours or lasts:
+    def _abandon(self, pending: PendingCall, waiter: Waiter) -> None:
+        """Cancel a call that no caller awaits any more."""
+        continues = self._is_detached and pending.is_remembered
+        if waiter.reply is not None or len(pending.waiters) > 1 or not pending.is_ours or continues:
             return
-        task = asyncio.create_task(self._cancel(out.envelope, for_others=out.is_remembered))
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        task = asyncio.create_task(self._cancel(pending.envelope, for_others=pending.is_remembered))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _cancel(self, envelope: Envelope, *, for_others: bool) -> None:
-        with suppress(ToolkilnError):  # then it runs to its end, and nobody is told
+        with suppress(ToolkilnError):  # it runs to its end, without a reader
             await self._queue(envelope.pool).cancel(envelope.record, for_others=for_others)
 
-    def _is_about(self, out: Out, reply: Reply) -> bool:
-        """Return whether a signed reply answers what was sent, and not an earlier try of it."""
+    def _is_about(self, pending: PendingCall, reply: CallReply) -> bool:
+        """Return whether a signed reply answers this call, not an earlier attempt."""
         if self._key.trusted is None:
             return True
         proof = reply.proof
-        if proof is None or proof.about != out.about:
+        if proof is None or proof.subject != pending.subject:
             return False
-        return reply.kind not in ("result", "end") or place(proof.of) >= out.entry
+        return (
+            reply.kind not in ("result", "end")
+            or delivery.entry_order(proof.target) >= pending.entry
+        )
 
-    def _checked(self, out: Out, reply: Reply) -> Reply:
-        """Return a remembered reply, or an end that says why it is not believed."""
+    def _checked(self, pending: PendingCall, reply: CallReply) -> CallReply:
+        """Return a remembered reply, or an end with code `unverified`."""
         is_unknown = reply.kind == "end" and reply.body in (b"lost", UNVERIFIED)
-        if is_unknown or self._is_about(out, reply):
+        if is_unknown or self._is_about(pending, reply):
             return reply
-        return Reply(reply.record, "end", UNVERIFIED)
+        return CallReply(reply.record, "end", UNVERIFIED)
 
-    def _drop(self, out: Out, waiter: Waiter) -> None:
-        out.waiters.remove(waiter)
-        if not out.waiters:
-            record = out.envelope.record
-            if self._out.get(record) is out:
-                del self._out[record]
+    def _drop(self, pending: PendingCall, waiter: Waiter) -> None:
+        pending.waiters.remove(waiter)
+        if not pending.waiters:
+            record = pending.envelope.record
+            if self._pending.get(record) is pending:
+                del self._pending[record]
 
     def _sealed(self, envelope: Envelope) -> Envelope:
         return replace(envelope, seal=seal(self._key, envelope))
@@ -311,103 +463,103 @@ class Client:
             queue = self._queues[pool] = Queue(self._pipe, pool, trusted=self._key.trusted)
         return queue
 
-    async def _take_replies(self) -> None:
+    async def _read_replies(self) -> None:
         pause = _PAUSE
         while True:
             try:
                 replies = await self._replies.next(_BLOCK_MS)
             except ToolkilnError as error:
-                _log.debug("replies could not be read: %s", error)
+                _log.debug("cannot read replies: %s", error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 1.0)
                 continue
             pause = _PAUSE
             for reply in replies:
-                out = self._out.get(reply.record)
-                if out is None or self._is_about(out, reply):
-                    self._told(reply)
+                pending = self._pending.get(reply.record)
+                if pending is None or self._is_about(pending, reply):
+                    self._handle(reply)
 
-    def _told(self, reply: Reply) -> None:
-        out = self._out.get(reply.record)
+    def _handle(self, reply: CallReply) -> None:
+        pending = self._pending.get(reply.record)
         if reply.kind in ("question", "withdrawn"):
-            for waiter in out.waiters if out is not None else ():
-                waiter.rest()  # as for an approval
-            self.answers.told(reply)
+            for waiter in pending.waiters if pending is not None else ():
+                waiter.stop_timer()  # as for an approval
+            self.questions.handle(reply)
             return
-        if out is None:
-            return  # late: its caller was told something else, or has gone
+        if pending is None:
+            return  # late: its caller got another result, or is gone
         if reply.kind != "event":
-            for waiter in out.waiters:
+            for waiter in pending.waiters:
                 waiter.settle(reply)
             return
         try:
             event = event_from_wire(reply.body)
         except Malformed as error:
-            _log.error("an event of %s cannot be read: %s", out.envelope.tool, error)
+            _log.error("an event of %s cannot be read: %s", pending.envelope.tool, error)
             return
-        for waiter in out.waiters:
+        for waiter in pending.waiters:
             if event.kind == "pending":
-                waiter.rest()  # a person takes the time that they take
+                waiter.stop_timer()  # a person may take any time
             if waiter.observe is not None:
                 waiter.observe(event)
 
-    async def _look_after(self) -> None:
-        """Ask now and then how calls stand that have been out for some time."""
-        reached = time.monotonic()
+    async def _watch_calls(self) -> None:
+        """Check the state of calls that take long."""
+        last_success = time.monotonic()
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_SECONDS)
             try:
-                for some in _portions(self._overdue()):
-                    await self._look_at_each(some)
-                reached = time.monotonic()
+                for batch in _batches(self._overdue()):
+                    await self._check_calls(batch)
+                last_success = time.monotonic()
             except ToolkilnError as error:
-                if time.monotonic() - reached > _AWAY:
-                    _log.error("calls are given up: %s", error)
-                    for out in self._overdue():
-                        self._told(_end(out.envelope.record, "lost"))
+                if time.monotonic() - last_success > _REDIS_LOST_SECONDS:
+                    _log.error("ending calls as lost: %s", error)
+                    for pending in self._overdue():
+                        self._handle(_end(pending.envelope.record, "lost"))
 
-    def _overdue(self) -> list[Out]:
-        before = asyncio.get_running_loop().time() - _LOOK
-        return [out for out in self._out.values() if out.since < before]
+    def _overdue(self) -> list[PendingCall]:
+        threshold = asyncio.get_running_loop().time() - _CHECK_SECONDS
+        return [pending for pending in self._pending.values() if pending.since < threshold]
 
-    async def _look_at_each(self, some: list[Out]) -> None:
-        """Look at calls together, or one by one where something about one cannot be read."""
+    async def _check_calls(self, batch: list[PendingCall]) -> None:
+        """Check calls together, or one by one if one of them is malformed."""
         try:
-            await self._look_at(some)
+            await self._check_states(batch)
         except Malformed as error:
-            if len(some) == 1:
-                _log.error("a call of %s is lost: %s", some[0].envelope.tool, error)
-                self._told(_end(some[0].envelope.record, "lost"))
+            if len(batch) == 1:
+                _log.error("a call of %s is lost: %s", batch[0].envelope.tool, error)
+                self._handle(_end(batch[0].envelope.record, "lost"))
             else:
-                for out in some:
-                    await self._look_at_each([out])
+                for pending in batch:
+                    await self._check_calls([pending])
 
-    async def _look_at(self, some: list[Out]) -> None:
-        standings = await self._queue(some[0].envelope.pool).standing(
-            [out.envelope.record for out in some]
+    async def _check_states(self, batch: list[PendingCall]) -> None:
+        states = await self._queue(batch[0].envelope.pool).call_states(
+            [pending.envelope.record for pending in batch]
         )
-        for out, standing in zip(some, standings, strict=True):
-            if standing.reply is not None:
-                self._told(self._checked(out, standing.reply))
-            elif standing.state in ("done", "missing"):
-                out.misses += 1
-                if out.misses > 1:  # not only on its way to us at the first look
-                    await self._replace(out, standing.state)
+        for pending, state in zip(batch, states, strict=True):
+            if state.reply is not None:
+                self._handle(self._checked(pending, state.reply))
+            elif state.state in ("done", "missing"):
+                pending.misses += 1
+                if pending.misses > 1:  # at the first check, the reply may be on its way
+                    await self._resend(pending, state.state)
             else:
-                out.misses = 0
-                if standing.age_ms > START_BY_MS:  # nor is there a worker to see to it
-                    code = "no_worker" if standing.state == "waiting" else "lost"
-                    await self._end_ourselves(out.envelope, code)
+                pending.misses = 0
+                if state.age_ms > START_BY_MS:  # no worker takes or renews it
+                    code = "no_worker" if state.state == "waiting" else "lost"
+                    await self._end_call(pending.envelope, code)
 
-    async def _replace(self, out: Out, state: str) -> None:
-        """Make a call again of which Redis knows nothing, or give it up."""
-        envelope = out.envelope
-        if state == "missing" and envelope.repeatable and out.is_ours:
+    async def _resend(self, pending: PendingCall, state: str) -> None:
+        """Make a call again that Redis has lost, or end it as lost."""
+        envelope = pending.envelope
+        if state == "missing" and envelope.repeatable and pending.is_ours:
             admission = await self._queue(envelope.pool).enqueue(self._sealed(envelope))
-            if not isinstance(admission, Overloaded | Conflict):
-                out.misses, out.since = 0, asyncio.get_running_loop().time()
+            if not isinstance(admission, Overloaded | DeliveryConflict):
+                pending.misses, pending.since = 0, asyncio.get_running_loop().time()
                 return
-        self._told(_end(envelope.record, "lost"))
+        self._handle(_end(envelope.record, "lost"))
 
 
 _CONFLICT = CallError(
@@ -417,8 +569,8 @@ _CONFLICT = CallError(
 )
 
 
-def _end(record: str, code: str) -> Reply:
-    return Reply(record, "end", code.encode())
+def _end(record: str, code: str) -> CallReply:
+    return CallReply(record, "end", code.encode())
 
 
 def _failed(envelope: Envelope, error: ToolkilnError) -> Result:
@@ -431,7 +583,7 @@ def _refused(envelope: Envelope, status: Status, error: CallError) -> Result:
     return Result(call_id=envelope.id, tool=envelope.tool, status=status, error=error, text=text)
 
 
-def _portions(some: list[Out]) -> Iterator[list[Out]]:
-    rest = iter(some)
-    while part := list(islice(rest, _TOGETHER)):
-        yield part
+def _batches(calls: list[PendingCall]) -> Iterator[list[PendingCall]]:
+    remaining = iter(calls)
+    while batch := list(islice(remaining, _STATE_BATCH)):
+        yield batch

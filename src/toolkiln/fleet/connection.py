@@ -1,182 +1,494 @@
-"""A Redis server for threads: timeouts and errors. Knows nothing of sessions.
+"""Asyncio connection to Redis over hiredis, Lua scripts, and the server check.
 
-What URLs may say is in `address`; the connection for asyncio is `resp`.
-
-Nothing is tried twice. After a timeout nobody knows whether the server ran a script, and
-running it again could take tokens twice; so redis-py's own retries are off, and whoever
-asked gets a StoreError and must take it for a no. A connection that the server closed while
-it was idle is replaced before anything is sent on it.
+Many tasks share one connection. Commands of one turn of the event loop leave in one write, and
+replies arrive in order. It reconnects by itself but never repeats a command that the server may
+have run: the caller gets `Unreachable` and decides. A blocking read delays all commands behind it,
+so blocking reads have their own `RedisPipe`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from hashlib import sha1
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any, cast
 
-from toolkiln.fleet import keys
-from toolkiln.fleet.address import TLS_OPTIONS, Address, read_address
-from toolkiln.store import StoreError, Unreachable
+from toolkiln.errors import StoreError, Unreachable
+from toolkiln.fleet.address import Address
 
-if TYPE_CHECKING:
-    from redis import Redis
+Part = bytes | str | int
+"""Argument of a command."""
+Done = Callable[[Any], None]
+"""Called once, with the reply or an exception."""
 
-Script = Callable[[Sequence[str], Sequence[str | bytes | int | float]], Any]
-"""Runs on the server, all of it or nothing, with keys and arguments."""
-
-# A server that is gone must not hang a call.
 _CONNECT_SECONDS = 2.0
+# A server that does not reply for so long is unreachable.
 _READ_SECONDS = 5.0
-_MOST_CONNECTIONS = 32
+_INCOMPLETE = object()
 
 
-class Connection:
-    """A Redis server, and how to speak of it without giving a password away."""
+class ConnectionLost(ConnectionError):
+    """The connection was lost before the reply arrived."""
 
-    def __init__(self, client: "Redis", address: Address) -> None:
-        self._client = client
-        self._address = address
-        self._scripts: dict[str, Script] = {}
-        self.name = address.name
-        self.namespace = ""
-        """How keys of the user's own begin; empty if it may use those of all users."""
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
 
-    def __repr__(self) -> str:
-        return f"<Connection {self.name}>"
 
-    def script(self, name: str) -> Script:
-        """A script of the folder `lua`; it raises StoreError when the server fails."""
-        if name in self._scripts:
-            return self._scripts[name]
-        source = files("toolkiln.fleet").joinpath("lua", f"{name}.lua").read_text("utf-8")
-        registered = self._client.register_script(source)
+class RedisTransport(asyncio.Protocol):
+    """Protocol that sends commands and dispatches their replies in order."""
 
-        def run(keys: Sequence[str], arguments: Sequence[str | bytes | int | float]) -> Any:
-            with self._as_store_error():
-                return registered(keys, arguments)
+    def __init__(self) -> None:
+        self.on_lost: Callable[[RedisTransport, Exception], None] | None = None
+        """Called once, when the connection is lost."""
+        self._loop = asyncio.get_running_loop()
+        self._hiredis = _hiredis()
+        self._reader = self._hiredis.Reader(notEnoughData=_INCOMPLETE)
+        self._unsent: list[bytes] = []
+        self._outstanding: deque[tuple[Done, float]] = deque()
+        # When the first outstanding reply became due.
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+        self._ended = self._loop.create_future()
 
-        self._scripts[name] = run
-        return run
+    async def send(self, parts: Sequence[Part], wait: float = 0.0) -> Any:
+        """Send a command and return its reply, or the exception instead of one."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.submit(parts, partial(_resolve_future, future), wait)
+        return await future
 
-    def check(self) -> None:
-        """Whether the server answers, lets us in and is of a kind that serves.
+    def submit(
+        self, parts: Sequence[Part], done: Done, wait: float = 0.0, *, now: bool = False
+    ) -> None:
+        """Send a command with the others of this turn of the loop, or `now`."""
+        if self._error:
+            done(ConnectionLost(str(self._error), sent=False))
+            return
+        if not now and not self._unsent:
+            # A blocking read is not urgent: let replies to the last one leave first.
+            self._loop.call_soon(self._flush_soon if wait else self._flush)
+        self._unsent.append(self._hiredis.pack_command(parts))
+        if not self._outstanding:
+            self._since = self._loop.time()
+            if not self._timer:
+                self._timer = self._loop.call_later(_READ_SECONDS + wait, self._check_timeout)
+        self._outstanding.append((done, wait))
+        if now:
+            self._flush()
 
-        Raises:
-            StoreError: it does not.
-        """
-        with self._as_store_error():
-            # HELLO, as every user may ask that.
-            said = self._client.execute_command("HELLO")  # type: ignore[no-untyped-call]
-            about = dict(zip(said[::2], said[1::2], strict=True))
-            version, mode = about[b"version"].decode(), about[b"mode"].decode()
-        self._address.check(version, mode)
-        self.namespace = self._find_namespace()
+    def abort(self, error: Exception) -> None:
+        """Close the connection at once."""
+        self._fail(error)
 
-    def _find_namespace(self) -> str:
-        """Ask the server whether its ACL lets this user see who has a session."""
-        from redis.exceptions import NoPermissionError
+    async def close(self) -> None:
+        """Close the connection and wait until it is closed."""
+        self._fail(ConnectionError("closed"))
+        await self._ended
 
-        with self._as_store_error():
-            try:
-                self._client.zrange(keys.SESSIONS, -1, -1)
-            except NoPermissionError:
-                return self._address.user
-        return ""
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not subclass asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
 
-    def close(self) -> None:
-        """Lets go of the server."""
-        self._client.close()
-        self._client.connection_pool.disconnect()
-
-    @contextmanager
-    def _as_store_error(self) -> Iterator[None]:
-        from redis.exceptions import RedisError
-
+    def data_received(self, data: bytes) -> None:
+        self._since = self._loop.time()
+        reader, outstanding = self._reader, self._outstanding
         try:
-            yield
-        # Not only Redis's own: a certificate that is no file, a host that is no name.
-        except (RedisError, OSError, ValueError) as error:
-            message, hint = self._address.failure(error)
-            # Not chained: the frames below hold the password.
-            if _is_away(error):
-                raise Unreachable(message, sent=True, hint=hint) from None
-            raise StoreError(message, hint=hint) from None
+            reader.feed(data)
+            while (answer := reader.gets()) is not _INCOMPLETE:
+                done, _ = outstanding.popleft()
+                done(answer)
+        # IndexError: a reply without a command.
+        except (self._hiredis.HiredisError, IndexError) as error:
+            self._fail(ConnectionError(f"it does not use the Redis protocol ({error})"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or ConnectionError("Connection closed by server."))
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _flush_soon(self) -> None:
+        self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._unsent and not self._error:
+            self._transport.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+    def _check_timeout(self) -> None:
+        """Fail if the server has not replied for too long, as after a network failure."""
+        self._timer = None
+        if self._error or not self._outstanding:
+            return
+        remaining = self._since + _READ_SECONDS + self._outstanding[0][1] - self._loop.time()
+        if remaining <= 0:
+            self._fail(TimeoutError("Timeout: no reply"))
+        else:
+            self._timer = self._loop.call_later(remaining, self._check_timeout)
+
+    def _fail(self, error: Exception) -> None:
+        if self._error:
+            return
+        self._error = error
+        if self._timer:
+            self._timer.cancel()
+        self._transport.abort()
+        unsent = len(self._unsent)
+        if self.on_lost:
+            self.on_lost(self, error)
+        while self._outstanding:
+            done, _ = self._outstanding.popleft()
+            done(ConnectionLost(str(error), sent=len(self._outstanding) >= unsent))
 
 
-def _is_away(error: Exception) -> bool:
-    """Whether a later attempt may find the server, or another primary, instead of a refusal."""
-    from redis import exceptions
-
-    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
-        return False
-    away = (
-        exceptions.ConnectionError,
-        exceptions.TimeoutError,
-        exceptions.ReadOnlyError,
-        exceptions.MasterDownError,
-        OSError,
-    )
-    return isinstance(error, away)
+def _resolve_future(future: asyncio.Future[Any], answer: Any) -> None:
+    if not future.done():  # its task may have been cancelled
+        future.set_result(answer)
 
 
-def open_redis(url: str) -> Connection:
-    """The server at a URL, once it has answered.
+async def connect(address: Address) -> RedisTransport:
+    """Connect to the server, or to the primary of the service.
 
     Raises:
-        StoreError: the URL cannot be read, or the server cannot be reached or used.
+        OSError, ValueError: it cannot be reached.
+        StoreError: it cannot be used.
     """
     try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            host, port = await _primary(address)
+            transport = await _open(address, host, port)
+            try:
+                await _handshake(transport, address)
+            except BaseException:  # including a timeout: no other code closes this connection
+                transport.abort(ConnectionError("given up"))
+                raise
+            return transport
+    except TimeoutError:
+        raise TimeoutError("Timeout: cannot connect") from None
+
+
+async def _open(address: Address, host: str, port: int) -> RedisTransport:
+    loop = asyncio.get_running_loop()
+    if address.path:
+        return (await loop.create_unix_connection(RedisTransport, address.path))[1]
+    context = _tls(address) if address.tls else None
+    return (await loop.create_connection(RedisTransport, host, port, ssl=context))[1]
+
+
+async def _primary(address: Address) -> tuple[str, int]:
+    """Return the server, or the primary according to the first sentinel that knows it."""
+    if address.path:
+        return "", 0
+    if not address.service:
+        return address.hosts[0]
+    failure: Exception = ConnectionError(f"no sentinel knows {address.service!r}")
+    for host, port in address.hosts:
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS / len(address.hosts)):
+                sentinel = await _open(address, host, port)
+                try:
+                    command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
+                    found = await sentinel.send(command)
+                finally:
+                    await sentinel.close()
+        except OSError as error:
+            failure = error
+            continue
+        if isinstance(found, list):
+            return found[0].decode(), int(found[1])
+    raise failure
+
+
+async def _handshake(transport: RedisTransport, address: Address) -> None:
+    commands: list[tuple[Part, ...]] = []
+    if address.password:
+        user = (address.username,) if address.username else ()
+        commands.append(("AUTH", *user, address.password))
+    if address.database:
+        commands.append(("SELECT", address.database))
+    # HELLO is allowed for every user.
+    commands.append(("HELLO",))
+    answers = await asyncio.gather(*(transport.send(command) for command in commands))
+    for answer in answers:
+        if isinstance(answer, ConnectionLost):
+            raise answer
+        if isinstance(answer, Exception):
+            message, hint = address.failure(answer)
+            raise StoreError(message, hint=hint)
+    answer = answers[-1]
+    if not isinstance(answer, list) or len(answer) % 2:
+        raise ConnectionError("it does not reply to HELLO like Redis")
+    info = dict(zip(answer[::2], answer[1::2], strict=True))
+    address.check(info.get(b"version", b"0").decode(), info.get(b"mode", b"").decode())
+    if address.service and info.get(b"role") != b"master":
+        raise ConnectionError("the server that the sentinels name is not a primary")
+
+
+@cache
+def _hiredis() -> ModuleType:
+    try:
+        import hiredis
     except ImportError:
         hint = "pip install 'toolkiln[redis]'"
-        raise StoreError("Redis needs redis-py, which is not installed", hint=hint) from None
-    address = read_address(url)
-    options = {
-        "username": address.username,
-        "password": address.password,
-        "db": address.database,
-        "socket_connect_timeout": _CONNECT_SECONDS,
-        "socket_timeout": _READ_SECONDS,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-    }
-    pool = _pool(address, options)
-    connection = Connection(redis.Redis(connection_pool=pool), address)
-    try:
-        connection.check()
-    except StoreError:
-        connection.close()
-        raise
-    return connection
+        raise StoreError("Redis needs hiredis, which is not installed", hint=hint) from None
+    return hiredis
 
 
-def _pool(address: Address, options: dict[str, Any]) -> Any:
-    import redis
-    from redis.sentinel import Sentinel, SentinelConnectionPool
+def _tls(address: Address) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=address.ssl_ca_certs)
+    if address.ssl_certfile:
+        context.load_cert_chain(address.ssl_certfile, address.ssl_keyfile)
+    return context
 
-    tls = {name: getattr(address, name) for name in TLS_OPTIONS if getattr(address, name)}
-    if address.service:
-        asking = {
-            "socket_connect_timeout": _CONNECT_SECONDS,
-            "socket_timeout": _READ_SECONDS,
-            "retry": options["retry"],
-            "protocol": 2,
-            **({"ssl": True, **tls} if address.tls else {}),
-        }
-        sentinels = Sentinel(address.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
-        return SentinelConnectionPool(  # type: ignore[no-untyped-call]
-            address.service, sentinels, ssl=address.tls, **tls, **options
+
+# How long a command waits for a reconnect.
+_RECONNECT_WAIT_SECONDS = 2.0
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+# Errors of commands that did not run: the server is a replica, or still loading.
+_NOT_RUN_CODES = ("READONLY", "LOADING", "MASTERDOWN")
+
+
+class RedisPipe:
+    """Reconnecting connection to a server, shared by many tasks."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.connects = 0
+        """Number of connects so far; an increase means a reconnect."""
+        self._transport: RedisTransport | None = None
+        self._last_error: Exception = ConnectionError("not connected")
+        self._connecting: asyncio.Task[None] | None = None
+        self._connected = asyncio.Event()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<RedisPipe {self.address.name}>"
+
+    async def open(self) -> None:
+        """Connect."""
+        try:
+            self._adopt(await connect(self.address))
+        # ValueError: for example an invalid host name.
+        except (OSError, ValueError) as error:
+            raise self._unreachable(error, sent=False) from None
+
+    async def command(self, *parts: Part, wait: float = 0.0) -> Any:
+        """Run a command and return bytes, an integer, None or a list.
+
+        `wait` is how many seconds the command may block.
+
+        Raises:
+            Unreachable: there is no connection, or it was lost before the reply arrived.
+            StoreError: the server rejected the command.
+        """
+        transport = self._transport or await self._wait_for_transport()
+        answer = await transport.send(parts, wait)
+        if isinstance(answer, Exception):
+            raise self._failure(answer, transport)
+        return answer
+
+    def script(self, name: str) -> "Script":
+        """Return a script of the folder `lua`."""
+        return Script(self, name)
+
+    def submit(self, parts: Sequence[Part], done: Done) -> bool:
+        """Send a command at once, with a callback; False without a connection."""
+        transport = self._transport
+        if transport is None:
+            return False
+
+        def on_reply(answer: Any) -> None:
+            done(self._failure(answer, transport) if isinstance(answer, Exception) else answer)
+
+        transport.submit(parts, on_reply, now=True)
+        return True
+
+    async def close(self) -> None:
+        """Disconnect; unanswered commands raise Unreachable."""
+        self._closed = True
+        self._last_error = ConnectionError("closed")
+        if self._connecting:
+            self._connecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._connecting
+        if self._transport:
+            await self._transport.close()
+        self._transport = None
+
+    def _adopt(self, transport: RedisTransport) -> None:
+        self._transport = transport
+        self.connects += 1
+        self._connected.set()
+        transport.on_lost = self._on_lost
+
+    def _on_lost(self, transport: RedisTransport, error: Exception) -> None:
+        if self._transport is not transport or self._closed:
+            return
+        self._transport, self._last_error = None, error
+        self._connected.clear()
+        self._connecting = asyncio.get_running_loop().create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        pause = 0.0
+        while self._transport is None:
+            await asyncio.sleep(pause)
+            pause = min(max(_FIRST_PAUSE_SECONDS, 2 * pause), _LONGEST_PAUSE_SECONDS)
+            try:
+                self._adopt(await connect(self.address))
+            except (OSError, ValueError, StoreError) as error:
+                self._last_error = error
+
+    async def _wait_for_transport(self) -> RedisTransport:
+        if self._connecting and not self._closed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RECONNECT_WAIT_SECONDS):
+                    await self._connected.wait()
+        if self._transport is None:
+            raise self._unreachable(self._last_error, sent=False)
+        return self._transport
+
+    def _unreachable(self, error: Exception, *, sent: bool) -> Unreachable:
+        if isinstance(error, StoreError):
+            return Unreachable(error.message, sent=sent, hint=error.hint)
+        message, hint = self.address.failure(error)
+        return Unreachable(message, sent=sent, hint=hint)
+
+    def _failure(self, error: Exception, transport: RedisTransport) -> StoreError:
+        if isinstance(error, ConnectionLost):
+            return self._unreachable(error, sent=error.sent)
+        if any(code in str(error) for code in _NOT_RUN_CODES):
+            # The next connect looks up the new primary.
+            transport.abort(error)
+            return self._unreachable(error, sent=False)
+        message, hint = self.address.failure(error)
+        return StoreError(message, hint=hint)
+
+
+class Script:
+    """Lua script, run atomically on the server."""
+
+    def __init__(self, pipe: RedisPipe, name: str) -> None:
+        self._pipe = pipe
+        self._source, self._digest = _source(name)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, keys: Sequence[str], arguments: Sequence[Part]) -> Any:
+        """Run the script; raises like `RedisPipe.command`."""
+        command = ("EVALSHA", self._digest, len(keys), *keys, *arguments)
+        try:
+            return await self._pipe.command(*command)
+        except StoreError as error:
+            if not _is_missing_script(error):
+                raise
+        await self._pipe.command("SCRIPT", "LOAD", self._source)
+        return await self._pipe.command(*command)
+
+    def start(self, keys: Sequence[str], arguments: Sequence[Part], done: Done) -> None:
+        """Run the script with a callback, which gets the reply or the StoreError."""
+
+        def on_reply(answer: Any) -> None:
+            if _is_missing_script(answer):
+                self._start_task(keys, arguments, done)
+            else:
+                done(answer)
+
+        command = ("EVALSHA", self._digest, len(keys), *keys, *arguments)
+        if not self._pipe.submit(command, on_reply):
+            self._start_task(keys, arguments, done)
+
+    def _start_task(self, keys: Sequence[str], arguments: Sequence[Part], done: Done) -> None:
+        async def run() -> None:
+            try:
+                answer = await self(keys, arguments)
+            except StoreError as error:
+                answer = error
+            done(answer)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_missing_script(answer: Any) -> bool:
+    return isinstance(answer, StoreError) and "NOSCRIPT" in answer.message
+
+
+@cache
+def _source(name: str) -> tuple[str, str]:
+    source = files("toolkiln.fleet").joinpath("lua", f"{name}.lua").read_text("utf-8")
+    # Redis identifies scripts by SHA-1.
+    return source, sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+_OLDEST = (6, 2)
+_NO_EVICTION = "noeviction"
+
+
+async def check_server(pipe: "RedisPipe", *, durable: bool = False) -> tuple[str, ...]:
+    """Return warnings about the server, one sentence each.
+
+    `durable`: calls require a replica.
+    """
+    info, name = read_info(await pipe.command("INFO")), pipe.address.name
+    check_fitness(info, name)
+    return server_warnings(info, name, durable=durable)
+
+
+def read_info(answer: bytes) -> dict[str, str]:
+    """Parse the reply to INFO."""
+    lines = answer.decode("utf-8", "replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and line[0] != "#")
+
+
+def check_fitness(info: Mapping[str, str], name: str) -> None:
+    """Check a server's INFO."""
+    version = info.get("redis_version", "")
+    if _version_numbers(version) < _OLDEST:
+        hint = "use Redis 6.2 or later"
+        raise StoreError(f"{name} is Redis {version}, which is too old", hint=hint)
+    if info.get("redis_mode") == "cluster":
+        hint = "use a single server or one with replicas"
+        raise StoreError(f"{name} is a Redis Cluster, which is not supported", hint=hint)
+    if info.get("role") == "slave":
+        hint = "use the primary server; redis+sentinel://…/SERVICE finds it behind Sentinel"
+        raise StoreError(f"{name} is a read-only replica", hint=hint)
+    if _may_evict(info) and info.get("maxmemory") != "0":
+        policy = info["maxmemory_policy"]
+        raise StoreError(
+            f"{name} evicts calls when its memory is full: its maxmemory-policy is {policy}",
+            hint="set `maxmemory-policy noeviction` in its redis.conf; a full server then "
+            "rejects new calls, and accepted ones still end",
         )
-    kind: type[Any] = redis.UnixDomainSocketConnection
-    place: dict[str, Any] = {"path": address.path}
-    if address.hosts:
-        kind = redis.SSLConnection if address.tls else redis.Connection
-        place = {"host": address.hosts[0][0], "port": address.hosts[0][1], **tls}
-    return redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
-        connection_class=kind,
-        max_connections=_MOST_CONNECTIONS,
-        timeout=_READ_SECONDS,
-        **options,
-        **place,
-    )
+
+
+def server_warnings(
+    info: Mapping[str, str], name: str, *, durable: bool = False
+) -> tuple[str, ...]:
+    """Return warnings about a server, given its INFO."""
+    warnings = []
+    if _may_evict(info):
+        warnings.append(
+            f"{name} will evict calls once it has a maxmemory: "
+            "set `maxmemory-policy noeviction` in its redis.conf"
+        )
+    if info.get("aof_enabled") == "0":
+        warnings.append(
+            f"{name} has no append-only file: running calls are lost when it restarts; "
+            "set `appendonly yes` in its redis.conf"
+        )
+    if durable and info.get("connected_slaves") == "0":
+        warnings.append(f"{name} has no replica: durable calls are rejected")
+    return tuple(warnings)
+
+
+def _may_evict(info: Mapping[str, str]) -> bool:
+    return info.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION
+
+
+def _version_numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

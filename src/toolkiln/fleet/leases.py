@@ -1,108 +1,252 @@
-"""The table of leases: which entries a worker holds, in memory that two processes share.
+"""Leases of a worker's calls: a table in shared memory, and the keeper that renews them.
 
-The worker writes it when a call starts and ends, which costs about a microsecond; the keeper
-reads it. There is no lock: each slot has one writer, and what is read while it is written is
-at worst an entry that nobody holds, which renewing finds out. Nothing here speaks to Redis.
+The worker writes the table when a call starts and ends, which takes about a microsecond; the
+keeper reads it in another process. There is no lock: each slot has one writer, and a torn read
+gives at worst an entry that the worker does not hold, which Redis detects on renewal.
 """
 
+import asyncio
+import logging
 import mmap
 import os
 import re
+import socket
 import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import Enum
+from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from toolkiln.fleet.counts import Counts
+from toolkiln.errors import StoreError
+from toolkiln.fleet.delivery import Counts
 
 _SLOT = Struct("48sd")
-"""The id of an entry, empty if the slot is free, and when its call must have ended."""
+"""Entry id, empty if the slot is free, and the time by which the call must end."""
 _ENTRY = re.compile(rb"[0-9]+-[0-9]+")
 _BEAT = Struct("d")
 _COUNTS = Struct("4Q")
 _COUNTS_OFFSET = _BEAT.size
 _UNTIL = Struct("d")
 _UNTIL_OFFSET = 48
-_PAGE = 64
-"""Bytes before the first slot."""
-WAITING = -1.0
-"""Stands for the end of a call that is held, but has not begun."""
+_HEADER = 64
+"""Offset of the first slot."""
+NOT_STARTED = -1.0
+"""Deadline of a call that has not started."""
 
 
-class Held(NamedTuple):
-    """An entry that a worker holds."""
+class HeldEntry(NamedTuple):
+    """A stream entry that a worker holds."""
 
     entry: str
     until: float
-    """When its call must have ended, on the monotonic clock, which all processes share."""
+    """By when its call must end, on the monotonic clock, which all processes share."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether the call may have run."""
-        return self.until != WAITING
+        """Whether the call may have started."""
+        return self.until != NOT_STARTED
 
 
-class Leases:
-    """One table: a worker's and its keeper's."""
+class LeaseTable:
+    """Lease table, shared by a worker and its keeper."""
 
     def __init__(self, file: int) -> None:
-        """`file` is what `new_table` gave, in whichever process."""
+        """`file` is a descriptor from `new_lease_table`, in either process."""
         self._memory = mmap.mmap(file, 0)
-        self.slots = (len(self._memory) - _PAGE) // _SLOT.size
-        self._free = [_PAGE + _SLOT.size * number for number in reversed(range(self.slots))]
+        self.slots = (len(self._memory) - _HEADER) // _SLOT.size
+        self._free = [_HEADER + _SLOT.size * number for number in reversed(range(self.slots))]
 
     @property
     def free(self) -> int:
-        """How many entries more can be held; for the writer."""
+        """Number of free slots; for the writer."""
         return len(self._free)
 
     def hold(self, entry: str, until: float) -> int:
-        """Write down that a call runs; the slot is to be released."""
+        """Add an entry and return its slot."""
         slot = self._free.pop()
         _SLOT.pack_into(self._memory, slot, entry.encode(), until)
         return slot
 
     def begin(self, slot: int, until: float) -> None:
-        """Write down that a call which was held as WAITING runs from now on."""
+        """Mark a NOT_STARTED call as started."""
         _UNTIL.pack_into(self._memory, slot + _UNTIL_OFFSET, until)
 
     def release(self, slot: int) -> None:
-        """Write down that it runs no longer."""
+        """Free a slot."""
         self._memory[slot] = 0
         self._free.append(slot)
 
     def beat(self) -> None:
-        """Say that the worker's event loop goes on."""
+        """Record a heartbeat of the worker's event loop."""
         _BEAT.pack_into(self._memory, 0, time.monotonic())
 
     @property
     def silence(self) -> float:
-        """Seconds since the event loop last went on; 0 if it has not begun."""
+        """Seconds since the last heartbeat; 0 before the first."""
         last: float = _BEAT.unpack_from(self._memory)[0]
         return max(0.0, time.monotonic() - last) if last else 0.0
 
-    def note(self, counts: Counts) -> None:
-        """Write down what the process beside the worker has counted."""
+    def write_counts(self, counts: Counts) -> None:
+        """Store the counters of the keeper's process."""
         parts = counts.lost, counts.requeued, counts.poison, counts.reconnects
         _COUNTS.pack_into(self._memory, _COUNTS_OFFSET, *parts)
 
     @property
-    def noted(self) -> Counts:
-        """What the process beside the worker has counted."""
+    def counts(self) -> Counts:
+        """The counters of the keeper's process."""
         return Counts(0, *_COUNTS.unpack_from(self._memory, _COUNTS_OFFSET))
 
-    def held(self) -> list[Held]:
-        """What the worker holds at this moment."""
-        slots = _SLOT.iter_unpack(self._memory[_PAGE : _PAGE + self.slots * _SLOT.size])
-        found = ((entry.rstrip(b"\0"), until) for entry, until in slots)
-        return [Held(entry.decode(), until) for entry, until in found if _ENTRY.fullmatch(entry)]
+    def held(self) -> list[HeldEntry]:
+        """Return the entries that the worker holds."""
+        slots = _SLOT.iter_unpack(self._memory[_HEADER : _HEADER + self.slots * _SLOT.size])
+        entries = ((entry.rstrip(b"\0"), until) for entry, until in slots)
+        return [
+            HeldEntry(entry.decode(), until) for entry, until in entries if _ENTRY.fullmatch(entry)
+        ]
+
+    def started(self) -> set[str]:
+        """Return the entries whose calls may have started."""
+        return {held.entry for held in self.held() if held.has_begun}
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Unmap the memory."""
         self._memory.close()
 
 
-def new_table(slots: int) -> int:
-    """A descriptor of an empty table, for this process and those that inherit it."""
+def new_lease_table(slots: int) -> int:
+    """Return the descriptor of an empty table, for this process and its children."""
     file = os.memfd_create("toolkiln-leases")
-    os.truncate(file, _PAGE + slots * _SLOT.size)
+    os.truncate(file, _HEADER + slots * _SLOT.size)
     return file
+
+
+SILENT_SECONDS = 2.0
+"""Seconds without a heartbeat after which an event loop counts as blocked."""
+GRACE_SECONDS = 5.0
+"""Seconds that a worker gets to end a call after its deadline."""
+FROZEN_SECONDS = 30.0
+"""Seconds after which a stopped process, or an idle one with a blocked loop, is hung."""
+_RENEW_BATCH = 500
+"""Entries renewed by one script, which blocks Redis."""
+_STOPPED = frozenset("Tt")
+_TRACED = "t"
+_GONE = frozenset("ZX")
+_log = logging.getLogger(__name__)
+
+
+class LeaseRenewer(Protocol):
+    """The part of a queue that a keeper needs."""
+
+    def renew(self, consumer: str, entries: Sequence[str]) -> Awaitable[list[bool]]:
+        """Renew the leases of entries; returns for each whether the consumer still holds it."""
+        ...
+
+
+class WorkerHealth(Enum):
+    """A keeper's assessment of its worker."""
+
+    HEALTHY = "healthy"
+    STOPPED = "stopped"  # its leases are not renewed
+    GONE = "gone"
+    HUNG = "hung"
+
+
+def assess_worker(
+    state: str,
+    silence: float,
+    held: Iterable[HeldEntry],
+    now: float,
+    frozen: float = FROZEN_SECONDS,
+) -> WorkerHealth:
+    """Assess a worker by its process state, its event loop and its calls.
+
+    `state` is a letter from /proc, empty if the process is gone. A process stopped by a debugger
+    never counts as hung.
+    """
+    if not state or state in _GONE:
+        return WorkerHealth.GONE
+    if state in _STOPPED:
+        return WorkerHealth.HUNG if silence > frozen and state != _TRACED else WorkerHealth.STOPPED
+    started = [held_entry for held_entry in held if held_entry.has_begun]
+    if silence > SILENT_SECONDS and any(
+        now > held_entry.until + GRACE_SECONDS for held_entry in started
+    ):
+        return WorkerHealth.HUNG
+    return WorkerHealth.HUNG if silence > frozen and not started else WorkerHealth.HEALTHY
+
+
+def process_state(process: int) -> str:
+    """Return the state letter of a process (R, S, T …); empty if it is gone."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text("latin-1")
+    except OSError:
+        return ""
+    return stat.rpartition(") ")[2][:1]
+
+
+class LeaseKeeper:
+    """Renews the leases of a worker from another process, so that a blocked worker keeps them."""
+
+    def __init__(
+        self,
+        leases: LeaseTable,
+        queue: LeaseRenewer,
+        consumer: str,
+        process: int,
+        lease: float,
+        frozen: float = FROZEN_SECONDS,
+        counts: Callable[[], Counts] = Counts,
+    ) -> None:
+        """`lease` is the lease time in seconds.
+
+        A process without a heartbeat for `frozen` seconds is hung. `counts` returns the counters
+        of this process, which the worker reports.
+        """
+        self._leases = leases
+        self._queue = queue
+        self._consumer = consumer
+        self._process = process
+        self._pause = lease / 3
+        self._frozen = frozen
+        self._counts = counts
+        self._last, self._awake_since = time.monotonic(), 0.0
+
+    async def run(self, channel: socket.socket) -> WorkerHealth:
+        """Renew leases until the worker is gone or hung; lost ones are sent over `channel`."""
+        while True:
+            now = time.monotonic()
+            if now - self._last > self._pause + SILENT_SECONDS:
+                self._awake_since = now  # this process was stopped too, perhaps with the worker
+            self._last = now
+            self._leases.write_counts(self._counts())
+            held, state = self._leases.held(), process_state(self._process)
+            silence = min(self._leases.silence, now - self._awake_since)
+            health = assess_worker(state, silence, held, now, self._frozen)
+            if health in (WorkerHealth.GONE, WorkerHealth.HUNG):
+                return health
+            if health is WorkerHealth.HEALTHY:
+                entries = [held_entry.entry for held_entry in held]
+                for start in range(0, len(entries), _RENEW_BATCH):
+                    await self._renew(entries[start : start + _RENEW_BATCH], channel)
+            await asyncio.sleep(self._pause)
+
+    async def _renew(self, entries: list[str], channel: socket.socket) -> None:
+        try:
+            renewed = await self._queue.renew(self._consumer, entries)
+        except StoreError as error:  # the next attempt may succeed in time
+            _log.warning("cannot renew leases: %s", error.message)
+            return
+        lost = [entry for entry, is_renewed in zip(entries, renewed, strict=True) if not is_renewed]
+        if lost:
+            await send_lines(channel, *lost)
+
+
+async def send_lines(channel: socket.socket, *lines: str) -> None:
+    """Send lines to the process at the other end, if it reads."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            await loop.sock_sendall(channel, "".join(f"{line}\n" for line in lines).encode())
+    except (OSError, TimeoutError):
+        _log.warning("the worker does not read its channel")

@@ -1,38 +1,42 @@
-"""A worker's side of the catalog: what it serves, put where callers and other workers find it.
+"""Publisher: a worker's tools, stored in Redis for callers and other workers.
 
-Documents (entries, files) are named by their content and kept for a day after somebody
-last vouched for them, so that a version which was replaced can still be run. Which of
-several publishers' tools is served is decided by `publish.lua`: the tools of one stay when
-another's change, and of two versions in one pool the one that was published last counts.
-What this publisher cannot verify it does not replace: a worker with another key would take
-the tools of all others away from their callers. The callers' side is `catalog`.
+Documents (entries, files) are addressed by content and kept for a day after the last refresh, so
+that a replaced version can still run. `publish.lua` decides which publisher's tool is served: of
+two versions in one pool, the one published last. A publisher does not replace entries that it
+cannot verify, because a worker with another key would hide all tools from their callers.
 """
 
 import asyncio
+import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha1
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from toolkiln.fleet import entries, keys
-from toolkiln.fleet.identity import FleetKeys
-from toolkiln.model import Grant, Served, Snapshot
-from toolkiln.store import StoreError
+from toolkiln.errors import StoreError, ToolkilnError
+from toolkiln.fleet import keys, published_tool
+from toolkiln.fleet.events import Announcements
+from toolkiln.fleet.message_auth import FleetKeys
+from toolkiln.model import Grant, ServedVersion, Snapshot
+from toolkiln.operations import Services
+from toolkiln.security import PERMISSIONS
 
 if TYPE_CHECKING:
-    from toolkiln.fleet.resp import Pipe
+    from toolkiln.fleet.connection import RedisPipe
 
 REFRESH_SECONDS = 60.0
-"""How often a publisher has to say that it is there: after 300 s its pool goes on without."""
-_KEPT = 24 * 3600 * 1000
-"""Milliseconds that documents are kept after somebody vouched for them."""
-_VOUCH_SECONDS = 3600.0
-_AT_ONCE = 500
-_BYTES_AT_ONCE = 4 << 20
-_TRIES = 5
+"""How often a publisher must refresh; its tools are dropped after 300 s."""
+_DOCUMENT_MS = 24 * 3600 * 1000
+"""Milliseconds that documents are kept after the last refresh."""
+_DOCUMENT_REFRESH_SECONDS = 3600.0
+_BATCH = 500
+_BATCH_BYTES = 4 << 20
+_ATTEMPTS = 5
 
 T = TypeVar("T")
 
@@ -44,26 +48,26 @@ class ForeignCatalog(StoreError):
 class Publisher:
     """One publisher's part of the catalog.
 
-    Its id is to be the same after a restart (a machine and a folder, not a process), so
-    that what it had before is replaced. Processes that share one must serve the same.
+    The id must be the same after a restart (a machine and a folder, not a process), so that the
+    previous tools are replaced. Processes with the same id must serve the same tools.
     """
 
-    def __init__(self, pipe: "Pipe", key: FleetKeys, pool: str, publisher_id: str) -> None:
+    def __init__(self, pipe: "RedisPipe", key: FleetKeys, pool: str, publisher_id: str) -> None:
         self._pipe = pipe
         self._key = key
         self._pool = pool
         self._own = keys.publisher(pool, publisher_id)
         self._publish = pipe.script("publish")
         self._keep = pipe.script("keep")
-        self._publishing = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._stamp = ""
-        self._had: Mapping[str, str] = {}
-        """Ids of entries by name, as Redis has them under this stamp."""
+        self._published: Mapping[str, str] = {}
+        """Entry ids by name, as Redis has them under this stamp."""
         self._tools: dict[str, _Tool] = {}
-        """What the last publication was about."""
-        self._permitted = b""
+        """The tools of the last publication."""
+        self._permissions_blob = b""
         self._state: tuple[Snapshot, Mapping[str, Grant], Mapping[str, Any]] | None = None
-        self._vouched = -inf
+        self._refreshed = -inf
 
     async def publish(
         self,
@@ -71,176 +75,176 @@ class Publisher:
         grants: Mapping[str, Grant],
         permissions: Mapping[str, Any],
     ) -> int:
-        """Let the fleet have these tools of ours and no others; the number of the catalog.
+        """Replace the publisher's tools; returns the number of the catalog.
 
-        `grants` by tool, those of `snapshot.tools`; `permissions` are settings by name.
-        Sends what has changed since the last time.
+        `grants` are by tool, for `snapshot.tools`; `permissions` are settings by name. Sends only
+        changes.
 
         Raises:
-            ForeignCatalog: it would replace something that these keys cannot verify.
-            StoreError: Redis failed; what was published before stays.
+            ForeignCatalog: it would replace entries that these keys cannot verify.
+            StoreError: Redis failed; the previous tools stay published.
         """
-        async with self._publishing:
+        async with self._lock:
             self._state = snapshot, grants, permissions
-            return await self._bring_up()
+            return await self._synchronise()
 
     async def refresh(self) -> int:
-        """Say that we are still there; due every `REFRESH_SECONDS`. The number of the catalog.
+        """Confirm the tools, due every `REFRESH_SECONDS`; returns the number of the catalog.
 
-        If Redis has lost what was published, it is published again.
-
-        Raises:
-            StoreError: Redis failed.
+        Publishes again if Redis has lost them.
         """
-        async with self._publishing:
+        async with self._lock:
             number = await self._script("refresh", self._stamp) if self._stamp else None
             if number is None:
                 self._stamp = ""
-            if number is None or self._is_due:
-                number = await self._bring_up()
+            if number is None or self._is_refresh_due:
+                number = await self._synchronise()
             return int(number)
 
     async def withdraw(self) -> None:
-        """Take our tools out of the catalog: this publisher is gone for good.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        async with self._publishing:
+        """Remove the publisher's tools from the catalog."""
+        async with self._lock:
             await self._script("withdraw")
-            self._stamp, self._had = "", {}
+            self._stamp, self._published = "", {}
 
     @property
-    def _is_due(self) -> bool:
-        """Whether somebody has to vouch for the documents again."""
-        return time.monotonic() >= self._vouched + _VOUCH_SECONDS
+    def _is_refresh_due(self) -> bool:
+        return time.monotonic() >= self._refreshed + _DOCUMENT_REFRESH_SECONDS
 
-    async def _bring_up(self) -> int:
-        """Make Redis have what we want it to."""
+    async def _synchronise(self) -> int:
         if self._state is None:
             return 0
         snapshot, grants, permissions = self._state
-        self._tools = tools = await asyncio.to_thread(self._identified, snapshot, grants)
-        permitted = entries.write_permissions(self._key, permissions)
-        for _ in range(_TRIES):
+        self._tools = tools = await asyncio.to_thread(self._identify, snapshot, grants)
+        packed_permissions = published_tool.write_permissions(self._key, permissions)
+        for _ in range(_ATTEMPTS):
             if not self._stamp:
                 await self._load()
-            changed = [tool for tool in tools.values() if self._had.get(tool.name) != tool.id]
-            seen, seen_permissions = await self._verified(changed)
-            rows = [part for t in changed for part in (t.name, t.id, seen.get(t.name, ""))]
-            rows += [part for name in self._had.keys() - tools.keys() for part in (name, "", "")]
-            await self._deliver(changed)
-            news = permitted if permitted != self._permitted else b""
+            changed = [tool for tool in tools.values() if self._published.get(tool.name) != tool.id]
+            replaced, permissions_hash = await self._verify(changed)
+            rows = [part for t in changed for part in (t.name, t.id, replaced.get(t.name, ""))]
+            rows += [
+                part for name in self._published.keys() - tools.keys() for part in (name, "", "")
+            ]
+            await self._upload(changed)
+            is_same = packed_permissions == self._permissions_blob
+            new_permissions = b"" if is_same else packed_permissions
             stamps = self._stamp, secrets.token_hex(8)
-            told = await self._script("publish", *stamps, news, seen_permissions, *rows)
-            if told is not None:
-                self._stamp, self._permitted = told[1].decode(), permitted
-                self._had = {name: tool.id for name, tool in tools.items()}
-                return int(told[0])
-            # Redis has lost it, or another process has published meanwhile.
-            self._stamp, self._permitted = "", b""
+            answer = await self._script(
+                "publish", *stamps, new_permissions, permissions_hash, *rows
+            )
+            if answer is not None:
+                self._stamp, self._permissions_blob = answer[1].decode(), packed_permissions
+                self._published = {name: tool.id for name, tool in tools.items()}
+                return int(answer[0])
+            # Redis has lost the tools, or another process has published meanwhile.
+            self._stamp, self._permissions_blob = "", b""
         raise StoreError(
-            "others publish in the name of this publisher all the time",
-            hint="give each folder of tools a publisher of its own",
+            "other processes keep publishing under the id of this publisher",
+            hint="make all processes of this tool folder serve the same tools",
         )
 
-    async def _verified(self, changed: "Sequence[_Tool]") -> tuple[dict[str, str], str]:
-        """Return the ids of entries that publishing would replace, and a hash of the permissions.
+    async def _verify(self, changed: "Sequence[_Tool]") -> tuple[dict[str, str], str]:
+        """Return the ids of entries to be replaced, and a hash of the permissions.
 
         Raises:
-            ForeignCatalog: this publisher's keys cannot verify one of them.
+            ForeignCatalog: these keys cannot verify one of them.
         """
-        seen: dict[str, str] = {}
-        beginning = self._own.rpartition(":")[0] + ":"  # other pools keep the names that they have
-        for some in _batches(changed):
-            found = await self._pipe.command("HMGET", keys.CATALOG_NAMES, *(t.name for t in some))
-            for tool, value in zip(some, found, strict=True):
+        replaced: dict[str, str] = {}
+        prefix = self._own.rpartition(":")[0] + ":"  # other pools keep their names
+        for batch in _batches(changed):
+            values = await self._pipe.command("HMGET", keys.CATALOG_NAMES, *(t.name for t in batch))
+            for tool, value in zip(batch, values, strict=True):
                 served = _text(value or b"")
-                if served[64:] == beginning and served[:64] != tool.id:
-                    seen[tool.name] = served[:64]
-        for names in _batches(list(seen)):
-            blobs = await self._pipe.command("MGET", *(keys.entry(seen[name]) for name in names))
+                if served[64:] == prefix and served[:64] != tool.id:
+                    replaced[tool.name] = served[:64]
+        for names in _batches(list(replaced)):
+            blobs = await self._pipe.command(
+                "MGET", *(keys.entry(replaced[name]) for name in names)
+            )
             for name, blob in zip(names, blobs, strict=True):
-                if blob is not None:  # else it has expired
-                    self._refuse_foreign(entries.read_entry(self._key, name, blob), blob)
+                if blob is not None:  # not expired
+                    self._refuse_foreign(published_tool.read_entry(self._key, name, blob), blob)
         permissions = await self._pipe.command("HGET", keys.CATALOG, "permissions")
         if permissions is None:
-            return seen, ""
-        self._refuse_foreign(entries.read_permissions(self._key, permissions))
-        return seen, sha1(permissions, usedforsecurity=False).hexdigest()
+            return replaced, ""
+        self._refuse_foreign(published_tool.read_permissions(self._key, permissions))
+        return replaced, sha1(permissions, usedforsecurity=False).hexdigest()
 
     def _refuse_foreign(self, read: object, entry: bytes = b"") -> None:
-        """Raise ForeignCatalog if something published was written with other keys."""
-        if read == entries.NOT_SEALED:
+        """Raise ForeignCatalog if a published document was written with other keys."""
+        if read == published_tool.NOT_SEALED:
             problem, setting = "sealed with another fleet_key than this worker's", "fleet_key"
-        elif read == entries.NOT_SIGNED:
+        elif read == published_tool.NOT_SIGNED:
             problem, setting = "not signed by a key in this worker's worker_keys", "worker_keys"
-        elif self._key.signer is None and entries.is_signed(entry):
-            problem, setting = "signed by its workers, and this worker has no key", "worker_key"
+        elif self._key.signer is None and published_tool.is_signed(entry):
+            problem, setting = "signed by its workers, but this worker has no key", "worker_key"
         else:
             return
         raise ForeignCatalog(
             f"the published catalog is {problem}",
             hint=f"give this worker the {setting} of the fleet's other workers; if those are gone "
-            "for good, `toolkiln fleet clear-catalog` lets new workers publish",
+            "permanently, `toolkiln fleet clear-catalog` lets new workers publish",
         )
 
-    def _identified(self, snapshot: Snapshot, grants: Mapping[str, Grant]) -> "dict[str, _Tool]":
-        found: dict[str, _Tool] = {}
+    def _identify(self, snapshot: Snapshot, grants: Mapping[str, Grant]) -> "dict[str, _Tool]":
+        tools: dict[str, _Tool] = {}
         for name in snapshot.tools:
             served, grant = snapshot.served[name], grants[name]
             tool = _Tool(name, served, grant, "")
-            known = self._tools.get(name)
-            is_same = known and known.about == tool.about
-            found[name] = tool._replace(id=known.id if known and is_same else self._entry(tool).id)
-        return found
+            previous = self._tools.get(name)
+            is_same = previous is not None and previous.identity == tool.identity
+            entry_id = previous.id if previous and is_same else self._entry(tool).id
+            tools[name] = tool._replace(id=entry_id)
+        return tools
 
-    def _entry(self, tool: "_Tool") -> entries.Document:
+    def _entry(self, tool: "_Tool") -> published_tool.StoredDocument:
         spec = tool.served.read.tool(tool.name)
-        return entries.write_entry(self._key, self._pool, tool.served, spec, tool.grant)
+        return published_tool.write_entry(self._key, self._pool, tool.served, spec, tool.grant)
 
     def _data(self, tool: "_Tool") -> bytes:
         return self._entry(tool).data
 
     async def _load(self) -> None:
-        """Learn what Redis has of ours."""
-        found = await self._pipe.command("HGETALL", self._own)
-        own = dict(zip(found[::2], found[1::2], strict=True))
-        self._stamp = own.pop(b"", b"").decode()
+        answer = await self._pipe.command("HGETALL", self._own)
+        entries = dict(zip(answer[::2], answer[1::2], strict=True))
+        self._stamp = entries.pop(b"", b"").decode()
         if not self._stamp:
-            self._vouched = -inf  # documents may be lost as well
-        self._had = {_text(name): _text(value[:64]) for name, value in own.items()}
+            self._refreshed = -inf  # documents may be lost too
+        self._published = {_text(name): _text(value[:64]) for name, value in entries.items()}
 
-    async def _deliver(self, changed: "Sequence[_Tool]") -> None:
-        """See that the documents of some tools are in Redis; from time to time of all."""
-        is_due = self._is_due
-        for some in _batches(list(self._tools.values()) if is_due else changed):
-            documents = await asyncio.to_thread(self._documents, some)
+    async def _upload(self, changed: "Sequence[_Tool]") -> None:
+        """Store the documents of changed tools; periodically those of all tools."""
+        is_refresh = self._is_refresh_due
+        for batch in _batches(list(self._tools.values()) if is_refresh else changed):
+            documents = await asyncio.to_thread(self._documents, batch)
             for names in _batches(list(documents)):
-                missing = await self._keep(names, [_KEPT])
-                await self._set({names[at - 1]: documents[names[at - 1]]() for at in missing})
-            # Not named by their content: the same version may have another grant.
-            await self._set({keys.version(t.name, t.served.read.digest): t.id for t in some})
-        if is_due:
-            self._vouched = time.monotonic()
+                missing = await self._keep(names, [_DOCUMENT_MS])
+                await self._set(
+                    {names[index - 1]: documents[names[index - 1]]() for index in missing}
+                )
+            # Not addressed by content: the same version may have another grant.
+            await self._set({keys.version(t.name, t.served.read.digest): t.id for t in batch})
+        if is_refresh:
+            self._refreshed = time.monotonic()
 
     def _documents(self, tools: "Sequence[_Tool]") -> dict[str, Callable[[], bytes]]:
-        found: dict[str, Callable[[], bytes]] = {}
+        documents: dict[str, Callable[[], bytes]] = {}
         for tool in tools:
-            found[keys.entry(tool.id)] = partial(self._data, tool)
+            documents[keys.entry(tool.id)] = partial(self._data, tool)
             for data in tool.served.sources.values():
-                found[keys.source(entries.digest_of(data))] = partial(bytes, data)
-        return found
+                documents[keys.source(published_tool.digest_of(data))] = partial(bytes, data)
+        return documents
 
     async def _set(self, documents: Mapping[str, bytes | str]) -> None:
-        sending, size = [], 0
+        commands, size = [], 0
         for key, data in documents.items():
-            sending.append(self._pipe.command("SET", key, data, "PX", _KEPT))
+            commands.append(self._pipe.command("SET", key, data, "PX", _DOCUMENT_MS))
             size += len(data)
-            if size > _BYTES_AT_ONCE:
-                await asyncio.gather(*sending)
-                sending, size = [], 0
-        await asyncio.gather(*sending)
+            if size > _BATCH_BYTES:
+                await asyncio.gather(*commands)
+                commands, size = [], 0
+        await asyncio.gather(*commands)
 
     async def _script(self, act: str, *arguments: str | bytes) -> Any:
         touched = keys.CATALOG, keys.CATALOG_NAMES, keys.CATALOG_CHANGES, keys.PUBLISHERS
@@ -248,23 +252,98 @@ class Publisher:
 
 
 class _Tool(NamedTuple):
-    """A tool to be published."""
+    """A tool to publish."""
 
     name: str
-    served: Served
+    served: ServedVersion
     grant: Grant
     id: str
 
     @property
-    def about(self) -> tuple[str, str, bool, bool, Grant]:
-        """What its entry depends on."""
+    def identity(self) -> tuple[str, str, bool, bool, Grant]:
+        """The values that its entry depends on."""
         served = self.served
         return served.read.digest, served.file, served.dev, served.is_reviewed, self.grant
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+    return (items[start : start + _BATCH] for start in range(0, len(items), _BATCH))
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+_PAUSE = 1.0
+_RELOAD_SECONDS = 0.5
+"""Seconds to wait until an announced settings file has been read again."""
+_log = logging.getLogger(__name__)
+
+
+class CatalogSync:
+    """Keeps the published tools of one Kiln up to date."""
+
+    def __init__(self, services: Services, publisher: Publisher) -> None:
+        self._services = services
+        self._publisher = publisher
+        self._is_scheduled = asyncio.Event()
+
+    def schedule(self) -> None:
+        """Publish changes soon."""
+        self._is_scheduled.set()
+
+    async def publish(self) -> int:
+        """Publish the current tools; returns the number of the catalog."""
+        snapshot, grants = await asyncio.to_thread(self._services.engine.published)
+        return await self._publisher.publish(snapshot, grants, self._permissions())
+
+    async def run(self, announcements: Announcements) -> None:
+        """Publish after each change and refresh periodically, until cancelled."""
+        unsubscribe = self._services.changes.listen(lambda _: self.schedule())
+        announcements_task = asyncio.create_task(self._follow_announcements(announcements))
+        due = time.monotonic() + REFRESH_SECONDS
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._is_scheduled.wait(), due - time.monotonic())
+                try:
+                    if self._is_scheduled.is_set():
+                        self._is_scheduled.clear()
+                        await self.publish()
+                    else:
+                        await self._publisher.refresh()
+                        due = time.monotonic() + REFRESH_SECONDS
+                except ToolkilnError as error:
+                    _log.warning("cannot publish the tools: %s", error.message)
+                    await asyncio.sleep(_PAUSE)
+                    self.schedule()
+        finally:
+            unsubscribe()
+            announcements_task.cancel()
+            await asyncio.gather(announcements_task, return_exceptions=True)
+
+    async def _follow_announcements(self, announcements: Announcements) -> None:
+        while True:
+            try:
+                kinds = await announcements.wait(REFRESH_SECONDS)
+            except ToolkilnError:  # Redis may come back empty
+                await asyncio.sleep(_PAUSE)
+                self.schedule()
+                continue
+            if "config" in kinds:
+                await asyncio.sleep(_RELOAD_SECONDS)
+                self.schedule()
+
+    def _permissions(self) -> dict[str, Any]:
+        settings = self._services.security.live.current()
+        return {name: getattr(settings, name) for name in PERMISSIONS}
+
+
+def publisher_id(services: Services) -> str:
+    """Return the id that a Kiln publishes under: this machine, its folder, its functions.
+
+    It is the same after a restart, and differs between programs with different functions.
+    """
+    folder = "" if services.path is None else str(services.path.absolute())
+    functions = sorted(f"{spec.path}:{spec.name}" for spec in services.engine.functions())
+    return "|".join((os.uname().nodename, folder, *functions))

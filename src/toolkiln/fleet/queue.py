@@ -1,98 +1,173 @@
-"""A pool's calls in Redis: in, out, ended, handed on. Moves bytes and decides nothing.
+"""Queue of one pool: a Redis stream of calls with a consumer group.
 
-Each act is one script, atomic and safe to repeat where an answer may be lost; what to do
-with a call is decided in `steps`. Keys are in `keys`, the scripts in `lua/`, the values in
-`deliveries`. Callers use `enqueue`, `standing` and `cancel`, workers the rest; replies are
-read with `replies`, and workers are looked after with `crew`.
+Each change is one Lua script, atomic and safe to repeat when its reply is lost. `steps` decides
+what happens to a call. Callers use `enqueue`, `call_states` and `cancel`, workers the rest. All
+methods raise StoreError when Redis fails.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from time import monotonic
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import structs
 
-from toolkiln.fleet import bodies, keys, wire
-from toolkiln.fleet.batch import Answered, Batch
-from toolkiln.fleet.clock import Clock
-from toolkiln.fleet.counts import Counts
-from toolkiln.fleet.crew import MOST_ASKS, Crew
-from toolkiln.fleet.deliveries import (
+from toolkiln.errors import StoreError
+from toolkiln.fleet import delivery as bodies
+from toolkiln.fleet import keys, wire
+from toolkiln.fleet.connection import Part, RedisPipe
+from toolkiln.fleet.consumers import MAX_CONTROL, PoolConsumers, RestartTracker
+from toolkiln.fleet.delivery import (
     Accepted,
     Admission,
-    Ask,
-    Conflict,
-    Consumer,
+    AlreadyRunning,
+    CallState,
+    Counts,
     Delivery,
+    DeliveryConflict,
     Ending,
     Finished,
     Overloaded,
-    Running,
-    Standing,
     read_delivery,
 )
-from toolkiln.fleet.link import Part
-from toolkiln.fleet.lives import Lives
-from toolkiln.fleet.resp import Pipe
 from toolkiln.fleet.signatures import Signer, Verifier, leaf_of
 from toolkiln.fleet.steps import LONG_MS, START_BY_MS, horizon_ms
-from toolkiln.fleet.wire import Envelope, Malformed, Proof, Reply
-from toolkiln.store import StoreError
+from toolkiln.fleet.wire import CallReply, Envelope, Malformed, Proof
 
-__all__ = [
-    "Accepted",
-    "Admission",
-    "Ask",
-    "Conflict",
-    "Consumer",
-    "Delivery",
-    "Ending",
-    "Finished",
-    "Overloaded",
-    "Queue",
-    "Running",
-    "Standing",
-]
+Item = TypeVar("Item")
+Output = TypeVar("Output")
+BatchDone = Callable[[Sequence[Output] | Exception], None]
+"""Called once, with an output for each item, or with an exception."""
+ItemDone = Callable[[Output | Exception], None]
+"""Called once, with an output or an exception. Must not raise."""
+
+
+class Batch(Generic[Item, Output]):
+    """Coalesces the items of one turn of the event loop into one request.
+
+    Items that arrive while a request is in flight form the next batch, so batches grow with the
+    load and a single item never waits. A full batch is sent at once.
+    """
+
+    def __init__(
+        self, send: Callable[[Sequence[Item], BatchDone[Output]], None], size: int = 32
+    ) -> None:
+        """`send` gets up to `size` items and a callback, which saves a task per batch."""
+        self._send = send
+        self._size = size
+        self._items: list[tuple[Item, ItemDone[Output]]] = []
+        self._in_flight = 0
+
+    async def add(self, item: Item) -> Output:
+        """Add an item and wait for its output."""
+        future: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
+        self.put(item, partial(_resolve_future, future))
+        return await future
+
+    def put(self, item: Item, done: "ItemDone[Output]", *, last: bool = False) -> None:
+        """Add an item; `done` gets its output or the exception.
+
+        `last`: no other item is expected in this turn of the loop, so send at once.
+        """
+        self._items.append((item, done))
+        if len(self._items) == self._size or (last and not self._in_flight):
+            self._send_next()
+        elif len(self._items) == 1 and not self._in_flight:
+            asyncio.get_running_loop().call_soon(self._send_next)
+
+    def _send_next(self) -> None:
+        items, self._items = self._items[: self._size], self._items[self._size :]
+        if not items:
+            return
+        self._in_flight += 1
+
+        def on_reply(outputs: Sequence[Output] | Exception) -> None:
+            self._in_flight -= 1
+            if isinstance(outputs, Exception):
+                for _, done in items:
+                    done(outputs)
+                # Each request may wait for an unreachable server: do not chain the waits.
+                while self._items:
+                    self._send_next()
+                return
+            for (_, done), output in zip(items, outputs, strict=True):
+                done(output)
+            if not self._in_flight:
+                self._send_next()
+
+        self._send([item for item, _ in items], on_reply)
+
+
+def _resolve_future(future: "asyncio.Future[Output]", output: Output | Exception) -> None:
+    if future.done():  # its task was cancelled
+        return
+    if isinstance(output, Exception):
+        future.set_exception(output)
+    else:
+        future.set_result(output)
+
+
+_CLOCK_SECONDS = 10.0
+
+
+class RedisClock:
+    """Clock of the Redis server."""
+
+    def __init__(self, pipe: RedisPipe) -> None:
+        self._pipe = pipe
+        self._read_at = -_CLOCK_SECONDS
+        self._value = 0
+
+    async def now_ms(self) -> int:
+        """Return milliseconds; read from the server every 10 seconds, else extrapolated."""
+        passed = monotonic() - self._read_at
+        if passed >= _CLOCK_SECONDS:
+            seconds, microseconds = await self._pipe.command("TIME")
+            self._value = int(seconds) * 1000 + int(microseconds) // 1000
+            self._read_at, passed = monotonic(), 0.0
+        return self._value + int(passed * 1000)
+
 
 REPLIES_KEPT_MS = 15 * 60 * 1000
-"""How long what a client was told waits for it."""
-MOST_REPLIES = 10_000
-"""How many entries wait for a client at most, roughly; each holds several replies."""
+"""How long a reply stream is kept without new replies."""
+MAX_REPLIES = 10_000
+"""Approximate maximum length of a reply stream; an entry contains several replies."""
 RETRY_AFTER = 1.0
-"""Seconds after which a call that was not accepted may be tried again."""
+"""Seconds after which a rejected call may be retried."""
 
-# Longer than any call: what is forgotten while it runs could run twice.
-_LIVE_MS = 2 * LONG_MS
-_MOST_OWN = 10_000
-_MOST_RECORDS = 500
-_NOBODY = "-"
+# Longer than any call: a record that expires during its call would let it run twice.
+_RECORD_MS = 2 * LONG_MS
+_MAX_PENDING = 10_000
+_STATE_BATCH = 500
+_NO_RECORD = "-"
 _log = logging.getLogger(__name__)
 UNVERIFIED = b"unverified"
-"""The end of a call whose remembered reply no trusted worker signed (`endings`)."""
+"""End code of a call whose remembered reply no trusted worker signed."""
 
 
 class Queue:
-    """The calls of one pool."""
+    """Calls of one pool."""
 
     def __init__(
         self,
-        pipe: Pipe,
+        pipe: RedisPipe,
         pool: str,
         *,
-        waiting: Pipe | None = None,
+        waiting: RedisPipe | None = None,
         signer: Signer | None = None,
         trusted: Verifier | None = None,
         most_waiting: int = 10_000,
         oldest_waiting_ms: int = 60_000,
     ) -> None:
-        """`waiting` is a connection for nothing but `read`, which blocks; callers need none.
+        """`waiting` is a connection for `read` alone, which blocks; callers need none.
 
-        `signer` signs what workers reply; of remembered replies, only those that `trusted`
-        workers signed are believed.
+        `signer` signs the replies of workers; remembered replies count only if a `trusted` worker
+        signed them.
         """
         self.pool = pool
-        self.crew = Crew(pipe, pool)
-        """Its workers."""
+        self.consumers = PoolConsumers(pipe, pool)
         self.counts = Counts()
         self._pipe, self._waiting = pipe, waiting or pipe
         self._signer, self._trusted = signer, trusted
@@ -100,150 +175,142 @@ class Queue:
         self._stream = keys.calls(pool)
         self._enqueue, self._finish = pipe.script("enqueue"), pipe.script("finish")
         self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
-        self._cancel, self._standing = pipe.script("cancel"), pipe.script("standing")
+        self._cancel, self._call_states = pipe.script("cancel"), pipe.script("standing")
         self._remember, self._current = pipe.script("remember"), pipe.script("current")
-        self._putting: Batch[tuple[Part, ...], Any] = Batch(self._put)
-        self._ending: Batch[_Ended, int] = Batch(self._end)
-        self._clock = Clock(pipe)
-        self._lives = {each: Lives(each, pool) for each in (pipe, self._waiting)}
+        self._enqueues: Batch[tuple[Part, ...], Any] = Batch(self._send_enqueues)
+        self._finishes: Batch[_Finish, int] = Batch(self._send_finishes)
+        self._clock = RedisClock(pipe)
+        self._restarts = {
+            connection: RestartTracker(connection, pool) for connection in (pipe, self._waiting)
+        }
 
     async def enqueue(self, envelope: Envelope) -> Admission:
-        """Put a call in, or say what became of the same one; with others of the same moment.
+        """Add a call, or return the state of an equal one.
 
         Raises:
-            Unreachable: with `sent`, it may have been accepted; asking again is safe.
-            StoreError: Redis failed.
+            Unreachable: with `sent`, the call may have been accepted; retrying is safe.
             InputError: the call is too large.
         """
-        return await self.admission(envelope, await self._putting.add(_entered(envelope)))
+        answer = await self._enqueues.add(_enqueue_arguments(envelope))
+        return await self.read_admission(envelope, answer)
 
-    def enqueue_soon(
+    def enqueue_nowait(
         self, envelope: Envelope, otherwise: Callable[[Any], None], *, last: bool
     ) -> None:
-        """As `enqueue`, for those who wait for no task: unless the call is accepted,
-        `otherwise` gets something of which `admission` says what it means. `last`: `Batch.put`.
+        """Add a call without waiting.
 
-        Raises:
-            InputError: the call is too large.
+        `otherwise` gets the reply, for `read_admission`, unless the call is accepted. `last` as in
+        `Batch.put`.
         """
 
-        def answered(answer: Any) -> None:
+        def on_reply(answer: Any) -> None:
             if not _is_entry(answer):
                 otherwise(answer)
 
-        self._putting.put(_entered(envelope), answered, last=last)
+        self._enqueues.put(_enqueue_arguments(envelope), on_reply, last=last)
 
-    def _put(self, calls: Sequence[tuple[Part, ...]], done: Answered[Any]) -> None:
-        def answered(answer: Any) -> None:
-            # The first write was refused, so that there was none.
-            full = isinstance(answer, StoreError) and "OOM" in answer.message
-            done([b"overloaded"] * len(calls) if full else answer)
+    def _send_enqueues(self, calls: Sequence[tuple[Part, ...]], done: BatchDone[Any]) -> None:
+        def on_reply(answer: Any) -> None:
+            # Out of memory: the first write was rejected, so nothing was written.
+            is_full = isinstance(answer, StoreError) and "OOM" in answer.message
+            done([b"overloaded"] * len(calls) if is_full else answer)
 
         records = [str(call[0]) for call in calls]
-        limits = (*self._limits, _LIVE_MS)
+        limits = (*self._limits, _RECORD_MS)
         arguments = [part for call in calls for part in call[1:]]
-        self._enqueue.start([self._stream, *records], [keys.GROUP, *limits, *arguments], answered)
+        self._enqueue.start([self._stream, *records], [keys.GROUP, *limits, *arguments], on_reply)
 
-    async def admission(self, envelope: Envelope, answer: Any) -> Admission:
-        """What an answer to `enqueue_soon` means.
-
-        Raises:
-            StoreError: as `enqueue`.
-        """
+    async def read_admission(self, envelope: Envelope, answer: Any) -> Admission:
+        """Interpret a reply that `enqueue_nowait` passed on; raises if it is an exception."""
         if isinstance(answer, Exception):
             raise answer
         if _is_entry(answer):
             return Accepted(answer.decode())
         if answer == b"running":
-            return Running()
+            return AlreadyRunning()
         if answer == b"conflict":
-            return Conflict()
+            return DeliveryConflict()
         if answer == b"overloaded":
             return Overloaded(RETRY_AFTER)
         if answer == b"lost":
-            return Finished(Reply(envelope.record, "end", b"lost"))
+            return Finished(CallReply(envelope.record, "end", b"lost"))
         return Finished(await self._remembered(envelope.record, answer[1]))
 
-    async def _remembered(self, record: str, data: bytes | None) -> Reply | None:
+    async def _remembered(self, record: str, data: bytes | None) -> CallReply | None:
         if not data:
             return None
         reply = wire.reply_from_wire(data)
-        if reply.record != record or not is_believed(self._trusted, reply):
-            return Reply(record, "end", UNVERIFIED)
-        return await bodies.resolve(self._pipe, reply)
+        if reply.record != record or not is_trusted(self._trusted, reply):
+            return CallReply(record, "end", UNVERIFIED)
+        return await bodies.resolve_reply(self._pipe, reply)
 
     async def read(self, consumer: str, count: int, block_ms: int) -> list[Delivery]:
-        """Take up to so many calls, waiting for the first; what cannot be read is buried.
+        """Take up to `count` calls, waiting for the first; unreadable ones are dead-lettered.
 
-        Raises:
-            StoreError: Redis failed; what was taken meanwhile is found with `own`.
+        After a StoreError, `pending` returns calls that were taken meanwhile.
         """
         block = ("BLOCK", block_ms)
         answer = await self._read(self._waiting, consumer, ">", count, block, block_ms / 1000)
         return await self._deliveries(self._waiting, answer)
 
-    async def own(self, consumer: str) -> list[Delivery]:
-        """All that this consumer holds already, for after a reconnect.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        entries = await self._read(self._pipe, consumer, "0", _MOST_OWN)
+    async def pending(self, consumer: str) -> list[Delivery]:
+        """Return all calls that this consumer holds, as after a reconnect."""
+        entries = await self._read(self._pipe, consumer, "0", _MAX_PENDING)
         return await self._deliveries(self._pipe, entries)
 
     async def _read(
         self,
-        pipe: Pipe,
+        pipe: RedisPipe,
         consumer: str,
         after: str,
         count: int,
         block: Sequence[Part] = (),
         wait: float = 0.0,
     ) -> list[Any]:
-        who = ("GROUP", keys.GROUP, consumer, "COUNT", count, *block)
-        command = ("XREADGROUP", *who, "STREAMS", self._stream, after)
-        await self._lives[pipe].look()
+        options = ("GROUP", keys.GROUP, consumer, "COUNT", count, *block)
+        command = ("XREADGROUP", *options, "STREAMS", self._stream, after)
+        await self._restarts[pipe].check()
         try:
             answer = await pipe.command(*command, wait=wait)
         except StoreError as error:
             if "NOGROUP" not in error.message:
                 raise
-            await self._lives[pipe].look(again=True)  # somebody emptied the server
+            await self._restarts[pipe].check(force=True)  # the server was flushed
             answer = await pipe.command(*command, wait=wait)
         return answer[0][1] if answer else []
 
-    async def _deliveries(self, pipe: Pipe, entries: Sequence[Any]) -> list[Delivery]:
-        taken, lives = [], self._lives[pipe]
+    async def _deliveries(self, pipe: RedisPipe, entries: Sequence[Any]) -> list[Delivery]:
+        deliveries, tracker = [], self._restarts[pipe]
         if entries:
-            await lives.look()
+            await tracker.check()
         for entry, fields in entries:
             if fields is None:
-                # Somebody deleted it; whoever asked finds it missing.
+                # The entry was deleted; its caller sees the call as missing.
                 await self._pipe.command("XACK", self._stream, keys.GROUP, entry)
                 continue
-            said = dict(zip(fields[::2], fields[1::2], strict=True))
+            entry_fields = dict(zip(fields[::2], fields[1::2], strict=True))
             try:
-                delivery = await read_delivery(self._pipe, entry.decode(), said)
+                delivery = await read_delivery(self._pipe, entry.decode(), entry_fields)
             except Malformed as error:
-                await self._bury_unread(entry.decode(), said, error.message)
+                await self._bury_unreadable(entry.decode(), entry_fields, error.message)
                 continue
-            if lives.is_doubtful(delivery.entry):
+            if tracker.is_doubtful(delivery.entry):
                 delivery = structs.replace(delivery, doubtful=True)
-            taken.append(delivery)
-        return await self._current_of(taken) if taken else taken
+            deliveries.append(delivery)
+        return await self._current_of(deliveries) if deliveries else deliveries
 
-    async def _current_of(self, taken: Sequence[Delivery]) -> list[Delivery]:
-        """Return the deliveries that the records of their calls name, and drop the others.
+    async def _current_of(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Return the deliveries that their call records name, and delete the others.
 
-        A copy of an entry names a call that has ended, or that another entry stands for.
+        A copied entry names a call that has ended or has another entry.
         """
-        records = [keys.record(delivery.record) for delivery in taken]
-        answers = await self._current(records, [delivery.entry for delivery in taken])
+        records = [keys.record(delivery.record) for delivery in deliveries]
+        answers = await self._current(records, [delivery.entry for delivery in deliveries])
         current = []
-        for delivery, answer in zip(taken, answers, strict=True):
+        for delivery, answer in zip(deliveries, answers, strict=True):
             if answer == 0:
                 _log.warning(
-                    "an entry of %s is dropped: its call has ended, or has another entry",
+                    "dropped an entry of %s: its call has ended or has another entry",
                     delivery.envelope.tool,
                 )
                 await self._pipe.command("XACK", self._stream, keys.GROUP, delivery.entry)
@@ -255,56 +322,52 @@ class Queue:
                 )
         return current
 
-    async def _bury_unread(self, entry: str, said: dict[bytes, bytes], why: str) -> None:
+    async def _bury_unreadable(
+        self, entry: str, entry_fields: dict[bytes, bytes], why: str
+    ) -> None:
         self.counts.poison += 1
-        record = wire.record_of(said.get(b"record", b"")) or _NOBODY
-        reply = Reply(record, "end", b"poison", Proof(b"", entry))
+        record = wire.record_of(entry_fields.get(b"record", b"")) or _NO_RECORD
+        reply = CallReply(record, "end", b"poison", Proof(b"", entry))
         horizon = horizon_ms("poison", remember=False)
-        await self._ending.add(_Ended(entry, reply, (horizon, 0, "", why, "", "", b"")))
+        await self._finishes.add(_Finish(entry, reply, (horizon, 0, "", why, "", "", b"")))
 
     async def finish(self, ending: Ending) -> bool:
-        """End a call and tell all who asked; False if it was ended or handed on before.
+        """End a call and notify its callers; False if it already ended or was requeued.
 
-        With others of the same moment. Works when Redis has no memory left.
+        Works when Redis is out of memory.
 
         Raises:
-            Unreachable: with `sent`, it may have been done; asking again is safe.
-            StoreError: Redis failed.
+            Unreachable: with `sent`, the call may have ended; retrying is safe.
             InputError: the result is too large.
         """
-        return await self._ending.add(self._ended(ending, "")) == 1
+        return await self._finishes.add(self._finish_arguments(ending, "")) == 1
 
-    def finish_soon(
+    def finish_nowait(
         self, ending: Ending, done: Callable[[int | Exception], None], *, last: bool
     ) -> None:
-        """As `finish`, for those who wait for no task; `done` gets 1, 0 or the exception.
+        """End a call without waiting; `done` gets 1, 0 or the exception.
 
-        `last`: `Batch.put`.
-
-        Raises:
-            InputError: the result is too large.
+        `last` as in `Batch.put`.
         """
-        self._ending.put(self._ended(ending, ""), done, last=last)
+        self._finishes.put(self._finish_arguments(ending, ""), done, last=last)
 
     async def bury(self, delivery: Delivery, why: str) -> bool:
-        """End a call as poison and keep it with the dead letters; False as in `finish`.
-
-        Raises:
-            StoreError: Redis failed.
-        """
+        """End a call as poison and add it to the dead letters; False as in `finish`."""
         ending = Ending(delivery, "end", b"poison")
-        return await self._ending.add(self._ended(ending, why)) == 1
+        return await self._finishes.add(self._finish_arguments(ending, why)) == 1
 
-    def _ended(self, ending: Ending, why: str) -> "_Ended":
+    def _finish_arguments(self, ending: Ending, why: str) -> "_Finish":
         delivery, kind, body, is_open = ending
         envelope = delivery.envelope
-        reply = Reply(envelope.record, kind, body)
+        reply = CallReply(envelope.record, kind, body)
         data = wire.reply_to_wire(reply)
-        large = bodies.is_large(data)
-        if large:
-            reply = bodies.stored(reply, data)
+        is_large = bodies.is_large(data)
+        if is_large:
+            reply = bodies.stored_reply(reply, data)
         if self._signer is not None:
-            reply = structs.replace(reply, proof=Proof(wire.about(envelope), delivery.entry))
+            reply = structs.replace(
+                reply, proof=Proof(wire.reply_subject(envelope), delivery.entry)
+            )
         code = body.decode() if kind == "end" else None
         rest = (
             horizon_ms(code, remember=envelope.remember),
@@ -312,25 +375,24 @@ class Queue:
             keys.replies(envelope.reply_to) if envelope.reply_to else "",
             why,
             keys.body(envelope.record, "call") if delivery.stored else "",
-            keys.body(envelope.record, "result") if large else "",
-            data if large else b"",
+            keys.body(envelope.record, "result") if is_large else "",
+            data if is_large else b"",
         )
-        return _Ended(delivery.entry, reply, rest)
+        return _Finish(delivery.entry, reply, rest)
 
-    def _end(self, endings: Sequence["_Ended"], done: Answered[int]) -> None:
+    def _send_finishes(self, endings: Sequence["_Finish"], done: BatchDone[int]) -> None:
         records = [keys.record(ending.reply.record) for ending in endings]
-        limits = (REPLIES_KEPT_MS, MOST_REPLIES, LONG_MS)
+        limits = (REPLIES_KEPT_MS, MAX_REPLIES, LONG_MS)
         replies = self._signed([ending.reply for ending in endings])
         arguments = [
             part
             for ending, reply in zip(endings, replies, strict=True)
             for part in (ending.entry, wire.reply_to_wire(reply), *ending.rest)
         ]
-        where = [self._stream, keys.dead(self.pool), *records]
-        self._finish.start(where, [keys.GROUP, *limits, *arguments], done)
+        touched = [self._stream, keys.dead(self.pool), *records]
+        self._finish.start(touched, [keys.GROUP, *limits, *arguments], done)
 
-    def _signed(self, replies: Sequence[Reply]) -> Sequence[Reply]:
-        """Sign replies of one moment together."""
+    def _signed(self, replies: Sequence[CallReply]) -> Sequence[CallReply]:
         if self._signer is None:
             return [
                 reply if reply.proof is None else structs.replace(reply, proof=None)
@@ -344,31 +406,19 @@ class Queue:
         ]
 
     async def requeue(self, delivery: Delivery, tries: int) -> bool:
-        """Hand a call on to another worker; False if it was ended or handed on before.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        where = [self._stream, keys.record(delivery.record)]
-        return bool(await self._requeue(where, [keys.GROUP, delivery.entry, tries]))
+        """Requeue a call for another worker; False if it already ended or was requeued."""
+        touched = [self._stream, keys.record(delivery.record)]
+        return bool(await self._requeue(touched, [keys.GROUP, delivery.entry, tries]))
 
     async def renew(self, consumer: str, entries: Sequence[str]) -> list[bool]:
-        """Say that this consumer is at work on its calls; False for one that it lost.
-
-        Raises:
-            StoreError: Redis failed.
-        """
+        """Renew the leases of a consumer's calls; False for each call that it lost."""
         answers = await self._renew([self._stream], [keys.GROUP, consumer, *entries])
         return [answer == 1 for answer in answers]
 
-    async def abandoned(
+    async def claim_abandoned(
         self, consumer: str, cursor: str, idle_ms: int, count: int = 100
     ) -> tuple[str, list[Delivery]]:
-        """Take over calls that nobody renewed for so long; where to go on, `0-0` at the end.
-
-        Raises:
-            StoreError: Redis failed.
-        """
+        """Claim calls idle for this long; returns the next cursor, `0-0` at the end."""
         command = ("XAUTOCLAIM", self._stream, keys.GROUP, consumer, idle_ms, cursor)
         try:
             answer = await self._pipe.command(*command, "COUNT", count)
@@ -376,109 +426,86 @@ class Queue:
             if "NOGROUP" not in error.message:
                 raise
             return "0-0", []
-        # Redis 6.2 says nothing of an entry that somebody deleted, and keeps it pending.
+        # Redis 6.2 returns null for a deleted entry and keeps it pending.
         entries = [entry for entry in answer[1] if entry is not None and entry[1] is not None]
         if len(entries) < len(answer[1]):
             await self._forget_deleted(consumer)
         return answer[0].decode(), await self._deliveries(self._pipe, entries)
 
     async def _forget_deleted(self, consumer: str) -> None:
-        held = await self._read(self._pipe, consumer, "0", _MOST_OWN)
+        held = await self._read(self._pipe, consumer, "0", _MAX_PENDING)
         await self._deliveries(self._pipe, [entry for entry in held if entry[1] is None])
 
     async def cancel(
         self, record: str, *, for_others: bool = False
     ) -> Literal["cancelled", "asked", "done", "unknown"]:
-        """End a call that waits, or ask the workers to stop one that runs.
+        """End a waiting call, or ask the workers to cancel a running one.
 
-        `for_others`: other processes may await it. They believe what workers sign, so that a
-        worker has to end it, also if it waits.
-
-        Raises:
-            StoreError: Redis failed.
+        `for_others`: other processes may await the call. With signatures they trust only workers,
+        so a worker has to end it even if it is still waiting.
         """
         by_worker = self._trusted is not None and for_others
-        answer = await self._withdraw(record, "cancelled", self.crew.requests, by_worker=by_worker)
+        answer = await self._withdraw(
+            record, "cancelled", self.consumers.control_stream, by_worker=by_worker
+        )
         return "cancelled" if answer == "ended" else answer
 
     async def is_cancelled(self, record: str) -> bool:
-        """Whether the record of a call, which only its own client can write, says so.
-
-        Raises:
-            StoreError: Redis failed.
-        """
+        """Return whether the call's record, writable by its client only, requests a cancel."""
         return bool(await self._pipe.command("HEXISTS", keys.record(record), "cancel"))
 
     async def withdraw(self, record: str, code: str) -> bool:
-        """End a call for a reason such as `no_worker`, if none has it, or none that goes on.
-
-        Raises:
-            StoreError: Redis failed.
-        """
+        """End a call with a code such as `no_worker`, unless a live worker has it."""
         answer: str = await self._withdraw(record, code, "")
         return answer == "ended"
 
     async def _withdraw(
         self, record: str, code: str, control: str, *, by_worker: bool = False
     ) -> Any:
-        answer = await self._cancel(*withdrawal(record, code, control, by_worker=by_worker))
+        answer = await self._cancel(*cancel_arguments(record, code, control, by_worker=by_worker))
         return answer.decode()
 
-    async def standing(self, records: Sequence[str]) -> list[Standing]:
-        """How calls stand, of any pool.
+    async def call_states(self, records: Sequence[str]) -> list[CallState]:
+        """Return the states of calls of any pool."""
+        return await self._read_states(records, "")
 
-        Raises:
-            StoreError: Redis failed.
-        """
-        return await self._stand(records, "")
+    async def attach(self, record: str, reply_to: str) -> CallState:
+        """Send the end of a call to this reply stream too; returns the call's state."""
+        [state] = await self._read_states([record], keys.replies(reply_to))
+        return state
 
-    async def attach(self, record: str, reply_to: str) -> Standing:
-        """Tell this stream too when a call ends; how the call stands.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        [standing] = await self._stand([record], keys.replies(reply_to))
-        return standing
-
-    async def _stand(self, records: Sequence[str], asker: str) -> list[Standing]:
-        found = []
-        for start in range(0, len(records), _MOST_RECORDS):
-            some = records[start : start + _MOST_RECORDS]
-            answers = await self._standing(list(map(keys.record, some)), [keys.GROUP, asker])
-            for record, (state, age, reply) in zip(some, answers, strict=True):
+    async def _read_states(self, records: Sequence[str], reply_stream: str) -> list[CallState]:
+        states = []
+        for start in range(0, len(records), _STATE_BATCH):
+            batch = records[start : start + _STATE_BATCH]
+            answers = await self._call_states(
+                list(map(keys.record, batch)), [keys.GROUP, reply_stream]
+            )
+            for record, (state, age, reply) in zip(batch, answers, strict=True):
                 remembered = await self._remembered(record, reply)
-                found.append(Standing(state.decode(), age, remembered))
-        return found
+                states.append(CallState(state.decode(), age, remembered))
+        return states
 
     async def remember(self, record: str) -> bool:
-        """Have the result of a call kept that is under way; False if it has ended."""
+        """Keep the result of a running call; False if it has ended."""
         return bool(await self._remember([keys.record(record)], []))
 
-    async def tell(self, reply_to: str, replies: Sequence[Reply]) -> None:
-        """Send events to one caller; where workers sign, each has a proof that says of what.
-
-        Raises:
-            StoreError: Redis failed.
-        """
-        where, data = keys.replies(reply_to), wire.replies_to_wire(self._signed(replies))
-        # Not from a task of its own: what is sent after this must not come before it.
-        await self._pipe.command("XADD", where, "MAXLEN", "~", MOST_REPLIES, "*", "replies", data)
-        await self._pipe.command("PEXPIRE", where, REPLIES_KEPT_MS)
+    async def send(self, reply_to: str, replies: Sequence[CallReply]) -> None:
+        """Send events to one caller; where workers sign, each needs a proof."""
+        stream, data = keys.replies(reply_to), wire.replies_to_wire(self._signed(replies))
+        # Not in a separate task: replies must stay in order.
+        await self._pipe.command("XADD", stream, "MAXLEN", "~", MAX_REPLIES, "*", "replies", data)
+        await self._pipe.command("PEXPIRE", stream, REPLIES_KEPT_MS)
 
     async def now_ms(self) -> int:
-        """Redis's clock, asked for now and then and else reckoned.
-
-        Raises:
-            StoreError: Redis failed.
-        """
+        """Return the time of the Redis clock."""
         return await self._clock.now_ms()
 
 
-def _entered(envelope: Envelope) -> tuple[Part, ...]:
-    """What `enqueue.lua` gets of one call, its record first."""
+def _enqueue_arguments(envelope: Envelope) -> tuple[Part, ...]:
+    """Return the arguments of `enqueue.lua` for one call, its record first."""
     data = wire.envelope_to_wire(envelope)
-    large = bodies.is_large(data)
+    is_large = bodies.is_large(data)
     return (
         keys.record(envelope.record),
         wire.fingerprint(envelope) if envelope.remember else "",
@@ -486,22 +513,22 @@ def _entered(envelope: Envelope) -> tuple[Part, ...]:
         envelope.timeout_ms or 0,
         int(envelope.repeatable),
         envelope.record,
-        bodies.reference(data) if large else data,
-        keys.body(envelope.record, "call") if large else "",
-        data if large else b"",
+        bodies.body_reference(data) if is_large else data,
+        keys.body(envelope.record, "call") if is_large else "",
+        data if is_large else b"",
     )
 
 
-class _Ended(NamedTuple):
-    """What `finish.lua` gets of one call; its reply is signed with others of the moment."""
+class _Finish(NamedTuple):
+    """Arguments of `finish.lua` for one call; replies of a batch are signed together."""
 
     entry: str
-    reply: Reply
+    reply: CallReply
     rest: tuple[Part, ...]
 
 
-def is_believed(trusted: Verifier | None, reply: Reply) -> bool:
-    """Return whether a worker that is trusted sent a reply; about which call is for its reader."""
+def is_trusted(trusted: Verifier | None, reply: CallReply) -> bool:
+    """Return whether a trusted worker signed a reply; the reader checks which call it is about."""
     if trusted is None:
         return True
     proof = reply.proof
@@ -511,29 +538,30 @@ def is_believed(trusted: Verifier | None, reply: Reply) -> bool:
 
 
 def _is_entry(answer: Any) -> bool:
-    """Return whether `enqueue.lua` accepted a call: then it answers with the entry."""
+    """Return whether `enqueue.lua` accepted a call and returned its entry id."""
     return isinstance(answer, bytes) and answer[:1].isdigit()
 
 
-def withdrawal(
+def cancel_arguments(
     record: str, code: str, control: str, *, by_worker: bool = False
 ) -> tuple[list[str], list[Part]]:
-    """The keys and arguments of `cancel.lua`; `control` is the stream to ask on, or empty.
+    """Return the keys and arguments of `cancel.lua`.
 
-    `by_worker`: a call that waits is left for a worker to end.
+    `control` is the stream for a cancel request, or empty. `by_worker` leaves a waiting call for
+    a worker to end.
     """
-    reply = wire.reply_to_wire(Reply(record, "end", code.encode()))
+    reply = wire.reply_to_wire(CallReply(record, "end", code.encode()))
     horizon = horizon_ms(code, remember=False), horizon_ms(code, remember=True)
-    told = (REPLIES_KEPT_MS, MOST_REPLIES)
+    reply_limits = (REPLIES_KEPT_MS, MAX_REPLIES)
     return (
         [keys.record(record), keys.body(record, "call")],
         [
             keys.GROUP,
             reply,
             *horizon,
-            *told,
+            *reply_limits,
             control,
-            MOST_ASKS,
+            MAX_CONTROL,
             record,
             START_BY_MS,
             int(by_worker),

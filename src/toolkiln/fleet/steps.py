@@ -1,7 +1,7 @@
-"""What to do with a call that was taken from the queue, decided without doing it.
+"""Decisions about calls taken from the queue, as pure functions.
 
-Pure functions: time is handed over, in milliseconds of Redis's clock. Who acts on them is
-`worker` (what it reads) and `sweeper` (what others left behind); how, is `queue`'s business.
+Times are in milliseconds of the Redis clock. `worker` applies them to calls that it reads,
+`sweeper` to calls of dead workers.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from typing import Protocol
 from toolkiln.model import Result, Status
 
 MOST_STARTS = 3
-"""How often a call is begun before it is given up as poison."""
+"""How often a call is started before it counts as poison."""
 START_BY_MS = 60_000
-"""How long a call may wait for a worker before its caller may give up."""
+"""How long a call may wait for a worker before its caller may withdraw it."""
 SHORT_MS = 30_000
-"""How long the end of a call is known, so that a lost answer can be asked for again."""
+"""How long the end of a call is kept, in case its reply is lost."""
 LONG_MS = 24 * 3600 * 1000
-"""How long a result is known by its caller's own id."""
+"""How long a result is kept under a caller-chosen id."""
 
-# Nothing ran, and trying again may do better: the same id is free for that.
-_FREE_AGAIN = frozenset({"stale", "no_worker", "no_replica", "overloaded"})
+# Nothing ran and a retry may succeed, so the id can be reused.
+_REUSABLE = frozenset({"stale", "no_worker", "no_replica", "overloaded"})
 
 
-class Taken(Protocol):
-    """What of a delivery decides."""
+class QueuedCall(Protocol):
+    """The properties of a delivery that decide what happens to it."""
 
     @property
     def deadline_ms(self) -> int | None:
@@ -31,7 +31,7 @@ class Taken(Protocol):
 
     @property
     def tries(self) -> int:
-        """How often workers began it before."""
+        """How often workers started it before."""
 
     @property
     def repeatable(self) -> bool:
@@ -39,16 +39,16 @@ class Taken(Protocol):
 
     @property
     def doubtful(self) -> bool:
-        """Whether it may have run before Redis forgot that."""
+        """Whether it may have run before Redis lost its delivery."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether its caller asked for it to be cancelled while it waited."""
+        """Whether its caller cancelled it while it was waiting."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """Begin it; that is its nth start."""
+class Begin:
+    """Start the call, for the nth time."""
 
     start: int
 
@@ -56,81 +56,81 @@ class Run:
     def is_alone(self) -> bool:
         """Whether no other call may run in the same process.
 
-        A call may have been lost only because it shared its process with one that killed it.
-        The last start decides, so it has to be alone.
+        A call may have been lost because another call killed the process they shared. The last
+        start decides, so it runs alone.
         """
         return self.start == MOST_STARTS
 
 
 @dataclass(frozen=True)
 class Requeue:
-    """Put it back for another worker, as one that was begun so often."""
+    """Return the call to the queue, with this number of starts."""
 
     tries: int
 
 
 @dataclass(frozen=True)
 class End:
-    """Answer it with the reason that this code stands for (`endings`)."""
+    """End the call with this code."""
 
     code: str
 
 
 @dataclass(frozen=True)
 class Bury:
-    """Answer it as poison, and keep it where an operator can look at it."""
+    """End the call as poison and keep it as a dead letter."""
 
     why: str
 
 
-def next_step(taken: Taken, now_ms: int) -> Run | End | Bury:
-    """What a worker does with a call that it has read."""
-    if taken.cancelled:
+def next_step(call: QueuedCall, now_ms: int) -> Begin | End | Bury:
+    """Decide what a worker does with a call that it has read."""
+    if call.cancelled:
         return End("cancelled")
-    if taken.doubtful and not taken.repeatable:
+    if call.doubtful and not call.repeatable:
         return End("lost")
-    if _is_late(taken, now_ms):
+    if _is_late(call, now_ms):
         return End("timeout")
-    if taken.tries >= MOST_STARTS:
-        return Bury(f"begun {taken.tries} times and never ended")
-    return Run(taken.tries + 1)
+    if call.tries >= MOST_STARTS:
+        return Bury(f"begun {call.tries} times and never ended")
+    return Begin(call.tries + 1)
 
 
-def after_loss(taken: Taken, now_ms: int) -> Requeue | End | Bury:
-    """What a sweeper does with a call whose worker began it and is gone."""
-    tries = taken.tries + 1
-    if not taken.repeatable:
+def after_loss(call: QueuedCall, now_ms: int) -> Requeue | End | Bury:
+    """Decide what a sweeper does with a call whose worker started it and died."""
+    tries = call.tries + 1
+    if not call.repeatable:
         return End("lost")
     if tries >= MOST_STARTS:
         return Bury(f"begun {tries} times and never ended")
-    if _is_late(taken, now_ms):
+    if _is_late(call, now_ms):
         return End("timeout")
     return Requeue(tries)
 
 
-def before_leaving(taken: Taken, now_ms: int, *, begun: bool) -> Requeue | End | Bury:
-    """What a worker that has to stop does with a call that it holds."""
-    if begun or taken.doubtful:
-        return after_loss(taken, now_ms)
-    return End("timeout") if _is_late(taken, now_ms) else Requeue(taken.tries)
+def before_leaving(call: QueuedCall, now_ms: int, *, begun: bool) -> Requeue | End | Bury:
+    """Decide what a stopping worker does with a call that it holds."""
+    if begun or call.doubtful:
+        return after_loss(call, now_ms)
+    return End("timeout") if _is_late(call, now_ms) else Requeue(call.tries)
 
 
 def horizon_ms(code: str | None, *, remember: bool) -> int:
-    """How long an end is known; 0 frees the id at once. `code` is None for a result."""
-    if code in _FREE_AGAIN:
+    """Return how long an end is kept; 0 frees the id. `code` is None for a result."""
+    if code in _REUSABLE:
         return 0
     return LONG_MS if remember else SHORT_MS
 
 
 def leaves_open(result: Result) -> bool:
-    """Whether a call's id is free for another try: it was refused before anything ran.
+    """Return whether a call's id can be reused: it was refused before anything ran.
 
-    What a person decided stands.
+    A person's rejection is final.
     """
     was_refused = result.status in (Status.INVALID, Status.DENIED) and not result.sandbox
     is_decided = result.error is not None and result.error.code == "rejected"
     return result.is_open or (was_refused and not is_decided)
 
 
-def _is_late(taken: Taken, now_ms: int) -> bool:
-    return taken.deadline_ms is not None and taken.deadline_ms <= now_ms
+def _is_late(call: QueuedCall, now_ms: int) -> bool:
+    return call.deadline_ms is not None and call.deadline_ms <= now_ms

@@ -1,74 +1,95 @@
-"""The supervisor: starts the process that runs tools, keeps its leases, starts it again.
+"""Supervisor: parent of a worker process, which it starts, restarts and keeps leases for.
 
-The process that it watches over may crash, hang or be killed by what it runs; this one runs
-nothing of the kind. What a dead process held is settled at once, without waiting for leases
-to run out, because here it is known to be dead. How the process is started is for others.
+Tools may crash, block or kill the worker process; the supervisor runs no tools. It recovers the
+calls of a dead process at once, without waiting for leases to expire.
 """
 
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Collection
-from contextlib import closing, suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    MutableMapping,
+)
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from toolkiln.fleet.keeper import Keeper, Verdict
-from toolkiln.fleet.leases import Leases, new_table
-from toolkiln.store import StoreError
+from toolkiln.errors import StoreError
+from toolkiln.fleet.address import read_address
+from toolkiln.fleet.connection import RedisPipe, check_server
+from toolkiln.fleet.delivery import Counts
+from toolkiln.fleet.leases import (
+    FROZEN_SECONDS,
+    LeaseKeeper,
+    LeaseTable,
+    WorkerHealth,
+    new_lease_table,
+)
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.signatures import Signer
+from toolkiln.fleet.sweeper import Sweeper, recover_calls
+from toolkiln.fleet.worker import BLOCK_MS
 
 READY = b"ready"
-"""What a worker says once it reads calls."""
+"""Sent by a worker once it reads calls."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-_SETTLED = 60.0
-"""Seconds after which a process that ends is not taken for one that cannot start."""
+_STABLE_SECONDS = 60.0
+"""A process that ran this many seconds is restarted without a growing delay."""
 _log = logging.getLogger(__name__)
 
 Start = Callable[[str, int, int], Awaitable[Process]]
-"""Starts a worker as a consumer; it inherits a table and a channel by their descriptors."""
-Keep = Callable[[Leases, str, int], Keeper]
-"""A keeper for the leases of a consumer, which is a process."""
-Settle = Callable[[str, Collection[str]], Awaitable[None]]
-"""Hands on, or ends, what a dead consumer held; some of it had been begun."""
+"""Starts a worker process with a consumer name and the descriptors of a table and a channel."""
+NewKeeper = Callable[[LeaseTable, str, int], LeaseKeeper]
+"""Creates the lease keeper of a consumer and its process id."""
+Recover = Callable[[str, Collection[str]], Awaitable[None]]
+"""Recovers the calls of a dead consumer, given the entries that it had started."""
 
 
 class Supervisor:
-    """Sees to it that there is a worker, until it is told to stop."""
+    """Keeps one worker process running until stopped."""
 
     def __init__(
         self,
         name: str,
         slots: int,
         start: Start,
-        keep: Keep,
-        settle: Settle,
+        new_keeper: NewKeeper,
+        recover: Recover,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Each process is a consumer of its own, so that none takes up what another left.
+        """Each process gets its own consumer, so that none takes over the calls of another.
 
-        `ready` is called each time that a process begins to read calls.
+        `ready` is called whenever a process starts to read calls.
         """
         self._name = name
         self._slots = slots
-        self._started = 0
+        self._starts = 0
         self._start = start
-        self._keep = keep
-        self._settle = settle
+        self._new_keeper = new_keeper
+        self._recover = recover
         self._ready = ready
         self._process: Process | None = None
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Have the worker end its calls, then end; asked again, it ends at once."""
+        """Let the worker finish its calls and exit; the second call makes it exit at once."""
         self._is_stopping.set()
         self._signal(signal.SIGTERM)
 
     async def run(self) -> int:
-        """Keep a worker running; the exit status of the last.
+        """Keep a worker running; returns the exit status of the last one.
 
-        One that ended by itself without complaint, or that never got ready, is not started
-        again: somebody drained it, or has to mend something first.
+        A worker that exits with 0, because it was drained, or was never ready, is not restarted.
         """
         pause, has_been_ready = 0.0, False
         while True:
@@ -77,56 +98,57 @@ class Supervisor:
             has_been_ready |= was_ready
             if status == 0 or self._is_stopping.is_set() or not has_been_ready:
                 return status
-            lived = asyncio.get_running_loop().time() - began
-            fresh = lived > _SETTLED or not pause
-            pause = _FIRST_PAUSE if fresh else min(2 * pause, _LONGEST_PAUSE)
-            _log.warning("the worker ended with status %s; another starts in %g s", status, pause)
+            runtime = asyncio.get_running_loop().time() - began
+            is_stable = runtime > _STABLE_SECONDS or not pause
+            pause = _FIRST_PAUSE if is_stable else min(2 * pause, _LONGEST_PAUSE)
+            _log.warning("the worker exited with status %s; restarting in %g s", status, pause)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_stopping.wait(), pause)
                 return 0
 
     async def _run_once(self) -> tuple[int, bool]:
-        """One worker from start to end: its exit status, and whether it got ready."""
+        """Run one worker; returns its exit status and whether it was ready."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        table = new_table(self._slots)
-        self._started += 1
-        consumer = f"{self._name}.{self._started}"
+        table = new_lease_table(self._slots)
+        self._starts += 1
+        consumer = f"{self._name}.{self._starts}"
         try:
-            with closing(ours), closing(Leases(table)) as leases:
+            with closing(ours), closing(LeaseTable(table)) as leases:
                 with closing(theirs):
                     process = self._process = await self._start(consumer, table, theirs.fileno())
-                if self._is_stopping.is_set():  # it may have come before there was a process
+                if self._is_stopping.is_set():  # stopped before the process existed
                     self._signal(signal.SIGTERM)
-                keeper = self._keep(leases, consumer, process.pid)
-                keeping = asyncio.create_task(keeper.run(ours))
-                listening = asyncio.create_task(_is_ready(ours, self._ready))
-                await self._outlast(process, keeping)
+                keeper = self._new_keeper(leases, consumer, process.pid)
+                keeper_task = asyncio.create_task(keeper.run(ours))
+                ready_task = asyncio.create_task(_is_ready(ours, self._ready))
+                await self._wait_for_exit(process, keeper_task)
                 status = await process.wait()
-                was_ready = await listening  # the channel ends with the process
+                was_ready = await ready_task  # the channel closes with the process
                 try:
-                    begun = {one.entry for one in leases.held() if one.has_begun}
-                    await self._settle(consumer, begun)
+                    await self._recover(consumer, leases.started())
                 except StoreError as error:
-                    _log.warning("its calls are left to others: %s", error.message)
+                    _log.warning("leaving its calls to other workers: %s", error.message)
                 return status, was_ready
         finally:
             self._process = None
             os.close(table)
 
-    async def _outlast(self, process: Process, keeping: "asyncio.Task[Verdict]") -> None:
-        """Until the process is gone, by itself or because it hangs."""
+    async def _wait_for_exit(
+        self, process: Process, keeper_task: "asyncio.Task[WorkerHealth]"
+    ) -> None:
+        """Wait until the process exits; kill it if it hangs."""
         waiting = asyncio.create_task(process.wait())
         try:
-            await asyncio.wait([waiting, keeping], return_when=asyncio.FIRST_COMPLETED)
-            if keeping.done() and keeping.result() is Verdict.HUNG:
+            await asyncio.wait([waiting, keeper_task], return_when=asyncio.FIRST_COMPLETED)
+            if keeper_task.done() and keeper_task.result() is WorkerHealth.HUNG:
                 _log.error("the worker process does not respond; killing it")
                 self._signal(signal.SIGKILL)
             await waiting
         finally:
             waiting.cancel()
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            keeper_task.cancel()
+            await asyncio.gather(keeper_task, return_exceptions=True)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -135,12 +157,129 @@ class Supervisor:
 
 
 async def _is_ready(channel: socket.socket, ready: Callable[[], None]) -> bool:
-    """Whether the process at the other end got ready, once it has gone; `ready` is called then."""
-    loop, said, is_ready = asyncio.get_running_loop(), b"", False
+    """Wait for the end of the channel; returns whether the worker reported ready."""
+    loop, received, is_ready = asyncio.get_running_loop(), b"", False
     with suppress(ConnectionError):
-        while heard := await loop.sock_recv(channel, 1024):
-            said = (said + heard)[-1024:]
-            if not is_ready and READY in said:
+        while data := await loop.sock_recv(channel, 1024):
+            received = (received + data)[-1024:]
+            if not is_ready and READY in received:
                 is_ready = True
                 ready()
     return is_ready
+
+
+_NOTIFY_SECONDS = 1.0
+"""How long sending may block."""
+
+
+class SystemdNotifier:
+    """Notifications to systemd (`sd_notify`): readiness and watchdog."""
+
+    def __init__(self, variables: MutableMapping[str, str]) -> None:
+        """Remove systemd's variables from the environment, so that children do not inherit them."""
+        address = variables.pop("NOTIFY_SOCKET", "")
+        microseconds = variables.pop("WATCHDOG_USEC", "")
+        is_watched = variables.pop("WATCHDOG_PID", "") in ("", str(os.getpid()))
+        # A name in the abstract namespace starts with a zero byte.
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._period = int(microseconds) / 1e6 if is_watched and microseconds.isdigit() else 0.0
+
+    def send(self, state: str) -> None:
+        """Send a state such as `READY=1`; failures are ignored."""
+        if self._address:
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(_NOTIFY_SECONDS)
+                sender.sendto(state.encode(), self._address)
+
+    async def keep_alive(self) -> None:
+        """Send watchdog notifications, twice per period, until cancelled."""
+        while self._period:
+            self.send("WATCHDOG=1")
+            await asyncio.sleep(self._period / 2)
+
+
+LEASE = 10.0
+"""Lease time of a call in seconds."""
+SLOTS = 32
+"""Concurrent calls, as many as the sandbox runs."""
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """Configuration of a worker."""
+
+    url: str = field(repr=False)
+    pool: str = "default"
+    slots: int = SLOTS
+    lease: float = LEASE
+    block_ms: int = BLOCK_MS
+    frozen: float = FROZEN_SECONDS
+    """Seconds without a heartbeat after which a worker process is replaced."""
+    name: str = field(
+        default_factory=lambda: f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
+    )
+    """Name of the worker in the fleet."""
+    worker_key: str = field(default="", repr=False)
+    """Private key for signatures; empty: unsigned."""
+
+
+async def supervise(
+    config: WorkerConfig,
+    start: Start,
+    stopper: Callable[[Callable[[], None]], None],
+    variables: MutableMapping[str, str],
+) -> int:
+    """Run a worker process under supervision; returns the exit status of the last one.
+
+    `stopper` gets a function that stops it; `variables` are the environment of this process.
+    """
+    async with open_pipe(RedisPipe(read_address(config.url))) as pipe:
+        for warning in await check_server(pipe):
+            _log.warning("%s", warning)
+        signer = Signer(config.worker_key) if config.worker_key else None
+        queue, systemd = Queue(pipe, config.pool, signer=signer), SystemdNotifier(variables)
+        sweeper = Sweeper(pipe, queue, config.name, config.lease)
+
+        def counts() -> Counts:
+            return replace(queue.counts, reconnects=pipe.connects - 1)
+
+        def new_keeper(leases: LeaseTable, consumer: str, process: int) -> LeaseKeeper:
+            return LeaseKeeper(
+                leases, queue, consumer, process, config.lease, config.frozen, counts
+            )
+
+        def stop() -> None:
+            systemd.send("STOPPING=1")
+            supervisor.stop()
+
+        ready = partial(systemd.send, "READY=1")
+        supervisor = Supervisor(
+            config.name, config.slots, start, new_keeper, partial(recover_calls, queue), ready
+        )
+        stopper(stop)
+        async with background(sweeper.run()), background(systemd.keep_alive()):
+            status = await supervisor.run()
+        with suppress(StoreError):  # its keys expire
+            await sweeper.leave()
+        return status
+
+
+@asynccontextmanager
+async def open_pipe(pipe: RedisPipe) -> AsyncIterator[RedisPipe]:
+    """Connect for the duration of the block."""
+    await pipe.open()
+    try:
+        yield pipe
+    finally:
+        await pipe.close()
+
+
+@asynccontextmanager
+async def background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine in the background for the duration of the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,9 +1,9 @@
-"""What travels between caller and worker, as msgpack: envelopes, results, events, replies.
+"""Messages between callers and workers, in msgpack: envelopes, results, events, replies.
 
-Processes of two versions share a fleet while it is upgraded: readers ignore fields that they
-do not know, and new fields have defaults. Whatever bytes come in, what comes out is one of
-these values or `Malformed`. Large bodies, keys and streams belong to `queue`, and who may send
-what to `identity`.
+Processes of two versions share a fleet during an upgrade: readers ignore unknown fields, and new
+fields have defaults. Encoding raises InputError for values that are too large or not plain JSON;
+decoding raises `Malformed` for invalid bytes. `queue` moves the bytes, `message_auth` and
+`signatures` authenticate them.
 """
 
 import re
@@ -16,275 +16,235 @@ from msgspec import Meta, Raw, Struct
 from msgspec.msgpack import Decoder, Encoder, Ext
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from toolkiln.errors import InputError
-from toolkiln.model import Event, QuestionKind, Result
-from toolkiln.store import StoreError
+from toolkiln.errors import InputError, StoreError
+from toolkiln.model import CallError, Event, QuestionKind, Result, Status
 
 T = TypeVar("T")
 BODY_LIMIT = 32 * 1024 * 1024
-"""Bytes that an envelope or a reply may have."""
+"""Maximum bytes of an envelope or a reply."""
 INLINE_LIMIT = 256 * 1024
-"""Bytes up to which a body travels in the stream itself."""
+"""Maximum bytes of a body inside a stream entry."""
 
 Short = Annotated[str, Meta(max_length=1000)]
 _RECORD = r"(?:[0-9A-Za-z_.-]{1,100}:)?[0-9A-Za-z_-]{1,64}"
 Record = Annotated[str, Meta(max_length=165, pattern=rf"^{_RECORD}\Z")]
-"""What a call is known by: its id, hashed with its caller's identity (`store.key_of`).
-
-Ahead of that, where the client may use no other keys, the name of its Redis user."""
+"""Key of a call: its id hashed with its caller's identity (`store.key_of`), after the name of
+the Redis user where an ACL restricts the client to its own keys."""
 ReplyTo = Annotated[str, Meta(max_length=200, pattern=r"^[0-9A-Za-z_.:-]*\Z")]
 Milliseconds = Annotated[int, Meta(ge=0, le=1 << 48)]
 
-# Extensions of msgpack for what it has no words for: text with lone surrogates, integers of
-# more than 64 bits, and objects with a key of such a kind.
+# msgpack extensions: text with lone surrogates, integers of more than 64 bits, and objects with
+# such keys.
 _TEXT, _INTEGER, _OBJECT = 1, 2, 3
 
 
 class Malformed(StoreError):
-    """Bytes from Redis that are not what they should be."""
+    """Invalid data from Redis."""
 
 
 class Envelope(Struct, frozen=True, array_like=True):
-    """One call on its way to a worker."""
+    """A call on its way to a worker."""
 
     id: Annotated[str, Meta(max_length=200)]
-    """The caller's own name for it, or a random one."""
+    """Chosen by the caller, or random."""
     record: Record
     tool: Short
     digest: Short | None = None
     """The version to run; None means the current one."""
     arguments: Raw = Raw(b"\xc0")
-    """As `pack` wrote them; `unpack` reads them."""
+    """Encoded by `pack`."""
     session: Short | None = None
     """The hash of the session's token."""
     surface: Short = ""
     timeout_ms: Milliseconds | None = None
-    """What the caller is ready to wait, from when the call is accepted."""
+    """The caller's time limit, from when the call is accepted."""
     repeatable: bool = False
     """Whether a second run does no harm: the tool is read-only or idempotent."""
     remember: bool = False
-    """Whether the id is the caller's own, so that repeating it gives the first result."""
+    """Whether the id is an idempotency key: repeating it returns the first result."""
     events: bool = False
-    """Whether the caller wants to hear of progress."""
+    """Whether to send events to the caller."""
     reply_to: ReplyTo = ""
-    """The name of the caller's reply stream; nobody is told if it is empty."""
+    """Name of the caller's reply stream; empty: no reply."""
     pool: Short = "default"
     traceparent: Short | None = None
-    """The caller's span, as W3C Trace Context writes it; earlier workers ignore it."""
+    """The caller's span in W3C Trace Context format; older workers ignore it."""
     depth: Annotated[int, Meta(ge=0, le=1000)] = 0
     asks: Annotated[tuple[QuestionKind, ...], Meta(max_length=10)] | None = None
-    """What the caller can be asked while it waits; None if nothing at all."""
+    """Kinds of questions the caller can answer; None if it cannot answer any."""
     seal: bytes = b""
-    """What proves that the caller holds the fleet's key (`identity`)."""
+    """Proof that the caller has the fleet key (`message_auth`)."""
 
 
 class Proof(Struct, frozen=True, array_like=True):
-    """What shows that a trusted worker sent a reply, and about which call (`signatures`)."""
+    """Signature of a trusted worker, and what it binds the reply to."""
 
-    about: bytes
-    """The envelope's seal, or what its tool and arguments hash to; see `about`."""
-    of: str = ""
-    """The entry that the worker ended; of a question the digest of its body."""
+    subject: bytes
+    """See `reply_subject`."""
+    target: str = ""
+    """The entry that ended; for a question, the digest of its body."""
     signature: bytes = b""
     path: bytes = b""
 
 
-class Reply(Struct, frozen=True, array_like=True):
-    """What a caller is told of one call."""
+class CallReply(Struct, frozen=True, array_like=True):
+    """A message to the caller of one call."""
 
     record: Record
     kind: Literal["result", "end", "event", "stored", "question", "withdrawn"]
-    """`end`: it ended without a Result, for the reason whose code the body is (`endings`).
-    `stored`: the reply is a key of its own, and this its digest; `queue` fetches it.
-    `question`: the call asks something, and the body is its id (`questioning`); `withdrawn`: it
-    wants no answer to that any more."""
+    """`end`: the call ended without a Result, and the body is the end code. `stored`: the body is
+    the digest of a reply stored under a separate key. `question`: the body is the id of a
+    question (`questions`), which `withdrawn` revokes."""
     body: bytes
     proof: Proof | None = None
 
 
 _ENVELOPES = Decoder(Envelope)
-_REPLIES = Decoder(list[Reply])
-_REPLY = Decoder(Reply)
+_REPLIES = Decoder(list[CallReply])
+_REPLY = Decoder(CallReply)
 _ENCODER = Encoder()
 _RESULT, _EVENT = TypeAdapter(Result), TypeAdapter(Event)
 _SEND_JSON = "send plain JSON: text, numbers, true, false, null, lists and objects"
-_BAD = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError, MemoryError)
+_DECODE_ERRORS = (
+    msgspec.MsgspecError,
+    ValueError,
+    RecursionError,
+    OverflowError,
+    TypeError,
+    MemoryError,
+)
 
 
 def envelope_to_wire(envelope: Envelope) -> bytes:
-    """One envelope.
-
-    Raises:
-        InputError: it is too large, or has text that is none.
-    """
-    return _fitting(_written(envelope, "the call"), "the call")
+    """Encode an envelope."""
+    return _check_size(_encode(envelope, "the call"), "the call")
 
 
 def envelope_from_wire(data: bytes) -> Envelope:
-    """The envelope that `envelope_to_wire` wrote.
-
-    Raises:
-        Malformed: these bytes are none.
-    """
-    return _decoded(_ENVELOPES, data, "an envelope")
+    """Decode an envelope."""
+    return _decode(_ENVELOPES, data, "an envelope")
 
 
-def reply_to_wire(reply: Reply) -> bytes:
-    """One reply; a stream's entry holds several of them (`replies_from_wire`).
-
-    Raises:
-        InputError: it is too large.
-    """
-    return _fitting(_ENCODER.encode(reply), "the result")
+def reply_to_wire(reply: CallReply) -> bytes:
+    """Encode one reply; a stream entry contains several (`replies_to_wire`)."""
+    return _check_size(_ENCODER.encode(reply), "the result")
 
 
-def reply_from_wire(data: bytes) -> Reply:
-    """The reply that `reply_to_wire` wrote.
-
-    Raises:
-        Malformed: these bytes are none.
-    """
-    return _decoded(_REPLY, data, "a reply")
+def reply_from_wire(data: bytes) -> CallReply:
+    """Decode a reply."""
+    return _decode(_REPLY, data, "a reply")
 
 
-def replies_to_wire(replies: Sequence[Reply]) -> bytes:
-    """Several replies to one caller, as one entry."""
+def replies_to_wire(replies: Sequence[CallReply]) -> bytes:
+    """Encode several replies to one caller as one stream entry."""
     return _ENCODER.encode(replies)
 
 
-def replies_from_wire(data: bytes) -> list[Reply]:
-    """The replies of one entry.
-
-    Raises:
-        Malformed: these bytes are none.
-    """
-    return _decoded(_REPLIES, data, "replies")
+def replies_from_wire(data: bytes) -> list[CallReply]:
+    """Decode the replies of one stream entry."""
+    return _decode(_REPLIES, data, "replies")
 
 
 def result_to_wire(result: Result) -> bytes:
-    """One result: those of its fields that say something.
-
-    Raises:
-        InputError: it is too large, or its value is not plain JSON.
-    """
-    if (data := _plainly(result)) is not None:
-        return _fitting(data, "the result")
-    said = _said(result)
+    """Encode the fields of a result that differ from their defaults."""
+    if (data := _encode_plain(result)) is not None:
+        return _check_size(data, "the result")
+    fields = _changed_fields(result)
     for name in ("error", "truncation", "timing"):
-        if name in said:
-            said[name] = _said(said[name])
+        if name in fields:
+            fields[name] = _changed_fields(fields[name])
     if result.files:
-        said["files"] = [_said(file) for file in result.files]
-    return _fitting(pack(said), "the result")
+        fields["files"] = [_changed_fields(file) for file in result.files]
+    return _check_size(pack(fields), "the result")
 
 
 def result_from_wire(data: bytes) -> Result:
-    """The result that `result_to_wire` wrote.
-
-    Raises:
-        Malformed: these bytes are none.
-    """
+    """Decode a result."""
     return read_model(_RESULT, unpack(data), "a result")
 
 
 def event_to_wire(event: Event) -> bytes:
-    """One event."""
+    """Encode an event."""
     return pack(event.__dict__)
 
 
 def event_from_wire(data: bytes) -> Event:
-    """The event that `event_to_wire` wrote.
-
-    Raises:
-        Malformed: these bytes are none.
-    """
+    """Decode an event."""
     return read_model(_EVENT, unpack(data), "an event")
 
 
-def read_model(expected: TypeAdapter[T], told: Any, what: str) -> T:
-    """Return the value that another process sent, without the fields that are unknown here.
-
-    Raises:
-        Malformed: it is something else.
-    """
+def read_model(adapter: TypeAdapter[T], data: Any, what: str) -> T:
+    """Validate data from another process, ignoring unknown fields."""
     try:
         try:
-            return expected.validate_python(told)
+            return adapter.validate_python(data)
         except ValidationError as error:
-            if not without_unknown(told, error):
+            if not drop_unknown_fields(data, error):
                 raise
-            return expected.validate_python(told)
+            return adapter.validate_python(data)
     except ValidationError as error:
         raise Malformed(f"{what} cannot be read: {error.errors()[0]['msg']}") from None
 
 
-def without_unknown(told: Any, error: ValidationError) -> bool:
+def drop_unknown_fields(data: Any, error: ValidationError) -> bool:
     """Remove the fields that a model does not know; False if there are none."""
-    unknown = [wrong["loc"] for wrong in error.errors() if wrong["type"] == "extra_forbidden"]
+    unknown = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
     removed = False
     for *path, last in unknown:
-        where = told
+        parent = data
         for step in path:
-            # The location of a union names the member that was tried, which is not in the data.
-            if isinstance(where, dict) and step in where:
-                where = where[step]
-            if isinstance(where, list | tuple) and isinstance(step, int):
-                where = where[step] if step < len(where) else where
-        if isinstance(where, dict) and last in where:
-            del where[last]
+            # The location in a union includes the member type, which is not in the data.
+            if isinstance(parent, dict) and step in parent:
+                parent = parent[step]
+            if isinstance(parent, list | tuple) and isinstance(step, int):
+                parent = parent[step] if step < len(parent) else parent
+        if isinstance(parent, dict) and last in parent:
+            del parent[last]
             removed = True
     return removed
 
 
 def record_of(data: bytes) -> str | None:
-    """The name of a record, if these bytes are one."""
+    """Return the key of a call record, if these bytes are one."""
     text = data.decode("ascii", "replace")
     return text if re.fullmatch(_RECORD, text) else None
 
 
-def about(envelope: Envelope) -> bytes:
-    """Return what binds a reply to a call.
+def reply_subject(envelope: Envelope) -> bytes:
+    """Return the value that binds a reply to its call.
 
-    A call with an id of its caller's own can be repeated by another process, with another
-    envelope: there the tool and the arguments are what both have.
+    Another process may repeat a call with a caller-chosen id in another envelope: both share
+    the fingerprint.
     """
     return fingerprint(envelope).encode() if envelope.remember else envelope.seal
 
 
-def signed_part(reply: Reply) -> bytes:
+def signed_part(reply: CallReply) -> bytes:
     """Return the bytes of a reply that its signature covers."""
     proof = reply.proof
     assert proof is not None
-    return _ENCODER.encode((reply.record, reply.kind, reply.body, proof.about, proof.of))
+    return _ENCODER.encode((reply.record, reply.kind, reply.body, proof.subject, proof.target))
 
 
 def fingerprint(envelope: Envelope) -> str:
-    """What two tries of one call have in common: another one is another call."""
+    """Return the hash of tool and arguments, equal for all attempts of one call."""
     arguments = pack(_sorted(unpack(envelope.arguments)))
     return sha256(envelope.tool.encode() + b"\0" + arguments).hexdigest()[:32]
 
 
 def pack(value: Any) -> bytes:
-    """Any plain JSON, with bytes; lone surrogates and huge numbers come back as they were.
-
-    Raises:
-        InputError: it is something else, or nested too deep.
-    """
+    """Encode plain JSON and bytes, including lone surrogates and huge integers."""
     try:
         return _ENCODER.encode(value)
     except (UnicodeError, OverflowError):
-        return _written(_expressible(value), "the value")
+        return _encode(_with_extensions(value), "the value")
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"the value cannot be sent: {error}", hint=_SEND_JSON) from None
 
 
 def unpack(data: bytes | Raw) -> Any:
-    """The value that `pack` wrote.
-
-    Raises:
-        Malformed: these bytes are none.
-    """
-    return _decoded(_VALUES, data, "a value")
+    """Decode a value."""
+    return _decode(_VALUES, data, "a value")
 
 
 class _Timing(Struct, omit_defaults=True):
@@ -295,7 +255,7 @@ class _Timing(Struct, omit_defaults=True):
 
 
 class _Plain(Struct, omit_defaults=True):
-    """The fields of most results, so that writing them costs little."""
+    """The fields of most results, for fast encoding."""
 
     call_id: str
     tool: str
@@ -309,8 +269,8 @@ class _Plain(Struct, omit_defaults=True):
     sandbox: str = ""
 
 
-def _plainly(result: Result) -> bytes | None:
-    """A result without anything special, as it would be written anyway; None if it has that."""
+def _encode_plain(result: Result) -> bytes | None:
+    """Encode a result that has only the fields of `_Plain`; None if it has others."""
     if (
         result.error or result.notes or result.files or result.messages
         or result.injected_tools or result.truncation or result.dev
@@ -328,40 +288,40 @@ def _plainly(result: Result) -> bytes | None:
         return None
 
 
-def _said(value: BaseModel) -> dict[str, Any]:
-    """The fields that differ from what they are by themselves."""
+def _changed_fields(value: BaseModel) -> dict[str, Any]:
+    """Return the fields that differ from their defaults."""
     fields = type(value).model_fields
-    return {name: said for name, said in value.__dict__.items() if said != fields[name].default}
+    return {name: item for name, item in value.__dict__.items() if item != fields[name].default}
 
 
-def _written(value: Any, what: str) -> bytes:
+def _encode(value: Any, what: str) -> bytes:
     try:
         return _ENCODER.encode(value)
     except (UnicodeError, OverflowError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{what} cannot be sent: {error}", hint=_SEND_JSON) from None
 
 
-def _fitting(data: bytes, what: str) -> bytes:
+def _check_size(data: bytes, what: str) -> bytes:
     if len(data) > BODY_LIMIT:
         raise InputError(
-            f"{what} has {len(data):,} bytes, and {BODY_LIMIT:,} can be sent",
-            hint="hand over a file in the workspace, or a part at a time",
+            f"{what} has {len(data):,} bytes; the limit is {BODY_LIMIT:,}",
+            hint="use a file in the workspace, or send it in parts",
         )
     return data
 
 
-def _expressible(value: Any) -> Any:
-    """The same with extensions in place of what msgpack cannot say."""
+def _with_extensions(value: Any) -> Any:
+    """Replace values that msgpack cannot express by extensions."""
     if isinstance(value, str):
         return value if _is_text(value) else Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
     if isinstance(value, int):
         return value if -(1 << 63) <= value < 1 << 64 else Ext(_INTEGER, b"%x" % value)
     if isinstance(value, list | tuple):
-        return [_expressible(item) for item in value]
+        return [_with_extensions(item) for item in value]
     if isinstance(value, dict):
         if all(isinstance(key, str) and _is_text(key) for key in value):
-            return {key: _expressible(item) for key, item in value.items()}
-        pairs = [[_expressible(key), _expressible(item)] for key, item in value.items()]
+            return {key: _with_extensions(item) for key, item in value.items()}
+        pairs = [[_with_extensions(key), _with_extensions(item)] for key, item in value.items()]
         return Ext(_OBJECT, _ENCODER.encode(pairs))
     return value
 
@@ -380,7 +340,7 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _extended(code: int, data: memoryview) -> Any:
+def _decode_extension(code: int, data: memoryview) -> Any:
     if code == _TEXT:
         return bytes(data).decode("utf-8", "surrogatepass")
     if code == _INTEGER:
@@ -390,11 +350,79 @@ def _extended(code: int, data: memoryview) -> Any:
     raise ValueError(f"extension {code} is unknown")
 
 
-_VALUES = Decoder(ext_hook=_extended)
+_VALUES = Decoder(ext_hook=_decode_extension)
 
 
-def _decoded(decoder: Decoder[T], data: bytes, what: str) -> T:
+def _decode(decoder: Decoder[T], data: bytes, what: str) -> T:
     try:
         return decoder.decode(data)
-    except _BAD as error:
+    except _DECODE_ERRORS as error:
         raise Malformed(f"{what} cannot be read: {error}") from None
+
+
+_ENDS: dict[str, tuple[Status, str, str | None, bool]] = {
+    "timeout": (Status.TIMEOUT, "the call timed out", None, True),
+    "cancelled": (Status.CANCELLED, "the call was cancelled", None, False),
+    "lost": (
+        Status.UNAVAILABLE,
+        "the call was lost: its worker or Redis failed, and it may have run",
+        "check what it was supposed to change before you retry",
+        False,
+    ),
+    "poison": (
+        Status.UNAVAILABLE,
+        "the call was dead-lettered: it crashed its workers, or it cannot be read",
+        "an operator can inspect it with `toolkiln fleet dead-letters list`",
+        False,
+    ),
+    "overloaded": (
+        Status.UNAVAILABLE,
+        "too many calls are waiting for workers",
+        "retry later, or start more workers",
+        True,
+    ),
+    "stale": (
+        Status.UNAVAILABLE,
+        "no worker has this version of the tool",
+        "list the tools again, and call the current version",
+        True,
+    ),
+    "no_worker": (
+        Status.UNAVAILABLE,
+        "no worker took the call in time; it did not run",
+        "start a worker for its pool, or retry later",
+        True,
+    ),
+    "no_replica": (
+        Status.UNAVAILABLE,
+        "no Redis replica received the call in time; it did not run",
+        "connect a replica, or turn `fleet_durable` off",
+        True,
+    ),
+    "unverified": (
+        Status.UNAVAILABLE,
+        "the reply to the call is not signed by a trusted worker; the call may have run",
+        "list the public keys of all workers in `worker_keys`; "
+        "check what the call was supposed to change before you retry",
+        False,
+    ),
+    "forged": (
+        Status.DENIED,
+        "the call is not from the caller it names",
+        "give callers and workers the same fleet key",
+        False,
+    ),
+}
+
+CODES = frozenset(_ENDS)
+"""All end codes."""
+
+
+def end_result(code: str, *, call_id: str, tool: str, retry_after: float | None = None) -> Result:
+    """Return the Result for an end code; an unknown one counts as `lost`."""
+    code = code if code in _ENDS else "lost"
+    status, message, hint, retryable = _ENDS[code]
+    error = CallError(
+        code=code, message=message, hint=hint, retryable=retryable, retry_after=retry_after
+    )
+    return Result(call_id=call_id, tool=tool, status=status, text=message, error=error)

@@ -1,8 +1,8 @@
-"""The worker: takes calls from a pool's queue, has them run, and ends each of them once.
+"""Worker: takes calls from a pool's queue, runs them, and ends each exactly once.
 
-It knows neither tools nor sessions: what a call means is for the function that performs it.
-Leases are renewed by another process (`keeper`), which this one tells in a table what it
-holds, and which tells it over a channel what it has lost. Decisions are in `steps`.
+It knows neither tools nor sessions; a `RunCall` function runs the calls. Another process renews
+the leases (`leases`): the worker lists its calls in a shared table, and is notified of lost ones
+over a channel. `steps` decides what happens to calls.
 """
 
 import asyncio
@@ -15,119 +15,111 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from toolkiln.errors import InputError
-from toolkiln.fleet.deliveries import Ask, Delivery, Ending
-from toolkiln.fleet.leases import WAITING, Leases
-from toolkiln.fleet.questioning import ANSWER
+from toolkiln.errors import InputError, StoreError
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import ControlMessage, Delivery, Ending
+from toolkiln.fleet.events import EventPublisher
+from toolkiln.fleet.leases import NOT_STARTED, LeaseTable
+from toolkiln.fleet.questions import ANSWER
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.resp import Pipe
-from toolkiln.fleet.steps import (
-    Bury,
-    End,
-    Requeue,
-    Run,
-    before_leaving,
-    leaves_open,
-    next_step,
-)
-from toolkiln.fleet.sweeper import carry_out
-from toolkiln.fleet.telling import Telling
+from toolkiln.fleet.steps import Begin, Bury, End, Requeue, before_leaving, leaves_open, next_step
+from toolkiln.fleet.sweeper import apply_step
 from toolkiln.fleet.wire import BODY_LIMIT, Envelope, result_to_wire
 from toolkiln.model import CallError, Event, Result, Status
-from toolkiln.store import StoreError
 
 BLOCK_MS = 2000
-"""How long a read waits for calls; so long does a worker take to see that it is to stop."""
-_BEAT = 0.5
-_CLOCK = 5.0
-"""Seconds between looks at Redis's clock."""
+"""How long a read waits for calls, and so how long a worker takes to notice a stop."""
+_BEAT_SECONDS = 0.5
+_CLOCK_SECONDS = 5.0
+"""Seconds between reads of the Redis clock."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_LAST_WORDS = 10.0
-"""Seconds that a worker which leaves tries to tell Redis what became of its calls."""
-_ALONE_AFTER = 60.0
-"""Seconds that a call which has to run alone waits for the others to end."""
-_AROUND = 1000
-"""Bytes that a reply has beside a result."""
+_LEAVE_SECONDS = 10.0
+"""Seconds that a stopping worker tries to end or requeue its calls."""
+_ALONE_SECONDS = 60.0
+"""Seconds that a call which must run alone waits for the others to end."""
+_REPLY_OVERHEAD = 1000
+"""Bytes of a reply besides its result."""
 _log = logging.getLogger(__name__)
 
 Observe = Callable[[Event], None]
-Perform = Callable[[Envelope, float | None, Observe | None], Awaitable[Result | End]]
-"""Runs a call, with the seconds that are left for it and somebody who wants to hear of it."""
+RunCall = Callable[[Envelope, float | None, Observe | None], Awaitable[Result | End]]
+"""Runs a call, given its remaining seconds and an observer of its events."""
 Trace = Callable[[str, str, float], AbstractContextManager[None]]
-"""Makes what runs meanwhile part of a trace: its traceparent, the pool, the seconds waited."""
+"""Opens a span, given a traceparent, the pool and the seconds that the call waited."""
 Limit = Callable[[Envelope], float]
-"""The most seconds for which a call may keep the event loop from going on."""
+"""Returns how many seconds a call may block the event loop."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """A call that is being performed."""
+    """A call that is running, or about to."""
 
     delivery: Delivery
     task: "asyncio.Task[None] | None" = None
-    """None until it has begun: a task that is cancelled before does not even begin."""
+    """None until it has started: a task cancelled before that would never run."""
     why: Literal["", "cancelled", "taken", "leaving"] = ""
     """Why it was cancelled."""
     is_alone: bool = False
-    """Whether it waits for the others to end, and no other begins beside it."""
+    """Whether it waits for the other calls to end, and none starts beside it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a worker is made of."""
+class WorkerParts:
+    """Dependencies of a worker."""
 
     queue: Queue
     consumer: str
-    leases: Leases
+    leases: LeaseTable
     channel: socket.socket
-    """Leads to the keeper; not blocking."""
-    perform: Perform
+    """Non-blocking channel to the lease keeper."""
+    run_call: RunCall
     limit: Limit
-    telling: Telling
-    asked: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
-    """What else to do when workers are asked to: by the word, with whom or what it is about."""
+    events: EventPublisher
+    handlers: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
+    """Handlers of control messages by command; they get the target."""
     block_ms: int = BLOCK_MS
     trace: Trace | None = None
 
 
 class Worker:
-    """Performs the calls of one pool, as many at once as its table of leases has slots."""
+    """Runs the calls of one pool, as many at once as the lease table has slots."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
-        self._queue, self._leases, self._telling = parts.queue, parts.leases, parts.telling
+        self._queue, self._leases, self._events = parts.queue, parts.leases, parts.events
         self._runs: dict[str, _Run] = {}
-        """By entry: what is being performed, and can be cancelled."""
+        """Running calls by entry, which can be cancelled."""
         self._held: dict[str, int] = {}
-        """By entry, with its slot: what has not ended in Redis, as far as we know."""
+        """Lease slots by entry, of calls whose end Redis has not confirmed."""
         self._ending: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._alone = 0
-        """How many calls that have to run alone it holds."""
+        """Number of held calls that must run alone."""
         self._changed = asyncio.Event()
-        """Set when a call has ended or was cancelled, for those that wait to be alone."""
+        """Set when a call has ended or was cancelled, for calls that must run alone."""
         self._is_leaving = False
         self._has_read, self._has_left = asyncio.Event(), asyncio.Event()
-        self._unwanted: dict[str, float] = {}
-        """By record: what is to be cancelled, should it still come, and until when."""
+        self._cancelled: dict[str, float] = {}
+        """By record: calls to cancel if they still arrive, and until when."""
         self._offset = 0.0
-        """What to add to the monotonic clock, in milliseconds, for Redis's."""
+        """Milliseconds to add to the monotonic clock for the Redis clock."""
 
     @property
     def running(self) -> int:
-        """How many calls it holds."""
+        """Number of calls that it holds."""
         return len(self._held)
 
-    async def run(self, control: Pipe) -> None:
-        """Take calls until `leave` is called; `control` is a connection of its own.
-
-        Raises:
-            StoreError: Redis cannot be used at the start.
-        """
+    async def run(self, control: RedisPipe) -> None:
+        """Take calls until `leave` is called; `control` is a separate connection."""
         await self._set_clock()
         beside = [
             asyncio.create_task(work)
-            for work in (self._beat(), self._follow_clock(), self._listen(), self._heed(control))
+            for work in (
+                self._beat(),
+                self._follow_clock(),
+                self._follow_leases(),
+                self._follow_control(control),
+            )
         ]
         try:
             await self._read()
@@ -139,51 +131,51 @@ class Worker:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def leave(self, grace: float) -> None:
-        """Take no more calls, hand back what has not begun, and let what runs end in time.
+        """Stop taking calls, requeue those that have not started, and wait for running ones.
 
-        What has not ended then is cancelled, and handed on or ended as its kind demands.
+        Calls that still run after `grace` seconds are cancelled, then requeued or ended.
         """
         self._is_leaving = True
-        self._room.set()
+        self._has_room.set()
         if grace:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._empty(), grace)
-        self.hurry()
+        self.stop_now()
         await self._has_read.wait()
         try:
-            await asyncio.wait_for(self._empty(), _LAST_WORDS)
+            await asyncio.wait_for(self._empty(), _LEAVE_SECONDS)
         except TimeoutError:
-            _log.error("%d calls could not be handed on: others will find them", len(self._held))
+            _log.error("leaving %d calls to other workers", len(self._held))
             for task in self._ending:
                 task.cancel()
         self._has_left.set()
 
-    def hurry(self) -> None:
-        """Do not wait for what runs: see that others run it, or that it ends as lost."""
+    def stop_now(self) -> None:
+        """Cancel running calls at once; they are requeued or end as lost."""
         for run in list(self._runs.values()):
             self._cancel(run, "leaving")
 
     async def _read(self) -> None:
-        pause, is_new = _FIRST_PAUSE, False
+        pause, is_reconnected = _FIRST_PAUSE, False
         queue, consumer, block_ms = self._queue, self._parts.consumer, self._parts.block_ms
-        half = (self._leases.slots + 1) // 2  # so that callers hear of some while others run
+        half = (self._leases.slots + 1) // 2  # so that some replies leave while other calls run
         while not self._is_leaving:
             if not self._leases.free or self._alone:
-                self._room.clear()
-                await self._room.wait()
+                self._has_room.clear()
+                await self._has_room.wait()
                 continue
             try:
-                if is_new:  # what was on its way to us when the connection broke
-                    known = set(self._held)  # before asking: what ends meanwhile is told as ours
-                    missed = [d for d in await queue.own(consumer) if d.entry not in known]
-                    deliveries = missed[: self._leases.free]
-                    is_new = len(deliveries) < len(missed)
+                if is_reconnected:  # calls delivered when the connection broke
+                    known = set(self._held)  # first: calls may end while `pending` runs
+                    missing = [d for d in await queue.pending(consumer) if d.entry not in known]
+                    deliveries = missing[: self._leases.free]
+                    is_reconnected = len(deliveries) < len(missing)
                 else:
                     deliveries = await queue.read(consumer, min(self._leases.free, half), block_ms)
             except StoreError as error:
-                if not is_new:
-                    _log.warning("calls cannot be read: %s", error.message)
-                is_new = True
+                if not is_reconnected:
+                    _log.warning("cannot read calls: %s", error.message)
+                is_reconnected = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -192,61 +184,59 @@ class Worker:
                 self._take(delivery)
 
     def _take(self, delivery: Delivery) -> None:
-        """Begin a call, or see that it ends without."""
         entry, now = delivery.entry, time.monotonic()
-        step: Run | Requeue | End | Bury = next_step(delivery, self._now_ms())
-        if self._unwanted and self._unwanted.pop(delivery.record, 0.0) > now:
+        step: Begin | Requeue | End | Bury = next_step(delivery, self._now_ms())
+        if self._cancelled and self._cancelled.pop(delivery.record, 0.0) > now:
             step = End("cancelled")
         elif self._is_leaving:
             step = before_leaving(delivery, self._now_ms(), begun=False)
-        if isinstance(step, Run):
+        if isinstance(step, Begin):
             run = self._runs[entry] = _Run(delivery, is_alone=step.is_alone)
             self._alone += run.is_alone
             until = now + self._parts.limit(delivery.envelope)
-            slot = self._leases.hold(entry, WAITING if run.is_alone else until)
-            asyncio.create_task(self._perform(run, slot))  # noqa: RUF006 - the run keeps it
+            slot = self._leases.hold(entry, NOT_STARTED if run.is_alone else until)
+            asyncio.create_task(self._run_call(run, slot))  # noqa: RUF006 - the run references it
         else:
             slot = self._leases.hold(entry, inf)
-            self._see_to(delivery, slot, step)
+            self._end_soon(delivery, slot, step)
         self._held[entry] = slot
 
-    async def _perform(self, run: _Run, slot: int) -> None:
-        """A call from start to end."""
-        delivery, left, observe = run.delivery, None, None
+    async def _run_call(self, run: _Run, slot: int) -> None:
+        delivery, remaining, observe = run.delivery, None, None
         envelope = delivery.envelope
         if run.is_alone:
             await self._until_alone(run)
             if not run.why:
                 self._leases.begin(slot, time.monotonic() + self._parts.limit(envelope))
         if delivery.deadline_ms is not None:
-            left = max(1, delivery.deadline_ms - self._now_ms()) / 1000
+            remaining = max(1, delivery.deadline_ms - self._now_ms()) / 1000
         if envelope.events and envelope.reply_to:
-            observe = self._telling.about(envelope)
+            observe = self._events.observer(envelope)
         step: Result | Requeue | End | Bury | None
         try:
             if not run.why:
                 run.task = asyncio.current_task()
                 self._queue.counts.started += 1
-                with self._within(delivery):
-                    step = await self._parts.perform(envelope, left, observe)
+                with self._trace_context(delivery):
+                    step = await self._parts.run_call(envelope, remaining, observe)
             else:
-                step = self._after_cancelling(run, begun=False)
+                step = self._step_after_cancel(run, begun=False)
         except asyncio.CancelledError:
-            step = self._after_cancelling(run, begun=True)
-        except Exception:  # noqa: BLE001 - the platform's own fault; the call must end all the same
-            _log.exception("a call of %s could not be performed", envelope.tool)
+            step = self._step_after_cancel(run, begun=True)
+        except Exception:  # noqa: BLE001 - a bug in the platform; the call must end anyway
+            _log.exception("running a call of %s failed", envelope.tool)
             step = End("lost")
-        del self._runs[delivery.entry]  # nothing is left to be cancelled
+        del self._runs[delivery.entry]  # nothing left to cancel
         self._alone -= run.is_alone
         if observe is not None:
-            await self._telling.told(envelope)
+            await self._events.flush(envelope)
         if isinstance(step, Result):
             self._finish(delivery, slot, step)
         else:
-            self._see_to(delivery, slot, step)
+            self._end_soon(delivery, slot, step)
 
-    def _within(self, delivery: Delivery) -> AbstractContextManager[None]:
-        """Make a call part of the trace of its caller, if both are traced."""
+    def _trace_context(self, delivery: Delivery) -> AbstractContextManager[None]:
+        """Return a context that joins the caller's trace, if both sides are traced."""
         traceparent, trace = delivery.envelope.traceparent, self._parts.trace
         if traceparent is None or trace is None:
             return nullcontext()
@@ -256,21 +246,21 @@ class Worker:
     async def _until_alone(self, run: _Run) -> None:
         """Wait until no other call runs in this process, or this one is cancelled.
 
-        A call that runs for very long, or waits for a person, does not hold it up for ever.
+        Bounded, because another call may run very long or wait for a person.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(_ALONE_AFTER):
+            async with asyncio.timeout(_ALONE_SECONDS):
                 while not run.why and self._has_others():
                     self._changed.clear()
                     await self._changed.wait()
-        run.task = asyncio.current_task()  # at once: two that wait must not begin together
+        run.task = asyncio.current_task()  # at once: two waiting calls must not start together
 
     def _has_others(self) -> bool:
-        """Whether other calls run here, or have ended and Redis does not know of it yet."""
-        waiting = [one for one in self._runs.values() if one.is_alone and one.task is None]
+        """Return whether other calls run here, or ended without Redis knowing yet."""
+        waiting = [run for run in self._runs.values() if run.is_alone and run.task is None]
         return len(self._held) > len(waiting)
 
-    def _after_cancelling(self, run: _Run, *, begun: bool) -> Requeue | End | Bury | None:
+    def _step_after_cancel(self, run: _Run, *, begun: bool) -> Requeue | End | Bury | None:
         match run.why:
             case "taken":
                 return None
@@ -280,17 +270,17 @@ class Worker:
                 return End("cancelled")
 
     def _finish(self, delivery: Delivery, slot: int, result: Result) -> None:
-        """End a call with its result, with others of the same moment, without a task of its own."""
+        """End a call with its result, batched with others and without a task of its own."""
 
         def done(answer: int | Exception) -> None:
             if isinstance(answer, Exception):
-                self._see_to(delivery, slot, result)
+                self._end_soon(delivery, slot, result)
             else:
-                self._forget(delivery, slot)
+                self._release(delivery, slot)
 
-        self._queue.finish_soon(_ending(delivery, result), done, last=not self._runs)
+        self._queue.finish_nowait(_ending(delivery, result), done, last=not self._runs)
 
-    def _see_to(
+    def _end_soon(
         self, delivery: Delivery, slot: int, step: Result | Requeue | End | Bury | None
     ) -> None:
         task = asyncio.create_task(self._end(delivery, slot, step))
@@ -300,32 +290,31 @@ class Worker:
     async def _end(
         self, delivery: Delivery, slot: int, step: Result | Requeue | End | Bury | None
     ) -> None:
-        """Do what is to be done about a call, however long Redis takes, and forget it."""
+        """Apply a step to a call, retrying while Redis fails, and release the call."""
         pause = _FIRST_PAUSE
         while step is not None:
             try:
                 if isinstance(step, Result):
                     await self._queue.finish(_ending(delivery, step))
                 else:
-                    await carry_out(self._queue, delivery, step)
+                    await apply_step(self._queue, delivery, step)
                 break
             except StoreError as error:
-                _log.warning("a call of %s cannot be ended yet: %s", delivery.envelope.tool, error)
+                _log.warning("cannot end a call of %s yet: %s", delivery.envelope.tool, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-        self._forget(delivery, slot)
+        self._release(delivery, slot)
 
-    def _forget(self, delivery: Delivery, slot: int) -> None:
+    def _release(self, delivery: Delivery, slot: int) -> None:
         del self._held[delivery.entry]
         self._leases.release(slot)
-        self._room.set()
+        self._has_room.set()
         self._changed.set()
 
     async def _empty(self) -> None:
-        """Once nothing is held any more."""
         while self._held:
-            self._room.clear()
-            await self._room.wait()
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def _cancel(self, run: _Run, why: Literal["cancelled", "taken", "leaving"]) -> None:
         if not run.why:
@@ -334,64 +323,66 @@ class Worker:
                 run.task.cancel()
             self._changed.set()
 
-    async def _listen(self) -> None:
-        """Stop calls whose leases are lost: others have them now."""
-        loop, rest = asyncio.get_running_loop(), b""
-        while heard := await loop.sock_recv(self._parts.channel, 4096):
-            *lines, rest = (rest + heard).split(b"\n")
+    async def _follow_leases(self) -> None:
+        """Cancel calls whose leases are lost: other workers have them."""
+        loop, buffer = asyncio.get_running_loop(), b""
+        while data := await loop.sock_recv(self._parts.channel, 4096):
+            *lines, buffer = (buffer + data).split(b"\n")
             for line in lines:
                 if run := self._runs.get(line.decode("ascii", "replace")):
-                    _log.warning("the lease of a call of %s is lost", run.delivery.envelope.tool)
+                    _log.warning("lost the lease of a call of %s", run.delivery.envelope.tool)
                     self._cancel(run, "taken")
 
-    async def _heed(self, control: Pipe) -> None:
-        """Do what workers are asked to do."""
-        last, pause = None, _FIRST_PAUSE
+    async def _follow_control(self, control: RedisPipe) -> None:
+        """Handle control messages."""
+        cursors, pause = None, _FIRST_PAUSE
         while True:
             try:
-                last, asks = await self._queue.crew.asked(last, BLOCK_MS, control)
-            except StoreError:  # reading says so already
+                cursors, messages = await self._queue.consumers.read_control(
+                    cursors, BLOCK_MS, control
+                )
+            except StoreError:  # `_read` logs it
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             pause = _FIRST_PAUSE
-            for ask in asks:
-                if ask.is_client:
-                    await self._heed_client(ask)
-                elif ask.ask == "cancel":
-                    self._cancel_record(ask.of)
-                elif act := self._parts.asked.get(ask.ask):
-                    act(ask.of)
+            for message in messages:
+                if message.from_client:
+                    await self._handle_client(message)
+                elif message.command == "cancel":
+                    self._cancel_record(message.target)
+                elif handler := self._parts.handlers.get(message.command):
+                    handler(message.target)
 
-    async def _heed_client(self, ask: Ask) -> None:
-        """Do what a client asks for a call of its own that runs here, and nothing else."""
-        if all(run.delivery.record != ask.of for run in self._runs.values()):
+    async def _handle_client(self, message: ControlMessage) -> None:
+        """Handle a client's message if it is about its own call and that runs here."""
+        if all(run.delivery.record != message.target for run in self._runs.values()):
             return
-        if ask.ask == ANSWER and ANSWER in self._parts.asked:
-            self._parts.asked[ANSWER](ask.of)
-        elif ask.ask == "cancel":
-            with suppress(StoreError):  # then it runs to its end
-                if await self._queue.is_cancelled(ask.of):
-                    self._cancel_record(ask.of)
+        if message.command == ANSWER and ANSWER in self._parts.handlers:
+            self._parts.handlers[ANSWER](message.target)
+        elif message.command == "cancel":
+            with suppress(StoreError):  # it runs to its end
+                if await self._queue.is_cancelled(message.target):
+                    self._cancel_record(message.target)
 
     def _cancel_record(self, record: str) -> None:
         now = time.monotonic()
-        self._unwanted = {some: until for some, until in self._unwanted.items() if until > now}
+        self._cancelled = {key: until for key, until in self._cancelled.items() if until > now}
         runs = [run for run in self._runs.values() if run.delivery.record == record]
         for run in runs:
             self._cancel(run, "cancelled")
-        if not runs:  # another worker's, or on its way to us
-            self._unwanted[record] = now + BLOCK_MS / 1000
+        if not runs:  # another worker's, or still to arrive
+            self._cancelled[record] = now + BLOCK_MS / 1000
 
     async def _beat(self) -> None:
         while True:
             self._leases.beat()
-            await asyncio.sleep(_BEAT)
+            await asyncio.sleep(_BEAT_SECONDS)
 
     async def _follow_clock(self) -> None:
         while True:
-            await asyncio.sleep(_CLOCK)
-            with suppress(StoreError):  # it goes on by itself meanwhile
+            await asyncio.sleep(_CLOCK_SECONDS)
+            with suppress(StoreError):  # keep the last offset
                 await self._set_clock()
 
     async def _set_clock(self) -> None:
@@ -406,12 +397,12 @@ def _ending(delivery: Delivery, result: Result) -> Ending:
 
 
 def _body(result: Result) -> bytes:
-    """A result as it travels, or one that says why it cannot."""
+    """Encode a result, or a failure that says why it cannot be sent."""
     try:
         data = result_to_wire(result)
-        if len(data) <= BODY_LIMIT - _AROUND:
+        if len(data) <= BODY_LIMIT - _REPLY_OVERHEAD:
             return data
-        problem = InputError("the result is too large to be sent")
+        problem = InputError("the result is too large to send")
     except InputError as error:
         problem = error
     failed = Result(

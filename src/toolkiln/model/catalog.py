@@ -1,27 +1,25 @@
-"""What a catalog says of its files: admissions, states, what is served.
-
-How a file comes to be admitted is `catalog`'s business.
-"""
+"""Files, versions and admissions of a catalog, and snapshots of its served tools."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from toolkiln.model.calls import Grant
-from toolkiln.model.tools import Finding, Reading, ToolSpec
-from toolkiln.model.value import Value
+from toolkiln.model.base import Value
+from toolkiln.model.call import Grant
+from toolkiln.model.source import Finding, Reading
+from toolkiln.model.spec import ToolSpec
 
 Sources = Mapping[str, bytes]
-"""A tool's file, first, its helper modules and data files, by their paths below its folder."""
+"""Relative path to content: the tool's file first, then helper modules and data files."""
 
 
 class Overruled(Value):
-    """An error that a person overruled when they admitted a version."""
+    """An error that a person overruled when admitting a version."""
 
     rule: str
     file: str
@@ -31,27 +29,27 @@ class Overruled(Value):
 
 
 class Admission(Value):
-    """That one version of a file may be served."""
+    """The decision that a version of a file may be served."""
 
     sha256: str
-    """The digest of the version: of the file, its helpers and its data files."""
+    """Digest of the version: the file, its helper modules and data files."""
     version: int
-    """Its number in the file's history."""
+    """Number in the file's history."""
     admitted_by: str
     admitted_at: str
     """UTC, ISO 8601."""
     since: str
-    """When the file was first admitted: of two tools with one name the earlier keeps it."""
+    """First admission of the file; if two tools share a name, the earlier one keeps it."""
     rights: dict[str, Grant] = Field(default_factory=dict)
-    """What was granted, by tool. Without effect unless `is_reviewed`: kept for the next review."""
+    """Grants by tool; without effect unless `is_reviewed`, but kept for the next review."""
     overruled: tuple[Overruled, ...] = ()
-    """The errors of this version that a person overruled."""
+    """Errors of this version that a person overruled."""
     reviewed: bool | None = None
-    """Whether a person decided; False: a writer with WRITE_TOOLS did. None: not recorded."""
+    """Whether a person decided, rather than a writer with WRITE_TOOLS; null if not recorded."""
 
     @property
     def is_reviewed(self) -> bool:
-        """Whether a caller with ADMIN admitted this version: only then grants and settings apply.
+        """Whether a caller with ADMIN admitted this version; only then grants and settings apply.
 
         Entries of earlier releases count as reviewed unless they name `dev` or an agent.
         """
@@ -59,13 +57,13 @@ class Admission(Value):
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether `toolkiln dev` or an agent admitted it, before that needed a person."""
+        """Whether `dev` or an agent admitted it in a release that did not require a person."""
         by = self.admitted_by
         return self.reviewed is None and (by in ("dev", "an agent") or by.startswith("mcp:"))
 
 
-class Refusal(Value):
-    """That one version of a file was looked at and not admitted, or waits for that."""
+class DecisionRecord(Value):
+    """A rejected or proposed version of a file."""
 
     sha256: str
     by: str
@@ -73,43 +71,43 @@ class Refusal(Value):
 
 
 class FileState(StrEnum):
-    """How a file on disk stands to what was admitted."""
+    """State of a file on disk compared with its admission."""
 
-    ADMITTED = "admitted"  # served as it is
-    CHANGED = "changed"  # the admitted version is served on
-    NEW = "new"  # nobody has decided about it
-    PROPOSED = "proposed"  # an agent wrote it, and a person has to admit it
-    REJECTED = "rejected"  # a person has looked at it and said no
-    MISSING = "missing"  # admitted, but no longer there: not served
+    ADMITTED = "admitted"
+    CHANGED = "changed"  # the admitted version is still served
+    NEW = "new"  # no decision yet
+    PROPOSED = "proposed"  # written by an agent, waiting for admission
+    REJECTED = "rejected"
+    MISSING = "missing"  # admitted but deleted: not served
 
 
 class FileStatus(Value):
-    """One file of the catalog, as a person looks after it."""
+    """State of one file of the catalog."""
 
     file: str
-    """Relative to the tools' folder."""
+    """Relative to the tools folder."""
     state: FileState
     tools: tuple[str, ...] = ()
     admission: Admission | None = None
     findings: tuple[Finding, ...] = ()
     proposed_by: str | None = None
-    """Who wrote it, if it is a proposal."""
+    """Author of the proposal, if it is one."""
 
     @property
     def is_unreviewed(self) -> bool:
-        """Whether the served version has no grants and no settings until a person admits it."""
+        """Whether the served version gets no grants or settings until a person admits it."""
         return self.admission is not None and not self.admission.is_reviewed
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether it is served, and a person still has to confirm or reject that."""
+        """Whether it is served, but a person still has to confirm it."""
         return self.admission is not None and self.admission.is_unconfirmed
 
 
-class Read:
-    """A version of a file: its bytes, and what they say, which is unpacked when first asked for.
+class FileVersion:
+    """A version of a file: its bytes and its reading, which is decoded on first use.
 
-    Most of ten thousand tools are never looked at between two starts.
+    Most tools of a large catalog are never used between two starts.
     """
 
     __slots__ = (
@@ -118,7 +116,7 @@ class Read:
     )  # fmt: skip
 
     def __init__(self, reading: Reading, sources: Sources) -> None:
-        """`sources` are empty if the file declares no tool."""
+        """Create a version; `sources` is empty if the file declares no tool."""
         self.digest = reading.digest
         self.names = tuple(spec.name for spec in reading.tools)
         self.helpers = reading.helpers
@@ -130,16 +128,18 @@ class Read:
         self._packed: Callable[[], Reading] | None = None
 
     @classmethod
-    def packed(cls, head: "ReadHead", sources: Sources, reading: Callable[[], Reading]) -> "Read":
-        """One of which only the head is known so far."""
-        read = cls.__new__(cls)
-        read.digest, read.names, read.helpers, read.sought = head[:4]
-        read.data_files, read.file_patterns = head[4:]
-        read.sources, read._reading, read._packed = sources, None, reading
-        return read
+    def packed(
+        cls, head: "ReadHead", sources: Sources, reading: Callable[[], Reading]
+    ) -> "FileVersion":
+        """Create a version whose reading is decoded later."""
+        version = cls.__new__(cls)
+        version.digest, version.names, version.helpers, version.sought = head[:4]
+        version.data_files, version.file_patterns = head[4:]
+        version.sources, version._reading, version._packed = sources, None, reading
+        return version
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Read):
+        if not isinstance(other, FileVersion):
             return NotImplemented
         return self.reading == other.reading and self.sources == other.sources
 
@@ -148,7 +148,7 @@ class Read:
 
     @property
     def head(self) -> "ReadHead":
-        """What is needed of a version to serve it, before anybody calls it."""
+        """The part needed to serve the version before its first call."""
         return ReadHead(
             self.digest,
             self.names,
@@ -160,7 +160,7 @@ class Read:
 
     @property
     def reading(self) -> Reading:
-        """What the version says."""
+        """Tools and findings of the version."""
         reading = self._reading
         if reading is None:
             assert self._packed is not None
@@ -168,12 +168,12 @@ class Read:
         return reading
 
     def tool(self, name: str) -> ToolSpec:
-        """One of its tools."""
+        """Return one of its tools."""
         return next(spec for spec in self.reading.tools if spec.name == name)
 
 
 class ReadHead(NamedTuple):
-    """The identity of a version: which tools it has, and which files it depends on."""
+    """Identity of a version: its tools and the files it depends on."""
 
     digest: str
     names: tuple[str, ...]
@@ -184,49 +184,49 @@ class ReadHead(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Served:
-    """One version of a file that calls may run."""
+class ServedVersion:
+    """A version of a file that is served."""
 
     file: str
-    read: Read
+    read: FileVersion
     admission: Admission | None = None
-    """None: `dev` serves the version without an admission."""
+    """None if `dev` serves the version without admission."""
     grants: Mapping[str, Grant] = field(default_factory=dict)
-    """What its tools were granted, by name."""
+    """Grants by tool."""
     is_reviewed: bool = True
-    """Whether the operator's grants and settings apply to it: see `Admission.is_reviewed`."""
+    """Whether the operator's grants and settings apply; see `Admission.is_reviewed`."""
 
     @classmethod
-    def admitted(cls, file: str, read: Read, admission: Admission) -> "Served":
-        """An admitted version, with its grants if a person reviewed it."""
+    def admitted(cls, file: str, read: FileVersion, admission: Admission) -> "ServedVersion":
+        """Create an admitted version, with its grants if it was reviewed."""
         is_reviewed = admission.is_reviewed
         return cls(file, read, admission, admission.rights if is_reviewed else {}, is_reviewed)
 
     @property
     def dev(self) -> bool:
-        """Whether the version is served without an admission."""
+        """Whether the version is served without admission."""
         return self.admission is None
 
     @property
     def version(self) -> int | None:
-        """Its number in the file's history; None if it has none."""
+        """Number in the file's history, if it has one."""
         return self.admission.version or None if self.admission else None
 
     @property
     def reading(self) -> Reading:
-        """What the version says."""
+        """Tools and findings of the version."""
         return self.read.reading
 
     @property
     def sources(self) -> Sources:
-        """Its bytes."""
+        """Content of its files."""
         return self.read.sources
 
 
 class Tools(Mapping[str, ToolSpec]):
-    """Tools by name, each unpacked when it is first asked for."""
+    """Tools by name, each decoded on first use."""
 
-    def __init__(self, served: Mapping[str, Served]) -> None:
+    def __init__(self, served: Mapping[str, ServedVersion]) -> None:
         self._served = served
 
     def __getitem__(self, name: str) -> ToolSpec:
@@ -244,18 +244,61 @@ class Tools(Mapping[str, ToolSpec]):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is served at one moment; a reload makes the next one."""
+    """The served tools at one point in time; a reload creates the next snapshot."""
 
     number: int
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
     """Enabled tools by name."""
-    served: Mapping[str, Served] = field(default_factory=dict)
-    """By tool, disabled ones too."""
+    served: Mapping[str, ServedVersion] = field(default_factory=dict)
+    """Versions by tool, including disabled tools."""
     findings: tuple[Finding, ...] = ()
-    """What only shows between files: names that are taken."""
+    """Findings across files: duplicate names."""
 
     @cached_property
     def digest(self) -> str:
-        """Names this content, whatever its number."""
+        """Hash of the served tools, independent of the snapshot's number."""
         lines = sorted(f"{name} {self.served[name].read.digest}" for name in self.tools)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+Action = Literal["admit", "rollback", "dev"]
+"""How a version was admitted. `dev` occurs only in histories of earlier releases."""
+
+
+class Version(Value):
+    """One entry in the history of a tool's file."""
+
+    file: str
+    """Path relative to the tools folder, with forward slashes."""
+    number: int
+    """1, 2, 3 … for each catalog and file."""
+    digest: str
+    """SHA-256 of the file, its local helper modules and its data files."""
+    action: Action
+    by: str
+    at: str
+    """UTC, ISO 8601, ending in Z."""
+    tools: tuple[str, ...]
+    """Names of the tools it declares."""
+    note: str = ""
+
+
+class VersionContent(Value):
+    """A tool's file to archive, with its reading."""
+
+    file: str
+    """Path relative to the tools folder, with forward slashes."""
+    reading: Reading
+    sources: Sources
+    note: str = ""
+    """Note in the history of this file, in addition to the note of the arrival."""
+
+
+class Arrival(Value):
+    """How, by whom and when versions were added to a catalog."""
+
+    action: Action
+    by: str
+    at: str
+    """UTC, ISO 8601, ending in Z."""
+    note: str = ""

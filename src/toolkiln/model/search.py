@@ -1,37 +1,76 @@
-"""What a search answers: hits in order, each with the reasons for its place."""
+"""Search results, documentation passages and written documentation sites."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from toolkiln.model.base import Value
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One document that was found."""
+    """A document found by a search."""
 
     key: str
-    """Of the document: the name, if it is a tool."""
+    """Key of the document; for a tool, its name."""
     score: float
-    """The sum of its parts; comparable within one answer only."""
+    """Sum of the parts; comparable only within one result."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What each way of looking adds: `lexical`, `semantic`, `clause`, `name`."""
+    """Components of the score: `lexical`, `semantic`, `clause`, `name`."""
     words: tuple[str, ...] = ()
-    """The words of the query that it has, as they were written."""
+    """Matching words of the query, in their original spelling."""
     clause: str | None = None
-    """The part of the prompt that it answers best, if the prompt has several."""
+    """The clause of the prompt that it matches best, if there are several."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResult:
     """All hits of one query, best first."""
 
     hits: tuple[Hit, ...] = ()
     confidence: float = 0.0
-    """From 0 to 1, how likely the best hit fits at all; a hint, not a probability."""
+    """Confidence in the best hit, from 0 to 1; not a probability."""
     note: str | None = None
-    """What kept the search from being as good as it can be."""
+    """Why the ranking may be worse than usual."""
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
     def __len__(self) -> int:
         return len(self.hits)
+
+
+class DocPassage(Value):
+    """Part of a documentation page, small enough for a response."""
+
+    tool: str
+    page: str
+    """File of the page: `convert.md`."""
+    heading: str
+    text: str
+    """Markdown, without the heading."""
+    key: str
+    """Unique key: the citation, with a number for further parts."""
+
+    @property
+    def citation(self) -> str:
+        """Page and heading, as in `convert.md#parameters`."""
+        return self.key.partition("~")[0]
+
+
+class PassageHit(Value):
+    """A passage found by a search."""
+
+    passage: DocPassage
+    score: float
+
+
+class Site(Value):
+    """Result of writing a folder of documentation pages."""
+
+    folder: str
+    written: int = 0
+    """New or changed files."""
+    unchanged: int = 0
+    removed: int = 0
+    html: str | None = None
+    """Folder of the HTML site, if it was built."""

@@ -1,2 +1,2 @@
-"""The part that lives inside the sandbox: standard library only, pydantic if the environment
-has it."""
+"""Code that runs inside the sandbox. It uses the standard library, and pydantic if a tool imports
+it."""

@@ -1,17 +1,17 @@
-"""A tool that tells what it can see, run to find out what a sandbox really keeps out."""
+"""Canary: a tool that reports what it can access, run to verify that the sandbox works."""
 
 import os
 
 
 def look(secret: str) -> dict[str, object]:
-    """Tell what is within reach."""
-    with open("/proc/self/status", "rb") as status:
-        lines = status.read().decode().splitlines()
-    said = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    """Report what this process can see and do."""
+    with open("/proc/self/status", "rb") as file:
+        lines = file.read().decode().splitlines()
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     return {
-        "capabilities": int(said["CapEff"], 16),
-        "no_new_privileges": said["NoNewPrivs"] == "1",
-        "seccomp": said["Seccomp"] == "2",
+        "capabilities": int(status["CapEff"], 16),
+        "no_new_privileges": status["NoNewPrivs"] == "1",
+        "seccomp": status["Seccomp"] == "2",
         "user": os.getuid(),
         "sees_host_files": _can(lambda: os.stat(secret)),
         "reads_host_files": _can(lambda: os.close(os.open(secret, os.O_RDONLY))),
@@ -31,7 +31,7 @@ def look(secret: str) -> dict[str, object]:
 
 
 def reach(host: str, ports: list[int]) -> list[int]:
-    """Return the ports of a granted host at which a listener accepts plain sockets."""
+    """Return the ports of a granted host that accept plain sockets."""
     import socket
 
     accepted = []
@@ -39,7 +39,7 @@ def reach(host: str, ports: list[int]) -> list[int]:
         try:
             socket.create_connection((host, port), 5).close()
         except ConnectionResetError:
-            pass  # it accepted, and there is no host behind it
+            pass  # accepted; the proxy found no host
         except OSError:
             continue
         accepted.append(port)
@@ -64,7 +64,7 @@ def _open_socket() -> None:
 
 
 def _exceeds_process_limit() -> bool:
-    """Fork where the limit allows no further process: the kernel exempts the host's root."""
+    """Return whether a process limit of 0 still allows a fork: it does for the host's root."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)

@@ -1,27 +1,30 @@
-"""An annotation → the function that turns a JSON value into what the annotation asks for.
+"""Conversion of JSON values to annotated types, without pydantic but with the same results.
 
-The results equal pydantic's for JSON input, without pydantic. That the value fits its schema
-has been checked before; what is checked here is what conversion needs. Metadata of
-`Annotated` is ignored: the schema has it. A class that is none of the known kinds gets the
-value as it is. Single values are `conversion_scalars`', names `conversion_hints`'.
+The gateway has already checked the value against the schema, which includes the metadata of
+`Annotated`; conversion checks only what it depends on. Values for classes of an unknown kind
+stay unchanged. `conversion_scalars` converts single values, `signature` resolves names.
 """
 
 from __future__ import annotations
 
 import sys
 
-from toolkiln.runtime.binding_fit import EXACT, STRICT, BindingError, Fit
-from toolkiln.runtime.conversion_hints import Names, class_hints, filled, resolved
-from toolkiln.runtime.conversion_scalars import anything, integer, null, opaque, scalar
-from toolkiln.runtime.conversion_shapes import (
-    array,
-    default_dict,
-    enumerated,
-    fixed,
-    literal,
-    mapping,
-    record,
+from toolkiln.runtime.conversion_scalars import (
+    EXACT,
+    LAX,
+    STRICT,
+    BindingError,
+    Fit,
+    anything,
+    integer,
+    null,
+    number,
+    opaque,
+    scalar,
+    show,
+    unfit,
 )
+from toolkiln.runtime.signature import AnnotationNames, class_hints, resolve, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +33,162 @@ if TYPE_CHECKING:
 
     from toolkiln.runtime.conversion_scalars import Convert
 
+    Fields = list[tuple[str, Convert, bool]]
+    """Name, conversion, and whether the field is required."""
+
+_FACTORIES = {"list": list, "dict": dict, "set": set, "tuple": tuple, "int": int, "str": str,
+              "float": float, "bool": bool, "frozenset": frozenset}  # fmt: skip
+
+
+def literal(values: tuple[Any, ...]) -> Convert:
+    """Convert to one of the values of a `Literal`."""
+
+    def convert(value: Any, fit: Fit) -> Any:
+        for choice in values:
+            if value == choice and type(value) is type(choice):
+                return choice
+        fit.floor(LAX)
+        for choice in values:
+            # 1.0 for 1, and enum members by their values, as in the schema.
+            if value == getattr(choice, "value", choice) and type(value) is not bool:
+                return choice
+        raise BindingError(f"not one of the allowed values: {show(value)}")
+
+    return convert
+
+
+def enum_member(cls: Any) -> Convert:
+    """Convert to a member of an enum, by its value."""
+    parse = integer if issubclass(cls, int) else number if issubclass(cls, float) else None
+
+    def convert(value: Any, fit: Fit) -> Any:
+        fit.floor(LAX)
+        for candidate in (value, _hashable(value)):
+            try:
+                return cls(candidate)
+            except (ValueError, TypeError):
+                continue
+        if parse is not None and type(value) is str:
+            try:
+                return cls(parse(value, fit))
+            except ValueError:
+                pass
+        raise BindingError(f"not one of the values of {cls.__name__}: {show(value)}")
+
+    return convert
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def array(make: Callable[[list[Any]], Any], item: Convert | None, level: int = EXACT) -> Convert:
+    def convert(value: Any, fit: Fit) -> Any:
+        if type(value) is not list:
+            raise unfit("an array", value)
+        fit.floor(level)
+        items: list[Any] = value
+        if item is not None:
+            items = []
+            try:
+                for element in value:
+                    items.append(item(element, fit))
+            except BindingError as error:
+                raise error.under(len(items)) from None
+        try:
+            return make(items)
+        except TypeError:
+            raise BindingError("has items that cannot be in a set") from None
+
+    return convert
+
+
+def mapping(make: Callable[[dict[Any, Any]], Any], key: Convert, item: Convert) -> Convert:
+    """Convert a JSON object to a mapping."""
+
+    def convert(value: Any, fit: Fit) -> Any:
+        if type(value) is not dict:
+            raise unfit("an object", value)
+        items = {}
+        name = ""
+        key_fit = Fit(is_key=True)
+        try:
+            for name, element in value.items():
+                items[key(name, key_fit)] = item(element, fit)
+        except BindingError as error:
+            raise error.under(name) from None
+        except TypeError:
+            raise unfit("a key", name) from None
+        fit.floor(min(STRICT, key_fit.level))
+        return make(items)
+
+    return convert
+
+
+def default_dict(cls: Any, type_name: str) -> Callable[[dict[Any, Any]], Any]:
+    """Return a function that creates a `defaultdict` with values of a built-in type."""
+    factory = _FACTORIES.get(type_name)
+    return lambda items: cls(factory, items)
+
+
+def fixed_array(fields: Fields, make: Callable[[list[Any]], Any]) -> Convert:
+    """Convert a JSON array of fixed_array length, for example to a tuple."""
+    least = sum(is_required for _, _, is_required in fields)
+
+    def convert(value: Any, fit: Fit) -> Any:
+        if type(value) is not list:
+            raise unfit("an array", value)
+        if not least <= len(value) <= len(fields):
+            raise BindingError(f"has {len(value)} items instead of {len(fields)}")
+        fit.floor(STRICT)
+        items: list[Any] = []
+        try:
+            for element, (_, item, _) in zip(value, fields, strict=False):
+                items.append(item(element, fit))
+        except BindingError as error:
+            raise error.under(len(items)) from None
+        return _construct(make, items)
+
+    return convert
+
+
+def record(fields: Fields, make: Callable[..., Any], level: int) -> Convert:
+    """Convert a JSON object, for example to a dataclass; unknown names are dropped."""
+
+    def convert(value: Any, fit: Fit) -> Any:
+        if type(value) is not dict:
+            raise unfit("an object", value)
+        fit.floor(level)
+        values: dict[str, Any] = {}
+        errors: list[BindingError] = []
+        for name, item, is_required in fields:
+            try:
+                if name in value:
+                    values[name] = item(value[name], fit)
+                elif is_required:
+                    errors.append(BindingError("missing", (name,)))
+            except BindingError as error:
+                errors.append(error.under(name))
+        if errors:
+            raise BindingError.joined(errors)
+        fit.count(len(values))
+        return _construct(make, **values)
+
+    return convert
+
+
+def _construct(make: Callable[..., Any], *values: Any, **named: Any) -> Any:
+    """Create an object; errors of the author's class are reported to the model."""
+    try:
+        return make(*values, **named)
+    except BindingError:
+        raise
+    except (ValueError, TypeError, AssertionError) as error:
+        raise BindingError(str(error) or type(error).__name__) from error
+
+
 PLAIN, NUMERIC, TYPED = 0, 1, 2
-"""What an annotation needs: nothing, numbers of the right kind, or real conversion."""
+"""What an annotation requires: nothing, numbers of the right type, or conversion."""
 
 _NONE = type(None)
 _QUALIFIERS = {"Annotated", "Required", "NotRequired", "ReadOnly", "Final", "ClassVar"}
@@ -45,8 +202,8 @@ _SETS = {"set": set, "MutableSet": set, "frozenset": frozenset, "Set": frozenset
 
 
 def needs(annotation: Any) -> int:
-    """What it takes to turn JSON into this: `PLAIN`, `NUMERIC` or `TYPED`."""
-    origin, arguments = parts(annotation)
+    """Return what an annotation requires: `PLAIN`, `NUMERIC` or `TYPED`."""
+    origin, arguments = split(annotation)
     if origin == "Literal":
         kinds = {type(value) for value in arguments}
         return PLAIN if kinds <= {str, bool, _NONE} else NUMERIC if kinds <= _JSON else TYPED
@@ -59,7 +216,7 @@ def needs(annotation: Any) -> int:
     name = stdlib_name(annotation if origin is None else origin)
     if name in _LISTS or name in _DICTS:
         if name in _DICTS and arguments and needs(arguments[0]) != PLAIN:
-            return TYPED  # keys are text in JSON
+            return TYPED  # JSON keys are text
         return max(map(needs, arguments), default=PLAIN)
     return TYPED
 
@@ -67,8 +224,8 @@ def needs(annotation: Any) -> int:
 _JSON = {str, int, bool, _NONE}
 
 
-def parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What an annotation is of, unions and special forms by name, and its arguments."""
+def split(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Split an annotation into its origin, by name for special forms, and its arguments."""
     arguments = getattr(annotation, "__args__", ())
     arguments = arguments if isinstance(arguments, tuple) else ()
     if type(annotation).__name__ in ("UnionType", "Union"):
@@ -82,13 +239,12 @@ def parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def stdlib_name(cls: Any) -> str:
-    """The name of a container of the standard library, else nothing."""
-    known = getattr(cls, "__module__", "").partition(".")[0] in ("builtins", "collections")
-    return cls.__name__ if known and isinstance(cls, type) else ""
+    """Return the name of a standard library container; empty for other classes."""
+    is_stdlib = getattr(cls, "__module__", "").partition(".")[0] in ("builtins", "collections")
+    return cls.__name__ if is_stdlib and isinstance(cls, type) else ""
 
 
 def _any() -> Any:
-    """`Any`, if the tool can have it."""
     return getattr(sys.modules.get("typing"), "Any", None)
 
 
@@ -97,29 +253,31 @@ def _is_null(annotation: Any) -> bool:
 
 
 class Conversions:
-    """Compiles annotations; types that contain themselves are compiled once."""
+    """Compiles annotations to conversions; recursive types are compiled once."""
 
     def __init__(
-        self, names: Names, foreign: Callable[[Any], Convert | None] = lambda _annotation: None
+        self,
+        names: AnnotationNames,
+        fallback: Callable[[Any], Convert | None] = lambda _annotation: None,
     ) -> None:
-        """`foreign` may know classes that nothing here knows, and metadata."""
+        """`fallback` converts to classes of unknown kinds and to `Annotated` types."""
         self._names = names
-        self._foreign = foreign
-        self._known: dict[Any, Convert] = {}
+        self._fallback = fallback
+        self._cache: dict[Any, Convert] = {}
 
     def of(self, annotation: Any) -> Convert:
-        """The conversion to what the annotation says."""
-        origin, arguments = parts(annotation)
+        """Return the conversion to an annotation."""
+        origin, arguments = split(annotation)
         if origin == "Union":
             return self._union(arguments)
         if origin == "Literal":
             return literal(arguments)
         if origin in _QUALIFIERS:
-            found = self._foreign(annotation) if origin == "Annotated" else None
+            found = self._fallback(annotation) if origin == "Annotated" else None
             return found or self.of(arguments[0])
         kind = type(annotation).__name__
         if kind in ("str", "ForwardRef"):
-            return self.of(resolved(annotation, self._names))
+            return self.of(resolve(annotation, self._names))
         if annotation is None:
             return null
         if kind == "TypeVar":
@@ -138,16 +296,16 @@ class Conversions:
             found = self._container(annotation, cls, arguments)
         return found or self._class(annotation, cls)
 
-    def _once(self, key: Any, compiled: Callable[[], Convert]) -> Convert:
-        """A conversion that may come across itself while it is compiled."""
-        if key not in self._known:
-            self._known[key] = lambda value, fit: self._known[key](value, fit)  # noqa: PLW0108 - later
-            self._known[key] = compiled()
-        return self._known[key]
+    def _once(self, key: Any, compile_type: Callable[[], Convert]) -> Convert:
+        """Compile a conversion that may refer to itself."""
+        if key not in self._cache:
+            self._cache[key] = lambda value, fit: self._cache[key](value, fit)  # noqa: PLW0108 - later
+            self._cache[key] = compile_type()
+        return self._cache[key]
 
     def _alias(self, alias: Any, arguments: tuple[Any, ...]) -> Convert:
         variables = dict(zip(getattr(alias, "__type_params__", ()), arguments, strict=False))
-        return self.of(filled(alias.__value__, variables))
+        return self.of(substitute(alias.__value__, variables))
 
     def _variable(self, variable: Any) -> Convert:
         default = getattr(variable, "__default__", None)
@@ -164,7 +322,7 @@ class Conversions:
         def convert(value: Any, fit: Fit) -> Any:
             if value is None and may_be_null:
                 return None
-            if len(others) == 1:  # what is wrong is then wrong with this one
+            if len(others) == 1:  # its error is more precise
                 return others[0](value, fit)
             key = id(others), id(value)
             found = fit.tried.get(key) or _best(others, value, fit)
@@ -196,37 +354,37 @@ class Conversions:
             return mapping(cls, first, integer)
         values = self.of(arguments[1]) if len(arguments) > 1 else anything
         if name == "defaultdict":
-            held = parts(arguments[-1])[0] or arguments[-1] if arguments else None
-            return mapping(default_dict(cls, stdlib_name(held)), first, values)
+            value_type = split(arguments[-1])[0] or arguments[-1] if arguments else None
+            return mapping(default_dict(cls, stdlib_name(value_type)), first, values)
         if name in _DICTS or name == "OrderedDict":
             return mapping(dict if name in _DICTS else cls, first, values)
         return None
 
     def _tuple(self, annotation: Any, arguments: tuple[Any, ...]) -> Convert:
-        if any(parts(argument)[0] == "Unpack" or _is_unpacked(argument) for argument in arguments):
+        if any(split(argument)[0] == "Unpack" or _is_unpacked(argument) for argument in arguments):
             return array(tuple, anything, STRICT)
         if len(arguments) == 2 and arguments[1] is ...:
             return array(tuple, self.of(arguments[0]), STRICT)
         if not arguments and not hasattr(annotation, "__args__"):
             return array(tuple, anything, STRICT)
-        return fixed([(str(i), self.of(a), True) for i, a in enumerate(arguments)], tuple)
+        return fixed_array([(str(i), self.of(a), True) for i, a in enumerate(arguments)], tuple)
 
     def _class(self, annotation: Any, cls: type) -> Convert:
         enum = sys.modules.get("enum")
         if enum is not None and isinstance(cls, enum.EnumMeta):
-            return enumerated(cls)
+            return enum_member(cls)
         if hasattr(cls, "__dataclass_fields__") and "__pydantic_validator__" not in vars(cls):
             return self._once(annotation, lambda: self._dataclass(annotation, cls))
         if issubclass(cls, dict) and hasattr(cls, "__required_keys__"):
             return self._once(annotation, lambda: self._typed_dict(annotation, cls))
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return self._once(annotation, lambda: self._named_tuple(annotation, cls))
-        return self._foreign(annotation) or opaque
+        return self._fallback(annotation) or opaque
 
     def _hints(self, annotation: Any, cls: type) -> dict[str, Any]:
         arguments = getattr(annotation, "__args__", ())
         variables = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
-        return {name: filled(hint, variables) for name, hint in class_hints(cls).items()}
+        return {name: substitute(hint, variables) for name, hint in class_hints(cls).items()}
 
     def _dataclass(self, annotation: Any, cls: Any) -> Convert:
         missing = sys.modules["dataclasses"].MISSING
@@ -245,9 +403,9 @@ class Conversions:
     def _typed_dict(self, annotation: Any, cls: Any) -> Convert:
         fields: list[tuple[str, Convert, bool]] = []
         for name, hint in self._hints(annotation, cls).items():
-            marks = set(_qualifiers(hint))
-            is_required = "Required" in marks or (
-                name in cls.__required_keys__ and "NotRequired" not in marks
+            qualifiers = set(_qualifiers(hint))
+            is_required = "Required" in qualifiers or (
+                name in cls.__required_keys__ and "NotRequired" not in qualifiers
             )
             fields.append((name, self.of(hint), is_required))
         return record(fields, dict, EXACT)
@@ -258,7 +416,7 @@ class Conversions:
             (name, self.of(hints.get(name, object)), name not in cls._field_defaults)
             for name in cls._fields
         ]
-        by_position = fixed(fields, lambda values: cls(*values))
+        by_position = fixed_array(fields, lambda values: cls(*values))
         by_name = record(fields, cls, STRICT)
 
         def convert(value: Any, fit: Fit) -> Any:
@@ -272,25 +430,24 @@ class Conversions:
 
 
 def _best(members: list[Convert], value: Any, fit: Fit) -> tuple[Fit, Any] | BindingError:
-    """What the member of a union makes of a value that it fits best."""
+    """Convert a value with the union member that it fits best."""
     best: tuple[Fit, Any] | None = None
     errors: list[BindingError] = []
     for member in members:
-        own = Fit(fit)
+        member_fit = Fit(fit)
         try:
-            made = member(value, own)
+            converted = member(value, member_fit)
         except BindingError as error:
             errors.append(error)
             continue
-        if best is None or own.beats(best[0]):
-            best = own, made
-        if own.level == EXACT and own.fields is None:
+        if best is None or member_fit.beats(best[0]):
+            best = member_fit, converted
+        if member_fit.level == EXACT and member_fit.fields is None:
             break
-    return best or _none_of(errors)
+    return best or _no_match(errors)
 
 
-def _none_of(errors: list[BindingError]) -> BindingError:
-    """What no member of a union could make of a value."""
+def _no_match(errors: list[BindingError]) -> BindingError:
     problems = [problem for error in errors for problem in error.problems]
     if any(path for path, _ in problems):
         return BindingError.joined(errors)
@@ -302,7 +459,7 @@ def _is_unpacked(argument: Any) -> bool:
 
 
 def _qualifiers(hint: Any) -> Iterable[str]:
-    origin, arguments = parts(hint)
+    origin, arguments = split(hint)
     while origin in _QUALIFIERS:
         yield origin
-        origin, arguments = parts(arguments[0])
+        origin, arguments = split(arguments[0])

@@ -1,8 +1,8 @@
-"""Landlock: which files a process, and all that it starts, may touch from here on.
+"""Landlock: restricts the files that a process and its descendants may access.
 
-A second lock behind the mount namespace, and the first one where there is none. It
-stops neither stat, chmod, nor connecting to a socket that has a path; `seccomp` and the
-namespaces do. Which paths are given to a call is written in `lockdown`.
+A second layer behind the mount namespace; in mode C the only one for files. It blocks neither
+stat and chmod nor connecting to Unix sockets; `seccomp` and the namespaces do that. `lockdown`
+chooses the paths of a call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 
 from toolkiln.runtime import linux
 
-TYPE_CHECKING = False  # `typing` is slow to import, and this starts with every sandbox
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ _MAKE_SYM, _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 12, 1 << 13, 1 << 14, 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _READ = _READ_FILE | _READ_DIR
-# Device nodes are nobody's to make, and ioctl on a device is nobody's to call.
+# Without device nodes and device ioctls, which no tool needs.
 _WRITE = (
     _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK
     | _MAKE_FIFO | _MAKE_SYM | _REFER | _TRUNCATE
@@ -40,7 +40,7 @@ _SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1 << 0, 1 << 1
 
 
 def abi() -> int:
-    """The version of Landlock that the kernel offers; 0 if none."""
+    """Return the kernel's Landlock ABI version; 0 if Landlock is unavailable."""
     try:
         return linux.syscall("landlock", _CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
     except OSError as error:
@@ -56,32 +56,30 @@ def restrict(
     execute: Sequence[str] | None = None,
     network: bool,
 ) -> int:
-    """Leave this thread, and what it starts, the given paths and nothing else.
+    """Restrict this thread and its descendants to these paths; return the ABI version applied.
 
-    What may be written may be read too. Programs start from `execute`, by default from
-    what is read and never from what is written. A path that does not exist is left out.
-    Without `network`, TCP is refused from version 4 on; from version 6 on, processes and
-    abstract sockets outside can be neither signalled nor reached.
+    Writable paths are readable too. Programs run from `execute`, by default from `read`, never
+    from `write`. Missing paths are ignored. Without `network`, ABI 4 and later deny TCP; ABI 6
+    and later also block signals and abstract sockets to processes outside.
 
-    `linux.set_no_new_privs` must come first. Gives the version that was applied, so that
-    a caller can say what was not.
+    Call `linux.set_no_new_privs` first.
 
     Raises:
         OSError: nothing was restricted.
     """
     version = abi()
     if not version:
-        raise OSError(errno.EOPNOTSUPP, "the kernel offers no Landlock")
+        raise OSError(errno.EOPNOTSUPP, "this kernel has no Landlock")
     files = _known_rights(version)
     tcp = _BIND_TCP | _CONNECT_TCP if version >= 4 and not network else 0
     scopes = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if version >= 6 else 0
-    # An older kernel knows fewer fields, and accepts the rest as long as it is zero.
+    # Older kernels know fewer fields and accept the others if they are zero.
     attributes = struct.pack("=QQQ", files, tcp, scopes)
     ruleset = linux.syscall("landlock", _CREATE_RULESET, attributes, len(attributes), 0)
     try:
-        runs = _EXECUTE if execute is None else 0
+        executable = _EXECUTE if execute is None else 0
         for paths, rights in (
-            (read, _READ | runs),
+            (read, _READ | executable),
             (write, _WRITE),
             (execute or (), _READ | _EXECUTE),
         ):
@@ -94,7 +92,7 @@ def restrict(
 
 
 def _known_rights(version: int) -> int:
-    """The file rights of a version: the kernel refuses a ruleset that names others."""
+    """Return the file rights of an ABI version: the kernel rejects rulesets with unknown ones."""
     rights = _MAKE_SYM * 2 - 1
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         rights |= right if version >= since else 0

@@ -1,9 +1,9 @@
-"""From a fresh process to one that may run a tool: mounts, limits, no rights left.
+"""Lockdown of a process before it runs a tool: mounts, limits, privileges.
 
-Every step raises if it fails, and `verify` looks at what the kernel says in the end, so
-that a tool never runs with less around it than was asked for. Each mechanism lives in a
-module of its own: `linux`, `landlock`, `seccomp`. Who calls is `server` (mode A, where
-namespaces are made here) or `once` (modes B and C, where they are made, or not, outside).
+Every step raises on failure, and `verify` finally checks what the kernel reports, so a tool
+never runs with a partial sandbox. The mechanisms are in `linux`, `landlock` and `seccomp`. The
+callers are `fork_server` (mode A, which creates the namespaces here) and `one_shot` (mode B,
+where bwrap created them, and mode C, which has none).
 """
 
 from __future__ import annotations
@@ -20,46 +20,45 @@ if TYPE_CHECKING:
     from typing import Any
 
 CALL = 3
-"""The descriptor of the call's socket inside."""
+"""The descriptor of the call's socket."""
 
 _INSIDE = 1000
-"""The user inside: not 0, so that /proc of the template, not dumpable, belongs to nobody here."""
+"""Uid and gid inside: not 0, which would own the undumpable template's /proc entries."""
 _READ_ONLY = ("/usr", "/etc", "/proc", "/dev", "/toolkiln", "/tool", "/env", "/workspace")
 _WRITABLE = ("/tmp", "/dev/shm", "/dev/null")  # noqa: S108
 _UNIX, _INET, _INET6 = 1, 2, 10
 FIRST_FREE_PORT = 1024
-"""Ports below need a capability in the network namespace."""
+"""Lower ports require a capability in the network namespace."""
 
 
 def take_descriptors(descriptors: Sequence[int]) -> None:
-    """Make the call's socket 3, its output 1 and 2, and close everything else.
+    """Move the call's socket to 3 and its output to 1 and 2; close all other descriptors.
 
-    Those after the first three are control files of cgroups, which are entered.
+    Descriptors after the first three are `cgroup.procs` files; the process joins these cgroups.
     """
     call, out, err, *groups = [_duplicate_high(descriptor) for descriptor in descriptors]
     for group in groups:
         os.write(group, b"0")
-    nothing = _duplicate_high(os.open("/dev/null", os.O_RDONLY))
-    for number, descriptor in enumerate((nothing, out, err, call)):
+    null = _duplicate_high(os.open("/dev/null", os.O_RDONLY))
+    for number, descriptor in enumerate((null, out, err, call)):
         os.dup2(descriptor, number, inheritable=number < CALL)
     os.closerange(CALL + 1, 65536)
 
 
 def enter_session() -> None:
-    """Leave the launcher's session, die with it, forget its signal handlers."""
+    """Start a session, die with the parent, and reset signal handlers."""
     linux.die_with_parent(_signal.SIGKILL)
     os.setsid()
     _signal.set_wakeup_fd(-1)
-    # Also so that no signal of its children reaches a worker that is process 1.
+    # Process 1 ignores signals that have no handler: its children cannot disturb a worker.
     for number in (_signal.SIGCHLD, _signal.SIGPIPE, _signal.SIGINT):
         _signal.signal(number, _signal.SIG_DFL)
 
 
 def map_user(uid: int, gid: int) -> None:
-    """Become an ordinary user of the user namespace that was just made.
+    """Map this user into the new user namespace as an ordinary user.
 
-    A namespace for each call also counts processes for each call: RLIMIT_NPROC holds for
-    a user in a namespace.
+    RLIMIT_NPROC counts per user and namespace, so each call has its own process count.
     """
     for name, text in (
         ("setgroups", "deny"),
@@ -72,24 +71,24 @@ def map_user(uid: int, gid: int) -> None:
 
 
 def mount_all(binds: Sequence[tuple[str, str, bool]], *, disk: int, files: int) -> None:
-    """The call's own view: its tool, its environment, its own empty work folders."""
+    """Mount the call's tool, environment and workspace, and empty /tmp and /dev/shm."""
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     for source, target, writable in binds:
         linux.mount(source, target, None, linux.MS_BIND)
-        locked = 0 if writable else linux.MS_RDONLY
+        read_only = 0 if writable else linux.MS_RDONLY
         flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
-        linux.mount(None, target, None, flags | locked)
+        linux.mount(None, target, None, flags | read_only)
     private = linux.MS_NOSUID | linux.MS_NODEV
     size = f"size={disk},nr_inodes={files},mode=700"
     linux.mount("tmpfs", "/tmp", "tmpfs", private, size)  # noqa: S108
     linux.mount("tmpfs", "/dev/shm", "tmpfs", private, size)  # noqa: S108
-    # Other tools' sources and environments, and other sessions' files, end here.
+    # Hides the sources and environments of other tools and the files of other sessions.
     linux.mount("tmpfs", "/kiln", "tmpfs", private | linux.MS_RDONLY, "size=4k,nr_inodes=2")
     linux.mount("proc", "/proc", "proc", private | linux.MS_NOEXEC)
 
 
 def mount_hosts(text: str) -> None:
-    """Make `/etc/hosts` this text, in the mount namespace that was just made."""
+    """Replace `/etc/hosts` in the new mount namespace."""
     private = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("tmpfs", "/kiln", "tmpfs", private, "size=64k,nr_inodes=2")
     file = "/kiln/hosts"
@@ -103,11 +102,11 @@ def mount_hosts(text: str) -> None:
 
 
 def enter_network() -> None:
-    """Move to a network namespace of this process's own, where it may bind every port.
+    """Enter a new network namespace in which this process may bind every port.
 
-    That of bwrap belongs to a user namespace in which this process has no capability. A
-    child tries it first: where the machine forbids it, this process stays where it is, and
-    `hand_over_listeners` leaves out the ports below 1024.
+    bwrap's network namespace belongs to a user namespace in which this process has no
+    capabilities. A child tries first: if the system forbids it, this process stays in bwrap's
+    namespace, and `send_listeners` skips ports below 1024.
     """
     pid = os.fork()
     if pid == 0:
@@ -128,22 +127,21 @@ def _new_network() -> None:
     linux.loopback_up()
 
 
-def hand_over_listeners(endpoints: Sequence[Sequence[Any]]) -> None:
-    """Listen on this network namespace's loopback, and pass the listeners to the host.
+def send_listeners(endpoints: Sequence[Sequence[Any]]) -> None:
+    """Open listeners on this namespace's loopback interface and send them to the host.
 
-    One for each endpoint, an address and a port, and one for the proxy on a free port. A
-    port that this process may not bind is left out. No descriptor stays here: only the
-    host accepts on them.
+    One listener per endpoint (address, port), and one on a free port for the proxy. Ports that
+    this process may not bind are skipped. The host accepts; no descriptor stays open here.
     """
-    import socket  # calls without a network do not pay for it
+    import socket  # only for calls with network access
 
     listeners = []
-    # The proxy comes last, so that its port is not one of an endpoint.
+    # The proxy comes last, so its port differs from those of the endpoints.
     for address, port in (*endpoints, ("127.0.0.1", 0)):
         listener = socket.socket()
         try:
             listener.bind((address, port))
-        except PermissionError:  # below 1024, and without the capability
+        except PermissionError:  # below 1024 without the capability
             listener.close()
             continue
         listener.listen(64)
@@ -155,7 +153,7 @@ def hand_over_listeners(endpoints: Sequence[Sequence[Any]]) -> None:
 
 
 def set_limits(limits: dict[str, Any]) -> None:
-    """The kernel's own bounds on one process, and on the number of processes."""
+    """Set the resource limits of a call, and make it the first victim of the OOM killer."""
     linux.set_limits(
         {
             "AS": limits["memory"],
@@ -171,23 +169,22 @@ def set_limits(limits: dict[str, Any]) -> None:
             "RTPRIO": 0,
         }
     )
-    # The kernel, when it runs out of memory, takes the call and not the service.
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     os.write(descriptor, b"1000")
     os.close(descriptor)
 
 
-def give_up_rights(
-    program: bytes,
+def drop_privileges(
+    seccomp_filter: bytes,
     *,
     network: bool,
     read: Sequence[str],
     write: Sequence[str],
     only_landlock: bool = False,
 ) -> None:
-    """Drop what is left: capabilities, new privileges, files by Landlock, calls by seccomp.
+    """Drop capabilities, then apply no_new_privs, Landlock and seccomp.
 
-    With `only_landlock` nothing else hides the host's files, so that it must be there.
+    With `only_landlock` no mount namespace hides the host's files, so Landlock is required.
     """
     if linux.capabilities():
         linux.drop_bounding_set()
@@ -200,33 +197,32 @@ def give_up_rights(
     elif landlock.abi():
         paths = {"read": (*_READ_ONLY, *read), "write": (*_WRITABLE, *write)}
         landlock.restrict(**paths, network=network)
-    linux.apply_seccomp(program)
+    linux.apply_seccomp(seccomp_filter)
 
 
-def program(*, network: bool, among_others: bool = False) -> bytes:
-    """The system call filter of a call.
+def seccomp_filter(*, network: bool, shares_host: bool = False) -> bytes:
+    """Build the seccomp filter of a call.
 
-    `among_others` there are processes and files around that it must not touch.
+    With `shares_host` the process sees the host's processes and files, and must not touch them.
     """
     deny: list[str] = []
-    if among_others:
-        # Landlock keeps signals inside from version 6 on, and attributes never.
+    if shares_host:
+        # Landlock blocks signals from ABI 6 on, and changes of attributes in no version.
         deny = [*seccomp.ATTRIBUTES, *(seccomp.SIGNALS if landlock.abi() < 6 else ())]
     return seccomp.filter_program(
         socket_domains=(_UNIX, _INET, _INET6) if network else (),
-        allow_memfd=False,  # such memory belongs to no process, so that no limit holds for it
+        allow_memfd=False,  # such memory belongs to no process and escapes every limit
         deny=deny,
     )
 
 
 def verify(*, bounding: bool = True) -> None:
-    """Look whether the rights are really gone; in mode C the bounding set cannot be emptied.
+    """Raise OSError if the kernel reports privileges that `drop_privileges` should have removed.
 
-    Raises:
-        OSError: the kernel says otherwise.
+    `bounding` is false in mode C, where the bounding set cannot be emptied.
     """
     if not linux.is_confined(bounding=bounding):
-        raise OSError("rights are left that should be gone")
+        raise OSError("the process still has privileges")
 
 
 def _duplicate_high(descriptor: int) -> int:

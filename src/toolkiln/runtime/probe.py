@@ -1,8 +1,8 @@
-"""A look at a tool's file from inside the sandbox: import it, tell signatures, try examples.
+"""Probe of a tool's file inside the sandbox: imports it, reports signatures, runs examples.
 
-It tells what it sees, as messages, each as soon as it is known, so that a process that dies
-has said how far it came. `execution.probe` judges. The file's code runs in this very process
-and can make it tell anything, or nothing.
+It sends each result as a message as soon as it has it, so a process that dies has reported its
+progress. `execution.probe` evaluates the messages. The file's code runs in this process and can
+forge or suppress them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import types
 import typing
 from contextlib import suppress
 
-from toolkiln.runtime.binding_pydantic import Field
-from toolkiln.runtime.binding_signature import ABSENT, Parameter, Signature
-from toolkiln.runtime.loading import import_file
-from toolkiln.runtime.running import failure
+from toolkiln.runtime.binder_pydantic import PydanticField
+from toolkiln.runtime.call import failure
+from toolkiln.runtime.loader import find_function, import_file
+from toolkiln.runtime.signature import ABSENT, FunctionSignature, Parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
     from toolkiln.define import Context
 
-_LARGEST_SCHEMAS = 1_000_000
-"""Characters that the schemas of a file may have; what is beyond has none."""
-_LONGEST = 500
+_MAX_SCHEMAS = 1_000_000
+"""Characters of all schemas of a file; schemas beyond that are not reported."""
+_MAX_TEXT = 500
 _PLAIN = (str, int, float, bool, type(None))
 
 
 class Probe:
-    """The program of a probe; its file lies beside the tool's."""
+    """The tool that runs a probe; its own file is in the same folder as the probed file."""
 
     def __init__(self, program: str) -> None:
         self._folder = os.path.dirname(program)
 
     def run(self, ctx: Context, name: str, tools: list[dict[str, Any]], version: str) -> str:
-        """Look at the tools of one file; pydantic describes types if it is of this version."""
+        """Probe the tools of a file; pydantic generates schemas if it has this version."""
         file = os.path.join(self._folder, name)
         try:
             module = import_file(file)
-        except BaseException as error:  # whatever the file's code raises: this is the answer
-            ctx.send_message({"import_error": _told(error, file)})
+        except BaseException as error:  # the import failed: that is the result
+            ctx.send_message({"import_error": _import_error(error, file)})
             return "done"
         ctx.send_message({"imported": True})
         signatures = _Signatures(module, version)
@@ -57,37 +57,37 @@ class Probe:
         return "done"
 
 
-def _told(error: BaseException, file: str) -> dict[str, Any]:
-    told = failure(error, file)
-    line = told.get("line")
+def _import_error(error: BaseException, file: str) -> dict[str, Any]:
+    frame = failure(error, file)
+    line = frame.get("line")
     if isinstance(error, SyntaxError) and error.filename == file:
         line = error.lineno
-    return {"type": told["type"], "text": told["message"][:_LONGEST], "line": line}
+    return {"type": frame["type"], "text": frame["message"][:_MAX_TEXT], "line": line}
 
 
 class _Signatures:
-    """What the functions of a module take."""
-
     def __init__(self, module: types.ModuleType, version: str) -> None:
         self._module = module
         self._pydantic: Any = None
-        self._room = 0
-        with suppress(Exception):  # an environment's own one may be broken
+        self._characters_left = 0
+        with suppress(Exception):  # the environment's pydantic may be broken
             import pydantic
 
             self._pydantic = pydantic
-            # Another version describes some types in another way.
-            self._room = _LARGEST_SCHEMAS if pydantic.VERSION.startswith(f"{version}.") else 0
+            # Other versions generate different schemas for some types.
+            self._characters_left = (
+                _MAX_SCHEMAS if pydantic.VERSION.startswith(f"{version}.") else 0
+            )
 
     def of(self, tool: dict[str, Any]) -> dict[str, Any] | None:
-        """The signature of one tool; None if there is nothing to hold against it."""
+        """Describe the signature of a tool; None if there is nothing to compare with."""
         owner_name, _, name = tool["entry"].rpartition(".")
         try:
             owner = getattr(self._module, owner_name) if owner_name else self._module
-            function = _function(owner, name)
-            signature = Signature(function)
-        except Exception as error:  # the file may have put anything under this name
-            return {"missing": f"{type(error).__name__}: {error}"[:_LONGEST]}
+            function = find_function(owner, name)
+            signature = FunctionSignature(function)
+        except Exception as error:  # the name may be bound to any object
+            return {"missing": f"{type(error).__name__}: {error}"[:_MAX_TEXT]}
         is_old = self._pydantic is not None and not hasattr(self._pydantic, "TypeAdapter")
         if tool["whole_arguments"] or is_old:
             return None
@@ -100,34 +100,34 @@ class _Signatures:
         return {
             "parameters": [parameter for parameter in parameters if parameter is not None],
             "takes_any": bool(signature.of_kind("more")),
-            "by_hand": _is_by_hand(self._module, function, tool["dialect"]),
+            "by_hand": _is_handwritten(self._module, function, tool["dialect"]),
         }
 
     def _parameter(self, parameter: Parameter, names: dict[str, Any]) -> dict[str, Any] | None:
-        """One parameter; None if pydantic keeps it out of schemas."""
+        """Describe a parameter; None if pydantic excludes it from schemas."""
         try:
             hint = _resolved(parameter.annotation, names)
-            field = Field(self._pydantic, hint, parameter.default)
-        except Exception:  # imported for the type checker only, or no type at all
-            hint, field = None, Field(None, object, parameter.default)
+            field = PydanticField(self._pydantic, hint, parameter.default)
+        except Exception:  # imported only for type checkers, or not a type
+            hint, field = None, PydanticField(None, object, parameter.default)
         is_rest = parameter.kind == "rest"
-        told: dict[str, Any] = {
+        description: dict[str, Any] = {
             "name": field.alias or parameter.name,
             "required": not is_rest and (field.default is ABSENT or field.default is ...),
         }
-        if hint is not None and self._room > 0:
-            with suppress(Exception):  # classes write their own schemas and raise anything
-                wanted = list[hint] if is_rest else hint  # type: ignore[valid-type]
-                schema = self._schema(parameter.name, wanted, parameter.default)
+        if hint is not None and self._characters_left > 0:
+            with suppress(Exception):  # custom schemas may raise anything
+                annotation = list[hint] if is_rest else hint  # type: ignore[valid-type]
+                schema = self._schema(parameter.name, annotation, parameter.default)
                 if schema is None:
                     return None
-                told["described"] = schema
+                description["described"] = schema
         elif type(field.default) in _PLAIN:
-            told["described"] = {"default": field.default}
-        return told
+            description["described"] = {"default": field.default}
+        return description
 
     def _schema(self, name: str, hint: Any, default: Any) -> dict[str, Any] | None:
-        """Pydantic's own schema of a function with this parameter only."""
+        """Return pydantic's schema for a function with only this parameter."""
 
         def stub() -> None: ...
 
@@ -142,36 +142,22 @@ class _Signatures:
         stub.__module__ = self._module.__name__
         stub.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]
         whole = self._pydantic.TypeAdapter(stub).json_schema()
-        self._room -= len(json.dumps(whole))
-        if self._room < 0:
-            raise ValueError("no room")
+        self._characters_left -= len(json.dumps(whole))
+        if self._characters_left < 0:
+            raise ValueError("the schemas are too large")
         for schema in whole["properties"].values():
             return {**schema, "$defs": whole.get("$defs", {})}
         return None
 
 
-def _function(owner: Any, name: str) -> Any:
-    """What a call would run, as `loading` binds it: a method without its object."""
-    if not isinstance(owner, type):
-        return getattr(owner, name)
-    raw = vars(owner).get(name) or getattr(owner, name)
-    if isinstance(raw, staticmethod | classmethod):
-        return getattr(owner, name)
-    return types.MethodType(raw, object())
-
-
 def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
-    """The annotation without strings in it.
-
-    Raises:
-        Exception: it names something that does not exist at run time.
-    """
+    """Resolve strings in an annotation; raises if a name does not exist at run time."""
     holder = type("Holder", (), {"__annotations__": {"it": annotation}})
     return typing.get_type_hints(holder, names, names, include_extras=True)["it"]
 
 
-def _is_by_hand(module: types.ModuleType, function: Any, dialect: str) -> bool:
-    """Whether the schema does not come from the signature; so also if that is not known."""
+def _is_handwritten(module: types.ModuleType, function: Any, dialect: str) -> bool:
+    """Return whether the author wrote the schema, or whether that is unknown."""
     if dialect in ("function", "open_webui"):
         return False
     if dialect == "constants":

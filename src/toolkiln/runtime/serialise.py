@@ -1,49 +1,48 @@
-"""What a tool returned, as strict JSON values: always an answer, whatever it returned.
+"""Serialisation of a tool's return value to strict JSON; it always produces a result.
 
-Runs beside the tool, so every object may be hostile. This is the walk: sizes, depth, cycles,
-notes. What a value of some other type becomes is `foreign`'s business; what the outcome means
-is decided outside. Nothing is pickled. Whatever an object raises while it is asked for its
-content, `SystemExit` and `KeyboardInterrupt` too, counts as the object's own failure; a signal
-that arrives in such a moment cannot be told apart and is swallowed. `MemoryError` in the walk
-itself is let through.
+Runs in the tool's process, so every object may be hostile. This module handles sizes, depth,
+cycles and notes; `json_form` converts single values. Nothing is pickled. Any exception that an
+object raises while it is read, including `SystemExit` and `KeyboardInterrupt`, counts as a
+failure of that object; a signal that arrives at that moment is swallowed with it. `MemoryError`
+in this module propagates.
 """
 
 from __future__ import annotations
 
 from sys import get_int_max_str_digits
 
-from toolkiln.runtime.foreign import (
+from toolkiln.runtime.json_form import (
+    ArrayContent,
     Failed,
-    Items,
     Noted,
-    Pairs,
+    ObjectContent,
+    as_repr,
     attempt,
-    conversion,
-    described,
-    well_formed,
+    conversion_for,
+    is_well_formed,
 )
 
-TYPE_CHECKING = False  # `typing` is slow to import, and this starts with every sandbox
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-MOST_NOTES = 20
+MAX_NOTES = 20
 
-_EACH = 4  # characters that a value costs beside its text: a comma, quotes, brackets
-_LOWEST, _HIGHEST = 1 - (1 << 30), (1 << 30) - 1  # integers that Python compares fastest
-_FLOAT = 14  # more characters for a float; its real length is not looked at
-_SMALLEST, _LARGEST = -1.7976931348623157e308, 1.7976931348623157e308
-_DIGITS = 4300  # what Python on the other side reads, whatever the tool set here
-_FEW = 640  # Python never refuses to write these
-_CONVERSIONS = 20  # in a row for one value: a model, its root, an enum in it …
-_MOST_TYPES = 1_000  # a tool can make classes without end
-_LONGEST_JOINED_KEY = 10_000
+_OVERHEAD = 4  # characters per value besides its text: comma, quotes, brackets
+_MIN_FAST_INT, _MAX_FAST_INT = 1 - (1 << 30), (1 << 30) - 1  # single-digit integers in CPython
+_FLOAT = 14  # assumed additional characters of a float
+_MIN_FLOAT, _MAX_FLOAT = -1.7976931348623157e308, 1.7976931348623157e308
+_MAX_DIGITS = 4300  # Python's default limit, which applies on the host
+_ALWAYS_ALLOWED_DIGITS = 640  # the lowest limit that Python accepts
+_MAX_CONVERSIONS = 20  # in a row for one value: a model, its root, an enum in it …
+_MAX_TYPES = 1_000  # a tool can create any number of classes
+_MAX_JOINED_KEY = 10_000
 _END = object()
 
 
-class Sizes:
-    """How deep a value may nest, and how many characters of JSON it may come to, roughly."""
+class SerialiseLimits:
+    """Maximum nesting depth and approximate size in characters of JSON."""
 
     __slots__ = ("characters", "depth")
 
@@ -52,11 +51,11 @@ class Sizes:
         self.characters = characters
 
 
-DEFAULT = Sizes()
+DEFAULT = SerialiseLimits()
 
 
-class Plain:
-    """A strict JSON value, and what had to be changed to make it one."""
+class JsonResult:
+    """A strict JSON value, with notes about changes that were necessary."""
 
     __slots__ = ("notes", "value")
 
@@ -65,50 +64,50 @@ class Plain:
         self.notes = notes
 
 
-def plain(value: object, *, sizes: Sizes = DEFAULT) -> Plain:
-    """The value as JSON: the same object if it is JSON already, else a copy with notes."""
+def to_json(value: object, *, limits: SerialiseLimits = DEFAULT) -> JsonResult:
+    """Convert a value to JSON: the same object if it is JSON already, else a copy with notes."""
     try:
-        if _left((value,), sizes.characters - _EACH, sizes.depth) >= 0:
-            return Plain(value, ())
-    except RuntimeError:  # another thread changed a dict, or the caller is deep in its stack
+        if _remaining((value,), limits.characters - _OVERHEAD, limits.depth) >= 0:
+            return JsonResult(value, ())
+    except RuntimeError:  # another thread changed a dict, or the stack is nearly exhausted
         pass
-    walk = _Walk(sizes)
-    return Plain(walk.through(value), walk.notes())
+    walk = _Walk(limits)
+    return JsonResult(walk.convert(value), walk.notes())
 
 
-def _left(values: Any, left: int, depth: int) -> int:
-    """What is left of so many characters after these; negative if one needs the walk.
+def _remaining(values: Any, left: int, depth: int) -> int:
+    """Return how many of the `left` characters remain; negative if a value needs the walk.
 
-    Only exact types pass, so none of the tool's code runs here. Cycles end at the depth.
+    Only exact types pass, so no code of the tool runs here. Cycles end at the depth.
     """
     for value in values:
         kind = type(value)
         if kind is str:
-            if not (value.isascii() or well_formed(value)):
+            if not (value.isascii() or is_well_formed(value)):
                 return -1
             left -= len(value)
         elif kind is int:
-            if not _LOWEST <= value <= _HIGHEST:
+            if not _MIN_FAST_INT <= value <= _MAX_FAST_INT:
                 digits = _digits(value)
-                if digits > _FEW and digits > _most_digits():
+                if digits > _ALWAYS_ALLOWED_DIGITS and digits > _digit_limit():
                     return -1
                 left -= digits
         elif kind is dict:
-            left -= 2 * _EACH * len(value)
+            left -= 2 * _OVERHEAD * len(value)
             if depth <= 0 or left < 0:
                 return -1
             for key in value:
-                if type(key) is not str or not (key.isascii() or well_formed(key)):
+                if type(key) is not str or not (key.isascii() or is_well_formed(key)):
                     return -1
                 left -= len(key)
-            left = _left(value.values(), left, depth - 1)
+            left = _remaining(value.values(), left, depth - 1)
         elif kind is list:
-            left -= _EACH * len(value)
+            left -= _OVERHEAD * len(value)
             if depth <= 0 or left < 0:
                 return -1
-            left = _left(value, left, depth - 1)
+            left = _remaining(value, left, depth - 1)
         elif value is not None and kind is not bool:
-            if kind is not float or not _SMALLEST <= value <= _LARGEST:
+            if kind is not float or not _MIN_FLOAT <= value <= _MAX_FLOAT:
                 return -1
             left -= _FLOAT
     return left
@@ -118,131 +117,129 @@ def _digits(number: int) -> int:
     return number.bit_length() * 30103 // 100000 + 1
 
 
-def _most_digits() -> int:
-    return min(_DIGITS, get_int_max_str_digits() or _DIGITS)
+def _digit_limit() -> int:
+    return min(_MAX_DIGITS, get_int_max_str_digits() or _MAX_DIGITS)
 
 
 class _Frame:
-    """A container that is being read: where it comes from, how far it is, what it became."""
+    __slots__ = ("count", "length", "output", "position", "source", "steps")
 
-    __slots__ = ("at", "length", "out", "source", "steps", "taken")
-
-    def __init__(self, source: object, content: Items | Pairs) -> None:
-        self.source = source  # held, so that its id stays its own
+    def __init__(self, source: object, content: ArrayContent | ObjectContent) -> None:
+        self.source = source  # keeps its id unique
         self.steps = content.steps
         self.length = content.length
-        self.out: list[Any] | dict[str, Any] = [] if type(content) is Items else {}
-        self.taken = 0
-        self.at: str | int | None = None
+        self.output: list[Any] | dict[str, Any] = [] if type(content) is ArrayContent else {}
+        self.count = 0
+        self.position: str | int | None = None
 
 
 class _Walk:
-    """One pass over a value. Iterative: no depth of the value is a depth of our stack."""
+    """One pass over a value; iterative, so deep values do not exhaust the stack."""
 
-    def __init__(self, sizes: Sizes) -> None:
-        self._sizes = sizes
-        self._left = sizes.characters
+    def __init__(self, limits: SerialiseLimits) -> None:
+        self._limits = limits
+        self._left = limits.characters
         self._frames: list[_Frame] = []
         self._open: set[int] = set()
         self._conversions: dict[int, tuple[type, Callable[..., object], object]] = {}
-        self._noted: dict[str, list[Any]] = {}
+        self._notes: dict[str, list[Any]] = {}
         self._unlisted = 0
 
-    def through(self, root: object) -> object:
+    def convert(self, root: object) -> object:
         result = self._enter(root)
         while self._frames:
             frame = self._frames[-1]
             step: Any = attempt(next, frame.steps, _END)
             if step is _END or type(step) is Failed:
                 if type(step) is Failed:
-                    frame.at = None
-                    self._note(f"reading on failed with {step.reason}; what came before was sent")
+                    frame.position = None
+                    self._note(f"reading failed with {step.reason}; the items before it were sent")
                 self._frames.pop()
                 self._open.discard(id(frame.source))
-            elif not self._take(frame, step):
-                self._stop()
+            elif not self._add(frame, step):
+                self._note_cut()
                 break
         return result
 
-    def _take(self, frame: _Frame, step: Any) -> bool:
-        """Put the next step of a container into what it becomes; False if there is no room."""
+    def _add(self, frame: _Frame, step: Any) -> bool:
+        """Convert the next item of a container; False if the size limit is reached."""
         if self._left <= 0:
             return False
-        if type(frame.out) is list:
-            frame.at = frame.taken
-            frame.out.append(self._enter(step))
+        if type(frame.output) is list:
+            frame.position = frame.count
+            frame.output.append(self._enter(step))
         else:
-            frame.at = None  # what is said about a key is said of its object
+            frame.position = None  # notes about a key refer to its object
             key = step[0]
-            name = key if type(key) is str else self._name(key)
+            name = key if type(key) is str else self._key_text(key)
             name = name if name.isascii() else self._text(name)
-            self._left -= len(name) + _EACH
+            self._left -= len(name) + _OVERHEAD
             if self._left <= 0:
                 return False
-            if name in frame.out:
-                self._note("keys that are the same as text; the last one was sent")
-            frame.at = name
-            frame.out[name] = self._enter(step[1])  # type: ignore[call-overload]
-        frame.taken += 1
+            if name in frame.output:
+                self._note("several keys have the same text; the last one was sent")
+            frame.position = name
+            frame.output[name] = self._enter(step[1])  # type: ignore[call-overload]
+        frame.count += 1
         return True
 
-    def _stop(self) -> None:
-        missing = sum((f.length or f.taken) - f.taken for f in self._frames)
+    def _note_cut(self) -> None:
+        missing = sum((f.length or f.count) - f.count for f in self._frames)
         counted = f"{missing:,}" if all(f.length is not None for f in self._frames) else "more"
         if counted == "more" and missing > 1:
             counted = f"at least {missing:,}"
-        said = (
-            f"the result is larger than {self._sizes.characters:,} characters; "
-            f"from here on {counted} values were left out"
+        note = (
+            f"the result is larger than {self._limits.characters:,} characters; "
+            f"{counted} values from here on were omitted"
         )
-        self._noted[said] = [self._place(), 1]  # however many notes there are: this one matters
+        self._notes[note] = [self._path(), 1]  # regardless of the maximum number of notes
 
     def _enter(self, value: object) -> Any:
-        """A JSON scalar, or the list or dict that a new frame is going to fill."""
+        """Return a JSON scalar, or the list or dict that a new frame will fill."""
         depth = len(self._frames)
-        try:  # whole records of a list, but not every level of a deep value over and over
-            below = self._sizes.depth - depth if 0 < depth <= 3 else 0
-            left = _left((value,), self._left - _EACH, below)
-        except RuntimeError:  # as in `plain`
+        try:  # checks whole records of a list, but not each level of a deep value again
+            below = self._limits.depth - depth if 0 < depth <= 3 else 0
+            left = _remaining((value,), self._left - _OVERHEAD, below)
+        except RuntimeError:  # as in `to_json`
             left = -1
         if left >= 0:
             self._left = left
             return value
-        simple = self._simple(value)
-        if type(simple) is Items or type(simple) is Pairs:
-            self._left -= _EACH
+        simple = self._simplify(value)
+        if type(simple) is ArrayContent or type(simple) is ObjectContent:
+            self._left -= _OVERHEAD
             if id(value) in self._open:
                 return self._note("contains itself; sent as null")
-            if depth >= self._sizes.depth:
-                return self._note(f"nested deeper than {self._sizes.depth}; sent as null")
+            if depth >= self._limits.depth:
+                return self._note(f"nested deeper than {self._limits.depth}; sent as null")
             frame = _Frame(value, simple)
             self._frames.append(frame)
             self._open.add(id(value))
-            return frame.out
-        if type(simple) is float and not _SMALLEST <= simple <= _LARGEST:
+            return frame.output
+        if type(simple) is float and not _MIN_FLOAT <= simple <= _MAX_FLOAT:
             simple = self._note(f"{simple!r} is not JSON; sent as null")
         elif type(simple) is str:
             simple = self._text(simple)
-            room = max(self._left - _EACH, 0)
+            room = max(self._left - _OVERHEAD, 0)
             if len(simple) > room:
-                self._note(f"a text of {len(simple):,} characters was cut to {room:,}")
+                self._note(f"a text of {len(simple):,} characters was truncated to {room:,}")
                 simple = simple[:room]
             self._left -= len(simple)
         elif type(simple) is int:
             self._left -= _digits(simple)
-        self._left -= _EACH
+        self._left -= _OVERHEAD
         return simple
 
-    def _simple(self, value: Any) -> Any:
-        """An exact scalar, `Items` or `Pairs`; text and floats are not looked at yet."""
-        for turn in range(_CONVERSIONS):
+    def _simplify(self, value: Any) -> Any:
+        """Convert to a scalar, `ArrayContent` or `ObjectContent`; text and floats unchecked."""
+        for turn in range(_MAX_CONVERSIONS):
             kind = type(value)
             if kind is str or kind is float or kind is bool or value is None:
                 return value
-            if kind is Items or kind is Pairs:
+            if kind is ArrayContent or kind is ObjectContent:
                 return value
             if kind is int:
-                if _digits(value) <= _most_digits():
+                if _digits(value) <= _digit_limit():
                     return value
                 self._note("an integer with too many digits for JSON; sent as hexadecimal text")
                 return hex(value)
@@ -252,66 +249,66 @@ class _Walk:
             elif kind is Failed:
                 return self._note(f"could not be read ({value.reason}); sent as null")
             else:
-                known = self._conversions.get(id(kind)) or (kind, *conversion(kind))
-                if len(self._conversions) < _MOST_TYPES:
-                    self._conversions[id(kind)] = known  # holds the type, so its id stays its own
-                converted = attempt(known[1], value, known[2])
-                last = turn >= _CONVERSIONS - 3
-                value = described(value) if last or type(converted) is Failed else converted
+                cached = self._conversions.get(id(kind)) or (kind, *conversion_for(kind))
+                if len(self._conversions) < _MAX_TYPES:
+                    self._conversions[id(kind)] = cached  # keeps the type, so its id stays unique
+                converted = attempt(cached[1], value, cached[2])
+                last = turn >= _MAX_CONVERSIONS - 3
+                value = as_repr(value) if last or type(converted) is Failed else converted
         return None
 
-    def _name(self, key: object, nested: int = 0) -> str:
-        """A key as text, as pydantic writes it."""
-        simple = self._simple(key)
+    def _key_text(self, key: object, nested: int = 0) -> str:
+        """Convert a key to text as pydantic does."""
+        simple = self._simplify(key)
         if type(simple) is str:
             return simple
         if type(simple) is bool:
             return "true" if simple else "false"
-        if type(simple) is Items and nested < 5:
+        if type(simple) is ArrayContent and nested < 5:
             parts: list[str] = []
-            room = _LONGEST_JOINED_KEY
+            room = _MAX_JOINED_KEY
             while room > 0:
                 part = attempt(next, simple.steps, _END)
                 if part is _END or type(part) is Failed:
                     return ",".join(parts)
-                parts.append(self._name(part, nested + 1))
+                parts.append(self._key_text(part, nested + 1))
                 room -= len(parts[-1]) + 1
-        if type(simple) is Items or type(simple) is Pairs:
-            return str(self._simple(described(key)))
+        if type(simple) is ArrayContent or type(simple) is ObjectContent:
+            return str(self._simplify(as_repr(key)))
         return repr(simple)
 
     def _text(self, text: str) -> str:
-        if text.isascii() or well_formed(text):
+        if text.isascii() or is_well_formed(text):
             return text
-        self._note("lone surrogates are not Unicode text; each was sent as U+FFFD")
+        self._note("lone surrogates are not valid Unicode; each was sent as U+FFFD")
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def _note(self, change: str) -> Any:
-        """Say it once, with the first place; None, for where the value is null."""
-        known = self._noted.get(change)
-        if known:
-            known[1] += 1
-        elif len(self._noted) < MOST_NOTES:
-            self._noted[change] = [self._place(), 1]
+        """Count a change and record its first position; returns None, for values sent as null."""
+        note = self._notes.get(change)
+        if note:
+            note[1] += 1
+        elif len(self._notes) < MAX_NOTES:
+            self._notes[change] = [self._path(), 1]
         else:
             self._unlisted += 1
 
-    def _place(self) -> str:
-        steps = [_step(frame.at) for frame in self._frames if frame.at is not None]
+    def _path(self) -> str:
+        steps = [_step(frame.position) for frame in self._frames if frame.position is not None]
         if len(steps) > 12:
             steps[6:-6] = ["…"]
         return "$" + "".join(steps)
 
     def notes(self) -> tuple[str, ...]:
-        said = [
-            f"{place}: {change}" + (f" (and {times - 1:,} more)" if times > 1 else "")
-            for change, (place, times) in self._noted.items()
+        notes = [
+            f"{path}: {change}" + (f" (and {times - 1:,} more)" if times > 1 else "")
+            for change, (path, times) in self._notes.items()
         ]
-        return (*said, f"and {self._unlisted:,} more changes") if self._unlisted else (*said,)
+        return (*notes, f"and {self._unlisted:,} more changes") if self._unlisted else (*notes,)
 
 
-def _step(at: str | int) -> str:
-    if type(at) is int:
-        return f"[{at}]"
-    name = str(at) if len(str(at)) <= 40 else f"{str(at)[:40]}…"
+def _step(position: str | int) -> str:
+    if type(position) is int:
+        return f"[{position}]"
+    name = str(position) if len(str(position)) <= 40 else f"{str(position)[:40]}…"
     return f".{name}" if name.isidentifier() else f"[{name!r}]"

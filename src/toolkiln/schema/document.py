@@ -1,23 +1,24 @@
-"""A JSON Schema document as a tree of subschemas with local references.
+"""JSON Schema documents: subschemas, JSON pointers, local references, and limits of JSON values.
 
-It knows where subschemas sit, how JSON pointers are written and what a reference means;
-it judges nothing (`validity` does) and rewrites nothing (`providers` do). References are
-local pointers only: nothing is ever fetched.
+Checking a schema is up to `validity`, rewriting it up to `providers`. References are local
+pointers; nothing is ever fetched.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from jsonschema_rs import Draft202012Validator, Registry
 
 from toolkiln.model import JsonSchema
-from toolkiln.schema.formats import FORMATS
-from toolkiln.schema.patterns import (
+from toolkiln.schema.validator_options import (
+    FORMATS,
     LINEAR,
-    LONGEST_BACKTRACKED,
+    MAX_BACKTRACKED_LENGTH,
     PatternOptions,
     backtracks,
     options_for,
@@ -65,7 +66,7 @@ ANNOTATIONS = frozenset(
         "$vocabulary",
     )
 )
-"""Keywords that describe without constraining; unknown keywords count as these too."""
+"""Keywords that describe without constraining; unknown keywords are treated the same way."""
 
 ASSERTIONS = frozenset(
     (
@@ -78,20 +79,21 @@ ASSERTIONS = frozenset(
         *("minProperties", "maxProperties", "minContains", "maxContains"),
     )
 ) - {"contentSchema"}
-"""Keywords that can refuse a value."""
+"""Keywords that can reject a value."""
 
 
 def join(path: str, *tokens: str | int) -> str:
-    """The JSON pointer `path` with `tokens` appended."""
-    escaped = (str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
-    return "/".join((path, *escaped))
+    """Append tokens to a JSON pointer."""
+    for token in tokens:
+        path += "/" + str(token).replace("~", "~0").replace("/", "~1")
+    return path
 
 
 def resolve(root: object, ref: str) -> Any:
-    """What the local reference `ref` points at.
+    """Resolve a local reference.
 
     Raises:
-        LookupError: it points nowhere, or outside of the document.
+        LookupError: it has no target in this document.
     """
     if ref != "#" and not ref.startswith("#/"):
         raise LookupError(ref)
@@ -108,7 +110,7 @@ def resolve(root: object, ref: str) -> Any:
 
 
 def children(node: JsonSchema) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """The direct subschemas of `node` with the pointer tokens that lead to them."""
+    """Yield the direct subschemas of `node`, each with its pointer tokens."""
     for keyword in _SINGLES:
         if keyword in node:
             yield (keyword,), node[keyword]
@@ -122,8 +124,23 @@ def children(node: JsonSchema) -> Iterator[tuple[tuple[str | int, ...], Any]]:
                 yield (keyword, name), child
 
 
+def map_children(node: JsonSchema, function: Callable[[str, Any], Any]) -> JsonSchema:
+    """Copy `node`, replacing each direct subschema by `function(keyword, subschema)`."""
+    copy = dict(node)
+    for tokens, child in children(node):
+        keyword = str(tokens[0])
+        mapped = function(keyword, child)
+        if len(tokens) == 1:
+            copy[keyword] = mapped
+        else:
+            if copy[keyword] is node[keyword]:
+                copy[keyword] = node[keyword].copy()
+            copy[keyword][tokens[1]] = mapped
+    return copy
+
+
 def walk(root: JsonSchema) -> Iterator[tuple[str, JsonSchema]]:
-    """Every object subschema of a valid document with its pointer, the root first."""
+    """Yield every object subschema of a valid document with its pointer, starting at the root."""
     pending: list[tuple[str, Any]] = [("", root)]
     while pending:
         path, node = pending.pop()
@@ -134,29 +151,29 @@ def walk(root: JsonSchema) -> Iterator[tuple[str, JsonSchema]]:
 
 
 def format_options(schema: JsonSchema) -> dict[str, Any]:
-    """What a validator is given to check the formats of a schema; each format costs time."""
+    """Return validator options for the formats a schema uses; each format costs time."""
     used = {node["format"] for _, node in walk(schema) if "format" in node}
     formats = {name: accepts for name, accepts in FORMATS.items() if name in used}
     return {"validate_formats": True, "formats": formats} if used else {}
 
 
-def bounded(schema: JsonSchema) -> JsonSchema:
-    """The schema, with a length for strings and keys that a backtracking engine matches."""
+def limit_backtracking(schema: JsonSchema) -> JsonSchema:
+    """Add a maximum length to strings and keys that a backtracking engine matches."""
     if options_for(schema) is LINEAR:
         return schema
     copy: JsonSchema = deepcopy(schema)
     for _, node in list(walk(copy)):
         if backtracks(node.get("pattern")):
-            longest = node.get("maxLength", LONGEST_BACKTRACKED)
-            node["maxLength"] = min(longest, LONGEST_BACKTRACKED)
+            longest = node.get("maxLength", MAX_BACKTRACKED_LENGTH)
+            node["maxLength"] = min(longest, MAX_BACKTRACKED_LENGTH)
         if any(map(backtracks, node.get("patternProperties", ()))):
-            short = {"propertyNames": {"maxLength": LONGEST_BACKTRACKED}}
+            short = {"propertyNames": {"maxLength": MAX_BACKTRACKED_LENGTH}}
             node["allOf"] = [*node.get("allOf", ()), short]
     return copy
 
 
 def member_schema(node: JsonSchema, key: str | int) -> Any:
-    """The subschema that one part of a schema has for a member of an object or an array."""
+    """Return the subschema for one member of an object or array."""
     if isinstance(key, str):
         others = None if node.get("patternProperties") else node.get("additionalProperties")
         return node.get("properties", {}).get(key, others)
@@ -165,38 +182,37 @@ def member_schema(node: JsonSchema, key: str | int) -> Any:
 
 
 def _member(value: object, key: str | int) -> list[Any]:
-    """The member of a value with this name or index, if there is one."""
     if isinstance(value, dict):
         return [value[key]] if key in value else []
     return value[key : key + 1] if isinstance(value, list) and isinstance(key, int) else []
 
 
 def assertions(node: JsonSchema) -> JsonSchema:
-    """The part of `node` that can refuse a value."""
+    """Return the keywords of `node` that can reject a value."""
     return {key: value for key, value in node.items() if key in ASSERTIONS}
 
 
 def is_free_form(node: object) -> bool:
-    """Whether a subschema says nothing about its values."""
+    """Return whether a subschema accepts every value."""
     return node is True or (isinstance(node, dict) and not assertions(node))
 
 
 def without_definitions(node: Any) -> Any:
-    """A subschema without what it merely defines."""
+    """Return a subschema without its `$defs`."""
     if not isinstance(node, dict):
         return node
     return {key: value for key, value in node.items() if key not in ("$defs", "definitions")}
 
 
 def implied_type(node: JsonSchema) -> str | None:
-    """The type that a schema without one is about, by the keywords it has."""
+    """Infer the type of a schema that declares none from its keywords."""
     if "properties" in node:
         return "object"
     return "array" if "prefixItems" in node or isinstance(node.get("items"), dict) else None
 
 
-class Document:
-    """A valid schema whose parts can be looked up and used as validators."""
+class SchemaDocument:
+    """A valid schema with reference look-up and validators for its parts."""
 
     def __init__(self, root: JsonSchema) -> None:
         self.root = root
@@ -206,11 +222,11 @@ class Document:
         self._validators: dict[int, tuple[Draft202012Validator, object]] = {}
 
     def target(self, ref: str) -> Any:
-        """What `ref` points at; LookupError if nothing."""
+        """Resolve a reference; raises LookupError."""
         return resolve(self.root, ref)
 
     def parts(self, node: JsonSchema) -> list[JsonSchema]:
-        """The subschemas that all apply to the same value: references and `allOf`."""
+        """Return the subschemas that apply to the same value through references and `allOf`."""
         found: dict[int, JsonSchema] = {}
         pending: list[Any] = [node]
         while pending:
@@ -223,10 +239,10 @@ class Document:
         return list(found.values())
 
     def steps(self, node: object, value: object, limit: int) -> int:
-        """How many subschemas a validation looks at that stops at no error.
+        """Count the subschemas that a validation visits if it collects all errors.
 
-        The count grows with each alternative, at each level: it can be exponential in the
-        depth of the value. It ends shortly after the limit.
+        The count can be exponential in the depth of the value, because it grows with each
+        alternative at each level. Counting stops shortly after the limit.
         """
         count = 0
         pending = [(node, value)]
@@ -252,24 +268,24 @@ class Document:
         return count + len(pending)
 
     def accepts(self, node: object, value: object) -> bool:
-        """Whether a value is valid for a part of the document."""
-        return bool(self.kept_validator(node).is_valid(value))
+        """Return whether a value is valid for a part of the document."""
+        return bool(self.cached_validator(node).is_valid(value))
 
-    def kept_validator(self, node: object) -> Draft202012Validator:
-        """A validator for a part of the document, compiled once."""
-        kept = self._validators.get(id(node))
-        if kept is None:
-            # The entry holds the part, so that no other object can get its id.
-            kept = self._validators[id(node)] = (self.validator(node), node)
-        return kept[0]
+    def cached_validator(self, node: object) -> Draft202012Validator:
+        """Return the validator for a part of the document, compiled once."""
+        cached = self._validators.get(id(node))
+        if cached is None:
+            # Caching the node keeps its id from being reused.
+            cached = self._validators[id(node)] = (self.validator(node), node)
+        return cached[0]
 
     def validator(self, node: object) -> Draft202012Validator:
-        """A validator for a part of the document, or for a schema made from its parts."""
+        """Compile a validator for a part of the document or a schema built from its parts."""
         if self._registry is None:
-            self._registry = Registry([(_URN, _detached(bounded(self.root)))])
+            self._registry = Registry([(_URN, _detached(limit_backtracking(self.root)))])
             self._options = options_for(self.root)
             self._formats = format_options(self.root)
-        schema = _detached(bounded(node) if isinstance(node, dict) else node)
+        schema = _detached(limit_backtracking(node) if isinstance(node, dict) else node)
         return Draft202012Validator(
             schema,
             registry=self._registry,
@@ -280,19 +296,175 @@ class Document:
 
 
 def _detached(node: Any) -> Any:
-    """A copy whose references are absolute, so that it keeps its meaning anywhere."""
+    """Copy a subschema with absolute references, valid outside the document."""
     if not isinstance(node, dict):
         return node
     copy = {key: value for key, value in node.items() if key not in ("$id", "$schema")}
     if isinstance(copy.get("$ref"), str) and copy["$ref"].startswith("#"):
         copy["$ref"] = _URN + copy["$ref"]
-    for keyword in _SINGLES:
-        if keyword in copy:
-            copy[keyword] = _detached(copy[keyword])
-    for keyword in _LISTS:
-        if isinstance(copy.get(keyword), list):
-            copy[keyword] = [_detached(child) for child in copy[keyword]]
-    for keyword in _MAPS:
-        if isinstance(copy.get(keyword), dict):
-            copy[keyword] = {name: _detached(child) for name, child in copy[keyword].items()}
-    return copy
+    return map_children(copy, lambda _, child: _detached(child))
+
+
+def secret_fields(schema: JsonSchema) -> frozenset[str]:
+    """Return the names of top-level properties that are or contain secrets."""
+    properties = schema.get("properties", {})
+    definitions = schema.get("$defs", {})
+    return frozenset(name for name, part in properties.items() if _is_secret(part, definitions))
+
+
+def _is_secret(schema: Any, definitions: JsonSchema) -> bool:
+    pending, seen = [schema], set[str]()
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            if part.get("format") == "password" or part.get("writeOnly") or part.get("secret"):
+                return True
+            name = str(part.get("$ref", "")).rpartition("/")[2]
+            if name and name not in seen:
+                seen.add(name)
+                pending.append(definitions.get(name))
+            for key in ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"):
+                pending.append(part.get(key))
+            for key in ("properties", "patternProperties"):
+                if isinstance(part.get(key), dict):
+                    pending += part[key].values()
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """Size limits of a JSON value."""
+
+    depth: int = 64
+    """Maximum nesting of arrays and objects."""
+    string_length: int = 1_000_000
+    items: int = 100_000
+    """Maximum members of one array or object."""
+    total_bytes: int = 4_000_000
+
+
+class Flaw(NamedTuple):
+    """One path at which a value is not JSON or exceeds a limit."""
+
+    path: str
+    reason: str
+
+
+def flaws(value: object, sizes: JsonLimits, limit: int = 20) -> list[Flaw]:
+    """Return the first reasons why `value` is not JSON within `sizes`."""
+    found: list[Flaw] = []
+    spent = 0
+    pending: list[tuple[str, Any, int, tuple[int, ...]]] = [("", value, 1, ())]
+    while pending and len(found) < limit:
+        path, item, depth, ancestors = pending.pop()
+        spent += 1
+        if isinstance(item, str):
+            spent += len(item)
+        if spent > sizes.total_bytes:
+            return [Flaw("", f"is larger than {sizes.total_bytes:,} bytes")]
+        if not isinstance(item, dict | list | tuple):
+            reason = _scalar_flaw(item, sizes)
+            if reason:
+                found.append(Flaw(path, reason))
+        elif id(item) in ancestors:
+            found.append(Flaw(path, "contains itself"))
+        elif depth > sizes.depth:
+            found.append(Flaw(path, f"is nested deeper than {sizes.depth} levels"))
+        elif len(item) > sizes.items:
+            found.append(Flaw(path, f"has more than {sizes.items:,} members"))
+        else:
+            inner = (*ancestors, id(item))
+            if isinstance(item, dict):
+                for key in item:
+                    reason = _key_flaw(key, sizes)
+                    if reason:
+                        found.append(Flaw(path, reason))
+                    else:
+                        spent += len(key)
+                        pending.append((join(path, key), item[key], depth + 1, inner))
+            else:
+                pending.extend((join(path, i), v, depth + 1, inner) for i, v in enumerate(item))
+    return found[:limit]
+
+
+def plain(value: Any) -> Any:
+    """Copy a value without flaws, converting subclasses and tuples to plain JSON types."""
+    if isinstance(value, dict):
+        return {str.__str__(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind.__str__(value) if kind is str else kind(value)
+    raise TypeError(type(value).__name__)
+
+
+def deeper_than(value: object, depth: int) -> bool:
+    """Return whether arrays and objects are nested more than `depth` levels."""
+    level: list[Any] = [value]
+    for _ in range(depth + 1):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+        if not inner:
+            return False
+        # By identity: shared or circular parts are visited once per level.
+        level = list({id(item): item for item in inner if isinstance(item, dict | list)}.values())
+    return bool(level)
+
+
+def json_types(value: Any) -> frozenset[str]:
+    """Return the JSON types of a value; a whole number has two."""
+    if value is None:
+        return frozenset(("null",))
+    if isinstance(value, bool):
+        return frozenset(("boolean",))
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return frozenset(("integer", "number"))
+    kinds: tuple[tuple[type, str], ...] = ((float, "number"), (str, "string"), (list, "array"))
+    return frozenset((next((name for kind, name in kinds if isinstance(value, kind)), "object"),))
+
+
+def _scalar_flaw(item: object, sizes: JsonLimits) -> str | None:
+    if item is None or isinstance(item, bool):
+        return None
+    if isinstance(item, str):
+        if len(item) > sizes.string_length:
+            return f"is longer than {sizes.string_length:,} characters"
+        return None if _is_unicode(item) else "contains a lone surrogate, which is not Unicode text"
+    if isinstance(item, int):
+        # Python refuses to print integers beyond this many digits.
+        return None if item.bit_length() < 13_000 else "is an integer of thousands of digits"
+    if isinstance(item, float):
+        return None if math.isfinite(item) else f"{float(item)} is not a JSON number"
+    return f"a Python {type(item).__name__} is not a JSON value"
+
+
+def _key_flaw(key: object, sizes: JsonLimits) -> str | None:
+    if not isinstance(key, str):
+        return f"the key {_short(key)} is not a string"
+    if len(key) > sizes.string_length:
+        return f"has a key longer than {sizes.string_length:,} characters"
+    return None if _is_unicode(key) else "has a key with a lone surrogate, which is not Unicode"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _short(value: object) -> str:
+    # Foreign objects may have a repr that raises or never ends.
+    return (
+        repr(value)[:40] if isinstance(value, int | float | bytes | None) else type(value).__name__
+    )

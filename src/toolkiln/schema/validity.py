@@ -1,8 +1,7 @@
-"""What makes a schema unusable as a tool's parameters, whoever the provider is.
+"""Schema validity: reasons why a schema is unusable as a tool's parameters for any provider.
 
-Says nothing about strictness (`health` does) and repairs nothing. Everything downstream
-relies on it: a schema without points here can be walked, resolved and handed to the
-validator, whose recursion and network access are no longer a worry.
+Strictness is up to `health`. All other modules rely on these checks: a valid schema can be
+walked, resolved and compiled without endless recursion or network access.
 """
 
 import re
@@ -16,19 +15,20 @@ from toolkiln.model import HealthLevel, HealthPoint, JsonSchema
 from toolkiln.schema.document import (
     IN_PLACE_LISTS,
     IN_PLACE_SINGLES,
+    JsonLimits,
+    flaws,
     join,
     resolve,
     walk,
 )
-from toolkiln.schema.patterns import LONGEST_BACKTRACKED, engine_of, options_for
-from toolkiln.schema.structure import Sizes, flaws
+from toolkiln.schema.validator_options import MAX_BACKTRACKED_LENGTH, engine_of, options_for
 
-BOUNDS = Sizes(depth=100, string_length=200_000, items=20_000, total_bytes=2_000_000)
-"""The largest schema that is looked at."""
+BOUNDS = JsonLimits(depth=100, string_length=200_000, items=20_000, total_bytes=2_000_000)
+"""Maximum size of a schema."""
 _MAX_EXPANSION = 1_000
-"""Subschemas that may apply to one value, repeats through references included."""
+"""Maximum number of subschemas that apply to one value, counting repeated references."""
 _MAX_CHAIN = 100
-"""References and combinators between a parameter and what describes it."""
+"""Maximum number of references and combinators between the root and its type."""
 _MAX_POINTS = 50
 _ORDERED = (
     ("minLength", "maxLength"),
@@ -39,7 +39,7 @@ _ORDERED = (
 
 
 def invalid_points(parameters: object) -> list[HealthPoint]:
-    """Why `parameters` cannot describe a tool's arguments; empty if they can."""
+    """Return the reasons why `parameters` cannot describe a tool's arguments."""
     if not isinstance(parameters, dict):
         return [_point("", "the parameters are not a JSON object")]
     found = [_point(path, reason) for path, reason in flaws(parameters, BOUNDS)]
@@ -86,32 +86,32 @@ def _brief(error: ValidationError) -> str:
 
 
 def _reference_points(root: JsonSchema) -> Iterator[HealthPoint]:
-    positions = {id(node) for _, node in walk(root)}
-    for path, node in walk(root):
+    nodes = list(walk(root))
+    positions = {id(node) for _, node in nodes}
+    for path, node in nodes:
         if "$dynamicRef" in node:
             yield _point(path, "'$dynamicRef' is not supported; use '$ref'")
         if "$id" in node and path:
-            yield _point(path, "a nested '$id' changes what references mean; remove it")
+            yield _point(path, "a nested '$id' changes the meaning of references; remove it")
         ref = node.get("$ref")
         if ref is None:
             continue
         if not ref.startswith("#"):
-            yield _point(path, f"the reference {ref!r} leaves the document; nothing is fetched")
+            yield _point(path, f"the reference {ref!r} is external; only local ones are supported")
         elif ref != "#" and not ref.startswith("#/"):
             yield _point(path, f"the reference {ref!r} is not a JSON pointer such as '#/$defs/X'")
         else:
             try:
                 target = resolve(root, ref)
             except (LookupError, ValueError):
-                yield _point(path, f"the reference {ref!r} points at nothing")
+                yield _point(path, f"the reference {ref!r} has no target")
                 continue
-            # A pointer into a `default` or an unknown keyword finds an object that is no schema.
+            # A pointer into a `default` or an unknown keyword may find an object that is no schema.
             if not isinstance(target, bool) and id(target) not in positions:
-                yield _point(path, f"the reference {ref!r} does not point at a schema")
+                yield _point(path, f"the reference {ref!r} does not point to a schema")
 
 
 def _in_place(root: JsonSchema, node: JsonSchema) -> Iterator[Any]:
-    """The subschemas that apply to the same value as `node`."""
     if "$ref" in node:
         yield resolve(root, node["$ref"])
     for keyword in IN_PLACE_LISTS:
@@ -123,7 +123,7 @@ def _in_place(root: JsonSchema, node: JsonSchema) -> Iterator[Any]:
 
 
 def _expansion_points(root: JsonSchema) -> Iterator[HealthPoint]:
-    """References that never reach a value, and those that multiply beyond reason."""
+    """Yield circular references, and references that multiply beyond the limit."""
     cost: dict[int, int] = {}
     for path, start in walk(root):
         pending: list[tuple[JsonSchema, bool]] = [(start, False)]
@@ -135,7 +135,7 @@ def _expansion_points(root: JsonSchema) -> Iterator[HealthPoint]:
                 below = (cost.get(id(child), 1) for child in _in_place(root, node))
                 cost[id(node)] = min(1 + sum(below), _MAX_EXPANSION + 1)
             elif id(node) in open_nodes:
-                yield _point(path, "the references go in a circle without describing a value")
+                yield _point(path, "the references are circular without describing a value")
                 return
             elif id(node) not in cost:
                 open_nodes.add(id(node))
@@ -177,7 +177,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
     return any(
         Draft202012Validator(
             {"pattern": pattern}, pattern_options=engine_of(pattern), offline=True
-        ).is_valid(name[:LONGEST_BACKTRACKED])
+        ).is_valid(name[:MAX_BACKTRACKED_LENGTH])
         for pattern in patterns
     )
 
@@ -185,12 +185,12 @@ def _matches(name: str, patterns: list[str]) -> bool:
 def _root_points(root: JsonSchema) -> Iterator[HealthPoint]:
     if not is_object(root, root):
         kind = root.get("type")
-        said = f"is {kind!r}" if isinstance(kind, str) else "is not declared"
-        yield _point("", f"the root must have type 'object', its type {said}")
+        actual = f"is {kind!r}" if isinstance(kind, str) else "is not declared"
+        yield _point("", f"the root must have type 'object'; its type {actual}")
 
 
 def is_object(root: JsonSchema, node: object, chain: int = 0) -> bool:
-    """Whether a subschema without reference circles accepts nothing but objects."""
+    """Return whether a subschema without circular references accepts only objects."""
     if not isinstance(node, dict) or chain > _MAX_CHAIN:
         return False
     if node.get("type") in ("object", ["object"]):

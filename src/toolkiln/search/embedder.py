@@ -1,8 +1,4 @@
-"""The embedder protocol: the boundary between the index and what turns text into vectors.
-
-An embedder knows nothing of documents, ranking or caches. `vectors` holds the bundled one,
-`embedding` the one that asks an endpoint.
-"""
+"""Embedder protocol, implemented by `bundled_embedder`, `openai_embedder` and `vector_cache`."""
 
 from __future__ import annotations
 
@@ -17,28 +13,28 @@ if TYPE_CHECKING:
 
 
 class EmbeddingFailed(ToolkilnError):
-    """The embedder does not answer; search goes on by words alone."""
+    """The embedder failed; search falls back to words only."""
 
     code = "embedding_failed"
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose dot product says how alike their meanings are."""
+    """Turns texts into vectors whose dot product measures similarity."""
 
     @property
     def name(self) -> str:
-        """What a cache is keyed by: another name, other vectors."""
+        """Cache key: embedders with different vectors have different names."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """The length of every vector."""
+        """Length of each vector."""
         ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row of length one for each text; a text without a known word may be zero.
+        """Return one unit vector for each text, or zeros if no word is known.
 
         Raises:
-            EmbeddingFailed: It does not answer.
+            EmbeddingFailed: No vectors are available.
         """
         ...

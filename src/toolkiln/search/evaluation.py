@@ -1,7 +1,7 @@
-"""How well a search finds: recall and NDCG over questions with known answers.
+"""Search evaluation: recall and NDCG over queries with known answers.
 
-It measures any function from a query to names, and knows nothing of indexes or of how
-results are printed. An evaluation can be written as JSON, read again and compared.
+Measures any function from a query to names. An evaluation can be saved as JSON and compared
+with a later one.
 """
 
 import json
@@ -18,88 +18,84 @@ from toolkiln.errors import InputError
 from toolkiln.model import Value
 
 DEPTH = 10
-"""How many names are asked for."""
+"""Number of results requested for each query."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Recall = Annotated[tuple[Share, ...], Field(min_length=DEPTH, max_length=DEPTH)]
-"""The part of the gold among the first 1, 2, … names."""
-Search = Callable[[str, int], Sequence[str]]
-"""From a query and a number to at most that many names, best first."""
+"""Recall at 1, 2, …"""
+SearchFunction = Callable[[str, int], Sequence[str]]
+"""Returns at most k names for a query, best first."""
 Progress = Callable[[int, int], None]
-"""Hears how many queries are done, and of how many."""
+"""Called with the number of finished queries and their total."""
 
 
 class Case(Value):
-    """A query and the tools that should be found."""
+    """A query and the tools that it should find."""
 
     query: str
     gold: tuple[str, ...]
 
 
-class Outcome(Value):
-    """What became of one query."""
+class QueryOutcome(Value):
+    """The result of one query."""
 
     query: str
     gold: tuple[str, ...]
     found: tuple[str, ...]
-    """The names that came, best first."""
+    """Names found, best first."""
     recall: Recall
     ndcg: Share
-    """How near the gold is to the top: 1 if nothing stands before it."""
+    """1 if all gold comes first."""
 
 
 class Evaluation(Value):
-    """The outcomes of all queries, and their means."""
+    """The results of all queries and their means."""
 
     recall: Recall
     ndcg: Share
-    outcomes: Annotated[tuple[Outcome, ...], Field(min_length=1)]
+    outcomes: Annotated[tuple[QueryOutcome, ...], Field(min_length=1)]
     unknown: dict[str, int]
-    """Gold that is no tool, with the number of queries that name it; it is not counted."""
+    """Gold names that are not tools, with the number of queries; not counted."""
     skipped: int
-    """Queries left out because none of their gold is a tool."""
+    """Number of queries without any known gold."""
 
     def recall_at(self, k: int) -> float:
-        """The mean part of the gold among the first `k` names."""
+        """Return the mean recall among the first `k` names."""
         return self.recall[k - 1]
 
-    def worst(self, count: int) -> tuple[Outcome, ...]:
-        """The queries that went worst, of those that did not go perfectly."""
+    def worst(self, count: int) -> tuple[QueryOutcome, ...]:
+        """Return the imperfect queries with the lowest NDCG."""
         imperfect = (outcome for outcome in self.outcomes if outcome.ndcg < 1)
         return tuple(sorted(imperfect, key=lambda outcome: outcome.ndcg)[:count])
 
 
-class Change(Value):
+class QueryChange(Value):
     """One query before and after."""
 
-    before: Outcome
-    after: Outcome
+    before: QueryOutcome
+    after: QueryOutcome
 
     @property
     def gain(self) -> float:
-        """By how much it goes better; below zero if it goes worse."""
+        """The change of NDCG."""
         return self.after.ndcg - self.before.ndcg
 
 
 class Comparison(Value):
-    """Two evaluations over the queries that both have with the same gold."""
+    """Two evaluations, reduced to the queries that both have with the same gold."""
 
     before: Evaluation
     after: Evaluation
-    better: tuple[Change, ...]
-    """Queries that gained, the most first."""
-    worse: tuple[Change, ...]
-    """Queries that lost, the most first."""
+    better: tuple[QueryChange, ...]
+    """Improved queries, largest gain first."""
+    worse: tuple[QueryChange, ...]
+    """Degraded queries, largest loss first."""
     unmatched: int
-    """Queries that only one of the two has."""
+    """Number of queries in only one of the two."""
 
 
 def read_cases(file: Path) -> tuple[Case, ...]:
-    """The cases of a file with one JSON object in each line: `query`, and `gold` names.
-
-    Raises:
-        InputError: The file cannot be read, or a line of it cannot be used.
-    """
+    """Read cases from a JSON Lines file with the fields `query` and `gold`."""
     cases: list[Case] = []
     try:
         with file.open("rb") as lines:
@@ -109,48 +105,38 @@ def read_cases(file: Path) -> tuple[Case, ...]:
     except OSError as error:
         raise InputError(f"{str(file)!r} cannot be read: {error.strerror}") from error
     if not cases:
-        raise InputError(f"there is no query in {str(file)!r}", hint=_FORM)
+        raise InputError(f"{str(file)!r} has no queries", hint=_FORMAT_HINT)
     return tuple(cases)
 
 
 def evaluate(
     cases: Sequence[Case],
-    search: Search,
+    search: SearchFunction,
     tools: Collection[str],
     progress: Progress = lambda _done, _total: None,
 ) -> Evaluation:
-    """Search for every case among `tools`, and measure what comes.
-
-    Raises:
-        InputError: No gold is the name of a tool.
-    """
+    """Run the search for every case whose gold is among `tools`, and measure the results."""
     names = frozenset(tools)
     unknown = Counter(name for case in cases for name in case.gold if name not in names)
-    outcomes: list[Outcome] = []
+    outcomes: list[QueryOutcome] = []
     for done, case in enumerate(cases, 1):
         gold = tuple(name for name in case.gold if name in names)
         if gold:
             outcomes.append(_outcome(case.query, gold, search(case.query, DEPTH)))
         progress(done, len(cases))
     if not outcomes:
-        raise InputError(
-            "none of the names in the file is a tool", hint=_nearest(list(unknown), names)
-        )
+        raise InputError("no gold name in the file is a tool", hint=_nearest(list(unknown), names))
     return _evaluation(outcomes, dict(unknown.most_common()), len(cases) - len(outcomes))
 
 
 def compare(before: Evaluation, after: Evaluation) -> Comparison:
-    """What became better and what worse, on the queries that both have.
-
-    Raises:
-        InputError: They have no query in common.
-    """
+    """Compare two evaluations on the queries that both have."""
     old, new = _by_case(before), _by_case(after)
     common = [key for key in new if key in old]
     if not common:
         raise InputError("the two evaluations have no query in common")
     changes = sorted(
-        (Change(before=old[key], after=new[key]) for key in common),
+        (QueryChange(before=old[key], after=new[key]) for key in common),
         key=lambda change: -change.gain,
     )
     return Comparison(
@@ -163,66 +149,59 @@ def compare(before: Evaluation, after: Evaluation) -> Comparison:
 
 
 def read_evaluation(file: Path) -> Evaluation:
-    """An evaluation that was written as JSON.
-
-    Raises:
-        InputError: The file holds none.
-    """
+    """Read an evaluation saved as JSON."""
     try:
         return Evaluation.model_validate_json(file.read_bytes())
     except OSError as error:
         raise InputError(f"{str(file)!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise InputError(
-            f"{str(file)!r} is no evaluation", hint="one is written by --json"
-        ) from error
+        raise InputError(f"{str(file)!r} is not an evaluation", hint="--json prints one") from error
 
 
-_FORM = 'a line looks like {"query": "what is the weather", "gold": ["get_weather"]}'
+_FORMAT_HINT = 'a line looks like {"query": "what is the weather", "gold": ["get_weather"]}'
 
 
-def _case(line: bytes, place: str) -> Case:
+def _case(line: bytes, location: str) -> Case:
     try:
-        read = json.loads(line.decode("utf-8-sig"))
+        fields = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: this is not JSON", hint=_FORM) from error
-    if not isinstance(read, dict):
-        raise InputError(f"{place}: this is not an object", hint=_FORM)
+        raise InputError(f"{location}: this is not JSON", hint=_FORMAT_HINT) from error
+    if not isinstance(fields, dict):
+        raise InputError(f"{location}: this is not an object", hint=_FORMAT_HINT)
     for key in ("query", "gold"):
-        if key not in read:
-            raise InputError(f"{place}: {key!r} is missing", hint=_FORM)
-    query, gold = read["query"], read["gold"]
+        if key not in fields:
+            raise InputError(f"{location}: {key!r} is missing", hint=_FORMAT_HINT)
+    query, gold = fields["query"], fields["gold"]
     if not isinstance(query, str) or not query.strip():
-        raise InputError(f"{place}: 'query' is not a text", hint=_FORM)
+        raise InputError(f"{location}: 'query' is not a text", hint=_FORMAT_HINT)
     if not isinstance(gold, list) or not gold or not all(isinstance(g, str) for g in gold):
-        raise InputError(f"{place}: 'gold' is not a list of names", hint=_FORM)
+        raise InputError(f"{location}: 'gold' is not a list of names", hint=_FORMAT_HINT)
     try:
         "".join([query, *gold]).encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{place}: half of a character cannot be searched for") from error
+        raise InputError(f"{location}: the text has a lone surrogate") from error
     return Case(query=query, gold=tuple(dict.fromkeys(gold)))
 
 
-def _outcome(query: str, gold: tuple[str, ...], found: Sequence[str]) -> Outcome:
+def _outcome(query: str, gold: tuple[str, ...], found: Sequence[str]) -> QueryOutcome:
     names = tuple(dict.fromkeys(found))[:DEPTH]
     hits = [name in gold for name in names] + [False] * (DEPTH - len(names))
-    gain = sum(worth for hit, worth in zip(hits, _worths(DEPTH), strict=True) if hit)
-    return Outcome(
+    gain = sum(discount for hit, discount in zip(hits, _discounts(DEPTH), strict=True) if hit)
+    return QueryOutcome(
         query=query,
         gold=gold,
         found=names,
         recall=tuple(sum(hits[:k]) / len(gold) for k in range(1, DEPTH + 1)),
-        ndcg=gain / sum(_worths(min(len(gold), DEPTH))),
+        ndcg=gain / sum(_discounts(min(len(gold), DEPTH))),
     )
 
 
-def _worths(count: int) -> Iterator[float]:
-    """What a hit counts in the first, the second, … place."""
-    return (1 / log2(place + 1) for place in range(1, count + 1))
+def _discounts(count: int) -> Iterator[float]:
+    return (1 / log2(rank + 1) for rank in range(1, count + 1))
 
 
 def _evaluation(
-    outcomes: Sequence[Outcome], unknown: dict[str, int] | None = None, skipped: int = 0
+    outcomes: Sequence[QueryOutcome], unknown: dict[str, int] | None = None, skipped: int = 0
 ) -> Evaluation:
     by_k = zip(*(outcome.recall for outcome in outcomes), strict=True)
     return Evaluation(
@@ -234,12 +213,12 @@ def _evaluation(
     )
 
 
-def _by_case(evaluation: Evaluation) -> dict[tuple[str, frozenset[str]], Outcome]:
+def _by_case(evaluation: Evaluation) -> dict[tuple[str, frozenset[str]], QueryOutcome]:
     return {(o.query, frozenset(o.gold)): o for o in evaluation.outcomes}
 
 
 def _nearest(unknown: Sequence[str], tools: Collection[str]) -> str:
     for name in unknown:
         if close := get_close_matches(name, tools, n=1):
-            return f"{name!r} could be {close[0]!r}"
-    return f"it names {unknown[0]!r}, for example"
+            return f"did you mean {close[0]!r} instead of {name!r}?"
+    return f"for example, {unknown[0]!r} is unknown"

@@ -1,13 +1,11 @@
-"""Source text → `ToolSpec` and findings, never running the code that is read."""
+"""Static reader: source text → `ToolSpec`s and findings, without running the source."""
 
-from toolkiln.spec.checks.findings import KnownTools
-from toolkiln.spec.checks.imports import distribution_of, imported_modules
-from toolkiln.spec.ignore_comments import overrule
-from toolkiln.spec.neighbours import version_digest
-from toolkiln.spec.reading import read
-from toolkiln.spec.report import cut_findings
-from toolkiln.spec.syntax import MAX_BYTES
-from toolkiln.spec.text import decode
+from toolkiln.spec.checks.file_checks import KnownTools
+from toolkiln.spec.findings import cut_findings, overrule
+from toolkiln.spec.local_imports import version_digest
+from toolkiln.spec.reader import read
+from toolkiln.spec.requirements import distribution_of, imported_modules
+from toolkiln.spec.syntax import MAX_BYTES, decode
 
 __all__ = [
     "MAX_BYTES",

@@ -1,50 +1,287 @@
-"""The neutral declaration: what every dialect boils down to before it becomes a spec.
+"""Declarations: dialect-independent descriptions of tools, and their conversion to specs.
 
-Dialects fill it in; `describe` turns it into a `ToolSpec`. Nothing after this module
-knows how a tool was written down.
+Each dialect produces declarations; `build_spec` turns one into a `ToolSpec`. Nothing after
+this module depends on the dialect.
 """
 
 import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkiln.model import Dialect, JsonSchema, Role, Toolkit
-from toolkiln.spec.modules import Function, Scope
+from toolkiln.model import (
+    Capability,
+    Dialect,
+    Documentation,
+    Hints,
+    JsonSchema,
+    Limits,
+    Permissions,
+    Role,
+    Toolkit,
+    ToolSpec,
+)
+from toolkiln.spec import names
+from toolkiln.spec.annotations import Note, TypeReader
+from toolkiln.spec.docstrings import parse as parse_docstring
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.namespace import Function, NameScope
+from toolkiln.spec.options import DeclaredOptions
+from toolkiln.spec.signature import ToolSignature, read_class_schema, read_returns, read_signature
 
 
 @dataclass(slots=True)
 class Declaration:
-    """One tool as its author wrote it, whatever the dialect."""
+    """One tool as its author declared it, in any dialect."""
 
     dialect: Dialect
     name: str
     entry: str
-    line: int
-    scope: Scope
-    """Where the signature's annotations are looked up."""
+    scope: NameScope
+    """The scope of the signature's annotations."""
     function: Function
-    """The signature that arguments are bound to."""
+    """The function that receives the arguments."""
+    line: int
+    named_after: str
+    """The identifier from which the display name is derived."""
     whole_arguments: str | None = None
-    """The parameter that takes all arguments as one dict, where they are not bound one by one."""
+    """The parameter that receives all arguments as one dict, if there is one."""
     docstring: str | None = None
     signature_docstring: str | None = None
-    """Where parameters are described, if not there."""
+    """Describes the parameters if `docstring` does not."""
     description: str | None = None
-    """Given outright, before any docstring."""
-    fallback: str = ""
-    """What is said of a tool whose author says nothing."""
-    named_after: str = ""
-    """The identifier that a display name is made from."""
+    """An explicit description; takes precedence over the docstring."""
     parameters: JsonSchema | None = None
-    """Written by hand."""
+    """A hand-written schema."""
     parameters_line: int = 1
     role: Role = Role.TOOL
     options: dict[str, Any] = field(default_factory=dict)
-    """What decorators and class attributes declare, by the names that `@tool` uses."""
+    """Options of decorators and class attributes, by the names that `@tool` uses."""
     is_method: bool = False
     dunder_injected: bool = False
-    """Whether `__user__` and its like are filled in by the runtime."""
-    is_async: bool = False
+    """Whether the runtime injects `__user__` and similar parameters."""
     toolkit: Toolkit | None = None
     requirements: tuple[tuple[str, int], ...] = ()
-    settings: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
+    settings: dict[str, tuple[ast.expr, NameScope]] = field(default_factory=dict)
+
+
+_EMPTY, _NO_HINTS, _NO_LIMITS, _NO_PERMISSIONS = Documentation(), Hints(), Limits(), Permissions()
+
+
+class FileContext:
+    """What all tools of one file share: path, digest, requirements, capabilities, type readers."""
+
+    def __init__(
+        self,
+        path: str,
+        digest: str,
+        requirements: tuple[str, ...],
+        table: Mapping[str, Any],
+        uses: tuple[Capability, ...],
+    ) -> None:
+        self.path = path
+        self.digest = digest
+        self.requirements = requirements
+        self.table = table
+        """The `[tool.toolkiln]` table of the PEP 723 block."""
+        self.uses = uses
+        self.arguments = TypeReader()
+        self.results = TypeReader(serialized=True)
+
+
+def build_spec(declaration: Declaration, file: FileContext, findings: Findings) -> ToolSpec:
+    """Build the spec of one tool, and report its problems."""
+    text = (declaration.docstring or "").strip()
+    documentation = parse_docstring(declaration.docstring or "") if text else _EMPTY
+    values = {**file.table, **declaration.options}
+    options = DeclaredOptions(values, declaration.name, declaration.line, findings)
+    parameters, injected, returns = _schemas(declaration, documentation, file, findings)
+    description = (declaration.description or "").strip()
+    documentation = _without_injected(documentation, injected)
+    if not text and not description:
+        message = f"{declaration.name!r} has no docstring; models see only its name"
+        fix = "describe in one sentence what it does and when to use it"
+        findings.warn("missing-docstring", message, declaration.line, fix, tool=declaration.name)
+    return ToolSpec(
+        name=declaration.name,
+        description=description or documentation.text or _fallback(declaration),
+        parameters=parameters,
+        returns=returns,
+        documentation=documentation,
+        role=declaration.role,
+        uri=options.text("uri") if declaration.role is Role.RESOURCE else None,
+        mime_type=options.text("mime_type") if declaration.role is Role.RESOURCE else None,
+        dialect=declaration.dialect,
+        entry=declaration.entry,
+        injected=injected,
+        whole_arguments=_whole_arguments(declaration),
+        is_async=isinstance(declaration.function, ast.AsyncFunctionDef),
+        parallel=options.flag("parallel"),
+        isolation=options.choice("isolation", ("template", "call")) or "template",
+        pinned=options.flag("pinned"),
+        output_kind=options.kind("output_kind"),
+        stdout_kind=options.kind("stdout_kind"),
+        stderr_kind=options.kind("stderr_kind"),
+        display_name=options.text("display_name") or names.display_name(declaration.named_after),
+        icon=options.icon("icon") or getattr(declaration.toolkit, "icon", None),
+        color=options.color("color") or getattr(declaration.toolkit, "color", None),
+        weight=options.number("weight", integer=True, minimum=None, default=100),
+        is_core=options.flag("is_core"),
+        visible=options.flag("visible", default=True),
+        toolkit=declaration.toolkit,
+        hints=_hints(options),
+        limits=_limits(options),
+        rights=_permissions(options),
+        uses=file.uses,
+        requirements=file.requirements,
+        settings=_settings(declaration, file, findings),
+        usages=options.texts("usages"),
+        digest=file.digest,
+        path=file.path,
+        line=declaration.line,
+    )
+
+
+def _fallback(declaration: Declaration) -> str:
+    kind = "functionality" if declaration.dialect is Dialect.BASE_TOOL else "function"
+    return f"{declaration.named_after} {kind}"
+
+
+def _hints(options: DeclaredOptions) -> Hints:
+    if not options.has(*Hints.model_fields):
+        return _NO_HINTS
+    return Hints(
+        read_only=options.optional_flag("read_only"),
+        destructive=options.optional_flag("destructive"),
+        idempotent=options.optional_flag("idempotent"),
+        open_world=options.optional_flag("open_world"),
+    )
+
+
+def _limits(options: DeclaredOptions) -> Limits:
+    if not options.has(*Limits.model_fields):
+        return _NO_LIMITS
+    return Limits(
+        timeout=options.number("timeout"),
+        memory=options.size("memory"),
+        cpu=options.number("cpu"),
+        processes=options.number("processes", integer=True),
+        disk=options.size("disk"),
+        return_char_limit=options.number(
+            "return_char_limit", integer=True, maximum=1_000_000, default=50_000
+        ),
+    )
+
+
+def _permissions(options: DeclaredOptions) -> Permissions:
+    if not options.has(*Permissions.model_fields, "requires_secrets"):
+        return _NO_PERMISSIONS
+    needs_approval, approval_function = options.approval("needs_approval")
+    return Permissions(
+        network=options.texts("network"),
+        secrets=options.texts("requires_secrets"),
+        capabilities=options.capabilities("capabilities"),
+        workspace=options.choice("workspace", ("read", "write")),
+        sandbox=options.flag("sandbox", default=True),
+        needs_approval=needs_approval,
+        approval_function=approval_function,
+    )
+
+
+def _settings(
+    declaration: Declaration, file: FileContext, findings: Findings
+) -> dict[str, JsonSchema]:
+    schemas: dict[str, JsonSchema] = {}
+    for kind, (node, scope) in declaration.settings.items():
+        schema = read_class_schema(file.arguments, node, scope)
+        if schema is not None:
+            schemas[kind] = schema
+        else:
+            message = f"the settings class {ast.unparse(node)!r} cannot be read"
+            line, tool = getattr(node, "lineno", declaration.line), declaration.name
+            findings.warn("unresolved-type", message, line, _FIXES["unresolved-type"], tool=tool)
+    return schemas
+
+
+def _schemas(
+    declaration: Declaration, documentation: Documentation, file: FileContext, findings: Findings
+) -> tuple[JsonSchema, dict[str, str], JsonSchema | None]:
+    """Return the schema of parameters, the injected parameters, and the schema of the result."""
+    function = declaration.function
+    parameters = documentation.parameters
+    if not parameters and declaration.signature_docstring:
+        parameters = parse_docstring(declaration.signature_docstring).parameters
+    signature = read_signature(
+        file.arguments,
+        function,
+        declaration.scope,
+        {parameter.name: parameter.text for parameter in parameters},
+        is_method=declaration.is_method,
+        dunder_injected=declaration.dunder_injected,
+    )
+    returns, notes = read_returns(file.results, function, declaration.scope)
+    _report_notes(notes, declaration, findings)
+    declared = declaration.parameters
+    if declared is None:
+        _report_notes(signature.notes, declaration, findings)
+        _report_parameters(signature, declaration.name, findings)
+        return signature.schema, signature.injected, returns
+    if declaration.whole_arguments is None:
+        for message in _mismatches(declared, signature):
+            fix = "make the schema match the signature, or remove it"
+            line = declaration.parameters_line
+            findings.error("schema-mismatch", message, line, fix, tool=declaration.name)
+    return declared, signature.injected, returns
+
+
+def _whole_arguments(declaration: Declaration) -> str | None:
+    name, kwargs = declaration.whole_arguments, declaration.function.args.kwarg
+    return f"**{name}" if kwargs is not None and kwargs.arg == name else name
+
+
+def _without_injected(documentation: Documentation, injected: Mapping[str, str]) -> Documentation:
+    visible = tuple(item for item in documentation.parameters if item.name not in injected)
+    if len(visible) == len(documentation.parameters):
+        return documentation
+    return documentation.model_copy(update={"parameters": visible})
+
+
+_FIXES = {
+    "unresolved-type": "use a standard library or pydantic type, or a class from this folder",
+    "unknown-default": "use a literal or a constant if models should see it",
+    "unknown-value": "use a literal or a constant of the module",
+}
+
+
+def _report_notes(notes: list[Note], declaration: Declaration, findings: Findings) -> None:
+    for note in notes:
+        report = findings.note if note.rule == "unknown-default" else findings.warn
+        fix, tool = _FIXES[note.rule], declaration.name
+        report(note.rule, note.message, note.line, fix, tool=tool, path=note.path)
+
+
+def _report_parameters(signature: ToolSignature, tool: str, findings: Findings) -> None:
+    for name, line in signature.unannotated.items():
+        message = f"parameter {name!r} has no type; models may pass anything"
+        fix = f"annotate it, for example `{name}: str`"
+        findings.warn("missing-annotation", message, line, fix, tool=tool)
+    for name, line in signature.undescribed.items():
+        message = f"parameter {name!r} has no description"
+        fix = f"add `{name}: …` under `Args:` in the docstring"
+        findings.warn("undescribed-parameter", message, line, fix, tool=tool)
+
+
+def _mismatches(declared: JsonSchema, signature: ToolSignature) -> Iterator[str]:
+    properties = declared.get("properties", {})
+    if not isinstance(properties, dict):
+        return
+    if not signature.accepts_any_name:
+        for name in properties:
+            if name not in signature.schema["properties"]:
+                yield f"the schema has {name!r}, which the function does not accept"
+    required = declared.get("required", [])
+    for name in signature.schema.get("required", []):
+        if name not in properties:
+            yield f"the function requires {name!r}, which the schema does not have"
+        elif name not in required:
+            yield f"the function requires {name!r}, which is optional in the schema"

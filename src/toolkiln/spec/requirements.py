@@ -1,11 +1,12 @@
-"""What a file says it needs installed: gathered from four places, checked, deduplicated.
+"""Requirements: the packages a file lists, and imports of packages it does not list.
 
-The PEP 723 block, `@tool(requirements=[…])`, a `requirements:` line in the module's
-docstring and `# requirements:` comments. Only names with versions are taken: direct URLs,
-paths and installer options are refused. Nothing is resolved or installed here, and
-`packaging` is loaded only when there is something to parse.
+A file lists packages in its PEP 723 block, in `@tool(requirements=[…])`, in a `requirements:`
+line of the module docstring or in `# requirements:` comments. Only names with versions are
+accepted, not direct URLs, paths or installer options. Nothing is resolved or installed here,
+no index is queried, and `packaging` is imported only when there is something to parse.
 """
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,16 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.local_imports import NEVER_HELPERS
+from toolkiln.spec.namespace import Import, Module
+
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
-class Problem(NamedTuple):
-    """Something wrong with what a file requires."""
+class RequirementProblem(NamedTuple):
+    """An invalid requirement, or an invalid list of them."""
 
     line: int
     message: str
@@ -26,14 +31,14 @@ class Problem(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """What a file requires, and what is wrong with how it says so."""
+    """The requirements of a file, and the problems found while reading them."""
 
     packages: tuple[str, ...]
     """Normalised requirement strings, in order of appearance."""
     table: dict[str, Any]
     """The `[tool.toolkiln]` table of the PEP 723 block."""
     requires_python: str | None
-    problems: tuple[Problem, ...]
+    problems: tuple[RequirementProblem, ...]
 
 
 _OPENING = re.compile(r"^# /// (?P<type>[a-zA-Z0-9-]+)$", re.MULTILINE)
@@ -43,34 +48,35 @@ _FRONTMATTER = re.compile(r"^[ \t]*requirements:(.*)$", re.MULTILINE)
 _TOML_LINE = re.compile(r"at line (\d+)")
 _OPERATOR = re.compile(r"\s*(?:[<>=!~]=?|;)")
 _ARCHIVE = (".whl", ".zip", ".tar.gz", ".egg")
-_LONGEST = 500
-"""Characters of one requirement."""
-_MOST = 200
-"""Requirements of one file; far beyond any tool, and a bound for the checks among them."""
+_MAX_LENGTH = 500
+"""Characters per requirement."""
+_MAX_REQUIREMENTS = 200
+"""Requirements per file; bounds the pairwise checks."""
 
 
-def gather(
+def read_requirements(
     source: str, module_docstring: str | None, declared: Sequence[tuple[str, int]] = ()
 ) -> Requirements:
-    """All requirements of a file; `declared` holds those of its decorators, with their lines."""
-    has_block, mentioned = "# /// script" in source, "requirements:" in source
-    if not (declared or has_block or mentioned):
+    """Read the requirements of a file; `declared` are those of its decorators, with lines."""
+    has_block, has_list = "# /// script" in source, "requirements:" in source
+    if not (declared or has_block or has_list):
         return Requirements((), {}, None, ())
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
-    collected = _Collected()
+    collector = _Collector()
     if has_block:
-        collected.read_block(source)
+        collector.read_block(source)
     for text, line in declared:
-        collected.add(text, line)
-    if mentioned:
+        collector.add(text, line)
+    if has_list:
         for text, line in (*_in_docstring(module_docstring or "", source), *_in_comments(source)):
-            collected.add_list(text, line)
-    return collected.result()
+            for item in split_list(text):
+                collector.add(item, line)
+    return collector.result()
 
 
-def split(text: str) -> list[str]:
-    """The parts of a comma-separated list; commas in extras and version sets part nothing."""
+def split_list(text: str) -> list[str]:
+    """Split a comma-separated list, but not at commas inside extras and version sets."""
     parts = []
     start = depth = 0
     quote = ""
@@ -90,108 +96,102 @@ def split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-class _Collected:
-    """What was found so far."""
-
+class _Collector:
     def __init__(self) -> None:
-        self.found: dict[str, Requirement] = {}
-        self.table: dict[str, Any] = {}
-        self.requires_python: str | None = None
-        self.problems: list[Problem] = []
-        self.count = 0
+        self._requirements: dict[str, Requirement] = {}
+        self._table: dict[str, Any] = {}
+        self._requires_python: str | None = None
+        self._problems: list[RequirementProblem] = []
+        self._count = 0
 
     def result(self) -> Requirements:
-        problems = tuple(dict.fromkeys(self.problems))
-        return Requirements(tuple(self.found), self.table, self.requires_python, problems)
-
-    def complain(self, line: int, message: str, fix: str) -> None:
-        self.problems.append(Problem(line, message, fix))
+        problems = tuple(dict.fromkeys(self._problems))
+        packages = tuple(self._requirements)
+        return Requirements(packages, self._table, self._requires_python, problems)
 
     def read_block(self, source: str) -> None:
         blocks = list(_blocks(source))
         for line, _ in blocks[1:]:
-            self.complain(line, "a second PEP 723 script block", "keep one `# /// script` block")
+            self._report(line, "a second PEP 723 script block", "keep one `# /// script` block")
         if not blocks:
             return
         line, content = blocks[0]
         if content is None:
             message = "the PEP 723 block has no closing line"
-            self.complain(line, message, "end the comment with a line `# ///`")
+            self._report(line, message, "end the comment with a line `# ///`")
             return
         try:
             document = tomllib.loads(content)
-        except (ValueError, RecursionError) as error:  # ValueError: also numbers beyond reason
-            at = _TOML_LINE.search(str(error))
-            where = line + (int(at[1]) if at else content.count("\n") + 1)
-            self.complain(where, f"the PEP 723 block is not TOML: {error}", "correct the TOML")
+        except (ValueError, RecursionError) as error:  # ValueError: also numbers too large for int
+            match = _TOML_LINE.search(str(error))
+            line += int(match[1]) if match else content.count("\n") + 1
+            self._report(line, f"the PEP 723 block is not valid TOML: {error}", "correct the TOML")
             return
-        self._take_dependencies(document.get("dependencies", []), line, content)
-        self._take_python(
+        self._read_dependencies(document.get("dependencies", []), line, content)
+        self._read_python(
             document.get("requires-python"), line + _offset(content, "requires-python")
         )
         tool = document.get("tool", {})
         table = tool.get("toolkiln", {}) if isinstance(tool, dict) else tool
         if isinstance(table, dict):
-            self.table = table
+            self._table = table
         else:
-            where = line + _offset(content, "toolkiln")
-            self.complain(where, "`tool.toolkiln` is not a table", "write it as [tool.toolkiln]")
+            line += _offset(content, "toolkiln")
+            self._report(line, "`tool.toolkiln` is not a table", "write it as [tool.toolkiln]")
 
-    def _take_dependencies(self, value: Any, line: int, content: str) -> None:
+    def _read_dependencies(self, value: Any, line: int, content: str) -> None:
+        here = line + _offset(content, "dependencies")
         if not isinstance(value, list):
-            where = line + _offset(content, "dependencies")
             fix = 'write dependencies = ["name>=1"]'
-            self.complain(where, "`dependencies` is not a list of strings", fix)
+            self._report(here, "`dependencies` is not a list of strings", fix)
             return
-        for item in value[: _MOST + 1]:
+        for item in value[: _MAX_REQUIREMENTS + 1]:
             if isinstance(item, str):
                 self.add(item, line + _offset(content, item))
             else:
-                where = line + _offset(content, "dependencies")
-                self.complain(where, f"the dependency {item!r} is not a string", "quote it")
+                self._report(here, f"the dependency {item!r} is not a string", "quote it")
 
-    def _take_python(self, value: Any, line: int) -> None:
+    def _read_python(self, value: Any, line: int) -> None:
         if value is None:
             return
-        self.requires_python = _version_range(value) if isinstance(value, str) else None
-        if self.requires_python is None:
-            message = f"requires-python {_shown(str(value))} is not a version range"
-            self.complain(line, message, 'write for example requires-python = ">=3.11"')
-
-    def add_list(self, text: str, line: int) -> None:
-        for part in split(text):
-            self.add(part, line)
+        self._requires_python = _version_range(value) if isinstance(value, str) else None
+        if self._requires_python is None:
+            message = f"requires-python {_quoted(str(value))} is not a version range"
+            self._report(line, message, 'write it like requires-python = ">=3.11"')
 
     def add(self, text: str, line: int) -> None:
-        if self.count == _MOST:
-            self.complain(line, f"more than {_MOST} requirements", "split the file")
-        self.count += 1
-        if self.count > _MOST:
+        if self._count == _MAX_REQUIREMENTS:
+            self._report(line, f"more than {_MAX_REQUIREMENTS} requirements", "split the file")
+        self._count += 1
+        if self._count > _MAX_REQUIREMENTS:
             return
         from packaging.requirements import InvalidRequirement
 
         text = text.strip()
-        if refusal := _refusal(text):
-            self.complain(line, *refusal)
+        if problem := _problem(text):
+            self._report(line, *problem)
             return
         try:
-            requirement, written = _parsed(text)
+            requirement, normalised = _parsed(text)
         except InvalidRequirement as error:
             reason = str(error).partition("\n")[0]
-            self.complain(line, f"{_shown(text)} is not a requirement: {reason}", _repair(text))
+            self._report(line, f"{_quoted(text)} is not a requirement: {reason}", _fix(text))
             return
         if requirement.url:
-            self.complain(line, *_direct(text))
+            self._report(line, *_url_problem(text))
             return
-        for other in self.found.values():
+        for other in self._requirements.values():
             if _contradict(requirement, other):
                 message = f"{requirement} contradicts {other}"
-                self.complain(line, message, f"require one version of {requirement.name}")
+                self._report(line, message, f"require one version of {requirement.name}")
                 return
-        self.found.setdefault(written, requirement)
+        self._requirements.setdefault(normalised, requirement)
+
+    def _report(self, line: int, message: str, fix: str) -> None:
+        self._problems.append(RequirementProblem(line, message, fix))
 
 
-# The same few requirements stand in many files, and parsing one costs as much as the file.
+# Many files share the same few requirements, and parsing one takes as long as reading a file.
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> "tuple[Requirement, str]":
     from packaging.requirements import Requirement
@@ -213,7 +213,7 @@ def _version_range(text: str) -> str | None:
 
 
 def _blocks(source: str) -> Iterator[tuple[int, str | None]]:
-    """The `script` blocks with their first line, as PEP 723's own pattern finds them.
+    """Yield the line and content of each `script` block, as PEP 723's own pattern finds them.
 
     That pattern takes quadratic time on a file of opening lines; this takes linear time.
     """
@@ -232,66 +232,62 @@ def _blocks(source: str) -> Iterator[tuple[int, str | None]]:
 
 
 def _in_docstring(docstring: str, source: str) -> Iterator[tuple[str, int]]:
-    for match in islice(_FRONTMATTER.finditer(docstring), _MOST + 1):
+    for match in islice(_FRONTMATTER.finditer(docstring), _MAX_REQUIREMENTS + 1):
         yield match[1], _line(source, max(0, source.find(match[0].strip())))
 
 
 def _in_comments(source: str) -> Iterator[tuple[str, int]]:
     found = (m for m in _COMMENT.finditer(source) if source[m.start() - 1 : m.start()] in "\n")
-    for match in islice(found, _MOST + 1):
+    for match in islice(found, _MAX_REQUIREMENTS + 1):
         yield re.sub(r"\s#.*", "", match[1]), _line(source, match.start())
 
 
-def _refusal(text: str) -> tuple[str, str] | None:
-    """What is wrong with a text that an installer might take but we do not."""
+def _problem(text: str) -> tuple[str, str] | None:
+    """Return message and fix for a text that an installer may accept but Toolkiln rejects."""
     if not text:
         return "an empty requirement", "remove it"
-    if len(text) > _LONGEST:
-        return f"a requirement of {len(text)} characters", f"keep it under {_LONGEST}"
+    if len(text) > _MAX_LENGTH:
+        return f"a requirement of {len(text)} characters", f"keep it under {_MAX_LENGTH}"
     if text.startswith("-"):
-        message = f"{_shown(text)} is an option for pip, not a requirement"
-        return message, "name each package with its version, as in 'httpx>=0.27'"
+        message = f"{_quoted(text)} is a pip option, not a requirement"
+        return message, "list each package with its version, such as 'httpx>=0.27'"
     if "://" in text or re.match(r"(?:git|hg|svn|bzr)\+|git@", text):
-        return _direct(text)
+        return _url_problem(text)
     head = text.partition(";")[0].rstrip()
-    if (
-        head.startswith((".", "/", "~", "\\"))
-        or "/" in head
-        or "\\" in head
-        or head.lower().endswith(_ARCHIVE)
-    ):
-        message = f"{_shown(text)} is a path; only packages of an index are installed"
+    is_path = head.startswith((".", "~")) or "/" in head or "\\" in head
+    if is_path or head.lower().endswith(_ARCHIVE):
+        message = f"{_quoted(text)} is a path; packages are installed from an index only"
         return message, "publish it to an index and require it by name, or put it beside the tool"
     return None
 
 
-def _direct(text: str) -> tuple[str, str]:
-    message = f"{_shown(text)} is a direct URL; only packages of an index are installed"
-    return message, "require the package by name and version, as in 'httpx>=0.27'"
+def _url_problem(text: str) -> tuple[str, str]:
+    message = f"{_quoted(text)} is a direct URL; packages are installed from an index only"
+    return message, "require the package by name and version, such as 'httpx>=0.27'"
 
 
-def _repair(text: str) -> str:
-    if single := re.fullmatch(r"([\w.\[\],-]+)\s*=\s*([\w.*]+)", text):
-        return f"write {single[1]}=={single[2]}"
+def _fix(text: str) -> str:
+    if match := re.fullmatch(r"([\w.\[\],-]+)\s*=\s*([\w.*]+)", text):
+        return f"write {match[1]}=={match[2]}"
     if re.fullmatch(r"[\w.-]+(?:\s+[\w.-]+)+", text):
         return f"separate with commas: {', '.join(text.split())}"
-    return "write a name and versions, as in 'httpx>=0.27,<1'"
+    return "write a name and versions, such as 'httpx>=0.27,<1'"
 
 
-def _contradict(one: "Requirement", other: "Requirement") -> bool:
-    """Whether a version pinned by one of two requirements is ruled out by the other."""
-    if one.name != other.name or str(one.marker) != str(other.marker):
+def _contradict(left: "Requirement", right: "Requirement") -> bool:
+    """Return whether one requirement pins a version that the other excludes."""
+    if left.name != right.name or str(left.marker) != str(right.marker):
         return False
-    for pinned, allowed in ((one, other.specifier), (other, one.specifier)):
+    for pinned, allowed in ((left, right.specifier), (right, left.specifier)):
         for part in pinned.specifier:
-            exact = part.operator == "==" and not part.version.endswith(".*")
-            if exact and not allowed.contains(part.version, prereleases=True):
+            is_exact = part.operator == "==" and not part.version.endswith(".*")
+            if is_exact and not allowed.contains(part.version, prereleases=True):
                 return True
     return False
 
 
 def _offset(content: str, text: str) -> int:
-    """How many lines below the block's first one a text stands."""
+    """Return how many lines below the block's first line a text occurs."""
     return content.count("\n", 0, max(0, content.find(text))) + 1
 
 
@@ -299,5 +295,122 @@ def _line(source: str, at: int) -> int:
     return source.count("\n", 0, at) + 1
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text) if len(text) <= 80 else f"{text[:77]!r}…"
+
+
+def check_imports(module: Module, requirements: Requirements, findings: Findings) -> None:
+    """Report imported packages that the file does not list.
+
+    The fix names a distribution only if it is in the tables below: anyone can register a
+    module's name on an index, so a guess must not be installed.
+    """
+    names = (re.split(r"[^\w.-]", item, maxsplit=1)[0] for item in requirements.packages)
+    listed = set(map(_normalised, names))
+    reported = set()
+    for dotted, line in _imports(module):
+        top = dotted.partition(".")[0]
+        distribution = distribution_of(dotted)
+        if top in NEVER_HELPERS or (distribution or top) in reported:
+            continue
+        if not listed.isdisjoint({_normalised(top), _normalised(distribution or top)}):
+            continue
+        if module.loader is None or module.loader.helper(module, top, 0) is None:
+            reported.add(distribution or top)
+            fix = UNKNOWN_DISTRIBUTION
+            if distribution:
+                fix = f'list it: # /// script, # dependencies = ["{distribution}"], # ///'
+            message = (
+                f"{top!r} is neither in the standard library, nor beside the file, "
+                "nor among its requirements"
+            )
+            findings.warn("unlisted-import", message, line, fix)
+
+
+UNKNOWN_DISTRIBUTION = (
+    "put your own module next to the file, or list the distribution that provides it"
+)
+
+
+def distribution_of(module: str) -> str | None:
+    """Return the distribution that provides a well-known module, by its dotted name."""
+    while module:
+        if module in _SAME_NAME:
+            return module
+        if module in _OTHER_NAMES:
+            return _OTHER_NAMES[module]
+        module = module.rpartition(".")[0]
+    return None
+
+
+def imported_modules(node: ast.AST) -> list[str]:
+    """Return the dotted names that an import statement may load, including submodules."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def _imports(module: Module) -> Iterator[tuple[str, int]]:
+    bindings = [*module.bindings.values(), *module.stars]
+    imports = [item for item in bindings if isinstance(item, Import) and item.level == 0]
+    full_names: dict[tuple[int, str], str] = {}
+    if any(item.module in _NAMESPACES for item in imports):
+        # `import google.cloud.storage` only binds `google`; the statement has the full name.
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                full_names |= {(node.lineno, a.name.partition(".")[0]): a.name for a in node.names}
+    for item in imports:
+        name = f"{item.module}.{item.attribute}" if item.attribute else item.module
+        yield full_names.get((item.line, name), name), item.line
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+_SAME_NAME = {
+    "aiofiles", "aiohttp", "aiosqlite", "anthropic", "anyio", "arrow", "asyncpg", "attrs",
+    "babel", "bcrypt", "boto3", "botocore", "cachetools", "cattrs", "certifi", "chardet",
+    "click", "colorama", "croniter", "cryptography", "django", "docker", "duckdb",
+    "elasticsearch", "faker", "fastapi", "feedparser", "flask", "geopy", "html5lib", "httpx",
+    "humanize", "icalendar", "imageio", "jinja2", "jsonschema", "kubernetes", "langchain",
+    "lxml", "markdown", "markupsafe", "matplotlib", "mcp", "msgpack", "msgspec", "networkx",
+    "nltk", "numpy", "openai", "openpyxl", "orjson", "pandas", "paramiko", "passlib",
+    "pdfplumber", "pendulum", "phonenumbers", "playwright", "plotly", "polars", "psutil",
+    "psycopg", "pyarrow", "pycountry", "pygments", "pymongo", "pymysql", "pyparsing", "pypdf",
+    "pytest", "pytz", "qrcode", "rapidfuzz", "redis", "regex", "reportlab", "requests", "rich",
+    "scipy", "seaborn", "selenium", "setuptools", "shapely", "simplejson", "spacy",
+    "sqlalchemy", "starlette", "statsmodels", "stripe", "sympy", "tabulate", "tenacity",
+    "tensorflow", "tiktoken", "toml", "tomli", "tomlkit", "torch", "tqdm", "transformers",
+    "typer", "tzdata", "tzlocal", "unidecode", "urllib3", "uvicorn", "validators", "websockets",
+    "werkzeug", "xlrd", "xlsxwriter", "xmltodict",
+}  # fmt: skip
+"""Modules whose distribution has the same name."""
+_OTHER_NAMES = {
+    "Crypto": "pycryptodome", "Levenshtein": "levenshtein", "MySQLdb": "mysqlclient",
+    "OpenSSL": "pyopenssl", "PIL": "pillow", "PyPDF2": "pypdf2", "attr": "attrs",
+    "azure.identity": "azure-identity", "azure.storage.blob": "azure-storage-blob",
+    "bs4": "beautifulsoup4", "bson": "pymongo", "charset_normalizer": "charset-normalizer",
+    "cv2": "opencv-python", "dateutil": "python-dateutil", "discord": "discord.py",
+    "dns": "dnspython", "docx": "python-docx", "dotenv": "python-dotenv",
+    "email_validator": "email-validator", "fitz": "pymupdf", "git": "gitpython",
+    "github": "pygithub", "google.api_core": "google-api-core", "google.auth": "google-auth",
+    "google.cloud.bigquery": "google-cloud-bigquery",
+    "google.cloud.storage": "google-cloud-storage", "google.genai": "google-genai",
+    "google.generativeai": "google-generativeai", "google.oauth2": "google-auth",
+    "google.protobuf": "protobuf", "google_auth_oauthlib": "google-auth-oauthlib",
+    "googleapiclient": "google-api-python-client", "grpc": "grpcio", "jose": "python-jose",
+    "jwt": "pyjwt", "magic": "python-magic", "markdown_it": "markdown-it-py",
+    "more_itertools": "more-itertools", "nacl": "pynacl", "pkg_resources": "setuptools",
+    "pptx": "python-pptx", "psycopg2": "psycopg2-binary", "pymupdf": "pymupdf",
+    "ruamel.yaml": "ruamel.yaml", "sentence_transformers": "sentence-transformers",
+    "serial": "pyserial", "skimage": "scikit-image", "sklearn": "scikit-learn",
+    "slack_sdk": "slack-sdk", "slugify": "python-slugify",
+    "snowflake.connector": "snowflake-connector-python", "socks": "pysocks",
+    "telegram": "python-telegram-bot", "usb": "pyusb", "websocket": "websocket-client",
+    "yaml": "pyyaml", "zmq": "pyzmq",
+}  # fmt: skip
+"""Modules whose distribution has a different name. Namespace packages are listed by submodule."""
+_NAMESPACES = frozenset(name.partition(".")[0] for name in _OTHER_NAMES if "." in name)

@@ -1,77 +1,88 @@
-"""A function's signature → the schema of its arguments, and of its result.
+"""Function signatures and docstring argument lists → JSON Schemas of arguments and results.
 
-Equal to what pydantic makes of the same function. What a caller never passes stays out:
-`self`, and the parameters that the runtime fills in.
+Schemas equal those that pydantic generates for the same function. `self` and the parameters
+that the runtime injects are left out.
 """
 
 import ast
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolkiln.model import JsonSchema
 from toolkiln.spec.annotations import Note, TypeReader
-from toolkiln.spec.annotations.definitions import target
+from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.expressions import last_name, quoted
-from toolkiln.spec.annotations.shapes import Omitted, Unresolved
-from toolkiln.spec.modules import AliasRef, External, Function, Scope, resolve
+from toolkiln.spec.annotations.shapes import Omitted, Unresolved, target
+from toolkiln.spec.docstrings import parse
+from toolkiln.spec.namespace import (
+    AliasRef,
+    External,
+    Function,
+    NameScope,
+    external_name,
+    resolve,
+)
 
 _INJECTED_NAMES = {"agent_state", "agent_id"}
 
 
-class Signature(NamedTuple):
-    """What a signature says, without the parameters that the runtime fills in."""
+class ToolSignature(NamedTuple):
+    """The schema of a signature, its injected parameters, and what is missing from it."""
 
     schema: JsonSchema
     injected: dict[str, str]
     notes: list[Note]
     undescribed: dict[str, int]
-    """Visible parameters without a description, with their lines."""
+    """Lines of the parameters without a description."""
     unannotated: dict[str, int]
-    takes_any: bool
-    """Whether it takes arguments of any name."""
+    """Lines of the parameters without a type."""
+    accepts_any_name: bool
+    """Whether it has `**kwargs`."""
 
 
 def read_signature(
     reader: TypeReader,
     function: Function,
-    scope: Scope,
-    texts: Mapping[str, str],
+    scope: NameScope,
+    descriptions: Mapping[str, str],
     *,
     is_method: bool,
     dunder_injected: bool = False,
-) -> Signature:
-    """The arguments' schema, with descriptions from `Field`, `Annotated` or `texts`."""
+) -> ToolSignature:
+    """Read a signature; descriptions come from `Field`, `Annotated` or `descriptions`."""
     properties: dict[str, JsonSchema] = {}
     required: list[str] = []
     injected: dict[str, str] = {}
     undescribed: dict[str, int] = {}
     unannotated: dict[str, int] = {}
-    for argument, default in _arguments(function, is_method=is_method):
-        filled = _filled_in(reader, argument, scope, dunder_injected=dunder_injected)
-        if filled:
-            injected[argument.arg] = filled
+    for parameter, default in _parameters(function, is_method=is_method):
+        name = parameter.arg
+        source = _injected(reader, parameter, scope, dunder_injected=dunder_injected)
+        if source:
+            injected[name] = source
             continue
-        if argument.annotation is None:
-            unannotated[argument.arg] = argument.lineno
+        if parameter.annotation is None:
+            unannotated[name] = parameter.lineno
         try:
-            field = reader.field(argument.annotation, scope, default, f"parameter {argument.arg!r}")
+            field = reader.field(parameter.annotation, scope, default, f"parameter {name!r}")
         except Omitted:
             continue
-        name = field.metadata.validation_alias or field.metadata.alias or argument.arg
-        schema = _described(field.schema, field.metadata.text or texts.get(argument.arg))
+        schema = _described(field.schema, field.metadata.text or descriptions.get(name))
         if "description" not in schema:
-            undescribed[argument.arg] = argument.lineno
-        properties[name] = schema
+            undescribed[name] = parameter.lineno
+        alias = field.metadata.validation_alias or field.metadata.alias or name
+        properties[alias] = schema
         if field.required:
-            required.append(name)
+            required.append(alias)
     schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
-    _variadic(function, scope, texts, reader, schema)
-    rest = function.args.vararg
-    if rest is not None and "description" not in properties[rest.arg]:
-        undescribed[rest.arg] = rest.lineno
-    return Signature(
+    _add_variadic(function, scope, descriptions, reader, schema)
+    variadic = function.args.vararg
+    if variadic is not None and "description" not in properties[variadic.arg]:
+        undescribed[variadic.arg] = variadic.lineno
+    return ToolSignature(
         reader.definitions.attach(schema),
         injected,
         reader.take_notes(),
@@ -82,24 +93,24 @@ def read_signature(
 
 
 def read_returns(
-    reader: TypeReader, function: Function, scope: Scope
+    reader: TypeReader, function: Function, scope: NameScope
 ) -> tuple[JsonSchema | None, list[Note]]:
-    """The schema of the serialised result, or None where it is not said or cannot be known."""
+    """Return the schema of the serialised result; None if not annotated or not resolvable."""
     if function.returns is None or last_name(function.returns) == "ToolResult":
         return None, []
     try:
         schema = reader.render(function.returns, scope)
     except (Unresolved, Omitted) as problem:
         name = getattr(problem, "name", "")
-        reason = getattr(problem, "reason", "it asks not to be seen")
+        reason = getattr(problem, "reason", "it is excluded from schemas")
         message = f"the return type {name!r}: {reason}"
         note = Note("unresolved-type", message, function.returns.lineno)
         return None, [*reader.take_notes(), note]
     return reader.definitions.as_root(schema), reader.take_notes()
 
 
-def read_class_schema(reader: TypeReader, node: ast.expr, scope: Scope) -> JsonSchema | None:
-    """The schema of a settings class, or None if it cannot be known."""
+def read_class_schema(reader: TypeReader, node: ast.expr, scope: NameScope) -> JsonSchema | None:
+    """Return the schema of a settings class, or None if it cannot be resolved."""
     try:
         schema = reader.render(node, scope)
     except (Unresolved, Omitted):
@@ -107,92 +118,92 @@ def read_class_schema(reader: TypeReader, node: ast.expr, scope: Scope) -> JsonS
     return reader.definitions.as_root(schema)
 
 
-def _described(schema: JsonSchema, text: str | None) -> JsonSchema:
-    if text and "description" not in schema:
-        return {**schema, "description": text}
+def _described(schema: JsonSchema, description: str | None) -> JsonSchema:
+    if description and "description" not in schema:
+        return {**schema, "description": description}
     return schema
 
 
-def _arguments(function: Function, *, is_method: bool) -> list[tuple[ast.arg, ast.expr | None]]:
-    given = function.args
-    positional = [*given.posonlyargs, *given.args]
-    missing = len(positional) - len(given.defaults)
+def _parameters(function: Function, *, is_method: bool) -> list[tuple[ast.arg, ast.expr | None]]:
+    signature = function.args
+    positional = [*signature.posonlyargs, *signature.args]
+    required = len(positional) - len(signature.defaults)
     pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        (argument, given.defaults[index - missing] if index >= missing else None)
-        for index, argument in enumerate(positional)
+        (parameter, signature.defaults[index - required] if index >= required else None)
+        for index, parameter in enumerate(positional)
     ]
     if is_method and pairs:
         pairs = pairs[1:]
-    return [*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return [*pairs, *zip(signature.kwonlyargs, signature.kw_defaults, strict=True)]
 
 
-def _variadic(
+def _add_variadic(
     function: Function,
-    scope: Scope,
-    texts: Mapping[str, str],
+    scope: NameScope,
+    descriptions: Mapping[str, str],
     reader: TypeReader,
     schema: JsonSchema,
 ) -> None:
-    """`*args: T` as an array, `**kwargs: T` as further properties."""
-    rest, named = function.args.vararg, function.args.kwarg
-    if rest is not None:
-        items = reader.field(rest.annotation, scope, None).schema
+    """Add `*args: T` as an array property and `**kwargs: T` as additional properties."""
+    args, kwargs = function.args.vararg, function.args.kwarg
+    if args is not None:
+        items = reader.field(args.annotation, scope, None).schema
         array = {"type": "array", "items": items}
-        schema["properties"][rest.arg] = _described(array, texts.get(rest.arg))
-    if named is None:
+        schema["properties"][args.arg] = _described(array, descriptions.get(args.arg))
+    if kwargs is None:
         schema["additionalProperties"] = False
-    elif (unpacked := _unpacked(named.annotation, scope, reader)) is not None:
+    elif (unpacked := _unpacked(kwargs.annotation, scope, reader)) is not None:
         schema["properties"] |= unpacked["properties"]
         schema["additionalProperties"] = False
         required = [*schema.get("required", []), *unpacked.get("required", [])]
         if required:
             schema["required"] = required
     else:
-        values = reader.field(named.annotation, scope, None).schema
+        values = reader.field(kwargs.annotation, scope, None).schema
         if values:
             schema["additionalProperties"] = values
 
 
-def _unpacked(node: ast.expr | None, scope: Scope, reader: TypeReader) -> JsonSchema | None:
-    """The object that `**options: Unpack[Options]` spreads over the parameters."""
-    if isinstance(node, ast.Subscript) and resolve(node.value, scope) == External("typing.Unpack"):
+def _unpacked(node: ast.expr | None, scope: NameScope, reader: TypeReader) -> JsonSchema | None:
+    """Return the object schema of `**options: Unpack[Options]`."""
+    if isinstance(node, ast.Subscript) and external_name(node.value, scope) == "typing.Unpack":
         try:
-            spread = reader.render(node.slice, scope)
+            reference = reader.render(node.slice, scope)
         except (Unresolved, Omitted):
             return None
-        return reader.definitions.schemas.get(target(spread))
+        return reader.definitions.schemas.get(target(reference))
     return None
 
 
-def _filled_in(
-    reader: TypeReader, argument: ast.arg, scope: Scope, *, dunder_injected: bool
+def _injected(
+    reader: TypeReader, parameter: ast.arg, scope: NameScope, *, dunder_injected: bool
 ) -> str | None:
-    """What the runtime gives this parameter, or None if the caller passes it."""
-    name = argument.arg
+    """Return what the runtime injects for a parameter, or None if the caller passes it."""
+    name = parameter.arg
     if name in _INJECTED_NAMES:
         return name
     if dunder_injected and name.startswith("__") and name.endswith("__"):
         return name
-    annotation = argument.annotation
+    annotation = parameter.annotation
     if annotation is None:
         return "context" if name == "ctx" else None
     if "Context" in scope.module.source and _is_context(annotation, scope):
         return "context"
-    return "context" if name == "ctx" and _says_little(reader, annotation, scope) else None
+    return "context" if name == "ctx" and _is_unspecific(reader, annotation, scope) else None
 
 
-def _says_little(reader: TypeReader, node: ast.expr, scope: Scope) -> bool:
-    """Whether a type fits a context as well as anything: `Any`, `dict`, a foreign class."""
+def _is_unspecific(reader: TypeReader, node: ast.expr, scope: NameScope) -> bool:
+    """Return whether a type may be a context: `Any`, `dict` or an external class."""
     try:
         schema = reader.render(node, scope)
     except (Unresolved, Omitted):
         return True
-    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind != {"type": "null"}]
-    return all(kind in ({}, {"type": "object", "additionalProperties": True}) for kind in kinds)
+    options = [option for option in schema.get("anyOf", [schema]) if option != {"type": "null"}]
+    return all(o in ({}, {"type": "object", "additionalProperties": True}) for o in options)
 
 
-def _is_context(node: ast.expr, scope: Scope) -> bool:
-    """Whether an annotation is `Context`, from wherever, optional, quoted or aliased."""
+def _is_context(node: ast.expr, scope: NameScope) -> bool:
+    """Return whether an annotation is any `Context` class, also optional, quoted or aliased."""
     match node:
         case ast.Constant(value=str()):
             try:
@@ -217,3 +228,85 @@ def _is_context(node: ast.expr, scope: Scope) -> bool:
                 return value is not node and _is_context(value, target.scope)
             return target is None and last_name(node) == "Context"
     return False
+
+
+_TYPE_WORDS = {
+    "string": "str",
+    "text": "str",
+    "integer": "int",
+    "number": "float",
+    "double": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+    "dictionary": "dict",
+}
+_DEFAULT = re.compile(r"\bdefaults?(?:\s+(?:to|is)|\s*[=:])?\s*([^\s,;)]+)", re.I)
+_LIST_OF = re.compile(r"(?:list|array|sequence) of (\w+?)s?$", re.I)
+
+
+def docstring_schema(docstring: str | None, scope: NameScope) -> JsonSchema | None:
+    """Return a schema of the arguments that a docstring lists, or None if it lists none."""
+    parameters = parse(docstring).parameters if docstring else ()
+    if not docstring or not parameters:
+        return None
+    properties: dict[str, JsonSchema] = {}
+    required = []
+    for parameter in parameters:
+        name, text = parameter.name, parameter.text
+        written = _written_type(docstring, name)
+        schema = _schema(written, scope)
+        default = _DEFAULT.search(written) or _DEFAULT.search(text)
+        if default:
+            schema |= _default(default[1], scope)
+        properties[name] = {**schema, "description": text} if text else schema
+        if not default and "optional" not in f"{written}, {text}".lower():
+            required.append(name)
+    result: JsonSchema = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return {**result, "required": required} if required else result
+
+
+def _written_type(docstring: str, name: str) -> str:
+    escaped = re.escape(name)
+    for pattern in (
+        rf"^\s*[-*]?\s*{escaped}\s*\(([^)\n]*)\)\s*:",  # Google
+        rf"^\s*{escaped} : ([^\n]+)$",  # NumPy
+        rf"^\s*[:@]type\s+{escaped}\s*:\s*([^\n]+)$",  # Sphinx
+        rf"^\s*[:@]param\s+([^:\n]+?)\s+{escaped}\s*:",
+    ):
+        found = re.search(pattern, docstring, re.M)
+        if found:
+            return found[1].strip()
+    return ""
+
+
+def _schema(written: str, scope: NameScope) -> JsonSchema:
+    parts = [
+        part
+        for part in re.split(r",(?![^\[]*\])", written)
+        if part.strip().lower() not in ("optional", "required", "")
+        and not part.strip().lower().startswith("default")
+    ]
+    text = ",".join(parts).strip().strip("`")
+    if match := _LIST_OF.match(text):
+        text = f"list[{_TYPE_WORDS.get(match[1].lower(), match[1])}]"
+    text = _TYPE_WORDS.get(text.lower(), text)
+    try:
+        node = ast.parse(text, mode="eval").body
+        if isinstance(node, ast.Set):  # NumPy's {'a', 'b'}
+            return {"enum": sorted(evaluate(node, scope))}
+        return TypeReader().render(node, scope)
+    except (SyntaxError, ValueError, TypeError, Unresolved, Omitted, Unknown, RecursionError):
+        return {}
+
+
+def _default(text: str, scope: NameScope) -> JsonSchema:
+    try:
+        node = ast.parse(text.strip("`."), mode="eval").body
+        return {"default": jsonable(evaluate(node, scope))}
+    except (SyntaxError, ValueError, Unknown, RecursionError):
+        return {}

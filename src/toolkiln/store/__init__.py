@@ -1,122 +1,77 @@
-"""Durable state: what the gateway and the catalogs have to find again after a crash.
+"""Durable state in SQLite or PostgreSQL: calls, versions, security records, the audit log.
 
-`Store` holds results by call id, background tasks and full outputs; its `archive` holds
-the versions that catalogs let in; sessions, API keys, rates, settings of tools and
-approvals have attributes of their own. `Ledger` holds the audit.
+`Store` keeps results by call id, background tasks, full outputs, sessions, API keys, rate
+buckets, tool settings and approvals; its `archive` keeps the versions of tool files. `AuditLog`
+keeps the audit trail. Nothing here decides when to claim, renew or cancel a call; `execution`
+does. docs/store.md lists what is stored and what a crash loses.
 
-SQLite by default, PostgreSQL by URL, same semantics. It remembers; it decides nothing:
-when to claim, renew or cancel is `execution`'s business. Names load on first use: the
-store brings SQLAlchemy with it, which the ledger does without. docs/store.md says what is
-kept and what a crash loses.
+Names load on first use: `Store` needs SQLAlchemy, `AuditLog` does not.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolkiln.store.approvals import Approvals
-    from toolkiln.store.archive import Archive
-    from toolkiln.store.buckets import Buckets
-    from toolkiln.store.errors import StoreError, Unreachable
-    from toolkiln.store.guarding import Keys, Sessions
-    from toolkiln.store.ledger import Ledger, open_ledger
-    from toolkiln.store.pages import no_output, page_bounds
-    from toolkiln.store.records import hash_of, intact, key_of, scope_of, write_json
-    from toolkiln.store.retry import PATIENCE, while_unreachable
-    from toolkiln.store.settings import ToolSettings
-    from toolkiln.store.store import Store, open_store
-    from toolkiln.store.values import (
-        KEEP_SECONDS,
-        OUTPUT_CHARACTERS,
-        Arrival,
-        AuditFilter,
-        Busy,
-        Claim,
-        Claimed,
-        Conflict,
-        Content,
-        Done,
-        Lease,
-        OutputPage,
-        Verification,
+    from toolkiln.store.approvals import SqlApprovals
+    from toolkiln.store.audit_log import AuditLog, open_audit_log
+    from toolkiln.store.codec import (
+        check_page_bounds,
+        decode_guard,
+        hash_of,
+        key_of,
+        output_not_found,
+        scope_of,
+        write_json,
     )
+    from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
+    from toolkiln.store.security_stores import SqlApiKeys, SqlBuckets
+    from toolkiln.store.store import Store, open_store
+    from toolkiln.store.version_archive import VersionArchive
 
 _HOMES = {
-    "KEEP_SECONDS": "values",
-    "OUTPUT_CHARACTERS": "values",
-    "PATIENCE": "retry",
-    "Approvals": "approvals",
-    "Archive": "archive",
-    "Arrival": "values",
-    "AuditFilter": "values",
-    "Buckets": "buckets",
-    "Busy": "values",
-    "Claim": "values",
-    "Claimed": "values",
-    "Conflict": "values",
-    "Content": "values",
-    "Done": "values",
-    "Keys": "guarding",
-    "Lease": "values",
-    "Ledger": "ledger",
-    "OutputPage": "values",
-    "Sessions": "guarding",
+    "VersionArchive": "version_archive",
+    "AuditLog": "audit_log",
+    "REDIS_WAIT_SECONDS": "retry",
+    "SqlApiKeys": "security_stores",
+    "SqlApprovals": "approvals",
+    "SqlBuckets": "security_stores",
     "Store": "store",
-    "StoreError": "errors",
-    "ToolSettings": "settings",
-    "Unreachable": "errors",
-    "Verification": "values",
-    "hash_of": "records",
-    "intact": "records",
-    "key_of": "records",
-    "no_output": "pages",
-    "open_ledger": "ledger",
+    "hash_of": "codec",
+    "decode_guard": "codec",
+    "key_of": "codec",
+    "output_not_found": "codec",
+    "open_audit_log": "audit_log",
     "open_store": "store",
-    "page_bounds": "pages",
-    "scope_of": "records",
-    "while_unreachable": "retry",
-    "write_json": "records",
+    "check_page_bounds": "codec",
+    "scope_of": "codec",
+    "retry_while_unreachable": "retry",
+    "write_json": "codec",
 }
 
 __all__ = [
-    "KEEP_SECONDS",
-    "OUTPUT_CHARACTERS",
-    "PATIENCE",
-    "Approvals",
-    "Archive",
-    "Arrival",
-    "AuditFilter",
-    "Buckets",
-    "Busy",
-    "Claim",
-    "Claimed",
-    "Conflict",
-    "Content",
-    "Done",
-    "Keys",
-    "Lease",
-    "Ledger",
-    "OutputPage",
-    "Sessions",
+    "REDIS_WAIT_SECONDS",
+    "AuditLog",
+    "SqlApiKeys",
+    "SqlApprovals",
+    "SqlBuckets",
     "Store",
-    "StoreError",
-    "ToolSettings",
-    "Unreachable",
-    "Verification",
+    "VersionArchive",
+    "check_page_bounds",
+    "decode_guard",
     "hash_of",
-    "intact",
     "key_of",
-    "no_output",
-    "open_ledger",
+    "open_audit_log",
     "open_store",
-    "page_bounds",
+    "output_not_found",
+    "retry_while_unreachable",
     "scope_of",
-    "while_unreachable",
     "write_json",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # a type checker reports unknown names itself
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

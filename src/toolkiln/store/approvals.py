@@ -1,9 +1,8 @@
-"""Calls that wait for a person, and what the person said, as it is written down.
+"""SQL store of approval requests and verdicts.
 
-A request is bound to a fingerprint, which stands for the tool, its version, the arguments
-and the caller. The first answer counts, and what was approved is used once. Who may answer
-is `execution`'s business. Methods block and are thread-safe; all raise StoreError when the
-database fails or a row is damaged.
+A request is bound to a fingerprint of the tool, its version, the arguments and the caller. The
+first verdict counts, and an approval is used once. `security` decides who may approve. Methods
+block and are thread-safe; all raise StoreError when the database fails or a row is damaged.
 """
 
 import json
@@ -26,14 +25,8 @@ from sqlalchemy import (
     update,
 )
 
-from toolkiln.model import Approval, Remember, Verdict
-from toolkiln.store.clock import StoreClock
-from toolkiln.store.database import Database
-from toolkiln.store.pruning import Pruner
-from toolkiln.store.records import hash_of, intact, write_json
-from toolkiln.store.schema import AnyText, approvals
-from toolkiln.store.statements import is_pending
-from toolkiln.store.verdicts import (
+from toolkiln.model import Approval, ApprovalVerdict, Remember
+from toolkiln.store.approval_rules import (
     ID_OR_PREFIX,
     REMEMBER_SECONDS,
     USE_SECONDS,
@@ -43,16 +36,20 @@ from toolkiln.store.verdicts import (
     several_approvals,
     too_late,
 )
+from toolkiln.store.codec import decode_guard, hash_of, write_json
+from toolkiln.store.database import Database, Pruner, StoreClock
+from toolkiln.store.statements import is_pending
+from toolkiln.store.tables import AnyText, approvals
 
 _ID = bindparam("the_id", type_=String)
 _FINGERPRINT = bindparam("the_fingerprint", type_=AnyText)
 _CALL_KEY = bindparam("the_call_key", type_=String)
-_AT_MOST = bindparam("at_most", type_=Integer)
-_MOST = 10_000
+_LIMIT = bindparam("at_most", type_=Integer)
+_MAX_ROWS = 10_000
 
 
-class Approvals:
-    """Requests by their ids, of which the first six characters or more serve as well."""
+class SqlApprovals:
+    """Approval requests by id, or by a prefix of at least six characters."""
 
     def __init__(self, database: Database, clock: StoreClock, pruner: Pruner) -> None:
         self._database = database
@@ -65,8 +62,8 @@ class Approvals:
         state = case((expired, "expired"), else_=row.state)
         fields = [row[name] for name in Approval.model_fields if name != "state"]
         keys = row.session_key, row.arguments_key
-        shown = select(*fields, row.own_forbidden, *keys, state.label("state"))
-        newest = shown.order_by(row.created.desc(), row.id).limit(_AT_MOST)
+        columns = select(*fields, row.own_forbidden, *keys, state.label("state"))
+        newest = columns.order_by(row.created.desc(), row.id).limit(_LIMIT)
 
         seconds = bindparam("seconds", type_=Double)
         self._add = insert(approvals).values(
@@ -76,24 +73,26 @@ class Approvals:
             row.call_key == _CALL_KEY, row.fingerprint == _FINGERPRINT, or_(pending, usable)
         )
         self._of_call = newest.where(row.call_key == _CALL_KEY, pending)
-        self._get = newest.where(row.id.between(_ID, _ID + "g"))  # by index, as LIKE is not
+        self._get = newest.where(row.id.between(_ID, _ID + "g"))  # unlike LIKE, uses the index
         self._list = newest.where(state.in_(bindparam("states", type_=String, expanding=True)))
 
-        one = update(approvals).where(row.id == _ID)
-        self._decide = one.where(pending).values(
+        by_id = update(approvals).where(row.id == _ID)
+        self._decide = by_id.where(pending).values(
             decided=now,
             kept_until=now + bindparam("kept_seconds", type_=Double),
             remembered_until=now + bindparam("remember_seconds", type_=Double),
         )
-        self._use = one.where(usable, row.fingerprint == _FINGERPRINT).values(state="used")
-        # For good: a clock that is set back later must not let it wait again.
+        self._use = by_id.where(usable, row.fingerprint == _FINGERPRINT).values(state="used")
+        # Stored, so that setting the clock back does not make it pending again.
         ended = case((expired, "expired"), else_="withdrawn")
-        self._withdraw = one.where(row.state == "pending").values(state=ended)
-        # One from the future counts for nothing: the clock was set back.
-        kept = and_(row.remembered_until > now, row.decided <= now)
-        known = bindparam("the_keys", type_=String, expanding=True)
-        self._remembered = newest.where(row.remember_key.in_(known), kept)
-        self._forget = one.where(row.remember_key.is_not(None), kept).values(remember_key=None)
+        self._withdraw = by_id.where(row.state == "pending").values(state=ended)
+        # A verdict from the future is ignored: the clock was set back.
+        is_remembered = and_(row.remembered_until > now, row.decided <= now)
+        remember_keys = bindparam("the_keys", type_=String, expanding=True)
+        self._remembered = newest.where(row.remember_key.in_(remember_keys), is_remembered)
+        self._forget = by_id.where(row.remember_key.is_not(None), is_remembered).values(
+            remember_key=None
+        )
 
     def ask(
         self,
@@ -102,10 +101,10 @@ class Approvals:
         call_key: str,
         remember_keys: Mapping[Remember, str] | None = None,
     ) -> Approval:
-        """Keeps a request, whose id, times and state are the store's.
+        """Store a request, or return the existing one if the same call is pending or approved.
 
-        If the same call asked before, and that request waits or was approved but not used,
-        that one is given back. `remember_keys` says by what an answer could be remembered.
+        The store assigns id, times and state. `remember_keys` are the keys under which a verdict
+        may be remembered.
         """
         self._pruner.when_due()
         remember_keys = remember_keys or {}
@@ -122,40 +121,36 @@ class Approvals:
             "fingerprint": fingerprint,
             "seconds": request.expires - request.created,
             **{
-                f"{what}_key": hash_of([remember_keys[what]]) if what in remember_keys else None
-                for what in REMEMBER_SECONDS
+                f"{kind}_key": hash_of([remember_keys[kind]]) if kind in remember_keys else None
+                for kind in REMEMBER_SECONDS
             },
         }
-        same = {"the_call_key": call_key, "the_fingerprint": fingerprint, "at_most": 1}
+        parameters = {"the_call_key": call_key, "the_fingerprint": fingerprint, "at_most": 1}
         with self._database.transaction() as connection:
-            if self._database.postgres:  # others may read, but nobody else may ask
+            if self._database.postgres:  # others may read, but not add requests
                 connection.exec_driver_sql(
                     f"LOCK TABLE {approvals.name} IN SHARE ROW EXCLUSIVE MODE"
                 )
             now = self._clock.values()
-            found = connection.execute(self._same, {**same, **now}).one_or_none()
+            found = connection.execute(self._same, {**parameters, **now}).one_or_none()
             if found is None:
                 connection.execute(self._add, {**row, **now})
-                found = self._found(connection, row["id"])
+                found = self._find(connection, row["id"])
         return _approval(found)
 
     def get(self, approval_id: str) -> Approval | None:
-        """A request as it stands.
-
-        Raises:
-            InputError: several begin like this.
-        """
+        """Return a request in its current state."""
         with self._database.transaction(reading=True) as connection:
-            row = self._found(connection, approval_id)
+            row = self._find(connection, approval_id)
         return None if row is None else _approval(row)
 
-    def decide(self, approval_id: str, verdict: Verdict) -> Approval:
-        """Answers a request that waits; of several answers the first one counts.
+    def decide(self, approval_id: str, verdict: ApprovalVerdict) -> Approval:
+        """Decide a pending request; only the first verdict counts.
 
         Raises:
-            NotFound: there is none.
-            TooLate: it waits no longer.
-            InputError: the answer cannot be remembered.
+            NotFound: no request has this id.
+            TooLate: the request is no longer pending.
+            InputError: the verdict cannot be remembered.
         """
         check_verdict(verdict)
         edited = verdict.arguments
@@ -167,67 +162,66 @@ class Approvals:
             "remember": verdict.remember,
         }
         with self._database.transaction() as connection:
-            row = self._found(connection, approval_id)
+            row = self._find(connection, approval_id)
             if row is None:
                 raise no_approval(approval_id)
             changes = {"the_id": row.id, **answer, **_memory(row, verdict.remember)}
-            won = connection.execute(self._decide, {**changes, **self._clock.values()}).rowcount
-            decided = _approval(self._found(connection, row.id))
-        if not won:
+            changed = connection.execute(self._decide, self._clock.values(**changes)).rowcount
+            decided = _approval(self._find(connection, row.id))
+        if not changed:
             raise too_late(decided)
         return decided
 
     def use(self, approval_id: str, fingerprint: str) -> Approval | None:
-        """What was approved, once and for this fingerprint only; None if there is no such."""
-        return self._changed(self._use, approval_id, the_fingerprint=fingerprint)
+        """Consume an approval of this fingerprint; None if there is no unused one."""
+        return self._change(self._use, approval_id, the_fingerprint=fingerprint)
 
     def withdraw(self, approval_id: str) -> bool:
-        """Nobody waits for it any more; False if it was answered before."""
-        return self._changed(self._withdraw, approval_id) is not None
+        """Withdraw a pending request; False if it was already decided."""
+        return self._change(self._withdraw, approval_id) is not None
 
     def remembered(self, keys: Sequence[str]) -> Approval | None:
-        """The newest approval that was to be remembered by one of these keys, and still is."""
-        which = {"the_keys": [hash_of([key]) for key in keys], "at_most": 1}
+        """Return the newest approval remembered under one of these keys."""
+        parameters = {"the_keys": [hash_of([key]) for key in keys], "at_most": 1}
         with self._database.transaction(reading=True) as connection:
-            row = connection.execute(
-                self._remembered, {**which, **self._clock.values()}
-            ).one_or_none()
+            statement = self._remembered
+            row = connection.execute(statement, self._clock.values(**parameters)).one_or_none()
         return None if row is None else _approval(row)
 
     def forget(self, approval_id: str) -> bool:
-        """Remembers an answer no longer; False if it was not remembered."""
-        return self._changed(self._forget, approval_id) is not None
+        """Stop remembering a verdict; False if it was not remembered."""
+        return self._change(self._forget, approval_id) is not None
 
-    def _changed(self, statement: Update, approval_id: str, **told: Any) -> Approval | None:
+    def _change(self, statement: Update, approval_id: str, **parameters: Any) -> Approval | None:
         with self._database.transaction() as connection:
-            row = self._found(connection, approval_id)
+            row = self._find(connection, approval_id)
             if row is None:
                 return None
-            which = {"the_id": row.id, **told, **self._clock.values()}
-            won = connection.execute(statement, which).rowcount
-            return _approval(self._found(connection, row.id)) if won else None
+            parameters = self._clock.values(the_id=row.id, **parameters)
+            changed = connection.execute(statement, parameters).rowcount
+            return _approval(self._find(connection, row.id)) if changed else None
 
-    def _found(self, connection: Connection, approval_id: str) -> Any:
+    def _find(self, connection: Connection, approval_id: str) -> Any:
         if not ID_OR_PREFIX.fullmatch(approval_id):
             return None
-        which = {"the_id": approval_id, "at_most": 2, **self._clock.values()}
-        rows = connection.execute(self._get, which).all()
+        parameters = self._clock.values(the_id=approval_id, at_most=2)
+        rows = connection.execute(self._get, parameters).all()
         if len(rows) > 1:
             raise several_approvals(approval_id, [row.id for row in rows])
         return rows[0] if rows else None
 
     def of_call(self, call_key: str) -> list[Approval]:
-        """The pending requests of one call, newest first."""
-        which = {"the_call_key": call_key, "at_most": _MOST}
+        """Return the pending requests of one call, newest first."""
+        parameters = {"the_call_key": call_key, "at_most": _MAX_ROWS}
         with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(self._of_call, {**which, **self._clock.values()}).all()
+            rows = connection.execute(self._of_call, self._clock.values(**parameters)).all()
         return [_approval(row) for row in rows]
 
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
-        """Requests in these states, newest first."""
-        which = {"states": list(states), "at_most": max(0, min(limit, _MOST))}
+        """Return requests in these states, newest first."""
+        parameters = {"states": list(states), "at_most": max(0, min(limit, _MAX_ROWS))}
         with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(self._list, {**which, **self._clock.values()}).all()
+            rows = connection.execute(self._list, self._clock.values(**parameters)).all()
         return [_approval(row) for row in rows]
 
 
@@ -243,12 +237,12 @@ def _memory(row: Any, remember: Remember | None) -> dict[str, Any]:
 
 
 def _approval(row: Any) -> Approval:
-    with intact("an approval"):
+    with decode_guard("an approval"):
         fields = {name: getattr(row, name) for name in Approval.model_fields}
         edited = None if row.edited is None else json.loads(row.edited)
-        given = {
+        decoded = {
             "arguments": json.loads(row.arguments),
             "edited": edited,
             "approve_own": True if row.approve_own else False if row.own_forbidden else None,
         }
-        return Approval.model_validate({**fields, **given})
+        return Approval.model_validate({**fields, **decoded})

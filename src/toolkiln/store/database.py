@@ -1,28 +1,78 @@
-"""From a path or URL to an engine: files, pragmas, URLs. Knows nothing of calls.
+"""Database engine, transactions, clock and pruning of the store.
 
-SQLite writers are serialised by BEGIN IMMEDIATE; threads of one process queue for its
-one connection instead of polling a lock. `synchronous=NORMAL` with a write-ahead log: a
-killed process loses nothing, a power failure may lose the last moments but no more.
+SQLite writers are serialised by BEGIN IMMEDIATE; the threads of a process queue for its one
+connection instead of polling a lock. With WAL and `synchronous=NORMAL` a killed process loses
+nothing, and a power failure at most the last transactions.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Select,
+    String,
+    Table,
+    bindparam,
+    cast,
+    create_engine,
+    delete,
+    event,
+    exc,
+    extract,
+    func,
+    make_url,
+    select,
+)
 
-from toolkiln.store.errors import StoreError
-from toolkiln.store.faults import as_store_error
+from toolkiln.errors import StoreError, driver_failed
+from toolkiln.model import OUTPUT_CHARACTERS
 from toolkiln.store.files import database_file, file_path
-from toolkiln.store.schema import prepare
+from toolkiln.store.tables import approvals, buckets, calls, chunks, outputs, prepare, sessions
 
-_READING = "toolkiln_reading"  # execution option of transactions that only read
+__all__ = [
+    "as_store_error",
+]
+
+
+@contextmanager
+def as_store_error(database: str, secrets: tuple[str, ...] = ()) -> Iterator[None]:
+    """Translate database errors into StoreError that names `database`."""
+    what = f"the store {database}"
+    try:
+        yield
+    except exc.DBAPIError as error:
+        # Not chained: the driver's error contains SQL, values and perhaps the URL.
+        raise driver_failed(what, error.orig or error, secrets) from None
+    except exc.TimeoutError:
+        raise StoreError(
+            f"{what} is overloaded: no connection became free in time",
+            hint="make fewer calls at once",
+        ) from None
+    except UnicodeError:
+        raise StoreError(
+            f"{what} failed: its name or something in it is not valid text",
+            hint="check the name; move a damaged file away",
+        ) from None
+    except exc.SQLAlchemyError as error:
+        text = f"{what} failed: {type(error).__name__}"
+        raise StoreError(text, hint="please report this") from None
+
+
+_READING = "toolkiln_reading"  # execution option of read-only transactions
 _BUSY_SECONDS = 15.0
-# A server that is gone must not hang a call: libpq's own defaults wait for minutes.
+# An unreachable server must not hang a call: libpq's defaults wait for minutes.
 _POSTGRES_DEFAULTS = {
     "connect_timeout": "10",
     "keepalives_idle": "15",
@@ -33,7 +83,7 @@ _POSTGRES_DEFAULTS = {
 
 @dataclass(frozen=True)
 class Database:
-    """An engine, and how to speak of it without giving a password away."""
+    """Engine, and a name for messages that contains no password."""
 
     engine: Engine
     name: str
@@ -41,16 +91,12 @@ class Database:
 
     @property
     def postgres(self) -> bool:
-        """Whether it is a PostgreSQL server; else it is an SQLite file."""
+        """Whether this is a PostgreSQL server; otherwise an SQLite file."""
         return self.engine.dialect.name == "postgresql"
 
     @contextmanager
     def transaction(self, *, reading: bool = False) -> Iterator[Connection]:
-        """All that is done with the connection, or nothing; one that only reads needs no lock.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Open a transaction; one that only reads takes no write lock."""
         with as_store_error(self.name, self.secrets), self.engine.connect() as connection:
             connection.execution_options(**{_READING: reading})
             with connection.begin():
@@ -58,11 +104,7 @@ class Database:
 
 
 def open_database(url_or_path: str | os.PathLike[str]) -> Database:
-    """The database with its tables in place, created where there is none.
-
-    Raises:
-        StoreError: it cannot be reached, created, written or understood.
-    """
+    """Open a database, and create the file and its tables if they are missing."""
     text = os.fspath(url_or_path)
     path, scheme = file_path(text), text.partition("://")[0]
     if path is not None:
@@ -82,11 +124,11 @@ def open_database(url_or_path: str | os.PathLike[str]) -> Database:
 
 
 def _sqlite(text: str) -> Database:
-    file = database_file(text, _fill)
+    file = database_file(text, _create_tables)
     return Database(_sqlite_engine(file), str(file))
 
 
-def _fill(file: Path) -> None:
+def _create_tables(file: Path) -> None:
     engine = _sqlite_engine(file)
     try:
         with as_store_error(str(file)), engine.begin() as connection:
@@ -106,7 +148,7 @@ def _sqlite_engine(file: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, record: Any) -> None:  # noqa: ARG001
-        connection.isolation_level = None  # transactions begin below, not in the driver
+        connection.isolation_level = None  # the listener below begins transactions, not the driver
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA journal_size_limit=16777216")
@@ -120,13 +162,13 @@ def _sqlite_engine(file: Path) -> Engine:
 
 
 def _postgres(text: str) -> Database:
-    unusable = StoreError(
+    invalid_url = StoreError(
         "the store's PostgreSQL URL cannot be read",
         hint="write postgresql://user:password@host:port/database, "
         "with special characters in the password percent-encoded (@ is %40)",
     )
     if text.partition("?")[0].count("@") > 1 or not text.isprintable():
-        raise unusable  # else the rest of a password would be taken for the host, and shown
+        raise invalid_url  # part of the password would be parsed, and shown, as the host
     try:
         url = make_url("postgresql+psycopg://" + text.partition("://")[2])
         defaults = {k: v for k, v in _POSTGRES_DEFAULTS.items() if k not in url.query}
@@ -143,8 +185,110 @@ def _postgres(text: str) -> Database:
             hint="pip install 'toolkiln[postgres]'",
         ) from None
     except (exc.ArgumentError, ValueError, TypeError):
-        raise unusable from None  # their texts quote the URL
-    asked = url.query.get("password", ())
-    secrets = (url.password, *((asked,) if isinstance(asked, str) else asked))
-    place = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
-    return Database(engine, f"postgresql://{place}", tuple(str(s) for s in secrets if s))
+        raise invalid_url from None  # their messages quote the URL
+    password = url.query.get("password", ())
+    secrets = (url.password, *((password,) if isinstance(password, str) else password))
+    location = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+    return Database(engine, f"postgresql://{location}", tuple(str(s) for s in secrets if s))
+
+
+class StoreClock:
+    """Current time, for statements and for Python."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] | None) -> None:
+        """`clock` replaces the server's time (PostgreSQL) or the host's (SQLite)."""
+        self._clock = clock or (None if database.postgres else time.time)
+        self.now: ColumnElement[float] = bindparam("now", type_=Double)
+        """SQL expression; run the statement with `values()`."""
+        if self._clock is None:
+            # Not clock_timestamp(), which is volatile and would keep `prune` from using an index.
+            self.now = cast(extract("epoch", func.statement_timestamp()), Double)
+
+    def values(self, **parameters: Any) -> dict[str, Any]:
+        """Return the parameters of a statement, with `now` where it is one."""
+        return parameters if self._clock is None else {**parameters, "now": self._clock()}
+
+    def read(self, connection: Connection) -> float:
+        """Return the time; on PostgreSQL by a statement, so after earlier locks were granted."""
+        if self._clock is not None:
+            return self._clock()
+        return connection.execute(select(self.now)).scalar_one()
+
+
+# Large enough to keep up, small enough not to delay other writers.
+_ROW_BATCH = 500
+_OUTPUT_BATCH = 20
+_PRUNE_SECONDS = 60.0
+
+_HANDLES = bindparam("the_handles", type_=String, expanding=True)
+
+
+class Pruner:
+    """Bounded removal of expired rows; writers trigger it once a minute."""
+
+    def __init__(self, database: Database, clock: StoreClock) -> None:
+        self._database = database
+        self._clock = clock
+        self._next = 0.0
+        self._lock = threading.Lock()
+        self._rows = []
+        for table in (calls, sessions, buckets, approvals):
+            (key,) = table.primary_key
+            self._rows.append(delete(table).where(key.in_(_expired(table, clock.now, _ROW_BATCH))))
+        self._old_outputs = _expired(outputs, clock.now, _OUTPUT_BATCH)
+        self._surplus_outputs = _surplus(clock.now)
+        self._chunks = delete(chunks).where(chunks.c.handle.in_(_HANDLES))
+        self._outputs = delete(outputs).where(outputs.c.handle.in_(_HANDLES))
+
+    def when_due(self) -> None:
+        """Prune if a minute has passed. Call it before other work: it may fail."""
+        with self._lock:
+            due = time.monotonic() >= self._next
+            if due:
+                self._next = time.monotonic() + _PRUNE_SECONDS
+        if due:
+            self.prune()
+
+    def prune(self) -> None:
+        """Remove a batch of expired rows; a long backlog takes several calls."""
+        with self._database.transaction() as connection:
+            now = self._clock.values()
+            for statement in self._rows:
+                connection.execute(statement, now)
+            self._remove_outputs(connection, self._old_outputs, now)
+
+    def prune_outputs(self, connection: Connection, scope: str, newest: str) -> None:
+        """Remove a caller's oldest outputs beyond the limit, but never `newest`."""
+        parameters = self._clock.values(the_scope=scope, the_newest=newest)
+        self._remove_outputs(connection, self._surplus_outputs, parameters)
+
+    def _remove_outputs(
+        self, connection: Connection, query: Select[Any], parameters: dict[str, Any]
+    ) -> None:
+        handles = connection.scalars(query, parameters).all()
+        if handles:
+            connection.execute(self._chunks, {"the_handles": handles})
+            connection.execute(self._outputs, {"the_handles": handles})
+
+
+def _expired(table: Table, now: ColumnElement[float], limit: int) -> Select[Any]:
+    (key,) = table.primary_key
+    # Skip rows that another process is pruning, to avoid waiting for each other.
+    query = select(key).where(table.c.kept_until <= now).limit(limit)
+    return query.with_for_update(skip_locked=True)
+
+
+def _surplus(now: ColumnElement[float]) -> Select[Any]:
+    row = outputs.c
+    sums = func.sum(row.total).over(order_by=(row.kept_until.desc(), row.handle))
+    outputs_of_caller = select(row.handle, sums.label("sum"))
+    outputs_of_caller = outputs_of_caller.where(
+        row.scope == bindparam("the_scope", type_=String), row.kept_until > now
+    )
+    totals = outputs_of_caller.subquery()
+    surplus = select(totals.c.handle).where(totals.c.sum > OUTPUT_CHARACTERS)
+    newest = bindparam("the_newest", type_=String)
+    query = (
+        select(row.handle).where(row.handle.in_(surplus), row.handle != newest).limit(_ROW_BATCH)
+    )
+    return query.with_for_update(skip_locked=True)

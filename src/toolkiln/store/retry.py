@@ -1,20 +1,20 @@
-"""Retries for work that must wait until Redis can be reached again, as during a failover."""
+"""Retries for work that waits until Redis is reachable, for example during a failover."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from toolkiln.store.errors import Unreachable
+from toolkiln.errors import Unreachable
 
 T = TypeVar("T")
-PATIENCE = 60.0
-"""Seconds that a call without a time limit of its own waits for Redis."""
+REDIS_WAIT_SECONDS = 60.0
+"""How long a call without its own time limit waits for Redis."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
-async def while_unreachable(work: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Return the result of `work`, repeated for this many seconds while Redis is unreachable.
+async def retry_while_unreachable(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Run `work` and retry it for this many seconds while Redis is unreachable.
 
     Use it only for work that is safe to repeat: the server may have run a command although
     the connection failed.

@@ -1,92 +1,94 @@
-"""Traces for OpenTelemetry: one span for each call, by its conventions for generative AI.
+"""OpenTelemetry tracing: one span per call, following the conventions for generative AI.
 
-A span says which tool ran, how it ended and what it is part of: never arguments, results,
-messages of errors or who made the call. Nothing is imported and nothing costs anything
-unless a collector is configured. What is called over MCP finds its parent in `_meta` by
-the SDK's own doing, what is called over HTTP in the header `traceparent`, and what a worker
-runs for a fleet in the envelope of the call.
+A span has the tool, the outcome and the parent span, never arguments, results, error messages
+or the caller. OpenTelemetry is imported only if a collector is configured. The parent comes
+from `_meta` over MCP (through the SDK), from the header `traceparent` over HTTP, and from the
+envelope of the call in a fleet.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from toolkiln.app import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
-from toolkiln.model import Call, Result, Status, ToolSpec
+from toolkiln.kiln import Kiln
+from toolkiln.model import Result, Status
+from toolkiln.operations import CallObserver, RunningCall
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_PARENT = ("traceparent", "tracestate")
+_PARENT_HEADERS = ("traceparent", "tracestate")
 
 
 def is_traced(settings: Settings) -> bool:
-    """Whether there is a collector to tell."""
+    """Return whether a collector is configured."""
     if settings.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     return bool(settings.telemetry or any(settings.environ.get(name) for name in _ENDPOINTS))
 
 
 def exporter(settings: Settings) -> "SpanExporter":
-    """What sends spans to the collector that is configured.
+    """Return the exporter for the configured collector.
 
     Raises:
-        InputError: the packages for it are not installed.
+        InputError: the OpenTelemetry packages are not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         raise InputError(
-            "traces are asked for, but the packages for them are not installed",
+            "tracing is configured, but its packages are not installed",
             hint="install `toolkiln[telemetry]`, or unset `telemetry` and OTEL_EXPORTER_OTLP_*",
         ) from None
     if settings.telemetry:
         return OTLPSpanExporter(endpoint=f"{settings.telemetry.rstrip('/')}/v1/traces")
-    return OTLPSpanExporter()  # which reads the variables itself
+    return OTLPSpanExporter()  # reads the environment variables itself
 
 
-class Tracing:
-    """The spans of one process that serves."""
+class Tracing(CallObserver):
+    """The tracing of one server process."""
 
     def __init__(self, exporter: "SpanExporter") -> None:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        # A collector that is away is told of once, when spans are lost, not at every attempt.
+        # Log an unreachable collector when spans are lost, not at every attempt.
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "toolkiln"}), shutdown_on_exit=False
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("toolkiln")
+        self._spans: dict[RunningCall, tuple[Span, Token[Context]]] = {}
 
     @asynccontextmanager
-    async def watching(self, kiln: Kiln) -> AsyncIterator[None]:
-        """Make spans of a Kiln's calls meanwhile; at the end what is left is sent.
-
-        A collector that does not answer is not waited for long.
-        """
-        forget = kiln.engine.gateway.listen(self._begin)
+    async def running(self, kiln: Kiln) -> AsyncIterator[None]:
+        """Trace a Kiln's calls while the block runs, then send the remaining spans."""
+        unsubscribe = kiln.engine.events.subscribe(self, passive=True)
         try:
             yield
         finally:
-            forget()
+            unsubscribe()
             await asyncio.to_thread(self._provider.shutdown)
 
     @contextmanager
-    def within(self, headers: Mapping[str, str]) -> Iterator[None]:
-        """Make what happens meanwhile part of the trace that headers name, if they do."""
+    def continue_trace(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Make the trace named by headers the current one while the block runs."""
         from opentelemetry import context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        carrier = {name: headers[name] for name in _PARENT if name in headers}
+        carrier = {name: headers[name] for name in _PARENT_HEADERS if name in headers}
         token = context.attach(TraceContextTextMapPropagator().extract(carrier))
         try:
             yield
@@ -95,7 +97,7 @@ class Tracing:
 
     @contextmanager
     def queued(self, traceparent: str, pool: str, waited: float) -> Iterator[None]:
-        """Add a span for the seconds that a call waited in a queue; the call is its child."""
+        """Add a span for the time that a call was queued; the call becomes its child."""
         from opentelemetry import context, trace
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -115,29 +117,33 @@ class Tracing:
         finally:
             context.detach(token)
 
-    def _begin(self, call: Call) -> Callable[[ToolSpec | None, Result | None], None]:
+    def started(self, call: RunningCall, /) -> None:
+        """Start the span of a call."""
         from opentelemetry import context, trace
 
         attributes = {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.call.id": call.call.id,
             "gen_ai.tool.type": "function",
-            "toolkiln.surface": call.surface,
+            "toolkiln.surface": call.call.surface,
         }
         span = self._tracer.start_span("execute_tool", attributes=attributes)
-        token = context.attach(trace.set_span_in_context(span))  # calls within it are its children
+        token = context.attach(trace.set_span_in_context(span))  # nested calls are its children
+        self._spans[call] = span, token
 
-        def end(spec: ToolSpec | None, result: Result | None) -> None:
-            if spec is not None:  # else the name is anything that a caller made up
-                span.update_name(f"execute_tool {spec.name}")
-                span.set_attribute("gen_ai.tool.name", spec.name)
-            status = Status.CANCELLED if result is None else result.status
-            span.set_attribute("toolkiln.outcome", status.value)
-            if status is not Status.OK:
-                error = result.error if result is not None else None
-                span.set_attribute("error.type", error.code if error else status.value)
-                span.set_status(trace.StatusCode.ERROR)
-            span.end()
-            context.detach(token)
+    def ended(self, call: RunningCall, result: Result | None, /) -> None:
+        """End the span of a call."""
+        from opentelemetry import context, trace
 
-        return end
+        span, token = self._spans.pop(call)
+        if call.spec is not None:  # otherwise the caller made up the name
+            span.update_name(f"execute_tool {call.spec.name}")
+            span.set_attribute("gen_ai.tool.name", call.spec.name)
+        status = Status.CANCELLED if result is None else result.status
+        span.set_attribute("toolkiln.outcome", status.value)
+        if status is not Status.OK:
+            error = result.error if result is not None else None
+            span.set_attribute("error.type", error.code if error else status.value)
+            span.set_status(trace.StatusCode.ERROR)
+        span.end()
+        context.detach(token)

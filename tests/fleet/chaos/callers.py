@@ -9,9 +9,8 @@ from functools import partial
 from typing import Literal
 
 from toolkiln import Kiln
-from toolkiln.errors import NotFound
+from toolkiln.errors import NotFound, StoreError
 from toolkiln.model import Result, Status, Task
-from toolkiln.store import StoreError
 
 from ..workers import code_of
 from .calamities import Fleet
@@ -152,9 +151,9 @@ class Callers:
         """The end of a call in the background, as another process sees it."""
         if entry.kind == "cancelled":
             await asyncio.sleep(self._chance.uniform(0, 0.5))
-            await _insist(partial(kiln.cancel_task, task.id, self._session))
+            await _insist(partial(kiln.tasks.cancel, task.id, self._session))
         while task.result is None:
-            task = await _insist(partial(kiln.await_task, task.id, self._session, timeout=10))
+            task = await _insist(partial(kiln.tasks.wait, task.id, self._session, timeout=10))
         return task.result
 
 

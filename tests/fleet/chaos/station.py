@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from toolkiln import Context, Kiln, tool
-from toolkiln.app import Post, new_loop
-from toolkiln.app.working import perform_calls
 from toolkiln.config import Settings
+from toolkiln.fleet import WorkerConfig, new_loop
+from toolkiln.fleet.worker_process import run_embedded_worker
 
 LEASE = 2.0
 FOLDER = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
@@ -47,8 +47,10 @@ async def main(url: str, folder: str) -> None:
     state = Path(folder).parent / f"state-{os.getpid()}"
     settings = Settings(state=state, drain_seconds=1)
     async with Kiln(functions=[act, redo], settings=settings) as kiln:
-        post = Post(url, slots=8, lease=LEASE)
-        await perform_calls(kiln, post, lambda: print("ready", file=sys.stderr, flush=True), stop)
+        post = WorkerConfig(url, slots=8, lease=LEASE)
+        await run_embedded_worker(
+            kiln.services, post, lambda: print("ready", file=sys.stderr, flush=True), stop
+        )
 
 
 if __name__ == "__main__":

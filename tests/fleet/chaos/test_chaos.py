@@ -70,7 +70,7 @@ async def run(fleet: Fleet, ledger: Ledger, chance: random.Random, folder: Path)
             )
             for name in ("one", "other")
         ]
-        session = one.sessions.create("ann", workspace="default", seconds=86_400).token
+        session = one.security.sessions.create("ann", workspace="default", seconds=86_400).token
         callers = [
             Callers((one, other), session, ledger, random.Random(chance.random()))
             for _ in range(AT_ONCE)

@@ -8,7 +8,7 @@ import pytest
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.fleet import client, link
+from toolkiln.fleet import client, connection
 
 Connect = Callable[[str], AbstractAsyncContextManager[Kiln]]
 """A Kiln in front of the fleet at a URL."""
@@ -20,9 +20,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Two looks take longer than a connection needs to come back, as they always do.
     """
-    monkeypatch.setattr(client, "_LOOK", 0.8)
+    monkeypatch.setattr(client, "_CHECK_SECONDS", 0.8)
     monkeypatch.setattr(client, "_BLOCK_MS", 500)
-    monkeypatch.setattr(link, "_READ_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "_READ_SECONDS", 1.0)
 
 
 @pytest.fixture

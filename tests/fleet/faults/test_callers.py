@@ -63,7 +63,10 @@ async def test_a_call_that_is_made_by_several_under_one_id_runs_once(
 ) -> None:
     with performer(server.url, tmp_path):
         async with connect(server.url) as one, connect(server.url) as other:
-            ann, ben = one.sessions.create("ann").token, one.sessions.create("ben").token
+            ann, ben = (
+                one.security.sessions.create("ann").token,
+                one.security.sessions.create("ben").token,
+            )
             given = {"seconds": 0.3, "mark": "ann"}
 
             at_once = await asyncio.gather(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.fleet.resp import _source
+from toolkiln.fleet.connection import _source
 from toolkiln.model import Status
 
 from ..servers import Server
@@ -102,7 +102,7 @@ async def test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards(
 async def test_a_caller_without_a_network_hears_that_its_call_was_not_sent(
     server: Server, tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.fleet.client._PATIENCE", 0.5)
+    monkeypatch.setattr("toolkiln.fleet.client.REDIS_WAIT_SECONDS", 0.5)
     with cable(server.port) as laid, performer(server.url, tmp_path):
         async with connect(laid.url) as kiln:
             await kiln.call("double", {"number": 1})

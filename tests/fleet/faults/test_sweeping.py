@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.crew import Crew
-from toolkiln.fleet.sweeper import Sweeper, settle
+from toolkiln.fleet.consumers import PoolConsumers
+from toolkiln.fleet.sweeper import Sweeper, recover_calls
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker import Observe
 from toolkiln.model import Result, Status
@@ -43,12 +43,12 @@ async def test_a_sweeper_that_leaves_sees_to_what_it_has_just_taken_over(server:
     async with desk(server.url) as own:
         await own.queue.enqueue(call("left", repeatable=True))
         await own.take("dead")
-        await own.queue.abandoned("w1.sweeper", "0-0", 0)  # and then it was stopped
+        await own.queue.claim_abandoned("w1.sweeper", "0-0", 0)  # and then it was stopped
 
         await Sweeper(own.pipe, own.queue, "w1", LEASE).leave()
 
         [again] = await own.take("other")
-        consumers = await Crew(own.pipe, POOL).consumers()
+        consumers = await PoolConsumers(own.pipe, POOL).members()
     assert (again.record, again.tries) == ("left", 1)
     assert "w1.sweeper" not in {one.name for one in consumers}
 
@@ -61,7 +61,7 @@ async def test_1000_workers_that_came_and_went_leave_nothing(server: Server) -> 
     async with desk(server.url) as own:
         for number in range(1000):
             await (come_and_go if number % 20 else work_and_leave)(own, f"w{number}")
-        consumers = await Crew(own.pipe, POOL).consumers()
+        consumers = await PoolConsumers(own.pipe, POOL).members()
         told = await own.told("c1")
         with closing(server.client()) as client:
             left = {key.decode() for key in client.scan_iter() if client.ttl(key) == -1}
@@ -76,9 +76,9 @@ async def work_and_leave(own: Desk, name: str) -> None:
     """A worker that performs a call and is told to leave."""
     await own.queue.enqueue(call(name))
     async with working(own.queue, own.pipe.address, name, perform):
-        while (await own.queue.standing([name]))[0].state != "done":
+        while (await own.queue.call_states([name]))[0].state != "done":
             pass
-    await settle(own.queue, name, set())
+    await recover_calls(own.queue, name, set())
 
 
 async def come_and_go(own: Desk, name: str) -> None:
@@ -87,7 +87,7 @@ async def come_and_go(own: Desk, name: str) -> None:
     await own.queue.enqueue(call(f"{name}-lost"))
     ended, begun = await own.take(name)
     await own.queue.finish(result(ended))
-    await settle(own.queue, name, {begun.entry})
+    await recover_calls(own.queue, name, {begun.entry})
 
 
 async def test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_uncounted(
@@ -101,7 +101,7 @@ async def test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_u
         with closing(server.client()) as client:
             await soon(lambda: client.info("clients")["blocked_clients"] == 1)
 
-        await settle(own.queue, "w1", {begun.entry})
+        await recover_calls(own.queue, "w1", {begun.entry})
 
         given = await still_open
         [left] = await own.take("w2")

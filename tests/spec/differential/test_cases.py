@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-import pytest
-
+from tables import each_row
 from toolkiln.spec import read
 
 from . import normal, oracle
 from .cases import CASES, REFUSED, Case, signatures
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_row("case", CASES, batches=16)
 def test_static_schemas_equal_pydantics(case: Case, tmp_path: Path) -> None:
     expected = oracle.ask(case.source)
 
@@ -24,7 +23,7 @@ def test_static_schemas_equal_pydantics(case: Case, tmp_path: Path) -> None:
         assert normal.text(tool.returns) == normal.text(item.returns)
 
 
-@pytest.mark.parametrize("case", signatures.KINDS, ids=lambda case: case.name)
+@each_row("case", signatures.KINDS)
 def test_properties_stand_in_the_order_of_the_signature(case: Case, tmp_path: Path) -> None:
     (expected,) = oracle.ask(case.source)
     unordered = oracle.variadic(case.source)
@@ -36,7 +35,7 @@ def test_properties_stand_in_the_order_of_the_signature(case: Case, tmp_path: Pa
     assert ordered == [name for name in properties if name not in unordered]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+@each_row("case", REFUSED)
 def test_a_type_without_a_schema_is_reported_and_left_open(case: Case, tmp_path: Path) -> None:
     (expected,) = oracle.ask(case.source)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
+from tables import each_row
 from toolkiln.define import Context
-from toolkiln.execution import Admitted, probe
-from toolkiln.execution.executor import Invocation, Outcome
-from toolkiln.model import JsonSchema
+from toolkiln.execution import run_probe
+from toolkiln.execution.executor import ExecutionOutcome, Invocation
+from toolkiln.model import JsonSchema, ResolvedTool
 from toolkiln.runtime.probe import Probe
 from toolkiln.spec import read
 
@@ -28,14 +29,14 @@ class InProcess:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def run(self, invocation: Invocation) -> Outcome:
+    async def run(self, invocation: Invocation) -> ExecutionOutcome:
         for name, data in invocation.tool.sources().items():
             (self._folder / name).write_bytes(data)
         context = Context()
         with _modules_as_they_were():
             program = Probe(str(self._folder / "program.py"))
             value = program.run(context, **invocation.arguments)
-        return Outcome(value=value, messages=context.sent_messages)
+        return ExecutionOutcome(value=value, messages=context.sent_messages)
 
     async def close(self) -> None: ...
 
@@ -68,13 +69,13 @@ async def differences(source: str, folder: Path, **wrong: JsonSchema) -> list[st
         given = {name: wrong.get(name, schema) for name, schema in properties.items()}
         parameters = {**spec.parameters, "properties": given}
         changed = spec.model_copy(update={"parameters": parameters})
-        tools.append(Admitted(changed, lambda: {"tool.py": source.encode()}))
-    findings = await probe(InProcess(folder), tools, None)
+        tools.append(ResolvedTool(changed, lambda: {"tool.py": source.encode()}))
+    findings = await run_probe(InProcess(folder), tools, None)
     return [finding.message for finding in findings if finding.rule == "schema-differs"]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", [*CASES, *REFUSED], ids=lambda case: case.name)
+@each_row("case", [*CASES, *REFUSED], batches=16)
 async def test_written_cases_agree(case: Case, folder: Path) -> None:
     assert await differences(case.source, folder) == []
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
+
 from . import normal, oracle
 
 
@@ -41,8 +43,8 @@ def test_renamed_definitions_are_followed_by_the_discriminator() -> None:
     assert normal.normalise(schema)["discriminator"]["mapping"] == {"a": "#/$defs/D1"}
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
+@each_row(
+    "one, other, equal",
     [
         ({"default": 1}, {"default": True}, False),
         ({"default": 1}, {"default": 1.0}, True),

@@ -12,15 +12,16 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from toolkiln.app import Entrance, Kiln
 from toolkiln.config import Settings
 from toolkiln.define import Context, ToolError, tool
+from toolkiln.kiln import Kiln
 from toolkiln.model import Privilege
-from toolkiln.surfaces.http.api import OPERATIONS
+from toolkiln.security import Authenticator
 from toolkiln.surfaces.http.app import App
-from toolkiln.surfaces.http.beside import Beside, Readiness
+from toolkiln.surfaces.http.health import Readiness, SystemEndpoints
 from toolkiln.surfaces.http.metrics import Metrics
-from toolkiln.surfaces.http.server import listening, url_of
+from toolkiln.surfaces.http.routes import ROUTES
+from toolkiln.surfaces.http.server import open_listener, url_of
 
 SOON = 60.0
 
@@ -164,8 +165,8 @@ class Serving:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(source, "utf-8")
         with self._opened() as kiln:
-            candidates = [kiln.admissions.candidate(file) for file in files]
-            kiln.admissions.admit(candidates, kiln.guarding.decision())
+            candidates = [kiln.services.admissions.candidate(file) for file in files]
+            kiln.services.admissions.admit(candidates, kiln.security.decision())
 
     def _opened(self) -> Kiln:
         return Kiln(self.tools, functions=[double], settings=self._settings, surface="http")
@@ -173,7 +174,7 @@ class Serving:
     @contextmanager
     def running(self) -> Iterator["Serving"]:
         """Serve as long as the block runs."""
-        with listening("127.0.0.1", 0) as listener:
+        with open_listener("127.0.0.1", 0) as listener:
             self.url = url_of(listener)
             ready = threading.Event()
             thread = threading.Thread(target=lambda: asyncio.run(self._serve(listener, ready)))
@@ -189,14 +190,14 @@ class Serving:
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         async with self._opened() as kiln:
             self.kiln, self.loop = kiln, asyncio.get_running_loop()
-            entrance = Entrance(kiln.guarding, kiln.settings)
-            beside = Beside(OPERATIONS, entrance, Readiness(kiln), Metrics())
-            app = App(kiln, entrance, OPERATIONS, dict.fromkeys(beside.paths, beside))
+            entrance = Authenticator(kiln.security, kiln.settings)
+            beside = SystemEndpoints(ROUTES, entrance, Readiness(kiln), Metrics())
+            app = App(kiln, entrance, ROUTES, dict.fromkeys(beside.paths, beside))
             config = uvicorn.Config(app, lifespan="off", log_level="critical")
             self.server = uvicorn.Server(config)
             async with AsyncExitStack() as stack:
-                stack.enter_context(kiln.runs.watching(kiln.engine.gateway))
-                await stack.enter_async_context(kiln.changes.running())
+                stack.callback(kiln.services.runs.subscribe_to(kiln.engine.events))
+                await stack.enter_async_context(kiln.services.changes.running())
                 serving = asyncio.create_task(self.server.serve([listener]))
                 while not self.server.started and not serving.done():
                     await asyncio.sleep(0.005)
@@ -205,13 +206,13 @@ class Serving:
 
     def session(self, user: str = "ann", *privileges: Privilege, **identity: Any) -> str:
         """The token of a session."""
-        made = self.kiln.sessions.create(user, privileges=privileges, **identity)
+        made = self.kiln.security.sessions.create(user, privileges=privileges, **identity)
         return made.token
 
     @contextmanager
     def client(self, token: str | None = None, **options: Any) -> Iterator[httpx2.Client]:
         """A client; without a token that of the local person, as after the start-up link."""
-        headers = {"authorization": f"Bearer {token or self.kiln.guarding.operator}"}
+        headers = {"authorization": f"Bearer {token or self.kiln.security.operator}"}
         with httpx2.Client(
             base_url=self.url, headers=headers, timeout=SOON, trust_env=False, **options
         ) as client:

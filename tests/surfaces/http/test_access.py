@@ -2,26 +2,25 @@
 
 import pytest
 
-from toolkiln.surfaces.http.access import Access, Passed
-from toolkiln.surfaces.http.cookies import clear_cookies, set_cookie
-from toolkiln.surfaces.http.problems import Refused
+from toolkiln.surfaces.http.middleware import AccessPolicy, RequestOrigin, clear_cookies, set_cookie
+from toolkiln.surfaces.http.problems import HttpProblem
 
 HERE = {"host": "127.0.0.1:8420"}
 THERE = {"host": "kiln.example", "sec-fetch-site": "same-origin"}
 PAGE = {"x-toolkiln-page": "1", "sec-fetch-site": "same-origin"}
 COOKIE = {"cookie": "other=1; toolkiln-8420=ts_mine"}
 SECURE = {"cookie": "__Host-toolkiln=ts_mine"}
-LOCAL, KEYED = Access(any_host=False), Access(any_host=True)
+LOCAL, KEYED = AccessPolicy(any_host=False), AccessPolicy(any_host=True)
 
 
 def check(
-    access: Access, headers: dict[str, str], path: str = "/v1/tools", method: str = "GET"
-) -> Passed | str:
+    access: AccessPolicy, headers: dict[str, str], path: str = "/v1/tools", method: str = "GET"
+) -> RequestOrigin | str:
     """What is known of a request, or the code of the refusal."""
     sent = [(name.encode(), value.encode()) for name, value in headers.items()]
     try:
         return access.check(method, path.encode(), sent)
-    except Refused as refused:
+    except HttpProblem as refused:
         return refused.problem.code
 
 
@@ -38,8 +37,8 @@ class TestPagesOfOtherSites:
     def test_can_lead_to_what_anybody_may_see(self, path: str) -> None:
         asked = {**HERE, "sec-fetch-site": "cross-site"}
 
-        assert check(LOCAL, asked, path) == Passed(is_local=True)
-        assert check(KEYED, {**asked, "host": "kiln.example"}, path) == Passed()
+        assert check(LOCAL, asked, path) == RequestOrigin(is_local=True)
+        assert check(KEYED, {**asked, "host": "kiln.example"}, path) == RequestOrigin()
 
     def test_cannot_log_anybody_in_or_out(self) -> None:
         asked = {**HERE, "sec-fetch-site": "cross-site"}
@@ -49,47 +48,54 @@ class TestPagesOfOtherSites:
         assert found == {"origin_refused"}
 
     def test_of_configured_origins_may_ask_but_are_not_the_own_page(self) -> None:
-        access = Access(False, origins=frozenset({"https://app.example"}))
+        access = AccessPolicy(False, origins=frozenset({"https://app.example"}))
         origin = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
 
         found = check(access, {**HERE, **PAGE, **COOKIE, **origin}, method="POST")
 
-        assert found == Passed("https://app.example", is_local=True)
+        assert found == RequestOrigin("https://app.example", is_local=True)
 
     @pytest.mark.parametrize("site", ["none", "same-origin"])
     def test_are_not_meant_where_a_person_or_the_page_asks(self, site: str) -> None:
-        assert check(LOCAL, {**HERE, "sec-fetch-site": site}) == Passed(is_local=True)
+        assert check(LOCAL, {**HERE, "sec-fetch-site": site}) == RequestOrigin(is_local=True)
 
 
 class TestCookie:
     def test_says_who_asks_where_the_own_page_does(self) -> None:
-        assert check(LOCAL, {**HERE, **PAGE, **COOKIE}) == Passed(token="ts_mine", is_local=True)
-        assert check(KEYED, {**THERE, **PAGE, **SECURE}) == Passed(token="ts_mine")
+        assert check(LOCAL, {**HERE, **PAGE, **COOKIE}) == RequestOrigin(
+            token="ts_mine", is_local=True
+        )
+        assert check(KEYED, {**THERE, **PAGE, **SECURE}) == RequestOrigin(token="ts_mine")
 
     def test_is_no_credential_without_the_page_s_header(self) -> None:
-        assert check(KEYED, {**THERE, **SECURE}) == Passed()
-        assert check(KEYED, {**THERE, **SECURE, "x-toolkiln-page": "yes"}) == Passed()
-        assert check(LOCAL, {**HERE, **COOKIE}) == Passed(is_local=True)
+        assert check(KEYED, {**THERE, **SECURE}) == RequestOrigin()
+        assert check(KEYED, {**THERE, **SECURE, "x-toolkiln-page": "yes"}) == RequestOrigin()
+        assert check(LOCAL, {**HERE, **COOKIE}) == RequestOrigin(is_local=True)
 
     def test_is_no_credential_of_a_page_on_another_port(self) -> None:
         other = {"origin": "http://127.0.0.1:3000"}
         page = {**HERE, **COOKIE, "x-toolkiln-page": "1", **other}
 
-        assert check(KEYED, page, method="POST") == Passed(is_local=True)
+        assert check(KEYED, page, method="POST") == RequestOrigin(is_local=True)
 
     def test_counts_over_plain_http_where_browsers_do_not_name_the_site(self) -> None:
         page = {"host": "10.0.0.7:8420", "x-toolkiln-page": "1", **COOKIE}
 
-        assert check(KEYED, page) == Passed(token="ts_mine")
-        assert check(KEYED, {**page, "origin": "http://10.0.0.7:8420"}) == Passed(token="ts_mine")
+        assert check(KEYED, page) == RequestOrigin(token="ts_mine")
+        assert check(KEYED, {**page, "origin": "http://10.0.0.7:8420"}) == RequestOrigin(
+            token="ts_mine"
+        )
 
     def test_that_a_neighbouring_site_could_have_set_does_not_count_over_tls(self) -> None:
         plain = {"cookie": "toolkiln=ts_theirs"}
 
-        assert check(KEYED, {**THERE, **PAGE, **plain}) == Passed()
+        assert check(KEYED, {**THERE, **PAGE, **plain}) == RequestOrigin()
 
     def test_goes_after_authorization(self) -> None:
-        assert check(KEYED, {**THERE, **PAGE, **SECURE, "authorization": "Bearer x"}) == Passed()
+        assert (
+            check(KEYED, {**THERE, **PAGE, **SECURE, "authorization": "Bearer x"})
+            == RequestOrigin()
+        )
 
     @pytest.mark.parametrize(
         "cookie",
@@ -101,12 +107,12 @@ class TestCookie:
     def test_that_is_none_of_ours_is_nothing(self, cookie: str) -> None:
         keyed = {**HERE, **PAGE, "cookie": cookie}
 
-        assert check(KEYED, keyed) == Passed(is_local=True)
+        assert check(KEYED, keyed) == RequestOrigin(is_local=True)
 
     def test_does_not_make_local_what_a_proxy_forwards_to_this_machine(self) -> None:
         forwarded = {**HERE, **PAGE, "x-forwarded-for": "10.0.0.1"}
 
-        assert check(LOCAL, {**forwarded, "cookie": "toolkiln-8420=nonsense"}) == Passed()
+        assert check(LOCAL, {**forwarded, "cookie": "toolkiln-8420=nonsense"}) == RequestOrigin()
 
     def test_is_kept_from_scripts_and_other_sites(self) -> None:
         plain = set_cookie({b"host": "127.0.0.1:8420"}, "ts_mine", 60.5)

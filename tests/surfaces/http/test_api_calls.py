@@ -388,7 +388,7 @@ class TestLeaving:
 def test_a_caller_has_so_many_calls_in_the_background_and_others_still_have_some(
     api: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.execution.tasks.MOST_OF_A_CALLER", 3)
+    monkeypatch.setattr("toolkiln.execution.tasks.MAX_CALLS_PER_USER", 3)
     body = {"arguments": {"seconds": 100}, "background": True}
     with api.client(api.session("flo")) as flo, api.client(api.session("gus")) as gus:
         taken = [flo.post("/v1/tools/wait/call", json=body) for _ in range(5)]

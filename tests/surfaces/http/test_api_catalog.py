@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from toolkiln.model import Privilege
-from toolkiln.surfaces.http.requests import takes_gzip
+from toolkiln.surfaces.http.adapter import accepts_gzip
 
 from .serving import TRIPLE, Serving
 
@@ -51,7 +51,7 @@ class Desk:
 def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A server whose new tools wait for a person."""
     serving = Serving(tmp_path_factory.mktemp("catalog"), authoring="propose")
-    serving.write({"looks.py": LOOKS, "three.py": TRIPLE})
+    serving.write({"appearance.py": LOOKS, "three.py": TRIPLE})
     with serving.running():
         yield serving
 
@@ -197,4 +197,4 @@ def test_it_is_compressed_for_clients_that_take_that(operator: httpx2.Client) ->
     ],
 )
 def test_a_client_says_whether_it_takes_compressed_answers(accepted: str, takes: bool) -> None:
-    assert takes_gzip(accepted) is takes
+    assert accepts_gzip(accepted) is takes

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.checks import CHECKS, load_all_checks
 
-from toolkiln.surfaces.http.api import OPERATIONS
 from toolkiln.surfaces.http.openapi import describe
+from toolkiln.surfaces.http.routes import ROUTES
 
 from .serving import Serving
 
 load_all_checks()
-SCHEMA = schemathesis.openapi.from_dict(describe(OPERATIONS, version="1.2.3", is_local=True))
+SCHEMA = schemathesis.openapi.from_dict(describe(ROUTES, version="1.2.3", is_local=True))
 REFUSED_THOUGH_IT_FITS: Any = CHECKS.get_one("positive_data_acceptance")
 """What fits its schema may still be no cursor, no tool, no Python."""
 THERE: Mapping[str, tuple[str, ...]] = {

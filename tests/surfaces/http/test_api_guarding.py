@@ -97,7 +97,7 @@ class TestApprovals:
     def test_a_caller_has_so_many_calls_that_wait_for_a_person_and_others_still_have_some(
         self, api: Serving, operator: httpx2.Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("toolkiln.execution.approvals.MOST_PENDING", 2)
+        monkeypatch.setattr("toolkiln.security.approvals.MAX_PENDING", 2)
         body = {"arguments": {"amount": 4}, "background": "auto"}
         with api.client(api.session("flooder")) as flooder, api.client(api.session("fay")) as fay:
             taken = [flooder.post("/v1/tools/pay/call", json=body).json() for _ in range(2)]

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from toolkiln.model import Result, SentFile, Status
-from toolkiln.surfaces.http.replies import as_json
+from toolkiln.surfaces.http.responses import to_json
 
 from .serving import Serving
 
@@ -149,7 +149,7 @@ def test_halves_of_characters_and_bytes_are_answered_as_json() -> None:
         files=(SentFile(name="f", data=b"\xff"),),
     )
 
-    told = json.loads(as_json(result))
+    told = json.loads(to_json(result))
 
     assert (told["text"], told["files"][0]["data"]) == ("\ud800", "/w==")
 
@@ -160,7 +160,7 @@ def test_infinities_are_answered_as_json() -> None:
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
-    assert json.loads(as_json(result), parse_constant=refuse)["value"] == [None, None]
+    assert json.loads(to_json(result), parse_constant=refuse)["value"] == [None, None]
 
 
 def test_a_tool_that_gives_half_a_character_is_answered(

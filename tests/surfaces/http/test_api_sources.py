@@ -5,9 +5,9 @@ from typing import get_args
 import httpx2
 import pytest
 
-from toolkiln.app import PROVIDERS
+from toolkiln.kiln import PROVIDERS
 from toolkiln.model import Privilege
-from toolkiln.surfaces.http.calls import Provider
+from toolkiln.operations import Provider
 
 from .serving import FAILING, SETTABLE, TRIPLE, Serving
 from .test_api_calls import EVENTS, events

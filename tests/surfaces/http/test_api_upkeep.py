@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from execution.environments.index import wheel
+from sandbox.environments.index import wheel
 from toolkiln.config import load
 
 from .serving import FILES, SOON, Serving

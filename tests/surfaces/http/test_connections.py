@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from toolkiln.surfaces.http.connections import Gathered
+from toolkiln.surfaces.http.connections import CoalescingTransport
 
 
 class Wire(asyncio.Transport):
@@ -33,11 +33,11 @@ class Wire(asyncio.Transport):
     ],
 )
 async def test_what_is_written_at_once_leaves_by_one_write(
-    answer: Callable[[Gathered], object], seen: list[bytes | str]
+    answer: Callable[[CoalescingTransport], object], seen: list[bytes | str]
 ) -> None:
     wire = Wire()
 
-    answer(Gathered(wire, asyncio.get_running_loop()))
+    answer(CoalescingTransport(wire, asyncio.get_running_loop()))
     await asyncio.sleep(0)
 
     assert wire.seen == seen
@@ -45,7 +45,7 @@ async def test_what_is_written_at_once_leaves_by_one_write(
 
 async def test_nothing_waits_for_what_does_not_come() -> None:
     wire = Wire()
-    gathered = Gathered(wire, asyncio.get_running_loop())
+    gathered = CoalescingTransport(wire, asyncio.get_running_loop())
 
     for event in (b"head", b"first", b"second"):
         gathered.write(event)

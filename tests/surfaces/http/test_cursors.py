@@ -2,15 +2,15 @@
 
 import pytest
 
-from toolkiln.surfaces.http import cursors
-from toolkiln.surfaces.http.problems import Refused
+from toolkiln.errors import InvalidCursor
+from toolkiln.operations import pages
 
 Item = tuple[float, str]
 ALL: list[Item] = [(9.0, "i"), (8.0, "h"), (7.0, "g"), (7.0, "f"), (5.0, "e"), (4.0, "d")]
 
 
 def part(items: list[Item], cursor: str | None, limit: int = 2) -> tuple[list[str], str | None]:
-    found, following = cursors.part("letters", items, lambda one: one, cursor, limit)
+    found, following = pages.page_of("letters", items, lambda one: one, cursor, limit)
     return [name for _, name in found], following
 
 
@@ -47,5 +47,5 @@ def test_nothing_is_left_of_a_list_that_has_gone() -> None:
 
 
 def test_a_cursor_of_another_list_is_refused() -> None:
-    with pytest.raises(Refused):
-        part(ALL, cursors.made("numbers", 8.0, "h"))
+    with pytest.raises(InvalidCursor):
+        part(ALL, pages.encode_cursor("numbers", 8.0, "h"))

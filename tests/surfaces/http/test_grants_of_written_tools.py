@@ -38,7 +38,7 @@ def api(tmp_path: Path) -> Iterator[Serving]:
     serving = Serving(tmp_path, grants=grants, authoring="admit")
     serving.write({"mail.py": MAIL, "fetch.py": FETCH})
     with serving.running():
-        serving.kiln.guarding.set_secret("TOKEN", SECRET)
+        serving.kiln.security.set_secret("TOKEN", SECRET)
         yield serving
 
 

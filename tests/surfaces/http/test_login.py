@@ -4,24 +4,24 @@ import asyncio
 
 import pytest
 
-from toolkiln.app import OWN, Entrance, Scope
 from toolkiln.config import Settings
-from toolkiln.surfaces.http.problems import Refused
-from toolkiln.surfaces.web.login import Login
+from toolkiln.security import LOCAL_OPERATOR, Authenticator, KeyScope
+from toolkiln.surfaces.http.problems import HttpProblem
+from toolkiln.surfaces.web.app import Login
 
 from .serving import SOON, Serving
 
 
 async def test_wrong_keys_wait_and_keep_no_right_one_waiting(api: Serving) -> None:
-    guarding = api.kiln.guarding
-    key = guarding.keys.create("right", Scope(user_id="ann"), OWN).text
-    login = Login(Entrance(guarding, Settings(require_key=True)), penance=SOON)
+    guarding = api.kiln.security
+    key = guarding.keys.create("right", KeyScope(user_id="ann"), LOCAL_OPERATOR).text
+    login = Login(Authenticator(guarding, Settings(require_key=True)), delay=SOON)
     waiting = [asyncio.create_task(login.open("tk_wrong", "")) for _ in range(20)]
     async with asyncio.timeout(SOON):
-        while login.waiting < 20:
+        while login.delayed < 20:
             await asyncio.sleep(0)
 
-    with pytest.raises(Refused) as one_more:
+    with pytest.raises(HttpProblem) as one_more:
         await login.open("tk_wrong", "")
     opened = await login.open(key, "")
 

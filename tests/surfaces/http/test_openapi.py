@@ -10,9 +10,9 @@ import schemathesis
 from pydantic import BaseModel, Field
 
 from toolkiln.model import Value
-from toolkiln.surfaces.http.api import OPERATIONS
+from toolkiln.surfaces.http.adapter import HandlerResponse, HttpRequest, Route
 from toolkiln.surfaces.http.openapi import describe
-from toolkiln.surfaces.http.operations import Answer, Operation, Visit
+from toolkiln.surfaces.http.routes import ROUTES
 
 
 class Colour(StrEnum):
@@ -43,11 +43,11 @@ class Step(Value):
     done: float
 
 
-async def nothing(visit: Visit, *given: BaseModel) -> Answer:
-    return Answer()
+async def nothing(visit: HttpRequest, *given: BaseModel) -> HandlerResponse:
+    return HandlerResponse()
 
 
-FIND = Operation(
+FIND = Route(
     method="GET",
     path="/v1/things",
     name="find_things",
@@ -55,9 +55,9 @@ FIND = Operation(
     handle=nothing,
     group="things",
     query=Search,
-    answers={200: Thing},
+    responses={200: Thing},
 )
-MAKE = Operation(
+MAKE = Route(
     method="PUT",
     path="/v1/shelves/{shelf}/things/{name}",
     name="put_thing",
@@ -66,7 +66,7 @@ MAKE = Operation(
     handle=nothing,
     group="things",
     body=Thing,
-    answers={201: Thing, 204: None},
+    responses={201: Thing, 204: None},
     events={"step": Step},
     problems=(412,),
     idempotent_by_key=True,
@@ -74,7 +74,7 @@ MAKE = Operation(
 )
 
 
-def described(*operations: Operation, is_local: bool = True) -> dict[str, Any]:
+def described(*operations: Route, is_local: bool = True) -> dict[str, Any]:
     return describe(operations, version="1.2.3", is_local=is_local)
 
 
@@ -122,7 +122,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_every_reference_of_the_api_leads_somewhere() -> None:
-    document = described(*OPERATIONS)
+    document = described(*ROUTES)
 
     schemathesis.openapi.from_dict(document).validate()
 
@@ -136,7 +136,7 @@ def test_the_same_operations_make_the_same_text() -> None:
 
 
 def test_operations_of_one_path_stand_together() -> None:
-    both = described(FIND, Operation(**{**vars(FIND), "method": "POST", "name": "post_thing"}))
+    both = described(FIND, Route(**{**vars(FIND), "method": "POST", "name": "post_thing"}))
 
     assert {"get", "post"} == set(both["paths"]["/v1/things"])
 
@@ -216,7 +216,9 @@ def test_all_problems_are_of_one_shape() -> None:
         if "/responses/" in reference:
             content = resolved(document, reference)["content"]
             assert content == {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+                "application/problem+json": {
+                    "schema": {"$ref": "#/components/schemas/ProblemDetails"}
+                }
             }
 
 
@@ -230,7 +232,7 @@ def test_a_key_is_needed_but_from_this_machine(is_local: bool) -> None:
 
 def test_fields_are_described_by_the_texts_below_them() -> None:
     (_, colour, *_) = find()["parameters"]
-    problem = described(FIND)["components"]["schemas"]["Problem"]
+    problem = described(FIND)["components"]["schemas"]["ProblemDetails"]
 
     assert colour["description"] == "Which ones."
     assert problem["properties"]["code"]["description"] == "Stable."

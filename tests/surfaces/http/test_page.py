@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from toolkiln.surfaces.http.api import OPERATIONS
+from toolkiln.surfaces.http.routes import ROUTES
 
 from .serving import SOON, Serving
 
@@ -47,7 +47,7 @@ def opened(browser: Browser, api: Serving) -> Iterator[Opened]:
         page.on("request", lambda request: found.asked.append(request.url))
         page.on("console", found.hear)
         page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        credential = f"Bearer {api.kiln.guarding.operator}"
+        credential = f"Bearer {api.kiln.security.operator}"
         page.set_extra_http_headers({"authorization": credential})
         page.goto(f"{api.url}/docs")
         expect(page.get_by_role("status")).to_contain_text("operations")
@@ -63,7 +63,7 @@ def test_every_operation_is_shown_without_a_complaint_or_a_request_elsewhere(
 
     expect(shown.get_by_role("button", name="Send")).to_have_count(shown.count())
     identifiers = {one.get_attribute("id") for one in shown.all()}
-    assert {operation.name for operation in OPERATIONS} <= identifiers
+    assert {operation.name for operation in ROUTES} <= identifiers
     assert opened.complaints == []
     assert opened.asked == [f"{api.url}/docs", f"{api.url}/openapi.json"]
 

@@ -2,20 +2,20 @@
 
 import pytest
 
-from toolkiln.surfaces.http.operations import Answer
-from toolkiln.surfaces.http.repeats import Repeats
+from toolkiln.surfaces.http.adapter import HandlerResponse
+from toolkiln.surfaces.http.idempotency import IdempotencyCache
 
 
 async def test_many_keys_of_one_caller_do_not_push_out_the_answer_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.http.repeats._MOST", 5)
-    repeats, done = Repeats(), []
+    monkeypatch.setattr("toolkiln.surfaces.http.idempotency._MAX_ENTRIES", 5)
+    repeats, done = IdempotencyCache(), []
 
     async def ask(key: str, who: str) -> None:
-        async def handle() -> Answer:
+        async def handle() -> HandlerResponse:
             done.append((key, who))
-            return Answer()
+            return HandlerResponse()
 
         await repeats.once(key, (who, "session"), b"", handle)
 

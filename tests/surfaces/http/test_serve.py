@@ -212,7 +212,7 @@ def test_it_refuses_to_start_where_others_reach_it_and_no_key_holds(
     done = served.shell.invoke("serve", "--host", host, "--port", "0")
 
     assert done.code == 2
-    assert done.err.startswith("error: there is no valid API key")
+    assert done.err.startswith(f"error: serving on {host} needs an API key")
     assert "toolkiln keys create" in done.err
 
 
@@ -279,8 +279,8 @@ def test_a_port_that_is_taken_is_said(served: Served) -> None:
     done = served.shell.invoke("serve", "--port", str(served.port))
 
     assert done.code == 2
-    assert done.err.startswith(f"error: 127.0.0.1 port {served.port} cannot be used: Address al")
-    assert "choose another port, or 0 for any that is free" in done.err
+    assert done.err.startswith(f"error: cannot listen on 127.0.0.1 port {served.port}: Address al")
+    assert "choose another port, or 0 for any free port" in done.err
 
 
 @pytest.mark.parametrize("arguments", [["--port", "70000"], ["--host", "no such"]])
@@ -311,7 +311,7 @@ def test_told_to_stop_it_lets_calls_end_and_takes_no_new_ones(tmp_path: Path) ->
     assert refused.headers["retry-after"]
     assert result["value"] == "done"
     assert code == 0
-    assert served.err[-1].startswith("stopping: 1 under way")
+    assert served.err[-1].startswith("stopping: waiting up to 30 s for 1 in progress")
 
 
 @pytest.mark.parametrize("is_asked_twice", [True, False])

@@ -27,7 +27,7 @@ def submit(
 def test_no_caller_gets_the_last_threads() -> None:
     ready, never = threading.Event(), threading.Event()
     ready.set()
-    with CallerThreads(4, most_per_caller=3) as threads:
+    with CallerThreads(4, max_per_caller=3) as threads:
         blocked = [submit(threads, "ann", never, []) for _ in range(10)]
 
         done: list[str] = []
@@ -44,7 +44,7 @@ def test_no_caller_gets_the_last_threads() -> None:
 def test_callers_that_wait_take_turns() -> None:
     ready = threading.Event()
     done: list[str] = []
-    with CallerThreads(1, most_per_caller=1) as threads:
+    with CallerThreads(1, max_per_caller=1) as threads:
         asked = ["ann"] * 4 + ["bob"] * 2 + ["eve"]
         works = [submit(threads, who, ready, done) for who in asked]
         ready.set()
@@ -58,7 +58,7 @@ def test_errors_reach_the_one_who_waits_and_the_thread_goes_on() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    with CallerThreads(1, most_per_caller=1) as threads:
+    with CallerThreads(1, max_per_caller=1) as threads:
         failed = threads.submit(fail)
 
         assert isinstance(failed.exception(BOUND), ValueError)
@@ -67,7 +67,7 @@ def test_errors_reach_the_one_who_waits_and_the_thread_goes_on() -> None:
 
 def test_work_that_waits_when_the_threads_are_shut_down_is_cancelled() -> None:
     ready = threading.Event()
-    threads = CallerThreads(1, most_per_caller=1)
+    threads = CallerThreads(1, max_per_caller=1)
     first, second = (submit(threads, "ann", ready, []) for _ in range(2))
 
     threads.shutdown(wait=False)

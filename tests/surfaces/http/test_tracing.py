@@ -31,16 +31,19 @@ class Collector(HTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def spans(self, trace: str = TRACE) -> dict[str, Any]:
-        """Those of one trace, by their names."""
-        return {
-            span.name: span
+    def all_spans(self) -> list[Any]:
+        """Those of all traces."""
+        return [
+            span
             for body in self.bodies
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
-            if span.trace_id.hex() == trace
-        }
+        ]
+
+    def spans(self, trace: str = TRACE) -> dict[str, Any]:
+        """Those of one trace, by their names."""
+        return {span.name: span for span in self.all_spans() if span.trace_id.hex() == trace}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -147,6 +150,13 @@ def test_neither_arguments_nor_names_that_somebody_made_up_are_told(told: Collec
     assert not [
         body for body in told.bodies if any(word in body for word in (b"Ada", b"Eve", b"made_up"))
     ]
+
+
+def test_a_call_of_an_unknown_tool_is_a_span_without_the_name(told: Collector) -> None:
+    (span,) = [span for span in told.all_spans() if span.name == "execute_tool"]
+
+    assert attributes(span)["error.type"] == "unknown_tool"
+    assert "gen_ai.tool.name" not in attributes(span)
 
 
 def test_nothing_is_traced_unless_somebody_says_where_to() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from toolkiln.app import Entrance, Kiln, account
 from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+from toolkiln.security import Authenticator, account_name
 
 from ..conftest import BOUND, Shell
 from .served import SETTINGS, TOOLS, Answer, Served, make_shell, serving, until
@@ -135,7 +136,7 @@ def test_the_start_up_link_signs_the_local_person_in_and_leaves_the_address_bar(
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cache-control"] == "no-store"
     assert "HttpOnly; SameSite=Strict" in answer.headers["set-cookie"]
-    assert (own["kind"], own["user"]) == ("local", account())
+    assert (own["kind"], own["user"]) == ("local", account_name())
     assert {"ADMIN", "APPROVE", "WRITE_TOOLS", "UNSANDBOXED_EXEC"} <= set(own["privileges"])
 
 
@@ -431,7 +432,7 @@ def test_a_rule_that_says_approve_own_false_binds_the_local_person_too(served: S
 
 def test_a_key_of_the_same_name_does_not_approve_the_local_person_s_call(served: Served) -> None:
     made = served.ask(
-        "POST", "/v1/keys", {"name": "same", "user_id": account(), "privileges": ["APPROVE"]}
+        "POST", "/v1/keys", {"name": "same", "user_id": account_name(), "privileges": ["APPROVE"]}
     )
     connection, approval = asking(served, "pay", {"amount": 4})
     headers = {"Authorization": f"Bearer {made.json()['key']}"}
@@ -448,9 +449,9 @@ def test_a_key_of_the_same_name_does_not_approve_the_local_person_s_call(served:
 
 def test_an_agent_over_stdio_is_the_account_s_and_has_no_privileges(tmp_path: Path) -> None:
     with Kiln(tmp_path, settings=Settings(state=tmp_path / "state")) as kiln:
-        entrance = Entrance(kiln.guarding, kiln.settings)
-        caller = kiln.guarding.caller(entrance.agent())
+        entrance = Authenticator(kiln.security, kiln.settings)
+        caller = kiln.security.caller(entrance.agent())
 
-    assert caller.who == f"mcp:{account()}"
+    assert caller.who == f"mcp:{account_name()}"
     assert caller.privileges == frozenset()
     assert not caller.is_anonymous

@@ -10,11 +10,12 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolkiln.app import Entrance, Kiln
 from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+from toolkiln.security import Authenticator
 from toolkiln.surfaces.http.app import App
-from toolkiln.surfaces.http.server import listening, url_of
-from toolkiln.surfaces.mcp.endpoint import Endpoint
+from toolkiln.surfaces.http.server import open_listener, url_of
+from toolkiln.surfaces.mcp.endpoint import McpEndpoint
 
 from .functions import FUNCTIONS
 
@@ -45,10 +46,10 @@ async def serving(
     """
     settled = Settings(state=state, **settings)
     async with Kiln(tools, functions=functions, settings=settled, dev=True, surface="mcp") as kiln:
-        entrance = Entrance(kiln.guarding, kiln.settings)
-        endpoint = Endpoint(kiln, entrance)
+        entrance = Authenticator(kiln.security, kiln.settings)
+        endpoint = McpEndpoint(kiln, entrance)
         app = App(kiln, entrance, (), {"/mcp": endpoint})
-        listener = listening("127.0.0.1", 0)
+        listener = open_listener("127.0.0.1", 0)
         config = uvicorn.Config(
             _as_agent(app, entrance.agent()) if is_local else app,
             lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1,

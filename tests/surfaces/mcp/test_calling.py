@@ -202,7 +202,7 @@ async def test_a_call_that_nobody_here_can_allow_waits_as_a_task(served: Served,
     async with Client(served.url, mode=era) as client:
         given = await client.call_tool("risky", {"what": "a jump"})
         task = given.meta["toolkiln/task"] if given.meta else ""
-        guarding = served.kiln.guarding
+        guarding = served.kiln.security
         (waiting,) = (one for one in guarding.approvals.waiting() if one.call_id == task)
         guarding.approve(waiting.id)
         ended = await client.call_tool("await_task", {"task_id": task})

@@ -55,8 +55,8 @@ async def test_a_version_without_admission_is_marked_until_it_is_admitted(
     (tools / "greet.py").write_text(GREET)
     async with serving(tmp_path / "state", FUNCTIONS, tools=tools) as served:
         before = await _marks(served.url, era)
-        admissions = served.kiln.admissions
-        by = served.kiln.guarding.decision()
+        admissions = served.kiln.services.admissions
+        by = served.kiln.security.decision()
         await asyncio.to_thread(admissions.admit, [admissions.candidate("greet.py")], by)
         after = await _marks(served.url, era)
 

@@ -173,7 +173,7 @@ async def test_a_cut_output_that_has_lost_its_form_is_an_error_that_reads_on(
     assert result["isError"] is True
     assert "structuredContent" not in result
     assert len(cut) <= 50_000
-    assert "was cut" in why
+    assert "was truncated" in why
     handle = reading_on.split('"')[1]
     page = await called(client, served, era, "read_output", handle=handle, offset=159_990)
     assert page["structuredContent"]["text"].endswith('word"]')
@@ -212,7 +212,7 @@ async def test_a_cut_output_that_promised_nothing_is_no_error(
     assert not result.get("isError")
     assert text.startswith("é")
     assert len(text) <= 200
-    assert "of 1,000 characters were left out" in reading_on
+    assert "of 1,000 characters were omitted" in reading_on
 
 
 def told(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -324,7 +324,7 @@ async def test_an_icon_is_a_drawing_in_the_list_in_the_color_of_its_tool(
 async def test_a_long_list_has_the_names_of_icons_without_the_drawings(
     client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.mcp.listing.ILLUSTRATED", 3)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.tools.MAX_TOOLS_WITH_ICONS", 3)
 
     async with serving(tmp_path) as server:
         answer = await modern(client, server.url, "tools/list")

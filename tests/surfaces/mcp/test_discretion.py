@@ -10,8 +10,8 @@ import pytest_asyncio
 from pydantic import Field
 
 from toolkiln import Context, tool
-from toolkiln.app import AuditFilter
-from toolkiln.surfaces.mcp.names import wire_name
+from toolkiln.model import AuditFilter
+from toolkiln.surfaces.mcp.tools import wire_name
 
 from .functions import FUNCTIONS
 from .served import BOUND, Served, serving
@@ -184,7 +184,7 @@ async def test_what_nobody_was_told_stands_in_the_audit(served: Served) -> None:
             await modern(client, served.url, "tools/call", name=name, arguments=arguments)
 
     wanted = AuditFilter(tool="secret_sum", outcome="denied")
-    nested, direct = (entry.record for entry in served.kiln.guarding.audit.entries(wanted, 2))
+    nested, direct = (entry.record for entry in served.kiln.security.audit.entries(wanted, 2))
     assert (direct.parent, bool(nested.parent)) == ("", True)
     assert all("not for agents" in record.detail for record in (direct, nested))
 

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import OWN, Scope
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
 
 from .functions import ENDED, STARTED
 from .served import BOUND, Served, serving
@@ -28,7 +28,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 def bearer(served: Served, who: str) -> str:
     """What somebody shows who has a key."""
-    made = served.kiln.guarding.keys.create(who, Scope(user_id=who), OWN)
+    made = served.kiln.security.keys.create(who, KeyScope(user_id=who), LOCAL_OPERATOR)
     return f"Bearer {made.text}"
 
 
@@ -234,7 +234,7 @@ async def test_a_connection_that_breaks_ends_the_call_without_a_stream(served: S
 async def test_no_more_sessions_are_opened_than_the_server_can_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._MOST_SESSIONS", 5)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._MAX_SESSIONS", 5)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
     params = {**hello, "clientInfo": {"name": "t", "version": "1"}}
     start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
@@ -258,7 +258,7 @@ async def test_no_more_sessions_are_opened_than_the_server_can_hold(
 async def test_a_caller_opens_a_session_though_another_one_opened_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._MOST_SESSIONS", 5)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._MAX_SESSIONS", 5)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
     params = {**hello, "clientInfo": {"name": "t", "version": "1"}}
     start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}

@@ -12,7 +12,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import OWN, Scope
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
 
 from ..conftest import COMMAND, GREET
 from .functions import FUNCTIONS
@@ -181,7 +181,7 @@ async def test_a_caller_neither_cancels_nor_answers_for_another(tmp_path: Path) 
     ):
         ann, bob = Legacy(client, served.url), Legacy(client, served.url)
         for who, legacy in (("ann", ann), ("bob", bob)):
-            made = served.kiln.guarding.keys.create(who, Scope(user_id=who), OWN)
+            made = served.kiln.security.keys.create(who, KeyScope(user_id=who), LOCAL_OPERATOR)
             legacy.headers["authorization"] = f"Bearer {made.text}"
             await legacy.ask(
                 "initialize",
@@ -202,7 +202,7 @@ async def test_a_caller_neither_cancels_nor_answers_for_another(tmp_path: Path) 
             await send(bob, yes)
             await send(bob, {"method": "notifications/cancelled", "params": {"requestId": 1}})
             await bob.ask("ping")
-            (waiting,) = served.kiln.guarding.approvals.waiting()
+            (waiting,) = served.kiln.security.approvals.waiting()
             await send(ann, yes)
             given = json.loads(await anext(lines))
 

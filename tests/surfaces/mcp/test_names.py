@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.surfaces.mcp.names import originals, wire_name
+from toolkiln.surfaces.mcp.tools import originals, wire_name
 
 NAMES = st.text("abXY09_-", min_size=1, max_size=64)
 

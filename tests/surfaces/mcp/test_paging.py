@@ -31,8 +31,8 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, key: str
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.mcp.listing.PAGE", PAGE)
-    monkeypatch.setattr("toolkiln.surfaces.mcp.paging.PAGE", PAGE)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.tools.TOOLS_PAGE_SIZE", PAGE)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.tools.PAGE_SIZE", PAGE)
     tools = tmp_path / "tools"
     tools.mkdir()
     names = [f"tool_{number:02}" for number in range(COUNT)]
@@ -62,8 +62,8 @@ async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
             (tools / f"{name}.py").unlink()
         for name in (early, late):
             (tools / f"{name}.py").write_text(source(name))
-        await until(lambda: {early, late} <= served.kiln.specs.keys())
-        await until(lambda: not gone & served.kiln.specs.keys())
+        await until(lambda: {early, late} <= served.kiln.services.registry.specs.keys())
+        await until(lambda: not gone & served.kiln.services.registry.specs.keys())
         while cursor := pages[-1].get("nextCursor"):
             pages.append(await page(cursor, len(pages)))
 
@@ -79,7 +79,7 @@ async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
 async def test_more_tools_than_a_page_holds_are_all_listed_in_one_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.mcp.listing.PAGE", 2)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.tools.TOOLS_PAGE_SIZE", 2)
 
     async with serving(tmp_path) as served, httpx.AsyncClient(timeout=BOUND) as client:
 

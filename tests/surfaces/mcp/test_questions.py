@@ -20,6 +20,8 @@ from mcp_types import (
 )
 
 from toolkiln import Context, Form, Kiln, NotAnswered, Roots, Sample, tool
+from toolkiln.execution import CallObserver, RunningCall
+from toolkiln.model import Result
 
 from .served import BOUND, Served, serving
 from .wire import TASKS, VERSION, modern, modern_reply
@@ -235,12 +237,20 @@ async def test_a_client_that_cancels_while_it_is_asked_ends_its_call(served: Ser
 @contextmanager
 def ending(kiln: Kiln) -> Iterator[asyncio.Event]:
     """Set when a call ends."""
-    ended = asyncio.Event()
-    forget = kiln.engine.gateway.listen(lambda _: lambda *_: ended.set())
+
+    class Observer(CallObserver):
+        def __init__(self) -> None:
+            self.has_ended = asyncio.Event()
+
+        def ended(self, _: RunningCall, __: Result | None, /) -> None:
+            self.has_ended.set()
+
+    observer = Observer()
+    unsubscribe = kiln.engine.events.subscribe(observer)
     try:
-        yield ended
+        yield observer.has_ended
     finally:
-        forget()
+        unsubscribe()
 
 
 class Raw:
@@ -321,7 +331,7 @@ async def test_a_question_of_a_task_is_answered_as_tasks_are(
         return found
 
     made = await ask("tools/call", name="consult_later", arguments={})
-    guarding, task_id = served.kiln.guarding, made["taskId"]
+    guarding, task_id = served.kiln.security, made["taskId"]
     (waiting,) = (one for one in guarding.approvals.waiting() if one.call_id == task_id)
     guarding.approve(waiting.id)
     async with asyncio.timeout(BOUND):

@@ -79,7 +79,7 @@ async def test_an_error_is_told_by_a_stream(session: Opened) -> None:
 async def test_a_call_that_takes_long_is_heard_of_before_it_ends(
     session: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.mcp.sessions._SOON", 0.0)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint._STREAM_AFTER_SECONDS", 0.0)
 
     answer = await session.call("add")
 

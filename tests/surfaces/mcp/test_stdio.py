@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.message import SessionMessage
 
-from toolkiln.surfaces.mcp.stdio import LONGEST_LINE, Incoming, Outgoing
+from toolkiln.surfaces.mcp.stdio import MAX_LINE_BYTES, StdioReader, StdioWriter
 
 from ..conftest import BOUND, COMMAND, GREET, Shell
 
@@ -155,7 +155,7 @@ def test_a_message_without_bounds_is_dropped_and_the_next_one_answered(
     say(spoken, request(1, "tools/list"))
     before = peak(spoken)
 
-    for _ in range(3 * LONGEST_LINE >> 20):
+    for _ in range(3 * MAX_LINE_BYTES >> 20):
         spoken.stdin.write(b"x" * (1 << 20))
     spoken.stdin.write(request(2, "tools/list") + b"\n")  # a part of that line all the same
     heard = [say(spoken, request(3, "tools/list"))]
@@ -164,13 +164,13 @@ def test_a_message_without_bounds_is_dropped_and_the_next_one_answered(
 
     assert "result" in heard[-1]
     assert 2 not in [one.get("id") for one in heard]
-    assert peak(spoken) - before < 3 * LONGEST_LINE
+    assert peak(spoken) - before < 3 * MAX_LINE_BYTES
 
 
 async def test_the_rest_of_a_message_that_is_too_long_is_no_message() -> None:
     lines = asyncio.StreamReader(limit=100)
     reading, writing = os.pipe()
-    incoming = Incoming(lines, Outgoing(writing, None))
+    incoming = StdioReader(lines, StdioWriter(writing, None))
     dropping = asyncio.create_task(incoming.receive())
     for part in (b"x" * 101, b"y" * 50, b"z" * 101):
         lines.feed_data(part)

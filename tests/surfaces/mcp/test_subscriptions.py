@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS
 
-from toolkiln.surfaces.mcp.subscriptions import MOST
+from toolkiln.surfaces.mcp.resources import MAX_SUBSCRIPTIONS
 
 from .served import BOUND, Served, serving
 
@@ -138,7 +138,7 @@ async def test_a_stream_of_the_modern_era_is_told_what_it_listens_to(tools: Path
 async def test_subscriptions_are_bounded_and_lead_somewhere(tools: Path) -> None:
     async with served_files(tools) as served:
         async with Client(served.url, mode="legacy") as client:
-            for number in range(MOST):
+            for number in range(MAX_SUBSCRIPTIONS):
                 await client.subscribe_resource(f"notes://{number}")
             await client.subscribe_resource("notes://0")
             with pytest.raises(MCPError, match="at most") as bound:
@@ -146,7 +146,7 @@ async def test_subscriptions_are_bounded_and_lead_somewhere(tools: Path) -> None
             with pytest.raises(MCPError, match="not found"):
                 await client.subscribe_resource("nowhere://x")
         async with Client(served.url, mode="2026-07-28") as client:
-            named = [f"notes://{number}" for number in range(MOST + 1)]
+            named = [f"notes://{number}" for number in range(MAX_SUBSCRIPTIONS + 1)]
             with pytest.raises(MCPError, match="at most"):
                 async with client.listen(resource_subscriptions=named):
                     pass
@@ -158,9 +158,9 @@ async def test_an_address_that_is_too_long_to_be_kept_is_refused(tools: Path) ->
     long = f"notes://{'x' * 100_000}"
     async with served_files(tools) as served:
         async with Client(served.url, mode="legacy") as client:
-            with pytest.raises(MCPError, match="more than 2,000 characters"):
+            with pytest.raises(MCPError, match="at most 2,000 characters"):
                 await client.subscribe_resource(long)
         async with Client(served.url, mode="2026-07-28") as client:
-            with pytest.raises(MCPError, match="more than 2,000 characters"):
+            with pytest.raises(MCPError, match="at most 2,000 characters"):
                 async with client.listen(resource_subscriptions=[long]):
                     pass

@@ -9,7 +9,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from toolkiln.app import OWN, Scope
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
 
 from .served import BOUND, Served, serving
 from .wire import TASKS, Legacy, meta, modern, modern_reply
@@ -64,14 +64,16 @@ async def test_a_task_that_nobody_approved_in_time_says_so(tmp_path: Path) -> No
         state = await legacy.ask("tasks/get", taskId=task)
 
     assert result["result"]["isError"]
-    assert "nobody approved this call in time" in result["result"]["content"][0]["text"]
+    assert "this call was not approved in time" in result["result"]["content"][0]["text"]
     assert state["result"]["status"] == "completed"
 
 
 async def test_a_client_finds_the_question_of_its_task_however_many_others_wait(
     served: Served,
 ) -> None:
-    flooder = served.kiln.guarding.keys.create("flooder", Scope(user_id="flooder"), OWN)
+    flooder = served.kiln.security.keys.create(
+        "flooder", KeyScope(user_id="flooder"), LOCAL_OPERATOR
+    )
     headers = {"authorization": f"Bearer {flooder.text}"}
     polling: dict[str, Any] = {
         "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}
@@ -92,7 +94,7 @@ async def test_a_client_finds_the_question_of_its_task_however_many_others_wait(
         await modern(
             client, served.url, "tasks/update", {TASKS: {}}, taskId=task, inputResponses=answers
         )
-        waiting = len(served.kiln.guarding.approvals.waiting(1_000))
+        waiting = len(served.kiln.security.approvals.waiting(1_000))
 
     assert asked["result"]["status"] == "input_required"
     assert waiting == 100

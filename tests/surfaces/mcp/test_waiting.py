@@ -20,7 +20,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult, ErrorData
 
 from toolkiln import Context, tool
-from toolkiln.surfaces.mcp.endpoint import KeptAlive
+from toolkiln.surfaces.mcp.endpoint import KeepAliveResponse
 
 from ..conftest import ADMITTED, COMMAND, Shell
 from .functions import ENDED, STARTED
@@ -283,7 +283,7 @@ async def test_a_response_has_its_headers_whenever_its_answer_comes(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async with KeptAlive({"type": "http", "headers": [accept]}, send) as response:
+    async with KeepAliveResponse({"type": "http", "headers": [accept]}, send) as response:
         for _ in range(turns):  # of the event loop, in one of which it becomes a stream
             await asyncio.sleep(0)
         await response.send({"type": "http.response.start", "status": 200, "headers": []})
@@ -331,4 +331,4 @@ async def test_a_client_that_takes_no_streams_gets_json_however_long_it_takes(
 def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send comments often."""
     monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", 0.01)
-    monkeypatch.setattr("toolkiln.surfaces.mcp.sessions.KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", 0.01)

@@ -13,10 +13,10 @@ from typing import Any
 import httpx2
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from toolkiln.app import Kiln
 from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
 from toolkiln.model import Privilege
-from toolkiln.surfaces.http.server import Server, listening, url_of
+from toolkiln.surfaces.http.server import HttpServer, open_listener, url_of
 
 SOON = 30.0
 _AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
@@ -47,14 +47,14 @@ class Site:
 
     def admit(self, *names: str) -> None:
         """Admit files as they are."""
-        admissions = self.kiln.admissions
+        admissions = self.kiln.services.admissions
         candidates = [admissions.candidate(name) for name in names]
-        admissions.admit(candidates, self.kiln.guarding.decision())
+        admissions.admit(candidates, self.kiln.security.decision())
 
     @contextmanager
     def running(self) -> Iterator["Site"]:
         """Serve as long as the block runs; the second time on the same port."""
-        with listening("127.0.0.1", self._port) as listener:
+        with open_listener("127.0.0.1", self._port) as listener:
             self.url = url_of(listener)
             self._port = listener.getsockname()[1]
             ready = threading.Event()
@@ -71,7 +71,7 @@ class Site:
     async def _serve(self, listener: Any, ready: threading.Event) -> None:
         async with Kiln(self.tools, settings=self._settings, surface="http") as kiln:
             self.kiln, self.loop = kiln, asyncio.get_running_loop()
-            self.server = Server(kiln, lambda _: None)
+            self.server = HttpServer(kiln, lambda _: None)
             serving = asyncio.create_task(self.server.run_on(listener))
             while not self.server.started and not serving.done():
                 await asyncio.sleep(0.005)
@@ -88,14 +88,14 @@ class Site:
             assert link is not None
             page.goto(link)
             return
-        made = self.kiln.sessions.create("chief", privileges=list(Privilege), seconds=600)
+        made = self.kiln.security.sessions.create("chief", privileges=list(Privilege), seconds=600)
         cookie = {"name": f"toolkiln-{self._port}", "value": made.token, "url": self.url}
         page.context.add_cookies([{**cookie, "httpOnly": True, "sameSite": "Strict"}])  # type: ignore[typeddict-item]
 
     @contextmanager
     def client(self, token: str | None = None) -> Iterator[httpx2.Client]:
         """A client of the API: by default the local person's; an empty token is no credential."""
-        shown = self.kiln.guarding.operator if token is None else token
+        shown = self.kiln.security.operator if token is None else token
         headers = {"authorization": f"Bearer {shown}"} if shown else {}
         with httpx2.Client(
             base_url=self.url, headers=headers, timeout=SOON, trust_env=False

@@ -69,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def bea(site: Site) -> Iterator[httpx2.Client]:
     """Somebody whose calls wait, and who proposes tools."""
-    token = site.kiln.sessions.create("bea", privileges=[Privilege.WRITE_TOOLS]).token
+    token = site.kiln.security.sessions.create("bea", privileges=[Privilege.WRITE_TOOLS]).token
     with site.client(token) as client, site.client() as operator:
         yield client
         for left in operator.get("/v1/approvals").json()["items"]:  # of a test that failed
@@ -95,15 +95,19 @@ class Paying:
 
 def entry(page: Page, text: str) -> Any:
     """One of what waits."""
-    return page.get_by_role("list", name="What waits").get_by_role("button").filter(has_text=text)
+    return (
+        page.get_by_role("list", name="Pending requests")
+        .get_by_role("button")
+        .filter(has_text=text)
+    )
 
 
 def test_a_call_of_one_window_is_edited_and_approved_in_another(look: Look, site: Site) -> None:
-    token = site.kiln.sessions.create("cid").token
+    token = site.kiln.security.sessions.create("cid").token
     caller = look("/tools/pay", extra_http_headers={"authorization": f"Bearer {token}"}).page
     view = look("/approvals")
     page = view.page
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("No pending requests")).to_be_visible()
     caller.get_by_label("amount").fill("1000")
     caller.get_by_role("button", name="Run", exact=True).click()
     expect(entry(page, "pay")).to_contain_text("cid")
@@ -114,11 +118,11 @@ def test_a_call_of_one_window_is_edited_and_approved_in_another(look: Look, site
     amount = page.get_by_label("amount")
     expect(amount).to_be_focused()
     amount.fill("much")
-    expect(page.get_by_role("button", name="Approve with these")).to_be_disabled()
+    expect(page.get_by_role("button", name="Approve edited call")).to_be_disabled()
     amount.fill("10")
     amount.press("Control+Enter")
 
-    expect(page.locator(".verdict")).to_contain_text("Approved with other arguments")
+    expect(page.locator(".verdict")).to_contain_text("Approved with edited arguments")
     expect(caller.get_by_text("10 for ''")).to_be_visible()
     expect(page).to_have_title("Approvals · Toolkiln")
 
@@ -134,7 +138,7 @@ def test_keys_decide_one_thing_at_a_time(look: Look, bea: httpx2.Client) -> None
     expect(entry(page, "left")).to_have_count(1)
     page.keyboard.press("j")
     page.keyboard.press("r")
-    reason = page.get_by_label("Why not?")
+    reason = page.get_by_label("Reason for rejecting")
     expect(reason).to_be_focused()
     page.keyboard.type("a dear one")
     page.keyboard.press("Enter")
@@ -143,7 +147,7 @@ def test_keys_decide_one_thing_at_a_time(look: Look, bea: httpx2.Client) -> None
     ended = {paying.result()["status"] for paying in (first, second)}
     assert ended == {"ok", "denied"}
     page.get_by_role("tab", name="Decided").click()
-    decided = page.get_by_role("list", name="What was decided")
+    decided = page.get_by_role("list", name="Decisions")
     expect(decided.get_by_role("listitem").first).to_contain_text("a dear one")
 
 
@@ -174,11 +178,11 @@ def test_what_is_remembered_is_not_asked_again_until_it_is_forgotten(
     assert Paying(bea, amount=6).result()["status"] == "ok"
 
     page.get_by_role("tab", name="Decided").click()
-    page.get_by_role("list", name="What was decided").get_by_text("Approved").first.click()
-    page.get_by_role("button", name="Ask again from now on").click()
-    expect(page.get_by_text("People are asked again from now on")).to_be_visible()
+    page.get_by_role("list", name="Decisions").get_by_text("Approved").first.click()
+    page.get_by_role("button", name="Forget approval").click()
+    expect(page.get_by_text("The next call asks for approval again")).to_be_visible()
     again = Paying(bea, amount=6)
-    page.get_by_role("tab", name="Waiting").click()
+    page.get_by_role("tab", name="Pending").click()
     page.get_by_role("button", name="Approve", exact=True).click()
 
     assert again.result()["status"] == "ok"
@@ -199,7 +203,7 @@ def test_who_looks_elsewhere_is_notified_if_they_allowed_it(
 
     # Other tests may have left something that waits, too.
     expect(page.locator("html")).to_have_attribute(
-        "data-told", re.compile("waits? for your answer")
+        "data-told", re.compile("waits? for your decision")
     )
     expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("waiting"))
     entry(page, "pay").click()
@@ -230,14 +234,14 @@ def test_a_proposed_tool_is_looked_at_and_admitted(
     view = look("/approvals")
     page = view.page
     expect(entry(page, "triple")).to_contain_text("by bea")
-    expect(page.get_by_role("region", name="What changed")).to_contain_text("return number * 3")
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("return number * 3")
     view.check_access()
 
     page.keyboard.press("a")
     expect(page.locator(".verdict")).to_contain_text("Admitted as version 1: triple")
     bea.put("/v1/tools/triple", json={"source": TRIPLE.replace("* 3", "* 4 - number")})
     entry(page, "change").click()
-    changed = page.get_by_role("region", name="What changed")
+    changed = page.get_by_role("region", name="Changes")
 
     expect(changed.locator("tr.removed")).to_contain_text("return number * 3")
     expect(changed.locator("tr.added")).to_contain_text("return number * 4 - number")

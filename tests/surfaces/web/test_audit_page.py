@@ -31,7 +31,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202eback"
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("audit"), {"greet.py": GREET})
     with site.running():
-        recorder = site.kiln.guarding.recorder
+        recorder = site.kiln.security.recorder
         for number in range(MANY):
             recorder.add(recorded("switch", f"number {number}"))
         recorder.commit(recorded("settings", HOSTILE))
@@ -57,7 +57,7 @@ def test_records_are_filtered_paged_and_shown_in_detail(look: Look) -> None:
         page.locator(".records-end").scroll_into_view_if_needed()
         expect(records.get_by_role("listitem").first).to_have_attribute("aria-setsize", str(count))
     page.locator(".records-end").scroll_into_view_if_needed()
-    expect(page.get_by_text(f"That is all: {MANY} records")).to_be_visible()
+    expect(page.get_by_text(f"End of log: {MANY} records")).to_be_visible()
     expect(records.get_by_role("button").last).to_contain_text("number 0")
 
     records.get_by_role("button").last.click()
@@ -79,18 +79,18 @@ def test_what_was_recorded_is_text_in_which_nothing_hides(look: Look) -> None:
 def test_the_log_is_verified_also_against_a_head_that_was_noted(look: Look) -> None:
     page = look("/audit").page
     verdict = page.get_by_role("region", name="Verification").get_by_role("status")
-    expect(verdict).to_contain_text("records are as written")
+    expect(verdict).to_contain_text("records are intact")
     head = page.locator(".verification .head code").inner_text()
 
-    page.get_by_role("button", name="With a head kept elsewhere").click()
-    noted = page.get_by_label("Head that you noted")
+    page.get_by_role("button", name="Verify with a stored head").click()
+    noted = page.get_by_label("Stored head")
     noted.fill(head)
     noted.press("Enter")
-    expect(verdict).to_contain_text("and continue the head that you gave")
+    expect(verdict).to_contain_text("and match the stored head")
     noted.fill(f"{head.partition(':')[0]}:{'0' * 64}")
     noted.press("Enter")
 
-    expect(verdict).to_contain_text("Records were changed, or are missing")
+    expect(verdict).to_contain_text("Records were changed or are missing")
 
 
 def test_what_fits_is_exported_as_lines_of_json(look: Look, tmp_path: Path) -> None:
@@ -106,11 +106,11 @@ def test_what_fits_is_exported_as_lines_of_json(look: Look, tmp_path: Path) -> N
 
 
 def test_others_are_told_why_they_see_nothing(look: Look, site: Site) -> None:
-    token = site.kiln.sessions.create("ann").token
+    token = site.kiln.security.sessions.create("ann").token
     headers = {"authorization": f"Bearer {token}"}
 
     audit = look("/audit", extra_http_headers=headers).page
     approvals = look("/approvals", extra_http_headers=headers).page
 
-    expect(audit.get_by_text("The audit is for people with ADMIN")).to_be_visible()
-    expect(approvals.get_by_text("shown to people with the privilege ADMIN")).to_be_visible()
+    expect(audit.get_by_text("The audit log requires ADMIN")).to_be_visible()
+    expect(approvals.get_by_text("you need the privilege ADMIN")).to_be_visible()

@@ -105,7 +105,7 @@ def test_cards_are_grouped_and_say_what_a_tool_is(look: Look) -> None:
     expect(card(page, "weigh")).to_contain_text("Weigh <b>things</b> together.")
     expect(card(page, "weigh")).to_contain_text("Core")
     expect(card(page, "weigh").get_by_title("this version is not admitted")).to_have_text("dev")
-    expect(card(page, "weigh").get_by_label("Asks for network: example.org")).to_be_visible()
+    expect(card(page, "weigh").get_by_label("Requests network: example.org")).to_be_visible()
     expect(card(page, "weigh").get_by_role("switch")).to_be_disabled()
     expect(card(page, "summarize")).to_contain_text("Prompt")
     view.check_access()
@@ -152,7 +152,7 @@ def test_filters_leave_what_fits_and_are_kept_in_the_address(look: Look) -> None
     expect(page.get_by_role("button", name="Read-only")).to_have_attribute("aria-pressed", "true")
     assert titles(page) == ["Weigh"]
     page.get_by_label("Toolkit").select_option("The Desk")
-    expect(page.get_by_text("No tool fits")).to_be_visible()
+    expect(page.get_by_text("No matching tools")).to_be_visible()
     page.get_by_role("button", name="Show all").click()
     expect(page.get_by_role("article")).to_have_count(5)
 
@@ -171,7 +171,7 @@ def test_without_the_search_words_are_looked_for_and_that_is_said(look: Look) ->
         page.get_by_role("searchbox").fill("desk")
     page.get_by_role("searchbox").fill("bright")
 
-    expect(page.get_by_text("The search did not answer (it rests).")).to_be_visible()
+    expect(page.get_by_text("Search failed (it rests).")).to_be_visible()
     expect(card(page, "light")).to_contain_text("in its description")
     assert titles(page) == ["Light"]
     assert len(held) == 1  # whose answer would come too late
@@ -181,15 +181,15 @@ def test_tools_and_toolkits_are_switched_where_that_is_allowed(look: Look, site:
     page = look("/").page
 
     card(page, "light").get_by_role("switch").click()
-    expect(card(page, "light")).to_contain_text("Off")
+    expect(card(page, "light")).to_contain_text("Disabled")
     expect(page.get_by_text("1 of 2 on")).to_be_visible()
     with site.client() as client:
         assert client.get("/v1/tools/light").json()["enabled"] is False
-    page.get_by_role("switch", name="Offer all of The Desk").click()
+    page.get_by_role("switch", name="Enable all of The Desk").click()
     expect(page.get_by_text("0 of 2 on")).to_be_visible()
-    page.get_by_role("switch", name="Offer all of The Desk").click()
+    page.get_by_role("switch", name="Enable all of The Desk").click()
     expect(card(page, "light").get_by_role("switch")).to_be_checked()
-    token = site.kiln.sessions.create("ann").token
+    token = site.kiln.security.sessions.create("ann").token
     theirs = look("/", extra_http_headers={"authorization": f"Bearer {token}"}).page
     expect(card(theirs, "light")).to_be_visible()
     expect(theirs.get_by_role("switch")).to_have_count(0)

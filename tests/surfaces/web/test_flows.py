@@ -31,7 +31,7 @@ def test_a_tool_is_written_mended_run_watched_approved_and_rolled_back(
     site, serving = Site(tmp_path, {}), ExitStack()
     with serving:
         serving.enter_context(site.running())
-        token = site.kiln.sessions.create("cid").token
+        token = site.kiln.security.sessions.create("cid").token
         theirs = {"authorization": f"Bearer {token}"}
         with (
             looking(browser, site, outlives=True) as own,
@@ -46,7 +46,7 @@ def test_a_tool_is_written_mended_run_watched_approved_and_rolled_back(
             other.open("/tools/fire")
             _ask_and_approve(own.page, other.page)
             _roll_back(own.page)
-            expect(other.page.get_by_text("asks a person")).to_have_count(0)
+            expect(other.page.get_by_text("needs approval")).to_have_count(0)
             _call_it(other.page, "Last", "Last was fired at 900")
 
             assert own.page.evaluate("window.isTheSame"), "the page was loaded anew"
@@ -65,7 +65,7 @@ def _write_the_first_tool(page: Page) -> None:
     _call_it(page, "Draft", "Draft was fired at 900")
     page.get_by_role("button", name="Save fire").click()
     expect(page.get_by_text("Saved as version 1")).to_be_visible()
-    page.get_by_role("link", name="Go to the tool").click()
+    page.get_by_role("link", name="Open tool").click()
     expect(page.get_by_role("heading", level=1, name="Fire")).to_be_visible()
 
 
@@ -87,9 +87,9 @@ def _start(page: Page, pot: str) -> None:
 
 def _restart(site: Site, serving: ExitStack, view: View) -> None:
     serving.close()
-    expect(view.page.get_by_text("The server is away")).to_be_visible()
+    expect(view.page.get_by_text("Server unreachable")).to_be_visible()
     serving.enter_context(site.running())
-    expect(view.page.get_by_text("The server is away")).to_have_count(0)
+    expect(view.page.get_by_text("Server unreachable")).to_have_count(0)
 
 
 def _let_it_ask(page: Page) -> None:
@@ -106,7 +106,7 @@ def _let_it_ask(page: Page) -> None:
 
 
 def _ask_and_approve(page: Page, other: Page) -> None:
-    expect(other.get_by_text("asks a person")).to_be_visible()
+    expect(other.get_by_text("needs approval")).to_be_visible()
     _start(other, "Vase")
     expect(other.get_by_text("A person has to approve this call")).to_be_visible()
     page.get_by_role("link", name="Runs", exact=True).click()
@@ -127,4 +127,4 @@ def _roll_back(page: Page) -> None:
     page.get_by_role("button", name="Roll back to version 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
     expect(page.locator("li.served")).to_contain_text("Version 3")
-    expect(page.get_by_text("asks a person")).to_have_count(0)
+    expect(page.get_by_text("needs approval")).to_have_count(0)

@@ -105,9 +105,9 @@ def test_a_form_is_filled_in_and_sends_what_it_shows(look: Look) -> None:
         "How many are wanted. At least 1, at most 9007199254740993. Is not a number"
     )
     count.fill("9007199254740993")
-    expect(entry(page, "count")).to_contain_text("sent as it is written")
+    expect(entry(page, "count")).to_contain_text("sent exactly as you typed")
     entry(page, "when").locator("input").fill("2026-01-31")
-    page.get_by_role("button", name="write it as text").click()
+    page.get_by_role("button", name="enter it as text").click()
     page.keyboard.press("End")
     page.keyboard.type("T00:00")
     page.get_by_role("radio", name="slow").check()
@@ -115,10 +115,10 @@ def test_a_form_is_filled_in_and_sends_what_it_shows(look: Look) -> None:
     page.get_by_label("Kind of pet").select_option("dog")
     expect(entry(page, "name").get_by_role("textbox")).to_have_value("Rex")
     for street in ("First", "Second"):
-        page.get_by_role("button", name="Add an item to stops").click()
+        page.get_by_role("button", name="Add item to stops").click()
         page.keyboard.type(street)
     page.get_by_role("button", name="Move item 2 up").click()
-    page.get_by_role("button", name="Add an entry").click()
+    page.get_by_role("button", name="Add entry").click()
     page.keyboard.press("Control+A")
     page.keyboard.type("pear")
     page.get_by_label("Value of pear").fill("1.50")
@@ -180,7 +180,7 @@ def test_text_that_is_no_json_is_kept_with_the_place_of_its_error(look: Look) ->
     expect(text).to_have_value('{"count": 1,\n "pet": }')
     text.fill('{"count": 0, "other": 12345678901234567890}')
     expect(page.locator(".json-text .problem")).to_contain_text("count is less than 1")
-    expect(page.locator(".json-text .problem")).to_contain_text("other is not a known name here")
+    expect(page.locator(".json-text .problem")).to_contain_text("other is not a known property")
     page.get_by_role("tab", name="Form").click()
     expect(page.get_by_label("Value of other")).to_have_value("12345678901234567890")
     page.get_by_role("button", name="Remove other").click()
@@ -207,7 +207,7 @@ def test_what_only_the_server_can_judge_is_shown_at_its_field(look: Look) -> Non
 
 def test_a_tool_without_parameters_can_be_run_at_once(look: Look) -> None:
     page = look("/tools/nothing", viewport={"width": 360, "height": 740}).page
-    expect(page.get_by_text("It takes no arguments.")).to_be_visible()
+    expect(page.get_by_text("This tool takes no arguments.")).to_be_visible()
 
     page.get_by_role("button", name="Run").click()
 
@@ -216,8 +216,8 @@ def test_a_tool_without_parameters_can_be_run_at_once(look: Look) -> None:
 
 def test_a_form_fits_a_narrow_screen(look: Look) -> None:
     page = look("/tools/order", viewport={"width": 360, "height": 740}).page
-    page.get_by_role("button", name="Add an item to stops").click()
-    page.get_by_role("button", name="Add an entry").click()
+    page.get_by_role("button", name="Add item to stops").click()
+    page.get_by_role("button", name="Add entry").click()
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from toolkiln.surfaces.web.assets import assets_of
+from toolkiln.surfaces.web.app import build_assets
 
 from .site import Look, Site
 
@@ -73,8 +73,8 @@ def test_an_icon_that_is_none_is_not_found(client: httpx2.Client) -> None:
 def test_a_page_without_its_bundle_says_what_to_do() -> None:
     files = {"index.html": b"whole", "incomplete.html": b"run make web", "app.js": b""}
 
-    assert assets_of(files).shell.content == b"run make web"
-    assert assets_of({**files, "vendor/preact.js": b""}).shell.content == b"whole"
+    assert build_assets(files).shell.content == b"run make web"
+    assert build_assets({**files, "vendor/preact.js": b""}).shell.content == b"whole"
 
 
 def test_every_page_opens_from_the_bar_without_a_complaint(look: Look) -> None:
@@ -94,7 +94,7 @@ def test_the_bar_shows_where_one_is_on_a_narrow_screen_too(look: Look) -> None:
 
 def test_an_address_without_a_page_leads_back_to_the_catalog(look: Look) -> None:
     view = look("/no/such/page", viewport={"width": 360, "height": 740})
-    expect(view.page.get_by_text("There is no page /no/such/page")).to_be_visible()
+    expect(view.page.get_by_text("Page /no/such/page does not exist")).to_be_visible()
     view.check_access()
 
     view.page.get_by_role("link", name="All tools").click()

@@ -51,7 +51,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     files = {"office.py": OFFICE, "greet.py": GREET}
     with Site(tmp_path, files, dev=False, authoring=authoring).running() as site:
         site.admit("greet.py")
-        site.kiln.guarding.set_secret("TOKEN", SECRET)
+        site.kiln.security.set_secret("TOKEN", SECRET)
         yield site
 
 
@@ -69,7 +69,7 @@ def operator(site: Site) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def agent(site: Site) -> Iterator[httpx2.Client]:
-    token = site.kiln.sessions.create("bot", privileges=[Privilege.WRITE_TOOLS]).token
+    token = site.kiln.security.sessions.create("bot", privileges=[Privilege.WRITE_TOOLS]).token
     with site.client(token) as client:
         yield client
 
@@ -109,7 +109,7 @@ def test_a_rewrite_shows_what_it_would_inherit_and_has_it_once_it_is_admitted(
     page = admit_with_grants(view, operator)
 
     rewrite(agent, 202)
-    page.get_by_role("list", name="What waits").get_by_text("by bot").click()
+    page.get_by_role("list", name="Pending requests").get_by_text("by bot").click()
     inherited = page.get_by_role("region", name="Inherited permissions").get_by_role("listitem")
     expect(inherited).to_have_text(["mailsecrets: TOKEN", "translatesettings: url, key"])
     expect(page.get_by_text("Requests the same as the served version")).to_be_visible()
@@ -132,11 +132,11 @@ def test_a_small_change_of_an_unreviewed_version_shows_the_whole_source(
 ) -> None:
     page = admit_with_grants(view, operator)
     rewrite(agent, 200)  # served without permissions, and seen by no person
-    with site.client(site.kiln.sessions.create("eve").token) as eve:
+    with site.client(site.kiln.security.sessions.create("eve").token) as eve:
         harmless = {"source": REWRITE.replace("daily", "weekly")}
         assert eve.put("/v1/tools/mail", json=harmless).status_code == 202
 
-    page.get_by_role("list", name="What waits").get_by_text("by eve").click()
+    page.get_by_role("list", name="Pending requests").get_by_text("by eve").click()
 
     expect(page.get_by_role("region", name="Inherited permissions")).to_contain_text("TOKEN")
     expect(page.get_by_role("note")).to_contain_text("No person has reviewed")
@@ -151,7 +151,7 @@ def test_a_rejected_rewrite_leaves_the_previous_version_its_permissions(
     served = operator.get("/v1/tools/mail").json()["digest"]
 
     rewrite(agent, 202)
-    page.get_by_role("list", name="What waits").get_by_text("by bot").click()
+    page.get_by_role("list", name="Pending requests").get_by_text("by bot").click()
     expect(page.get_by_role("region", name="Inherited permissions")).to_be_visible()
     page.keyboard.press("r")
     page.keyboard.type("it reads a secret")
@@ -172,12 +172,12 @@ def test_a_rewrite_that_is_served_unreviewed_says_so_until_a_person_admits_it(
     rewrite(agent, 200)
     refused = call(operator)
     page = view.open("/tools/mail")
-    page.get_by_role("tab", name="Rights").click()
-    rights = page.get_by_role("region", name="Rights")
+    page.get_by_role("tab", name="Permissions").click()
+    rights = page.get_by_role("region", name="Permissions")
     expect(rights).to_contain_text("not reviewed")
     expect(rights).to_contain_text("not granted")
     view.check_access()
-    rights.get_by_role("button", name="Grant what it asks for").click()
+    rights.get_by_role("button", name="Grant requested permissions").click()
     page.get_by_role("dialog").get_by_role("button", name="Grant", exact=True).click()
     expect(rights.get_by_text("granted", exact=True)).to_be_visible()
     expect(rights.get_by_text("not reviewed")).to_have_count(0)

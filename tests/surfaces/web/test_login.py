@@ -12,8 +12,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
-from toolkiln.app import OWN, AuditFilter, Scope, account
-from toolkiln.surfaces.cli.developing import redirect_file
+from toolkiln.model import AuditFilter
+from toolkiln.security import LOCAL_OPERATOR, KeyScope, account_name
+from toolkiln.surfaces.cli.serve import redirect_file
 
 from .site import SOON, Look, Site, looking
 
@@ -44,7 +45,7 @@ def key(site: Site) -> str:
 
 
 def new_key(site: Site, name: str) -> str:
-    return site.kiln.guarding.keys.create(name, Scope(user_id=name), OWN).text
+    return site.kiln.security.keys.create(name, KeyScope(user_id=name), LOCAL_OPERATOR).text
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ class TestPerson:
             assert page.evaluate("isSecureContext") is False
             page.get_by_role("button", name="Sign out").click()
             expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-            page.get_by_role("button", name="Copy the command").click()
+            page.get_by_role("button", name="Copy command").click()
 
             expect(page.get_by_text("select the text instead")).to_be_visible()
 
@@ -123,7 +124,7 @@ class TestLocalPerson:
             page = view.page
             page.goto(link)
 
-            expect(page.get_by_title("You are signed in")).to_have_text(account())
+            expect(page.get_by_title("You are signed in")).to_have_text(account_name())
             expect(page.get_by_role("link", name="Approvals")).to_be_visible()
             expect(page.get_by_text("You are not signed in")).to_have_count(0)
             assert page.url == f"{open_site.url}/ui/"
@@ -139,7 +140,7 @@ class TestLocalPerson:
             page.goto(address)
 
             page.wait_for_url(f"{open_site.url}/ui/")
-            expect(page.get_by_title("You are signed in")).to_have_text(account())
+            expect(page.get_by_title("You are signed in")).to_have_text(account_name())
 
     def test_is_told_that_a_link_was_used(self, browser: Browser, open_site: Site) -> None:
         link = open_site.server.sign_in_url(open_site.url)
@@ -170,7 +171,7 @@ class TestLocalPerson:
         with looking(browser, open_site) as view:
             view.forgiven = (UNAUTHORIZED,)
             (cookie,) = view.page.context.cookies()
-            open_site.kiln.sessions.end_local(cookie["value"])
+            open_site.kiln.security.sessions.end_local(cookie["value"])
             page = view.open("/")
             page.get_by_role("button", name="Continue without signing in").click()
 
@@ -195,7 +196,7 @@ class TestSession:
         log_in(client, new_key(site, "bea"))
         before = own(client).status_code
 
-        site.kiln.guarding.keys.revoke("bea", OWN)
+        site.kiln.security.keys.revoke("bea", LOCAL_OPERATOR)
 
         assert (before, own(client).status_code) == (200, 401)
 
@@ -230,7 +231,7 @@ class TestWrongKey:
         answer = log_in(client, "tk_not_a_key_of_anybody")
 
         assert (answer.status_code, answer.json()["code"]) == (401, "no_session")
-        (told,) = site.kiln.guarding.audit.entries(AuditFilter(act="login"), 1)
+        (told,) = site.kiln.security.audit.entries(AuditFilter(act="login"), 1)
         assert (told.record.act, told.record.outcome) == ("login", "denied")
         assert told.record.detail == "from 127.0.0.1"
         assert not list(files_with(site.tools.parent, b"tk_not_a_key"))
@@ -240,7 +241,7 @@ class TestWrongKey:
         with site.running(), site.client("") as client, ThreadPoolExecutor(15) as pool:
             answers = [*pool.map(lambda _: log_in(client, "tk_wrong"), range(15))]
             right = log_in(client, new_key(site, "ann"))
-            told = [*site.kiln.guarding.audit.entries(AuditFilter(act="login", outcome="denied"))]
+            told = [*site.kiln.security.audit.entries(AuditFilter(act="login", outcome="denied"))]
 
         assert {answer.status_code for answer in answers} == {401}
         assert right.status_code == 200

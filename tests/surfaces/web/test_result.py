@@ -146,8 +146,10 @@ def test_hostile_output_is_shown_as_text_and_does_nothing(look: Look) -> None:
     expect(tree).to_contain_text("one\\u2028two")
     expect(tree).to_contain_text(str(2**70))
     expect(tree).to_contain_text("2,999,000 more characters")
-    expect(result.get_by_role("region", name="printed")).to_contain_text("<img src=x onerror=")
-    expect(result.get_by_role("region", name="printed")).to_contain_text("\\x1b[2J")
+    expect(result.get_by_role("region", name="standard output")).to_contain_text(
+        "<img src=x onerror="
+    )
+    expect(result.get_by_role("region", name="standard output")).to_contain_text("\\x1b[2J")
     result.get_by_role("tab", name="As the model reads it").click()
     expect(result.get_by_role("region", name="text")).to_contain_text("<script>")
     assert page.title() == "hostile · Toolkiln"
@@ -231,7 +233,7 @@ def test_all_of_a_text_that_was_cut_can_be_read(look: Look) -> None:
     result = result_of(page, count=30_000)
 
     expect(result).to_contain_text(re.compile(r"The model reads [\d,]+ of 318,889 characters"))
-    result.get_by_role("button", name="Read all of it").click()
+    result.get_by_role("button", name="Show full output").click()
     whole = result.get_by_role("region", name="whole output")
     expect(whole).to_contain_text("line 1\nline 2\n")
     result.get_by_role("button", name="Next page").click()
@@ -252,6 +254,6 @@ def test_a_call_that_needs_approval_leads_there(look: Look) -> None:
 
     begin(page, amount=5)
 
-    expect(page.get_by_role("link", name="go to the approvals")).to_be_visible()
+    expect(page.get_by_role("link", name="open approvals")).to_be_visible()
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_text("Stopped")).to_be_visible()

@@ -90,7 +90,7 @@ def test_a_call_with_nested_ones_is_watched_live_and_cancelled(look: Look, site:
     expect(row(page, "Running", "heat")).to_contain_text("warming up (1 of 3)")
     expect(page.get_by_text("2 running")).to_be_visible()
     view.check_access()
-    page.get_by_role("button", name="2 calls that it made").click()
+    page.get_by_role("button", name="2 nested calls").click()
     expect(row(page, "Running", "heat")).to_have_count(0)
 
     page.get_by_role("link", name="bake").click()
@@ -99,10 +99,10 @@ def test_a_call_with_nested_ones_is_watched_live_and_cancelled(look: Look, site:
     expect(page.get_by_role("link", name="heat")).to_have_count(2)
     view.check_access()
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Let it run").click()
+    page.get_by_role("button", name="Keep running").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Cancel the call").click()
+    page.get_by_role("button", name="Cancel call").click()
 
     result = baking.result()
     assert (result["status"], result["error"]["code"]) == ("cancelled", "cancelled")
@@ -115,8 +115,8 @@ def test_a_call_with_nested_ones_is_watched_live_and_cancelled(look: Look, site:
     expect(row(page, "Cancelled", "bake")).to_have_count(0)
     expect(row(page, "Cancelled", "heat")).to_contain_text("in another call")
     page.get_by_role("switch", name="Only running").check()
-    expect(page.get_by_role("heading", name="No call fits")).to_be_visible()
-    page.get_by_role("button", name="Clear the filters").click()
+    expect(page.get_by_role("heading", name="No matching calls")).to_be_visible()
+    page.get_by_role("button", name="Clear filters").click()
     expect(row(page, "Cancelled", "bake")).to_have_count(1)
 
 
@@ -129,7 +129,7 @@ def test_the_output_of_a_call_is_read_page_by_page(look: Look, site: Site) -> No
 
     row(page, "Done", "heat").first.click()
     expect(page.get_by_text("100%/of?it").first).to_be_visible()
-    page.get_by_role("button", name="Read all of it").click()
+    page.get_by_role("button", name="Show full output").click()
 
     expect(page.get_by_text("1 of 3 pages")).to_be_visible()
     page.get_by_role("button", name="Next page").click()
@@ -146,9 +146,9 @@ def test_the_list_and_the_figures_outlive_a_restart(browser: Browser, tmp_path: 
             page = view.open("/runs")
             Baking(site, minutes=0).result()
             expect(row(page, "Done", "bake")).to_have_count(1)
-        expect(page.get_by_text("The server is away")).to_be_visible()
+        expect(page.get_by_text("Server unreachable")).to_be_visible()
         stack.enter_context(site.running())
-        expect(page.get_by_text("The server is away")).to_have_count(0)
+        expect(page.get_by_text("Server unreachable")).to_have_count(0)
 
         Baking(site, minutes=0).result()
         expect(row(page, "Done", "bake")).to_have_count(2)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from toolkiln.app import OWN, Scope
 from toolkiln.model import Privilege
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
 
 from .site import Look, Site
 
@@ -60,17 +60,17 @@ def test_a_key_is_made_shown_once_used_and_revoked(look: Look) -> None:
     view.forgiven, other.forgiven = (f"{ANSWERED}400",), (f"{ANSWERED}401",)
     page = view.page
 
-    page.get_by_role("button", name="Make a key").click()
+    page.get_by_role("button", name="Create key").click()
     view.check_access()
     page.get_by_label("Name").fill("of Ann")
     page.get_by_label("User").fill("a:b")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("dialog").get_by_role("button", name="Create key").click()
     refused = page.get_by_role("alert")
     expect(refused).to_contain_text("no colon in its name")
     page.get_by_label("User").fill("ann")
     page.get_by_label("APPROVE").check()
     page.get_by_label("Until it is revoked").check()
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("dialog").get_by_role("button", name="Create key").click()
     key = page.get_by_role("dialog").locator(".secret code").inner_text()
     page.get_by_role("button", name="I have copied it").click()
     row = page.get_by_role("row", name="of Ann")
@@ -88,7 +88,7 @@ def test_a_key_is_made_shown_once_used_and_revoked(look: Look) -> None:
 
     go(page, "Keys")
     row.get_by_role("button", name="Revoke of Ann").click()
-    page.get_by_role("button", name="Revoke it").click()
+    page.get_by_role("button", name="Revoke key").click()
     expect(row).to_contain_text("revoked")
     expect(page.get_by_text(key)).to_have_count(0)
     # Told nothing: its stream of events ends with the session.
@@ -96,13 +96,13 @@ def test_a_key_is_made_shown_once_used_and_revoked(look: Look) -> None:
 
 
 def test_a_session_is_ended_and_hostile_names_are_text(look: Look, site: Site) -> None:
-    made = site.kiln.sessions.create(HOSTILE, seconds=5000)
+    made = site.kiln.security.sessions.create(HOSTILE, seconds=5000)
     page = look("/settings?section=sessions").page
 
     row = page.get_by_role("row", name=made.trace_id)
     expect(row).to_contain_text("<img src=x onerror=alert(1)>\\u202e")
     row.get_by_role("button").click()
-    page.get_by_role("button", name="End it").click()
+    page.get_by_role("button", name="End session").click()
 
     expect(row).to_have_count(0)
     with site.client(made.token) as client:
@@ -119,7 +119,7 @@ def test_rules_are_explained_in_words(look: Look) -> None:
     page.get_by_label("Tool").fill("pay")
     page.keyboard.press("Enter")
     told = page.locator(".explanation")
-    expect(told).to_contain_text("bea may run pay, once a person has approved the call.")
+    expect(told).to_contain_text("bea may run pay, once a person approves the call.")
     expect(told).to_contain_text("Rule 1 decides")
     expect(told).to_contain_text("The call lacks a value for the secret BANK.")
     page.get_by_label("Groups").fill("")
@@ -129,20 +129,20 @@ def test_rules_are_explained_in_words(look: Look) -> None:
     page.keyboard.press("Enter")
 
     expect(page.get_by_role("alert")).to_contain_text("nope")
-    expect(page.get_by_text("It never decides: rule 2 fits everything")).to_be_visible()
+    expect(page.get_by_text("It never decides: rule 2 matches every call")).to_be_visible()
 
 
 def test_every_section_is_accessible_and_fits_a_narrow_screen(look: Look, site: Site) -> None:
-    scope = Scope(user_id="zoe", privileges=[Privilege.ADMIN], days=None)
-    site.kiln.guarding.keys.create("of Zoe", scope, OWN)
+    scope = KeyScope(user_id="zoe", privileges=[Privilege.ADMIN], days=None)
+    site.kiln.security.keys.create("of Zoe", scope, LOCAL_OPERATOR)
     view = look("/settings", viewport={"width": 360, "height": 740})
     page = view.page
     told = {
         "Sessions": "newest first",
         "Keys": "of Zoe",
-        "Privileges": "everybody in staff",
+        "Privileges": "everyone in staff",
         "Rules": "money is at stake",
-        "Environments": "Nothing is installed",
+        "Environments": "No environments",
         "Sandbox": "in use",
         "Settings in force": "set, not shown",
         "About": "Toolkiln 0",
@@ -159,9 +159,9 @@ def test_every_section_is_accessible_and_fits_a_narrow_screen(look: Look, site: 
 
 
 def test_what_is_for_operators_says_so_to_others(look: Look, site: Site) -> None:
-    key = site.kiln.guarding.keys.create("of Eve", Scope(user_id="eve"), OWN).text
+    key = site.kiln.security.keys.create("of Eve", KeyScope(user_id="eve"), LOCAL_OPERATOR).text
     view = look("/login?to=/settings?section=keys")
     view.page.get_by_label("API key").fill(key)
     view.page.keyboard.press("Enter")
 
-    expect(view.page.get_by_text("This is for people with ADMIN")).to_be_visible()
+    expect(view.page.get_by_text("This section requires ADMIN")).to_be_visible()

@@ -128,12 +128,12 @@ def test_a_tool_is_set_up_and_tried_out_with_live_progress(look: Look) -> None:
     view = look("/tools/ship")
     page = view.page
 
-    page.get_by_role("button", name="Look at its rights").click()
+    page.get_by_role("button", name="Show permissions").click()
     expect(page.get_by_text("not granted", exact=True)).to_be_visible()
-    page.get_by_role("button", name="Grant what it asks for").click()
+    page.get_by_role("button", name="Grant requested permissions").click()
     page.get_by_role("dialog").get_by_role("button", name="Grant").click()
     expect(page.get_by_text("granted", exact=True)).to_be_visible()
-    settings = page.get_by_role("region", name="Settings for everybody")
+    settings = page.get_by_role("region", name="Settings for all users")
     expect(settings.get_by_text("not set up")).to_be_visible()
     settings.get_by_label("key").fill("k-4711")
     settings.get_by_role("button", name="Save").click()
@@ -177,7 +177,7 @@ def test_what_a_hostile_tool_says_is_text_and_nothing_else(look: Look) -> None:
     page.get_by_role("radio", name="true").check()
     page.get_by_role("button", name="Run").click()
     expect(result).to_contain_text("<img src=x onerror=alert(8)>")
-    for tab in ("Documentation", "As models see it", "Health", "Rights", "Versions", "Use it"):
+    for tab in ("Documentation", "As models see it", "Health", "Permissions", "Versions", "Use it"):
         show(page, tab)
         expect(page.locator("#tool-part")).to_contain_text(re.compile(r"\w"))
 
@@ -259,12 +259,12 @@ def test_copied_texts_call_the_tool_as_they_are(look: Look, site: Site) -> None:
 def test_a_tool_that_is_switched_off_cannot_be_tried_and_comes_back(look: Look) -> None:
     view = look("/tools/greet")
     page = view.page
-    switch = page.get_by_role("switch", name="Serve Greet")
+    switch = page.get_by_role("switch", name="Enable Greet")
 
     switch.click()
-    expect(page.get_by_role("heading", name="It is switched off")).to_be_visible()
+    expect(page.get_by_role("heading", name="This tool is disabled")).to_be_visible()
     page.reload()
-    expect(page.get_by_role("heading", name="It is switched off")).to_be_visible()
+    expect(page.get_by_role("heading", name="This tool is disabled")).to_be_visible()
     view.check_access()
     switch.click()
 
@@ -280,7 +280,7 @@ def test_it_is_accessible_at_night_on_a_narrow_screen_and_by_keyboard(look: Look
     for key, title in (("ArrowRight", "Documentation"), ("End", "Use it"), ("ArrowLeft", "Calls")):
         page.keyboard.press(key)
         expect(tabs.get_by_role("tab", name=title)).to_be_focused()
-    for tab in ("Try it", "Documentation", "Rights", "Versions", "Use it"):
+    for tab in ("Try it", "Documentation", "Permissions", "Versions", "Use it"):
         show(page, tab)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         view.check_access()
@@ -290,7 +290,7 @@ def test_a_tool_that_is_not_there_leads_back_to_all_of_them(look: Look) -> None:
     view = look("/tools/no_such_tool")
     view.forgiven = ("404",)
 
-    expect(view.page.get_by_text("There is no tool no_such_tool")).to_be_visible()
+    expect(view.page.get_by_text("Tool no_such_tool does not exist")).to_be_visible()
     view.page.get_by_role("link", name="All tools").click()
 
     expect(view.page).to_have_url(re.compile("/ui/$"))

@@ -21,7 +21,7 @@ def greet(name: str) -> str:
 '''
 HIDDEN = GREET.replace("greet", "whisper")
 OPERATORS_WORD = "word-of-the-operator"
-TABS = ("Documentation", "As models see it", "Health", "Rights", "Versions", "Calls", "Use it")
+TABS = ("Documentation", "As models see it", "Health", "Permissions", "Versions", "Calls", "Use it")
 SECTIONS = (
     "sessions", "keys", "privileges", "rules", "environments", "sandbox", "values", "fleet",
 )  # fmt: skip
@@ -41,7 +41,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def runs(site: Site) -> dict[str, str]:
     """The ids of one call of each caller."""
     made = {}
-    for who, token in (("operator", None), ("eve", site.kiln.sessions.create("eve").token)):
+    for who, token in (
+        ("operator", None),
+        ("eve", site.kiln.security.sessions.create("eve").token),
+    ):
         given = {"arguments": {"name": OPERATORS_WORD if who == "operator" else "Eve"}}
         with site.client(token) as client:
             made[who] = client.post("/v1/tools/greet/call", json=given).json()["call_id"]
@@ -50,7 +53,7 @@ def runs(site: Site) -> dict[str, str]:
 
 def eve(look: Look, site: Site, path: str) -> View:
     """A window of a caller without privileges; all requests of a page have to be allowed."""
-    token = site.kiln.sessions.create("eve").token
+    token = site.kiln.security.sessions.create("eve").token
     return look(path, extra_http_headers={"authorization": f"Bearer {token}"})
 
 
@@ -63,7 +66,7 @@ def test_writing_says_once_which_privilege_it_needs_and_asks_the_server_nothing(
     view.page.on("request", lambda request: asked.append(request.url))
     page = view.open(path)
 
-    expect(page.get_by_text("needs the privilege WRITE_TOOLS")).to_have_count(1)
+    expect(page.get_by_text("requires WRITE_TOOLS")).to_have_count(1)
     expect(page.get_by_text("An operator can give you")).to_be_visible()
     expect(page.get_by_role("textbox")).to_have_count(0)
     expect(page.get_by_role("button", name="Save")).to_have_count(0)
@@ -114,7 +117,7 @@ def test_a_hidden_tool_and_the_calls_of_others_look_as_if_they_did_not_exist(
     ):
         for path in (known, unknown):
             view.open(path)
-            expect(page.get_by_text("There is no")).to_be_visible()
+            expect(page.get_by_text(re.compile("does not exist|Run not found"))).to_be_visible()
             shown.append(page.locator("main").inner_text().replace(path.split("/")[-1], "NAME"))
 
     assert shown[0] == shown[1]
@@ -126,7 +129,7 @@ def test_sections_for_operators_name_the_privilege_that_they_need(look: Look, si
     for section in SECTIONS:
         page = view.open(f"/settings?section={section}")
 
-        expect(page.get_by_text("This is for people with ADMIN")).to_be_visible()
+        expect(page.get_by_text("This section requires ADMIN")).to_be_visible()
         expect(page.get_by_role("alert")).to_have_count(0)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
-from toolkiln.app import PROVIDERS, read_source
+from toolkiln.kiln import PROVIDERS
+from toolkiln.operations import read_source
 from toolkiln.surfaces import web
 
 from .site import Look, Site, looking
@@ -88,9 +89,7 @@ def test_a_tool_with_a_flaw_is_mended_run_saved_and_called(look: Look, site: Sit
         answer = client.post("/v1/tools/half/call", json={"arguments": {"number": 9}})
 
     assert answer.json()["value"] == 4.5
-    expect(page.get_by_role("link", name="Go to the tool")).to_have_attribute(
-        "href", "/ui/tools/half"
-    )
+    expect(page.get_by_role("link", name="Open tool")).to_have_attribute("href", "/ui/tools/half")
 
 
 def test_what_is_beside_the_editor_follows_it(look: Look) -> None:
@@ -148,7 +147,7 @@ def test_whoever_was_slower_sees_what_differs_and_chooses(look: Look, site: Site
         assert client.put("/v1/tools/greet", json={"source": newer}).status_code == 200
 
     expect(page.get_by_role("alert")).to_contain_text("newer version of greet")
-    expect(page.get_by_role("region", name="The newer version, and yours")).to_contain_text(
+    expect(page.get_by_role("region", name="Newer version and your version")).to_contain_text(
         "# mine"
     )
     page.get_by_role("button", name="Keep mine").click()
@@ -186,7 +185,7 @@ def test_a_name_that_is_taken_is_told_before_it_is_saved(look: Look) -> None:
     page = view.page
 
     write(page, GREET)
-    expect(page.get_by_text("There is a tool named greet already")).to_be_visible()
+    expect(page.get_by_text("A tool named greet already exists")).to_be_visible()
     page.get_by_role("button", name="Save greet").click()
     page.get_by_role("link", name="open that tool").click()
 
@@ -206,7 +205,7 @@ def test_unsaved_work_survives_reloads_and_other_pages(look: Look) -> None:
     expect(page.get_by_role("button", name="Save precious")).to_be_enabled()
 
     page.reload()
-    expect(page.get_by_text("Unsaved work of")).to_be_visible()
+    expect(page.get_by_text("Restored work from")).to_be_visible()
     pages = page.get_by_role("navigation", name="Pages")
     pages.get_by_role("link", name="Audit").click()
     expect(editor(page)).to_have_count(0)
@@ -214,9 +213,9 @@ def test_unsaved_work_survives_reloads_and_other_pages(look: Look) -> None:
     expect(page.locator(".cm-content")).to_contain_text("def precious")
     assert asked == ["beforeunload"]
 
-    page.get_by_role("button", name="Discard it").click()
+    page.get_by_role("button", name="Discard").click()
     expect(page.locator(".cm-content")).to_contain_text("def add_tax")
-    expect(page.get_by_text("Unsaved work of")).to_have_count(0)
+    expect(page.get_by_text("Restored work from")).to_have_count(0)
 
 
 def test_work_survives_a_restart_of_the_server_and_becomes_a_proposal(

@@ -1,4 +1,4 @@
--- What has changed in the catalog since somebody looked.
+-- Returns what changed in the catalog since a given version.
 -- ARGV: the keys of the catalog, its names and its changes, which an ACL may allow to read
 -- only; whose numbers, and which one, the reader has.
 -- Returns whose numbers these are, the number, whether what follows is all there is, the

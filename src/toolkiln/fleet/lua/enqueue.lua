@@ -53,13 +53,13 @@ for i = 1, #KEYS - 1 do
   local print, asker, timeout = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
   local repeatable, name, call = ARGV[at + 4] == "1", ARGV[at + 5], ARGV[at + 6]
   local body_key, body = ARGV[at + 7], ARGV[at + 8]
-  -- A key that is no record, which is nobody's work but an enemy's, must not stop the others.
+  -- A key that is no record (only an attacker writes one) must not stop the others.
   local known = redis.pcall("HMGET", record, "print", "state", "entry", "askers", "reply", "pool")
   local askers, answer = asker, nil
   local open = known[2] == "open"
 
   if open then
-    -- Nothing ran under this id: it is as good as new, whatever it was used for.
+    -- Nothing ran under this id: it can be used again.
   elseif known.err or (known[1] and known[1] ~= print) then
     answer = "conflict"
   elseif known[2] then

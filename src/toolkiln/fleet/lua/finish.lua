@@ -1,4 +1,4 @@
--- Ends calls and tells all who asked; of several who end one call, the first.
+-- Ends calls and notifies their callers; of several ends of one call the first counts.
 -- KEYS: the stream, the stream of dead letters, then each call's record.
 -- ARGV: the group, how long a stream of replies is kept, how many entries of it, and how long a
 -- reply is remembered if that was asked for later; then for each call its entry, the reply, how
@@ -7,7 +7,7 @@
 -- or "", and a key and a body where the reply is too large for an entry, or "" and "".
 -- Returns 1 or 0 for each.
 -- XACK is the first write: it needs no memory, and where the first write does not, Redis
--- refuses none of the others. What somebody else may have spoilt is called with pcall: one bad
+-- refuses none of the others. Data that others may have damaged is used with pcall: one bad
 -- key must not keep the other calls from their ends.
 local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
 local kept, most, later = ARGV[2], ARGV[3], ARGV[4]

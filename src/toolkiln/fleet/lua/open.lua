@@ -1,4 +1,4 @@
--- Readies a pool for workers, and tells which calls may have run without this server knowing.
+-- Prepares a pool for workers, and returns which calls may have run without a trace.
 -- KEYS: the stream, its lives. ARGV: the group, "1" if a log has each write before its answer.
 -- Returns the last entry of that kind: after a restart, or on a replica that took over, a call
 -- that waits may have run in what was forgotten. A server with such a log forgets nothing.

@@ -1,5 +1,5 @@
 -- Texts to page through. ARGV: 1 what to do, see below, 2 the time in microseconds, or "" for
--- this server's, 3 the key of one: not in KEYS, which have to be writable for whoever reads.
+-- this server's, 3 the key of one: not in KEYS, which readers would need permission to write.
 local output = ARGV[3]
 local time = redis.call("TIME")
 local now = tonumber(ARGV[2]) or time[1] * 1e6 + time[2]

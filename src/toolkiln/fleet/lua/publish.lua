@@ -6,7 +6,7 @@
 -- that is served and how the keys of its pool's publishers begin. The pool that has a name
 -- keeps it as long as one of its publishers has it; within a pool the latest change counts.
 local ID = 64
-local KEPT = 24 * 3600 * 1000   -- nobody of the fleet was heard of
+local KEPT = 24 * 3600 * 1000   -- after the last heartbeat of the fleet
 local LAPSE = 5 * 60 * 1000     -- others of its pool were, but not this publisher
 local GRAVES = 10000            -- names that are gone and remembered
 
@@ -37,7 +37,7 @@ local function serve(name, value)
   redis.call("ZADD", changes, next_number(), name)
 end
 
--- Who serves a name that somebody had and has no longer.
+-- Finds who serves a name that its publisher has withdrawn.
 local function elect(name)
   local served = redis.call("HGET", names, name)
   local holder = served and string.sub(served, ID + 1)
@@ -66,7 +66,7 @@ local function forget(publisher)
   end
 end
 
--- Those whom nobody has heard of: soon, if others of their pool are there to be believed.
+-- Removes publishers without a heartbeat, earlier if others of their pool are alive.
 local function sweep()
   for _, publisher in ipairs(redis.call("ZRANGEBYSCORE", publishers, "-inf", now - LAPSE)) do
     local heard = tonumber(redis.call("ZSCORE", publishers, publisher))
@@ -87,7 +87,7 @@ local function bury()
   end
 end
 
--- Registers the publisher, and tells everybody if something has changed.
+-- Registers the publisher, and announces changes.
 local function close()
   redis.call("ZADD", publishers, now, own)
   sweep()
@@ -98,7 +98,7 @@ local function close()
   for _, key in ipairs({catalog, names, changes, publishers, announcements}) do
     redis.call("PEXPIRE", key, KEPT)
   end
-  -- Longer than the others: whoever sweeps has to know what it had.
+  -- Longer than the others: the sweep needs to know what it had.
   redis.call("PEXPIRE", own, 2 * KEPT)
   return tonumber(redis.call("HGET", catalog, "number") or 0)
 end

@@ -40,7 +40,7 @@ local function enter(fields)
   redis.call("PEXPIRE", claims, whole(NOTED / 1000))
 end
 
--- The claim, if a token is that of whoever makes the call.
+-- Returns the claim if the token belongs to its owner.
 local function held()
   local values = redis.call("HMGET", claim, "token", "state")
   return values[1] == ARGV[3] and not values[2]
@@ -68,7 +68,7 @@ local function queued(record)
   return #redis.pcall("XRANGE", stream or "", entry, entry) > 0 and "running" or "lost"
 end
 
--- A claim as its caller is told of it; nil if nothing is remembered.
+-- Returns a claim for its caller; nil if there is none.
 local function shown(found)
   local state, reply
   if found.state then
@@ -112,9 +112,9 @@ function acts.note()
 end
 
 -- ARGV: token, microseconds of the lease and for which a lost call is known. Returns whether
--- somebody wants it cancelled; nil if it is lost.
+-- its cancellation was requested; nil if it is lost.
 function acts.renew()
-  -- Redis has lost it, and nobody else makes the call: no reason to stop it.
+  -- Redis lost it, and no other process makes the call: do not stop it.
   if redis.call("EXISTS", claim) == 0 then return 0 end
   if not held() then return nil end
   redis.call("HSET", claim, "lease", whole(now + ARGV[4]))
@@ -138,7 +138,7 @@ function acts.progress()
   return 1
 end
 
--- Returns 1 if its owner will be told; else the stream of a call that is in the queue, or nil.
+-- Returns 1 if its owner will be notified; else the stream of a queued call, or nil.
 function acts.cancel()
   local found = read(claim)
   if found and found.token then

@@ -3,7 +3,7 @@
 -- ARGV: the group, the dead letter, the call's print, how long a record is kept of a call that
 -- does not end.
 -- Returns 1; 0 if the call is under way again, or the letter is gone.
--- Nobody waits for the reply: whoever asked was told of the end when it was given up.
+-- No caller waits for the reply: it was notified when the call was given up.
 local stream, dead, record = KEYS[1], KEYS[2], KEYS[3]
 local group, letter, print, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

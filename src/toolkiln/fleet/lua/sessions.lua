@@ -83,7 +83,7 @@ function acts.end_named()
 end
 
 -- KEYS[2]: the index of the key. Returns how many it forgot, and how many of them held: in
--- batches, so that nobody else has to wait for long.
+-- batches, so that other clients do not wait long.
 function acts.end_of_key()
   local records, held = redis.call("ZRANGE", KEYS[2], 0, BATCH - 1), 0
   for _, record in ipairs(records) do

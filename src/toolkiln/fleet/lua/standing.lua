@@ -1,5 +1,5 @@
 -- How calls stand, and optionally whom to tell as well.
--- KEYS: records. ARGV: the group, and a stream that is told of their ends too, or "".
+-- KEYS: records. ARGV: the group, and a stream that is also notified of their ends, or "".
 -- Returns for each its state, for how many milliseconds nothing was heard of it, and the reply
 -- that is remembered.
 local group, asker = ARGV[1], ARGV[2]
@@ -17,7 +17,7 @@ for i, record in ipairs(KEYS) do
     local age = math.max(0, now - tonumber(string.match(entry, "^%d+") or 0))
     -- A client's own record: it may not read the stream, and takes the call to be there.
     local is_own = string.find(record, "^toolkiln:call:.+:")
-    -- With pcall: what somebody wrote into one record must not hide how the others stand.
+    -- With pcall: a damaged record must not hide the state of the others.
     if is_own or #redis.pcall("XRANGE", stream or "", entry, entry) > 0 then
       -- Without a group there is an error, which has no first.
       local held = redis.pcall("XPENDING", stream or "", group, entry, entry, 1)[1]

@@ -1,31 +1,52 @@
-"""One canonical schema, one pure compiler for each provider.
+"""Provider formats of a tool: pure compilers from the canonical schema.
 
-`compile_tool` is the door; a provider's own module says what is special about it. The
-shared machinery is `lowering` and what it names. Nothing here talks to a provider.
+`compile_tool` is the entry point, `transform` the shared machinery. Nothing here connects
+to a provider.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Literal, cast, get_args
 
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.model import ToolSpec
-from toolkiln.schema.providers.anthropic import compile_anthropic, compile_anthropic_strict
-from toolkiln.schema.providers.compiled import Compiled, Loss
-from toolkiln.schema.providers.deferring import deferring_request
-from toolkiln.schema.providers.gemini import compile_gemini
-from toolkiln.schema.providers.mcp import compile_mcp
-from toolkiln.schema.providers.openai import (
+from toolkiln.schema.providers.compilers import (
+    compile_anthropic,
+    compile_anthropic_strict,
+    compile_gemini,
     compile_openai,
     compile_openai_responses,
     compile_openai_responses_strict,
     compile_openai_strict,
+    deferred_request_tools,
+    request_tools,
 )
-from toolkiln.schema.providers.request import request_tools
+from toolkiln.schema.providers.mcp import compile_mcp
+from toolkiln.schema.providers.profile import Compiled, Loss
 from toolkiln.schema.validity import invalid_points
 
-__all__ = ["PROVIDERS", "Compiled", "Loss", "compile_tool", "deferring_request", "request_tools"]
+__all__ = [
+    "PROVIDERS",
+    "Compiled",
+    "Loss",
+    "Provider",
+    "compile_tool",
+    "deferred_request_tools",
+    "request_tools",
+]
 
-_COMPILERS: Mapping[str, Callable[[ToolSpec], Compiled]] = MappingProxyType(
+Provider = Literal[
+    "openai",
+    "openai-strict",
+    "openai-responses",
+    "openai-responses-strict",
+    "anthropic",
+    "anthropic-strict",
+    "gemini",
+    "mcp",
+]
+_COMPILERS: Mapping[Provider, Callable[[ToolSpec], Compiled]] = MappingProxyType(
     {
         "openai": compile_openai,
         "openai-strict": compile_openai_strict,
@@ -38,17 +59,17 @@ _COMPILERS: Mapping[str, Callable[[ToolSpec], Compiled]] = MappingProxyType(
     }
 )
 
-PROVIDERS: tuple[str, ...] = tuple(_COMPILERS)
-"""The names that `compile_tool` takes."""
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)
+"""Valid provider names for `compile_tool`."""
 
 
 def compile_tool(spec: ToolSpec, provider: str) -> Compiled:
-    """The tool in the form that `provider` wants; what is wrong with it is in the answer.
+    """Compile a tool for a provider; `Compiled.errors` lists what the provider would reject.
 
     Raises:
-        InputError: no such provider.
+        InputError: unknown provider.
     """
-    compiler = _COMPILERS.get(provider)
+    compiler = _COMPILERS.get(cast("Provider", provider))
     if compiler is None:
         hint = nearest_hint(provider, PROVIDERS) or f"one of {', '.join(PROVIDERS)}"
         raise InputError(f"there is no provider named {provider!r}", hint=hint)
@@ -56,6 +77,6 @@ def compile_tool(spec: ToolSpec, provider: str) -> Compiled:
     if not points:
         return compiler(spec)
     empty = {"type": "object", "properties": {}}
-    made = compiler(spec.model_copy(update={"parameters": empty}))
+    tool = compiler(spec.model_copy(update={"parameters": empty}))
     reasons = (f"invalid schema at {point.path or '/'}: {point.reason}" for point in points)
-    return Compiled(made.payload, made.losses, (*made.errors, *reasons), made.decode, made.encode)
+    return replace(tool, errors=(*tool.errors, *reasons))

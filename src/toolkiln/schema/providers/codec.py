@@ -1,9 +1,8 @@
-"""Codecs: how a value travels in a form that a provider's schema can describe, and back.
+"""Codecs between a tool's values and the wire form that a provider's schema can describe.
 
-`encode` takes values that the tool's schema accepts; `decode(encode(x)) == x` for all of
-them. `decode` also meets what models make up: a value that does not have the expected
-form passes through unchanged, for `arguments.check` to complain about. Which codec a
-schema needs is decided in `lowering`.
+`decode(encode(x)) == x` for every value the tool's schema accepts. `decode` returns values
+of an unexpected form unchanged; `arguments.check` reports those. `transform` chooses the
+codec for a schema.
 """
 
 import json
@@ -18,7 +17,7 @@ MakeValidator = Callable[[], Draft202012Validator]
 
 
 class Codec(Protocol):
-    """Maps a value to its form on the wire and back."""
+    """Maps a value to its wire form and back."""
 
     def encode(self, value: Any) -> Any: ...
 
@@ -27,7 +26,7 @@ class Codec(Protocol):
 
 @dataclass(frozen=True)
 class Same:
-    """The value travels as it is."""
+    """A value that is the same on the wire."""
 
     def encode(self, value: Any) -> Any:
         return value
@@ -40,7 +39,7 @@ SAME = Same()
 
 
 @dataclass(frozen=True)
-class Text:
+class TextCodec:
     """Any value, as JSON text in a string."""
 
     def encode(self, value: Any) -> Any:
@@ -61,7 +60,7 @@ def _refuse(constant: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class Labels:
-    """One of a few values, by its name."""
+    """One of a few values, as a label."""
 
     values: tuple[tuple[str, Any], ...]
 
@@ -74,7 +73,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Named:
-    """Whatever the definition of that name says; lets codecs be recursive."""
+    """The codec of a named definition, so that codecs can be recursive."""
 
     name: str
     table: Mapping[str, Codec] = field(compare=False, repr=False)
@@ -88,7 +87,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A value inside an object with one property, which tells it from other things."""
+    """A value inside an object with one property, to distinguish it from other values."""
 
     name: str
     codec: Codec
@@ -103,7 +102,7 @@ class Wrapped:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemsCodec:
     """An array, item by item."""
 
     codec: Codec
@@ -116,8 +115,8 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """A mapping, as an array of objects with a key and a value."""
+class PairsCodec:
+    """A mapping, as an array of key-value objects."""
 
     codec: Codec
 
@@ -127,7 +126,7 @@ class Pairs:
         return [{"key": k, "value": self.codec.encode(v)} for k, v in value.items()]
 
     def decode(self, value: Any) -> Any:
-        if isinstance(value, dict):  # a model that wrote a plain mapping after all
+        if isinstance(value, dict):  # some models send a plain mapping anyway
             return {k: self.codec.decode(v) for k, v in value.items()}
         if not isinstance(value, list) or not all(map(_is_pair, value)):
             return value
@@ -154,14 +153,14 @@ class Member:
         elif self.null_is_absent:
             out[self.wire] = None
 
-    def holds(self, wire: Mapping[str, Any]) -> bool:
-        """Whether an encoded object has a value for this member."""
+    def is_in(self, wire: Mapping[str, Any]) -> bool:
+        """Return whether an encoded object has a value for this member."""
         return self.wire in wire and not (self.null_is_absent and wire[self.wire] is None)
 
 
 @dataclass(frozen=True)
 class Members:
-    """An object with declared properties, and perhaps a place for others."""
+    """An object with declared properties, and optionally additional ones."""
 
     members: tuple[Member, ...]
     rest: Member | None = None
@@ -189,10 +188,10 @@ class Members:
             if isinstance(others, dict):
                 out.update(others)
                 known.add(self.rest.wire)
-        # What a model adds on its own is kept, so that it is complained about.
+        # Unexpected properties are kept for `arguments.check` to report.
         out.update({name: item for name, item in value.items() if name not in known})
         for member in self.members:
-            if member.holds(value):
+            if member.is_in(value):
                 out[member.name] = member.codec.decode(value[member.wire])
         return out
 
@@ -223,7 +222,7 @@ class Positions:
             return value
         out: list[Any] = []
         for member in self.members:
-            if not member.holds(value):
+            if not member.is_in(value):
                 return out
             out.append(member.codec.decode(value[member.wire]))
         if self.rest:
@@ -234,7 +233,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Branch:
-    """One alternative of a union: its codec, and how to know a value of it on either side."""
+    """One alternative of a union: its codec, and validators for decoded and encoded values."""
 
     codec: Codec
     wire: dict[str, Any]
@@ -243,18 +242,18 @@ class Branch:
 
     @cached_property
     def accepts(self) -> Draft202012Validator:
-        """Valid for the tool's own values."""
+        """Validator for decoded values."""
         return self.make_accepts()
 
     @cached_property
     def recognises(self) -> Draft202012Validator:
-        """Valid for encoded values."""
+        """Validator for encoded values."""
         return self.make_recognises()
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A union. `lowering` sees to it that no encoded value fits two different codecs."""
+class ChoiceCodec:
+    """A union. `transform` ensures that no encoded value matches two different codecs."""
 
     branches: tuple[Branch, ...]
 
@@ -276,7 +275,7 @@ class Choice:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equality of JSON values: true is not 1."""
+    """Compare JSON values: true does not equal 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,8 +1,7 @@
-"""Objects and arrays on their way into a narrower dialect.
+"""Objects, arrays and enums in the transform to a provider dialect.
 
-Mappings become arrays of pairs, tuples become objects, optional properties become
-nullable where a provider wants every property sent. The rest of the story, and the
-contract, is in `lowering`.
+Mappings become arrays of pairs and tuples become objects; optional properties become
+nullable where a provider requires every property. See `transform` for the contract.
 """
 
 from __future__ import annotations
@@ -10,25 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.model import JsonSchema
-from toolkiln.schema.document import is_free_form, join
+from toolkiln.schema.document import is_free_form, join, json_types
+from toolkiln.schema.providers.algebra import CannotMergeError, admits_null, merge
 from toolkiln.schema.providers.codec import (
     SAME,
     Codec,
-    Items,
+    ItemsCodec,
+    Labels,
     Member,
     Members,
-    Pairs,
+    PairsCodec,
     Positions,
     Same,
     Wrapped,
 )
-from toolkiln.schema.providers.merging import CannotMergeError, merge
-from toolkiln.schema.providers.overlap import admits_null
-from toolkiln.schema.providers.profile import wire_names
-from toolkiln.schema.providers.wire import Lowered, closed_object, nullable
+from toolkiln.schema.providers.profile import Profile, wire_names
+from toolkiln.schema.providers.wire import Lowered, closed_object, display, nullable
 
 if TYPE_CHECKING:
-    from toolkiln.schema.providers.lowering import Lowering
+    from toolkiln.schema.providers.transform import Lowering
 
 OBJECT_CODECS = (Same, Members)
 _REST = "additional_properties"
@@ -37,7 +36,7 @@ _VALUE = "value"
 
 
 def declares_elsewhere(node: JsonSchema) -> bool:
-    """Whether conditional parts name properties that the object itself does not."""
+    """Return whether conditional parts declare properties that the object itself does not."""
     conditional = [node.get(key) for key in ("if", "then", "else")]
     conditional += list(node.get("dependentSchemas", {}).values())
     own = node.get("properties", {})
@@ -49,7 +48,7 @@ def declares_elsewhere(node: JsonSchema) -> bool:
 
 
 def lower_object(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
-    """An object with declared properties, a mapping, or anything at all."""
+    """Lower an object: declared properties, a mapping, or free-form."""
     properties = node.get("properties")
     patterns = node.get("patternProperties", {})
     others = node.get("additionalProperties")
@@ -96,7 +95,7 @@ def _pairs(
             notes.append(lowering.lose(node, source, at))
     if node.get("required"):
         notes.append(lowering.lose(node, "required", at))
-    return lowering.finish(wire, Pairs(lowered.codec), node, notes)
+    return lowering.finish(wire, PairsCodec(lowered.codec), node, notes)
 
 
 def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
@@ -109,7 +108,7 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
     names = wire_names(list(declared), lowering.profile.key_pattern)
     members: list[Member] = []
     wires: JsonSchema = {}
-    demanded: list[str] = []
+    required_wires: list[str] = []
     for name, schema in declared.items():
         if schema is False and name not in required:
             continue
@@ -120,7 +119,7 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
         if name not in required and lowering.profile.nullable_optionals:
             wire, member = _optional(lowering, member, lowered, schema)
         if name in required or lowering.profile.nullable_optionals:
-            demanded.append(member.wire)
+            required_wires.append(member.wire)
         wires[member.wire] = wire
         members.append(member)
     rest: Member | None = None
@@ -132,10 +131,10 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
         pairs = _pairs(lowering, mapping, None, mapping["additionalProperties"], value_path, [])
         rest = Member("", wire_name, pairs.codec)
         wires[wire_name] = pairs.wire
-        demanded.append(wire_name)
+        required_wires.append(wire_name)
     if not wires and path and not lowering.profile.empty_objects:
         return lowering.as_text(node, path, "properties", "is an object without properties")
-    wire = closed_object(wires, demanded)
+    wire = closed_object(wires, required_wires)
     for keyword in ("minProperties", "maxProperties", "propertyNames"):
         if keyword in node:
             notes = [*notes, lowering.lose(node, keyword, path)]
@@ -150,10 +149,10 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
 def _optional(
     lowering: Lowering, member: Member, lowered: Lowered, schema: Any, *, defaults: bool = True
 ) -> tuple[JsonSchema, Member]:
-    """A property that may be left out, where every property has to be sent: null says so.
+    """Lower an optional property where every property is required: null means absent.
 
-    Where null already is a value of its own, other than the default, the value goes into
-    an object with one property, and null alone still means absence.
+    If null is also a valid value other than the default, the value is wrapped in an object
+    with one property.
     """
     null_is_value = admits_null(lowered.wire, lowering.definitions)
     if null_is_value is None:
@@ -173,7 +172,7 @@ def _optional(
 
 
 def lower_array(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) -> Lowered:
-    """A list, or a tuple with a schema for each position."""
+    """Lower a list, or a tuple with a schema for each position."""
     prefix = node.get("prefixItems")
     if prefix:
         size = len(prefix)
@@ -191,7 +190,7 @@ def lower_array(lowering: Lowering, node: JsonSchema, path: str, notes: list[str
     lowered = lowering.lower(node.get("items", True), item_path)
     wire: JsonSchema = {"type": "array", "items": lowered.wire}
     notes = [*notes, *lowering.keep(wire, node, ("minItems", "maxItems", "uniqueItems"), path)]
-    codec: Codec = SAME if lowered.codec == SAME else Items(lowered.codec)
+    codec: Codec = SAME if lowered.codec == SAME else ItemsCodec(lowered.codec)
     return lowering.finish(wire, codec, node, notes)
 
 
@@ -200,7 +199,7 @@ def _positions(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]
     at_least = node.get("minItems", 0)
     members: list[Member] = []
     wires: JsonSchema = {}
-    demanded: list[str] = []
+    required_wires: list[str] = []
     for index, schema in enumerate(prefix):
         lowered = lowering.lower(schema, join(path, "prefixItems", index))
         name = f"item_{index}"
@@ -209,7 +208,7 @@ def _positions(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]
         if index >= at_least and lowering.profile.nullable_optionals:
             wire, member = _optional(lowering, member, lowered, schema, defaults=False)
         if index < at_least or lowering.profile.nullable_optionals:
-            demanded.append(name)
+            required_wires.append(name)
         wires[name] = wire
         members.append(member)
     rest: Member | None = None
@@ -217,8 +216,8 @@ def _positions(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]
     if more is not False and node.get("maxItems", len(prefix) + 1) > len(prefix):
         others = lowering.lower(more, join(path, "items"))
         wires[_MORE] = {"type": "array", "items": others.wire}
-        demanded.append(_MORE)
-        rest = Member("", _MORE, Items(others.codec))
+        required_wires.append(_MORE)
+        rest = Member("", _MORE, ItemsCodec(others.codec))
         for keyword in ("minItems", "maxItems"):
             if keyword in node and (keyword == "maxItems" or at_least > len(prefix)):
                 notes = [*notes, lowering.lose(node, keyword, path)]
@@ -226,7 +225,7 @@ def _positions(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]
         notes = [*notes, lowering.lose(node, "uniqueItems", path)]
     notes = [*notes, "a tuple, as an object with one property for each position"]
     codec = Positions(tuple(members), rest)
-    return lowering.finish(closed_object(wires, demanded), codec, node, notes)
+    return lowering.finish(closed_object(wires, required_wires), codec, node, notes)
 
 
 def _numbered(stem: str) -> Any:
@@ -235,3 +234,45 @@ def _numbered(stem: str) -> Any:
     while True:
         yield f"{stem}_{count}"
         count += 1
+
+
+def enumerated(values: list[Any], profile: Profile) -> Lowered:
+    """Lower a non-empty list of allowed values."""
+    some = [value for value in values if value is not None]
+    if not some and profile.null_type:
+        return Lowered({"type": "null"}, SAME)
+    groups = _by_type(some)
+    codec: Codec = SAME
+    if some and groups.keys() <= profile.enum_types:
+        forms = [_enumeration(kind, group) for kind, group in groups.items()]
+        wire = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    else:
+        labels = _labels(some or values)
+        wire = {"type": "string", "enum": [label for label, _ in labels]}
+        codec = Labels(labels)
+    return Lowered(nullable(wire) if some and len(some) < len(values) else wire, codec)
+
+
+def _by_type(values: list[Any]) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        kinds = json_types(value)
+        kind = "integer" if "integer" in kinds else next(iter(kinds))
+        groups.setdefault(kind, []).append(value)
+    if "number" in groups and "integer" in groups:
+        groups["number"] += groups.pop("integer")
+    return groups
+
+
+def _enumeration(kind: str, values: list[Any]) -> JsonSchema:
+    if kind == "boolean" and len(values) == 2:
+        return {"type": "boolean"}
+    return {"type": kind, "enum": values}
+
+
+def _labels(values: list[Any]) -> tuple[tuple[str, Any], ...]:
+    # Strings keep their spelling unless that is ambiguous.
+    names = [value if isinstance(value, str) else display(value) for value in values]
+    if len(set(names)) < len(names):
+        names = [f"{index}: {display(value)}" for index, value in enumerate(values, 1)]
+    return tuple(zip(names, values, strict=True))

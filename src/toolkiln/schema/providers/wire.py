@@ -1,5 +1,6 @@
-"""The forms that schemas take on the wire: small builders and measures, no decisions."""
+"""Builders for wire schemas, and constraints in words."""
 
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -8,14 +9,14 @@ from toolkiln.schema.providers.codec import Codec
 
 
 class Lowered(NamedTuple):
-    """A schema on the wire and the codec for its values."""
+    """A wire schema and the codec for its values."""
 
     wire: JsonSchema
     codec: Codec
 
 
 def closed_object(properties: JsonSchema, required: list[str] | None = None) -> JsonSchema:
-    """An object with exactly these properties, all of them required unless said."""
+    """Build an object schema with exactly these properties, by default all required."""
     return {
         "type": "object",
         "properties": properties,
@@ -25,7 +26,7 @@ def closed_object(properties: JsonSchema, required: list[str] | None = None) -> 
 
 
 def nullable(wire: JsonSchema) -> JsonSchema:
-    """The same values, or null."""
+    """Extend a schema to accept null."""
     if "anyOf" in wire:
         null = {"type": "null"}
         return wire if null in wire["anyOf"] else {**wire, "anyOf": [*wire["anyOf"], null]}
@@ -41,14 +42,14 @@ def nullable(wire: JsonSchema) -> JsonSchema:
 
 
 def size(wire: Any) -> int:
-    """How many objects a schema consists of."""
+    """Count the objects in a schema."""
     if isinstance(wire, dict):
         return 1 + sum(map(size, wire.values()))
     return sum(map(size, wire)) if isinstance(wire, list) else 0
 
 
 def reachable(wire: JsonSchema, definitions: dict[str, JsonSchema]) -> set[str]:
-    """The definitions that a schema refers to, directly or not."""
+    """Return the names of definitions that a schema references, directly or indirectly."""
     found: set[str] = set()
     pending: list[Any] = [wire]
     while pending:
@@ -67,7 +68,7 @@ def reachable(wire: JsonSchema, definitions: dict[str, JsonSchema]) -> set[str]:
 
 
 def definition_name(ref: str, taken: set[str]) -> str:
-    """A name that is free for what `ref` points at."""
+    """Choose an unused definition name for the target of `ref`."""
     last = ref.rsplit("/", 1)[-1].replace("#", "") or "Arguments"
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", last)[:56]
     name, count = stem, 1
@@ -75,3 +76,69 @@ def definition_name(ref: str, taken: set[str]) -> str:
         count += 1
         name = f"{stem}_{count}"
     return name
+
+
+_PHRASES = {
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} entries",
+    "maxProperties": "at most {} entries",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "pattern": "matches the regular expression {}",
+    "format": "format: {}",
+    "required": "with the keys {}",
+    "propertyNames": "keys match the JSON Schema {}",
+    "contains": "contains an item that matches the JSON Schema {}",
+    "minContains": "at least {} such items",
+    "maxContains": "at most {} such items",
+    "not": "does not match the JSON Schema {}",
+    "if": "if it matches the JSON Schema {}",
+    "then": "then it also matches {}",
+    "else": "otherwise it matches {}",
+    "dependentRequired": "properties that need others: {}",
+    "dependentSchemas": "properties with consequences: {}",
+    "oneOf": "fits exactly one of the alternatives",
+    "uniqueItems": "no duplicates",
+    "enum": "one of {}",
+}
+_MAX_LENGTH = 600
+
+
+def phrase(keyword: str, value: Any) -> str:
+    """Describe a constraint in a few words."""
+    template = _PHRASES.get(keyword, keyword + " {}")
+    return template.format(display(value))
+
+
+def display(value: Any) -> str:
+    """Format a value as JSON, strings without quotes; long values are truncated."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
+
+
+def described(text: object, notes: list[str]) -> str | None:
+    """Append notes to a description; None if both are empty."""
+    base = text if isinstance(text, str) else ""
+    if not notes:
+        return base or None
+    joined = "; ".join(dict.fromkeys(notes))
+    return f"{base} ({joined})" if base else joined[0].upper() + joined[1:]
+
+
+def json_text(node: Any) -> str:
+    """Describe a value that is sent as JSON text."""
+    schema = json.dumps(node, ensure_ascii=False) if isinstance(node, dict) else ""
+    if not 2 < len(schema) <= _MAX_LENGTH:
+        return "any JSON value, written as JSON text"
+    return f"written as JSON text that matches the JSON Schema {schema}"
+
+
+def default_note(value: Any) -> str:
+    """Describe the default value of a parameter."""
+    return f"default: {repr(value) if isinstance(value, str) else display(value)}"

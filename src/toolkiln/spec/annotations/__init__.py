@@ -1,10 +1,9 @@
-"""Type annotations → JSON Schema, by syntax alone, equal to what pydantic would make of them.
+"""Type annotations → JSON Schema, from syntax alone, equal to the schemas of pydantic.
 
-`reader` is the way in; the other modules are one kind of thing each: expressions, values,
-enums, classes with their lineage and configuration, field metadata, shapes.
+`TypeReader` is the entry point.
 """
 
-from toolkiln.spec.annotations.reader import Note, TypeReader
 from toolkiln.spec.annotations.shapes import Omitted, Unresolved
+from toolkiln.spec.annotations.type_reader import Note, TypeReader
 
 __all__ = ["Note", "Omitted", "TypeReader", "Unresolved"]

@@ -1,8 +1,7 @@
 """Classes as types: enums, pydantic models, dataclasses, TypedDicts, NamedTuples.
 
-Each becomes a definition of its own, the way pydantic writes it. The functions take the
-`TypeReader` whose schema they add to; mutually recursive with `annotations`. Bases and
-fields come from `lineage`.
+Each class becomes a definition, as in pydantic. The functions add to the definitions of the
+`TypeReader` they are given, and are mutually recursive with it.
 """
 
 import ast
@@ -10,27 +9,33 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.model import JsonSchema
-from toolkiln.spec.annotations import enums
-from toolkiln.spec.annotations.configuration import Config, aliased, read_config
-from toolkiln.spec.annotations.definitions import target
-from toolkiln.spec.annotations.fields import Metadata, read_field
-from toolkiln.spec.annotations.lineage import ClassField, Lineage, trace, type_parameters
-from toolkiln.spec.annotations.shapes import Omitted, Shape, Unresolved
-from toolkiln.spec.annotations.values import Unknown, evaluate_or, jsonable
-from toolkiln.spec.modules import ClassRef, Scope
+from toolkiln.spec.annotations import evaluator
+from toolkiln.spec.annotations.class_hierarchy import (
+    ClassField,
+    ClassHierarchy,
+    hierarchy_of,
+    type_parameters,
+)
+from toolkiln.spec.annotations.evaluator import Unknown, jsonable, try_evaluate
+from toolkiln.spec.annotations.fields import (
+    Config,
+    Metadata,
+    property_name,
+    read_config,
+    read_field,
+)
+from toolkiln.spec.annotations.shapes import Omitted, TypeShape, Unresolved, target
+from toolkiln.spec.namespace import ClassRef, NameScope
+from toolkiln.spec.syntax import keyword_arguments
 
 if TYPE_CHECKING:
-    from toolkiln.spec.annotations.reader import TypeReader
+    from toolkiln.spec.annotations.type_reader import TypeReader
 
-Arguments = tuple[tuple[ast.expr, Scope], ...]
+Arguments = tuple[tuple[ast.expr, NameScope], ...]
 
 
-def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments) -> Shape:
-    """The shape of a class, parametrised or not.
-
-    Raises:
-        Unresolved: its schema cannot be known.
-    """
+def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments) -> TypeShape:
+    """Return the shape of a class, with type arguments if it is generic."""
     enum = _enum_shape(reader, reference)
     if enum is not None:
         return enum
@@ -38,45 +43,46 @@ def class_shape(reader: "TypeReader", reference: ClassRef, arguments: Arguments)
     label, parameters = name, ""
     variables = dict(zip(type_parameters(reference), arguments, strict=False))
     if variables:
-        given = {**reference.scope.variables, **variables}
-        reference = reference._replace(scope=reference.scope._replace(variables=given))
+        scope = reference.scope._replace(variables={**reference.scope.variables, **variables})
+        reference = reference._replace(scope=scope)
         label = f"{name}_{'_'.join(ast.unparse(node) for node, _ in arguments)}_"
-        parameters = repr([reader.render(node, scope) for node, scope in arguments])
-    lineage = trace(reference)
-    own = read_config(lineage)
+        parameters = repr([reader.render(*argument) for argument in arguments])
+    hierarchy = hierarchy_of(reference)
+    own_config = read_config(hierarchy)
     outer_class, outer_config = reader.current_class, reader.config
-    inherits = not own and lineage.kind in ("dataclass", "typed-dict")
-    if inherits and outer_config:
+    inherits_config = not own_config and hierarchy.kind in ("dataclass", "typed-dict")
+    if inherits_config and outer_config:
         reader.is_shareable = False
     key = (reference.scope.module.name, reference.qualname, parameters)
 
     def build() -> JsonSchema:
-        reader.current_class, reader.config = reference, outer_config if inherits else own
+        config = outer_config if inherits_config else own_config
+        reader.current_class, reader.config = reference, config
         try:
-            schema = _BUILDERS[lineage.kind](reader, lineage, reader.definitions.name(key))
-            return _class_schema(schema, lineage, own, reader.config, is_generic=bool(variables))
+            schema = _BUILDERS[hierarchy.kind](reader, hierarchy, reader.definitions.name(key))
+            return _class_schema(schema, hierarchy, own_config, config, is_generic=bool(variables))
         finally:
             reader.current_class, reader.config = outer_class, outer_config
 
-    return reader.define(key, label, lineage.kind, build)
+    return reader.define(key, label, hierarchy.kind, build)
 
 
-def root_model(reader: "TypeReader", node: ast.expr, scope: Scope) -> Shape:
-    """`RootModel[T]`, used without a subclass."""
+def root_model(reader: "TypeReader", node: ast.expr, scope: NameScope) -> TypeShape:
+    """Return the shape of `RootModel[T]` without a subclass."""
     label = f"RootModel_{ast.unparse(node)}_"
     return reader.define(label, label, "model", lambda: reader.render(node, scope))
 
 
-def enum_schema(members: list[Any], docstring: str | None = None) -> JsonSchema:
-    """The schema of an enum with these values."""
-    schema: JsonSchema = {"enum": members, **type_of_values(members)}
+def enum_schema(values: list[Any], docstring: str | None = None) -> JsonSchema:
+    """Return the schema of an enum."""
+    schema: JsonSchema = {"enum": values, **type_of_values(values)}
     if docstring:
         schema["description"] = docstring
     return schema
 
 
 def type_of_values(values: list[Any], null: str | None = None) -> JsonSchema:
-    """The `type` that all values share, if they share one."""
+    """Return the `type` keyword if all values have the same type, else nothing."""
     kinds = {type(value) for value in values}
     if len(kinds) != 1:
         return {}
@@ -85,123 +91,122 @@ def type_of_values(values: list[Any], null: str | None = None) -> JsonSchema:
     return {"type": name} if name else {}
 
 
-def instance(reader: "TypeReader", reference: ClassRef, call: ast.Call, scope: Scope) -> Any:
-    """What `Point(1, y=2)` is worth as JSON: the fields given, the defaults of the others.
+def instance(reader: "TypeReader", reference: ClassRef, call: ast.Call, scope: NameScope) -> Any:
+    """Return the JSON value of `Point(1, y=2)`, with defaults for fields that are not passed.
 
     Raises:
-        Unknown: part of it cannot be known.
+        Unknown: part of it is only known at run time.
     """
     try:
-        lineage = trace(reference)
+        hierarchy = hierarchy_of(reference)
     except Unresolved as unresolved:
         raise Unknown(unresolved.name) from unresolved
-    if lineage.kind not in ("model", "dataclass", "named-tuple"):
+    if hierarchy.kind not in ("model", "dataclass", "named-tuple"):
         raise Unknown(reference.node.name)
-    given = {k.arg: k.value for k in call.keywords if k.arg}
-    fields = lineage.fields()
-    given |= {field.name: node for field, node in zip(fields, call.args, strict=False)}
+    arguments = keyword_arguments(call)
+    fields = hierarchy.fields()
+    arguments |= {field.name: node for field, node in zip(fields, call.args, strict=False)}
     result: dict[str, Any] = {}
     for field in fields:
-        read = reader.field(field.annotation, field.scope, field.default)
-        if read.metadata.excluded:
+        schema, metadata, _ = reader.field(field.annotation, field.scope, field.default)
+        if metadata.excluded:
             continue
-        name = read.metadata.serialization_alias or read.metadata.alias or field.name
-        node = given.get(field.name, given.get(name))
+        name = metadata.serialization_alias or metadata.alias or field.name
+        node = arguments.get(field.name, arguments.get(name))
         if node is not None:
             result[name] = reader.value(node, scope)
-        elif "default" in read.schema:
-            result[name] = read.schema["default"]
+        elif "default" in schema:
+            result[name] = schema["default"]
         else:
             raise Unknown(field.name)
-    return list(result.values()) if lineage.kind == "named-tuple" else result
+    return list(result.values()) if hierarchy.kind == "named-tuple" else result
 
 
-def _enum_shape(reader: "TypeReader", reference: ClassRef) -> Shape | None:
+def _enum_shape(reader: "TypeReader", reference: ClassRef) -> TypeShape | None:
     name = reference.node.name
     try:
-        members = enums.members(reference)
+        members = evaluator.enum_members(reference)
         if members is None:
             return None
-        listed = [jsonable(value) for value in members.values()]
+        values = [jsonable(value) for value in members.values()]
     except Unknown as unknown:
-        raise Unresolved(name, f"its values come from code ({unknown})") from unknown
+        raise Unresolved(name, f"its values are computed at run time ({unknown})") from unknown
     key = (reference.scope.module.name, reference.qualname)
-    text = ast.get_docstring(reference.node)
-    return reader.define(key, name, "enum", lambda: enum_schema(listed, text))
+    docstring = ast.get_docstring(reference.node)
+    return reader.define(key, name, "enum", lambda: enum_schema(values, docstring))
 
 
-def _model(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchema:
+def _model_schema(reader: "TypeReader", hierarchy: ClassHierarchy, definition: str) -> JsonSchema:
     if reader.serialized:
-        for _, method, scope in lineage.decorated("model_serializer"):
+        for _, method, scope in hierarchy.decorated("model_serializer"):
             if method.returns is not None:
                 return reader.render(method.returns, scope)
-    return _record(reader, lineage, definition)
+    return _object_schema(reader, hierarchy, definition)
 
 
-def _record(reader: "TypeReader", lineage: Lineage, definition: str) -> JsonSchema:
-    """The object schema of a model, dataclass or TypedDict."""
+def _object_schema(reader: "TypeReader", hierarchy: ClassHierarchy, definition: str) -> JsonSchema:
+    """Return the schema of a model, dataclass or TypedDict."""
     properties: dict[str, JsonSchema] = {}
     required: list[str] = []
-    # In sight already while it is built: a discriminated union may refer back to it.
+    # Visible before it is complete: a discriminated union may refer back to it.
     reader.definitions.schemas[definition] = {"properties": properties}
     names = reader.definitions.properties.setdefault(definition, {})
-    replaced = _field_serializers(lineage) if reader.serialized else {}
-    opaque = set() if reader.serialized else _plain_validated(lineage)
+    serializers = _field_serializers(hierarchy) if reader.serialized else {}
+    opaque = set() if reader.serialized else _plain_validated(hierarchy)
     always = reader.serialized and reader.config.get("json_schema_serialization_defaults_required")
-    for field in lineage.fields():
+    for field in hierarchy.fields():
         if field.name in opaque:
             raise Unresolved(field.name, "a plain validator replaces its type")
         try:
-            schema, metadata, is_required = _field(reader, field, lineage.kind)
+            schema, metadata, is_required = _field(reader, field, hierarchy.kind)
         except Omitted:
             continue
         if reader.serialized and metadata.excluded:
             continue
-        if field.name in replaced:
-            schema = {**reader.render(*replaced[field.name]), **metadata.updates}
-        name = aliased(field.name, metadata, reader.config, serialized=reader.serialized)
+        if field.name in serializers:
+            schema = {**reader.render(*serializers[field.name]), **metadata.updates}
+        name = property_name(field.name, metadata, reader.config, serialized=reader.serialized)
         names[field.name] = name
         properties[name] = _without_repeats(schema, reader.definitions.schemas)
         if is_required or always:
             required.append(name)
     if reader.serialized:
-        computed = dict(_computed_fields(reader, lineage))
+        computed = dict(_computed_fields(reader, hierarchy))
         properties |= computed
         required += computed
     result: JsonSchema = {"type": "object", "properties": properties}
     if required:
         result["required"] = required
-    return result | _extras(reader, lineage)
+    return result | _additional_properties(reader, hierarchy)
 
 
 def _field(reader: "TypeReader", field: ClassField, kind: str) -> tuple[JsonSchema, Metadata, bool]:
     details = field.details or {}
     default = None if kind == "typed-dict" else field.default
-    factory = kind == "dataclass" and "default_factory" in details
-    never_given = evaluate_or(details.get("init"), field.scope) is False
-    if never_given and default is None and not factory:
+    has_factory = kind == "dataclass" and "default_factory" in details
+    is_init = try_evaluate(details.get("init"), field.scope) is not False
+    if not is_init and default is None and not has_factory:
         raise Omitted
     schema, metadata, is_required = reader.field(
         field.annotation, field.scope, default, f"field {field.name!r}"
     )
-    told = evaluate_or(details.get("metadata"), field.scope)
-    if isinstance(told, dict) and isinstance(told.get("description"), str):
-        schema = {"description": told["description"], **schema}
+    extra = try_evaluate(details.get("metadata"), field.scope)
+    if isinstance(extra, dict) and isinstance(extra.get("description"), str):
+        schema = {"description": extra["description"], **schema}
     if field.docstring and reader.config.get("use_attribute_docstrings"):
         schema = {"description": field.docstring, **schema}
     if kind == "typed-dict":
         is_required = is_required and field.is_required_key
-    return schema, metadata, is_required and not factory
+    return schema, metadata, is_required and not has_factory
 
 
-def _extras(reader: "TypeReader", lineage: Lineage) -> JsonSchema:
-    """What properties beyond the fields must be, if the class says so in its own way."""
-    if lineage.kind == "typed-dict":
-        fields = lineage.fields()
-        closed = any(field.owner_keyword("closed") is True for field in fields)
-        return {"additionalProperties": False} if closed else {}
-    if lineage.kind == "model" and reader.config.get("extra") == "allow":
-        for owner in lineage.classes:
+def _additional_properties(reader: "TypeReader", hierarchy: ClassHierarchy) -> JsonSchema:
+    """Return the keyword for `closed=True` or `__pydantic_extra__`."""
+    if hierarchy.kind == "typed-dict":
+        is_closed = any(field.owner_keyword("closed") is True for field in hierarchy.fields())
+        return {"additionalProperties": False} if is_closed else {}
+    if hierarchy.kind == "model" and reader.config.get("extra") == "allow":
+        for owner in hierarchy.classes:
             for node in owner.node.body:
                 if (
                     isinstance(node, ast.AnnAssign)
@@ -213,101 +218,101 @@ def _extras(reader: "TypeReader", lineage: Lineage) -> JsonSchema:
 
 
 def _class_schema(
-    schema: JsonSchema, lineage: Lineage, own: Config, in_force: Config, *, is_generic: bool
+    schema: JsonSchema,
+    hierarchy: ClassHierarchy,
+    own_config: Config,
+    config: Config,
+    *,
+    is_generic: bool,
 ) -> JsonSchema:
-    """The schema with what the class itself says: docstring, extra fields, additions."""
-    if lineage.kind == "named-tuple":
+    """Add the class docstring, `extra` and `json_schema_extra` to a schema."""
+    if hierarchy.kind == "named-tuple":
         return schema
-    node = lineage.node
-    text = ast.get_docstring(node)
+    node = hierarchy.node
+    docstring = ast.get_docstring(node)
     schema = dict(schema)
-    made_up = lineage.kind == "dataclass" and (text or "").startswith(f"{node.name}(")
-    unnamed = is_generic and lineage.kind in ("model", "root")
-    if text and not made_up and not unnamed:
-        schema.setdefault("description", text)
-    if in_force.get("extra") in ("allow", "forbid"):
-        schema.setdefault("additionalProperties", in_force["extra"] == "allow")
-    extra = own.get("json_schema_extra")
+    is_generated = hierarchy.kind == "dataclass" and (docstring or "").startswith(f"{node.name}(")
+    is_specialized = is_generic and hierarchy.kind in ("model", "root")
+    if docstring and not is_generated and not is_specialized:
+        schema.setdefault("description", docstring)
+    if config.get("extra") in ("allow", "forbid"):
+        schema.setdefault("additionalProperties", config["extra"] == "allow")
+    extra = own_config.get("json_schema_extra")
     if isinstance(extra, dict):
         schema.update(jsonable(extra))
     elif extra is not None:
-        raise Unresolved(node.name, "it changes its schema in code")
+        raise Unresolved(node.name, "it changes its schema at run time")
     return schema
 
 
-def _root(reader: "TypeReader", lineage: Lineage, _definition: str) -> JsonSchema:
-    for field in lineage.fields():
+def _root_schema(reader: "TypeReader", hierarchy: ClassHierarchy, _definition: str) -> JsonSchema:
+    for field in hierarchy.fields():
         if field.name == "root":
             return reader.field(field.annotation, field.scope, field.default).schema
-    return reader.render(*lineage.root) if lineage.root else {}
+    return reader.render(*hierarchy.root) if hierarchy.root else {}
 
 
-def _named_tuple(reader: "TypeReader", lineage: Lineage, _definition: str) -> JsonSchema:
-    read = [reader.field(f.annotation, f.scope, f.default) for f in lineage.fields()]
+def _tuple_schema(reader: "TypeReader", hierarchy: ClassHierarchy, _definition: str) -> JsonSchema:
+    fields = [reader.field(f.annotation, f.scope, f.default) for f in hierarchy.fields()]
     schema: JsonSchema = {
         "type": "array",
-        "prefixItems": [field.schema for field in read],
-        "maxItems": len(read),
+        "prefixItems": [field.schema for field in fields],
+        "maxItems": len(fields),
     }
-    least = sum(field.required for field in read)
-    return {**schema, "minItems": least} if least else schema
+    required = sum(field.required for field in fields)
+    return {**schema, "minItems": required} if required else schema
 
 
-_BUILDERS: dict[str, Callable[["TypeReader", Lineage, str], JsonSchema]] = {
-    "model": _model,
-    "root": _root,
-    "dataclass": _record,
-    "typed-dict": _record,
-    "named-tuple": _named_tuple,
+_BUILDERS: dict[str, Callable[["TypeReader", ClassHierarchy, str], JsonSchema]] = {
+    "model": _model_schema,
+    "root": _root_schema,
+    "dataclass": _object_schema,
+    "typed-dict": _object_schema,
+    "named-tuple": _tuple_schema,
 }
 
 
 def _without_repeats(schema: JsonSchema, definitions: dict[str, JsonSchema]) -> JsonSchema:
-    """A reference without the texts that its definition says already."""
+    """Return a reference without keywords that repeat its definition."""
     if "$ref" not in schema or len(schema) == 1:
         return schema
-    told = definitions.get(target(schema), {})
-    return {k: v for k, v in schema.items() if k == "$ref" or told.get(k, ...) != v}
+    definition = definitions.get(target(schema), {})
+    return {k: v for k, v in schema.items() if k == "$ref" or definition.get(k, ...) != v}
 
 
-def _plain_validated(lineage: Lineage) -> set[str]:
-    """The fields whose type a plain validator replaces."""
+def _plain_validated(hierarchy: ClassHierarchy) -> set[str]:
+    """Return the fields whose type a plain validator replaces."""
     names: set[str] = set()
-    for decorator, _, scope in lineage.decorated("field_validator"):
-        if isinstance(decorator, ast.Call) and _keyword(decorator, "mode", scope) == "plain":
-            names |= {evaluate_or(argument, scope) for argument in decorator.args}
+    for decorator, _, scope in hierarchy.decorated("field_validator"):
+        if isinstance(decorator, ast.Call):
+            if try_evaluate(keyword_arguments(decorator).get("mode"), scope) == "plain":
+                names |= {try_evaluate(argument, scope) for argument in decorator.args}
     return names
 
 
-def _field_serializers(lineage: Lineage) -> dict[str, tuple[ast.expr, Scope]]:
-    """The return types of the functions that write fields."""
-    found: dict[str, tuple[ast.expr, Scope]] = {}
-    for decorator, method, scope in lineage.decorated("field_serializer"):
+def _field_serializers(hierarchy: ClassHierarchy) -> dict[str, tuple[ast.expr, NameScope]]:
+    types: dict[str, tuple[ast.expr, NameScope]] = {}
+    for decorator, method, scope in hierarchy.decorated("field_serializer"):
         if isinstance(decorator, ast.Call):
-            given = next((k.value for k in decorator.keywords if k.arg == "return_type"), None)
-            returns = given or method.returns
+            returns = keyword_arguments(decorator).get("return_type") or method.returns
             if returns is not None:
-                found |= {str(evaluate_or(a, scope)): (returns, scope) for a in decorator.args}
-    return found
+                types |= {str(try_evaluate(a, scope)): (returns, scope) for a in decorator.args}
+    return types
 
 
-def _computed_fields(reader: "TypeReader", lineage: Lineage) -> Iterator[tuple[str, JsonSchema]]:
-    for decorator, method, scope in lineage.decorated("computed_field"):
+def _computed_fields(
+    reader: "TypeReader", hierarchy: ClassHierarchy
+) -> Iterator[tuple[str, JsonSchema]]:
+    for decorator, method, scope in hierarchy.decorated("computed_field"):
         metadata = Metadata()
         returns = method.returns
         if isinstance(decorator, ast.Call):
             read_field(decorator, scope, metadata)
-            given = next((k.value for k in decorator.keywords if k.arg == "return_type"), None)
-            returns = given or returns
+            returns = keyword_arguments(decorator).get("return_type") or returns
         if returns is None:
             raise Unresolved(method.name, "the computed field has no return type")
         schema = {**reader.render(returns, scope), "readOnly": True}
-        text = ast.get_docstring(method)
-        if text:
-            schema["description"] = text
-        name = aliased(method.name, metadata, reader.config, serialized=True)
+        if docstring := ast.get_docstring(method):
+            schema["description"] = docstring
+        name = property_name(method.name, metadata, reader.config, serialized=True)
         yield name, schema | metadata.updates
-
-
-def _keyword(call: ast.Call, name: str, scope: Scope) -> Any:
-    return evaluate_or(next((k.value for k in call.keywords if k.arg == name), None), scope)

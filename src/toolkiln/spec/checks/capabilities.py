@@ -1,9 +1,9 @@
-"""What a file can touch beyond its arguments, read off its syntax tree.
+"""Capabilities that a file uses, such as network or files, found in its syntax tree.
 
-Names are followed through imports and aliases, so that `from os import system as s` and
-a method called `system` are told apart. This is a report for people, not a guard: code
-that wants to hide can, and the sandbox is what holds it. `sensitive` has the tables,
-`dotted` knows what names stand for, `scopes` which builtins a file redefines.
+Names are resolved through imports and aliases, so `from os import system as s` is found and
+a method called `system` is not. This informs people and is not a security boundary: code can
+hide from it, and the sandbox enforces limits. `sensitive_apis` has the tables;
+`name_resolution` resolves names.
 """
 
 import ast
@@ -13,47 +13,53 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolkiln.model import Capability
-from toolkiln.spec.checks import sensitive
-from toolkiln.spec.checks.dotted import Groups, Names, fold, last_name, rule
+from toolkiln.spec.checks import sensitive_apis
+from toolkiln.spec.checks.name_resolution import (
+    Groups,
+    ModuleNames,
+    constant_string,
+    last_name,
+    rule,
+)
 
-_FORMAT_WALK = re.compile(r"\{[^{}]*[.\[](__(?:globals|subclasses|bases|mro|code|builtins)__)")
+_FORMAT_FIELD = re.compile(r"\{[^{}]*[.\[](__(?:globals|subclasses|bases|mro|code|builtins)__)")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader"})
-_GETTERS = frozenset(name.rpartition(".")[2] for name in sensitive.GETTERS) | {
+_GETTERS = frozenset(name.rpartition(".")[2] for name in sensitive_apis.GETTERS) | {
     "__getattribute__",
     "__import__",
     "import_module",
 }
-_ATTRIBUTES = sensitive.WALKS.union(sensitive.EXPOSED)
+_ATTRIBUTES = sensitive_apis.INTROSPECTION_ATTRIBUTES.union(sensitive_apis.EXPOSED_MODULES)
 _REMOTE = ("http://", "https://", "ftp://", "s3://", "gs://")
 
 
-class Use(NamedTuple):
-    """One capability that the source was seen to use, where it does so first."""
+class CapabilityUse(NamedTuple):
+    """The first use of a capability through one API."""
 
     capability: Capability
     line: int
     column: int
     """1-based, in UTF-8 bytes as Python counts them."""
-    what: str
+    api: str
     """Such as `import httpx`, `os.system`, `Path.read_text`."""
 
 
-def used(nodes: Sequence[ast.AST]) -> list[Use]:
-    """The capabilities that a file's nodes (see `nodes.walk`) use, in source order."""
-    if not _is_worth_a_look(nodes):
+def find_uses(nodes: Sequence[ast.AST]) -> list[CapabilityUse]:
+    """Return the capability uses among a file's nodes (see `syntax.walk`), in source order."""
+    if not _may_use_any(nodes):
         return []
     groups: Groups = defaultdict(list)
     for node in nodes:
         groups[node.__class__].append(node)
-    report = _Report(groups, Names(nodes, groups))
-    report.look_at_imports()
-    report.look_at_walks()
-    report.look_at_expressions()
-    return report.uses()
+    collector = _UseCollector(groups, ModuleNames(nodes, groups))
+    collector.check_imports()
+    collector.check_introspection()
+    collector.check_expressions()
+    return collector.uses()
 
 
-def _is_worth_a_look(nodes: Sequence[Any]) -> bool:
-    roots, builtins, attributes = sensitive.ROOTS, sensitive.BUILTINS, _ATTRIBUTES
+def _may_use_any(nodes: Sequence[Any]) -> bool:
+    roots, builtins, attributes = sensitive_apis.ROOTS, sensitive_apis.BUILTINS, _ATTRIBUTES
     for node in nodes:
         cls = node.__class__
         if cls is ast.Name:
@@ -76,115 +82,119 @@ def _is_worth_a_look(nodes: Sequence[Any]) -> bool:
     return False
 
 
-class _Report:
-    """Collects uses, one for each capability and wording."""
-
-    def __init__(self, groups: Groups, names: Names) -> None:
+class _UseCollector:
+    def __init__(self, groups: Groups, names: ModuleNames) -> None:
         self._groups = groups
         self._names = names
-        self._found: dict[tuple[Capability, str], Use] = {}
-        self._called: dict[int, ast.Call] = {}
+        self._found: dict[tuple[Capability, str], CapabilityUse] = {}
+        self._calls: dict[int, ast.Call] = {}
+        """By identity of the called expression."""
 
-    def uses(self) -> list[Use]:
-        return sorted(self._found.values(), key=lambda use: (use.line, use.column, use.what))
+    def uses(self) -> list[CapabilityUse]:
+        return sorted(self._found.values(), key=lambda use: (use.line, use.column, use.api))
 
-    def look_at_imports(self) -> None:
+    def check_imports(self) -> None:
         for node, dotted in self._names.imports:
             key = rule(dotted)
-            if key in sensitive.MODULES:
-                self._add(*sensitive.RULES[key], node)
+            if key in sensitive_apis.MODULES:
+                self._add(*sensitive_apis.RULES[key], node)
 
-    def look_at_walks(self) -> None:
-        """Attributes that mean the same on any object, and strings that name them."""
+    def check_introspection(self) -> None:
+        """Find introspection attributes of any object, and strings that name them."""
         for node in self._groups[ast.Attribute]:
-            if node.attr in sensitive.WALKS:
-                self._add_walk(node.attr, node)
+            if node.attr in sensitive_apis.INTROSPECTION_ATTRIBUTES:
+                self._add_introspection(node.attr, node)
         for node in self._groups[ast.Constant]:
             if node.value.__class__ is str and "__" in node.value:
                 if node.value == "__builtins__":
-                    self._add_walk("__builtins__", node)
-                elif walked := _FORMAT_WALK.search(node.value):
-                    self._add_walk(walked[1], node)
+                    self._add_introspection("__builtins__", node)
+                elif match := _FORMAT_FIELD.search(node.value):
+                    self._add_introspection(match[1], node)
         for node in self._groups[ast.MatchClass]:
-            for attr in sensitive.WALKS.intersection(node.kwd_attrs):
-                self._add_walk(attr, node)
+            for attr in sensitive_apis.INTROSPECTION_ATTRIBUTES.intersection(node.kwd_attrs):
+                self._add_introspection(attr, node)
 
-    def look_at_expressions(self) -> None:
-        """Everything that begins with a name worth following."""
+    def check_expressions(self) -> None:
+        """Find expressions that start with a sensitive name."""
         names = self._names
-        self._called = {id(call.func): call for call in self._groups[ast.Call]}
-        has_paths = any("pathlib.Path" in known for known in names.known.values())
+        self._calls = {id(call.func): call for call in self._groups[ast.Call]}
+        has_paths = any("pathlib.Path" in targets for targets in names.targets.values())
         for node in self._groups[ast.Name]:
             if node.id in names.roots and not isinstance(node.ctx, ast.Store):
-                self._touch(node)
+                self._check(node)
         for node in self._groups[ast.Attribute]:
-            resolved = names.may_know(node) and self._touch(node)
-            if has_paths and not resolved and node.attr in sensitive.PATH_METHODS:
+            is_resolved = names.may_resolve(node) and self._check(node)
+            if has_paths and not is_resolved and node.attr in sensitive_apis.PATH_METHODS:
                 self._add(Capability.FILES, f"Path.{node.attr}", node)
         for node in self._groups[ast.Subscript]:
-            if names.may_know(node):
-                self._touch(node)
+            if names.may_resolve(node):
+                self._check(node)
                 if not isinstance(node.ctx, ast.Load) and "sys.path" in names.resolve(node.value):
                     self._add(Capability.DYNAMIC_IMPORT, "sys.path", node)
         for node in self._groups[ast.Call]:
             name = last_name(node.func)
-            if name in names.known or name in _GETTERS:
-                self._touch(node)
-                self._look_at_getter(node)
+            if name in names.targets or name in _GETTERS:
+                self._check(node)
+                self._check_getter(node)
 
-    def _add(self, capability: Capability, what: str, node: Any) -> None:
-        use = Use(capability, node.lineno, node.col_offset + 1, what)
-        earlier = self._found.get((capability, what))
+    def _add(self, capability: Capability, api: str, node: Any) -> None:
+        use = CapabilityUse(capability, node.lineno, node.col_offset + 1, api)
+        earlier = self._found.get((capability, api))
         if earlier is None or use[1:3] < earlier[1:3]:
-            self._found[capability, what] = use
+            self._found[capability, api] = use
 
-    def _add_walk(self, attr: str, node: ast.AST) -> None:
+    def _add_introspection(self, attr: str, node: ast.AST) -> None:
         is_builtins = attr == "__builtins__"
         kind = Capability.DYNAMIC_CODE if is_builtins else Capability.INTROSPECTION
         self._add(kind, attr, node)
 
-    def _touch(self, node: ast.expr) -> bool:
-        """Notes what an expression stands for; whether it stands for anything known."""
+    def _check(self, node: ast.expr) -> bool:
+        """Check what an expression refers to; return whether it could be resolved."""
         resolved = self._names.resolve(node)
         for dotted in resolved:
             key = rule(dotted)
             if key is not None:
-                self._touch_rule(key, node, self._called.get(id(node)) if key == dotted else None)
+                self._check_rule(key, node, self._calls.get(id(node)) if key == dotted else None)
             elif dotted == "sys.path" and isinstance(node, ast.Attribute | ast.Name):
                 if not isinstance(node.ctx, ast.Load):
                     self._add(Capability.DYNAMIC_IMPORT, "sys.path", node)
-            elif dotted.endswith(".__dict__") and dotted[:-9] in sensitive.VALUABLE:
+            elif (
+                dotted.endswith(".__dict__")
+                and dotted[:-9] in sensitive_apis.DYNAMIC_ACCESS_MODULES
+            ):
                 self._add(Capability.INTROSPECTION, f"vars({dotted[:-9]})", node)
         return bool(resolved)
 
-    def _touch_rule(self, key: str, node: ast.expr, call: ast.Call | None) -> None:
-        capability, what = sensitive.RULES[key]
+    def _check_rule(self, key: str, node: ast.expr, call: ast.Call | None) -> None:
+        capability, api = sensitive_apis.RULES[key]
         if call is None:
-            if key in sensitive.CALL_ONLY or (key == "sys.modules" and self._only_looks(node)):
+            if key in sensitive_apis.CALL_ONLY:
+                return
+            if key == "sys.modules" and self._is_module_lookup(node):
                 return
         elif self._is_harmless(key, call):
             return
-        elif capability is Capability.FILES and _first_text(call).startswith(_REMOTE):
+        elif capability is Capability.FILES and _first_string(call).startswith(_REMOTE):
             capability = Capability.NETWORK
-        self._add(capability, what, node)
+        self._add(capability, api, node)
 
     def _is_harmless(self, key: str, call: ast.Call) -> bool:
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        first = _first_text(call)
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        first = _first_string(call)
         match key:
             case "sqlite3.connect" | "aiosqlite.connect":
                 return first == ":memory:"
             case "sqlalchemy.create_engine" | "sqlalchemy.ext.asyncio.create_async_engine":
                 return first.startswith("sqlite") and first.endswith(("://", ":memory:"))
             case "yaml.load" | "yaml.load_all":
-                return any(last_name(value) in _SAFE_LOADERS for value in given)
+                return any(last_name(value) in _SAFE_LOADERS for value in arguments)
             case "pathlib.Path().replace":
-                return len(given) != 1  # that is str.replace
-        is_files = sensitive.RULES[key][0] is Capability.FILES
-        return is_files and any("io.memory()" in self._names.resolve(value) for value in given)
+                return len(arguments) != 1  # str.replace
+        is_files = sensitive_apis.RULES[key][0] is Capability.FILES
+        return is_files and any("io.memory()" in self._names.resolve(value) for value in arguments)
 
-    def _only_looks(self, node: ast.expr) -> bool:
-        """Whether `sys.modules` is asked for this very module or for a name's presence."""
+    def _is_module_lookup(self, node: ast.expr) -> bool:
+        """Return whether `sys.modules` is only used for `__name__` or with `in`."""
         return any(
             item.value is node and last_name(item.slice) == "__name__"
             for item in self._groups[ast.Subscript]
@@ -193,26 +203,27 @@ class _Report:
             for test in self._groups[ast.Compare]
         )
 
-    def _look_at_getter(self, call: ast.Call) -> None:
-        """Finds `getattr(os, …)`, `getattr(x, "__globals__")`, `attrgetter("f.__code__")`."""
-        is_getter = not sensitive.GETTERS.isdisjoint(self._names.resolve(call.func))
+    def _check_getter(self, call: ast.Call) -> None:
+        """Find `getattr(os, …)`, `getattr(x, "__globals__")`, `attrgetter("f.__code__")`."""
+        is_getter = not sensitive_apis.GETTERS.isdisjoint(self._names.resolve(call.func))
         if not is_getter and last_name(call.func) != "__getattribute__":
             return
-        texts = [fold(argument) for argument in call.args]
-        for text in filter(None, texts):
-            for attr in sensitive.WALKS.intersection(text.split(".")):
-                self._add_walk(attr, call)
-        if len(texts) > 1 and texts[1] is None:
-            for attr in sensitive.WALKS.intersection(self._strings()):
-                self._add_walk(attr, call)
+        attributes = sensitive_apis.INTROSPECTION_ATTRIBUTES
+        strings = [constant_string(argument) for argument in call.args]
+        for string in filter(None, strings):
+            for attr in attributes.intersection(string.split(".")):
+                self._add_introspection(attr, call)
+        if len(strings) > 1 and strings[1] is None:
+            for attr in attributes.intersection(self._strings()):
+                self._add_introspection(attr, call)
             for module in self._names.resolve(call.args[0]):
-                if module in sensitive.VALUABLE:
+                if module in sensitive_apis.DYNAMIC_ACCESS_MODULES:
                     self._add(Capability.INTROSPECTION, f"getattr({module}, …)", call)
 
     def _strings(self) -> set[str]:
         nodes = self._groups[ast.Constant] + self._groups[ast.BinOp]
-        return {text for node in nodes if (text := fold(node))}
+        return {string for node in nodes if (string := constant_string(node))}
 
 
-def _first_text(call: ast.Call) -> str:
-    return (fold(call.args[0]) if call.args else None) or ""
+def _first_string(call: ast.Call) -> str:
+    return (constant_string(call.args[0]) if call.args else None) or ""

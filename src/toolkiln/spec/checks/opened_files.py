@@ -1,8 +1,8 @@
-"""Files beside the source that it opens and does not declare, so that calls would not find them.
+"""Files that a source opens but does not declare, so calls would not find them.
 
-Paths are followed as far as they are written out: `Path(__file__).parent / "data" / "x.json"`,
-`os.path.join(os.path.dirname(__file__), "x.csv")`, constants, and names that are assigned once.
-This helps authors and is no guard: the sandbox decides what a call can open.
+Only literal paths are recognised: `Path(__file__).parent / "data" / "x.json"`,
+`os.path.join(os.path.dirname(__file__), "x.csv")`, constants, and names assigned once. This
+helps authors and is not a security boundary: the sandbox decides what a call can open.
 """
 
 import ast
@@ -13,29 +13,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkiln.spec import data_files
-from toolkiln.spec.checks.dotted import fold
-from toolkiln.spec.report import Findings
+from toolkiln.spec.checks.name_resolution import constant_string
+from toolkiln.spec.findings import Findings
 
-_DEEPEST = 50
-"""Names and operators that are followed."""
+_MAX_DEPTH = 50
+"""Nested names and operators in a path."""
 _OPENERS = frozenset({"open", "io.open", "codecs.open"})
-_SAME = frozenset(
+_PATH_FUNCTIONS = frozenset(
     {"Path", "pathlib.Path", "PurePath", "pathlib.PurePath", "str", "os.fspath",
      "os.path.abspath", "os.path.realpath", "os.path.normpath"}
 )  # fmt: skip
-"""Functions that return the path they are given, perhaps with more parts."""
-_SAME_METHODS = frozenset({"resolve", "absolute", "expanduser"})
+"""Functions that return their argument as a path, perhaps with more parts."""
+_PATH_METHODS = frozenset({"resolve", "absolute", "expanduser"})
 _READERS = frozenset({"read_text", "read_bytes", "open"})
 
 
-class _Path(NamedTuple):
-    """A path as far as it is known."""
-
+class _LiteralPath(NamedTuple):
     is_beside: bool
-    """Whether it starts at the source's own file; else at the working directory."""
+    """Whether it is relative to the source file rather than to the working directory."""
     parts: tuple[str, ...]
-    is_file: bool = False
-    """Whether it is the source's own file, without parts."""
+    is_source: bool = False
+    """Whether it is `__file__` itself."""
 
 
 def check_opened_files(
@@ -44,60 +42,58 @@ def check_opened_files(
     declared: Sequence[str],
     findings: Findings,
 ) -> None:
-    """Report files beside the sources that they use and no declared pattern covers.
+    """Report files beside the sources that they open and no declared pattern covers.
 
-    `files` are the nodes of the tool's file and its helpers by their paths, `folder` is the tool's.
+    `files` maps the tool file and its helpers to their nodes; `folder` is the tool's folder.
     """
-    for path, tree_nodes in files.items():
+    for path, nodes in files.items():
         here = os.path.relpath(Path(path).parent, folder) if folder else "."
-        for found, node, is_opened in _Reader(tree_nodes).paths():
-            name = os.path.normpath("/".join((here, *found.parts)))
+        for literal, node, is_opened in _PathReader(nodes).paths():
+            name = os.path.normpath("/".join((here, *literal.parts)))
             if name.startswith(("..", "/")) or name == "." or name.endswith(".py"):
                 continue
             if "\0" in name:
                 continue
-            place = Path(folder, name) if folder else None
-            is_there = place is not None and os.path.lexists(place)
+            target = Path(folder, name) if folder else None
+            exists = target is not None and os.path.lexists(target)
             is_declared = any(_covers(pattern, name) for pattern in declared)
-            wanted = f"{name}/*" if place and is_there and place.is_dir() else name
-            declare = f'declare it with @tool(files=["{wanted}"])'
-            if found.is_beside and not is_declared and (is_opened or is_there):
-                message = f"{name!r} beside the file is not declared, so calls do not have it"
+            pattern = f"{name}/*" if target and exists and target.is_dir() else name
+            declare = f'declare it with @tool(files=["{pattern}"])'
+            if literal.is_beside and not is_declared and (is_opened or exists):
+                message = f"{name!r} is not declared, so it is missing in calls"
                 findings.warn("undeclared-file", message, node.lineno, declare, path=path)
-            elif not found.is_beside and is_opened and is_there:
-                message = f"{name!r} is opened in the working directory of the call, which is empty"
+            elif not literal.is_beside and is_opened and exists:
+                message = f"{name!r} is opened in the call's working directory, which is empty"
                 fix = f'open Path(__file__).parent / "{name}"'
                 fix += "" if is_declared else f", and {declare}"
                 findings.warn("undeclared-file", message, node.lineno, fix, path=path)
 
 
 def _covers(pattern: str, name: str) -> bool:
-    """Whether a pattern means a file, or files in a folder of this name."""
+    """Return whether a pattern matches a file, or files in a folder of this name."""
     segments, depth = pattern.split("/"), name.count("/") + 1
     if len(segments) > depth and data_files.matches("/".join(segments[:depth]), name):
         return True
     return data_files.matches(pattern, name)
 
 
-class _Reader:
-    """The paths that one file spells out."""
-
-    def __init__(self, tree_nodes: Sequence[ast.AST]) -> None:
-        self._nodes = tree_nodes
+class _PathReader:
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._nodes = nodes
         values: dict[str, ast.expr] = {}
-        bound: Counter[str] = Counter()
-        for node in tree_nodes:
+        bindings: Counter[str] = Counter()
+        for node in nodes:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     values[name] = value
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     values[name] = value
                 case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                    bound[name] += 1
-        self._values = {name: value for name, value in values.items() if bound[name] == 1}
+                    bindings[name] += 1
+        self._values = {name: value for name, value in values.items() if bindings[name] == 1}
 
-    def paths(self) -> Iterator[tuple[_Path, ast.expr, bool]]:
-        """Each path with its expression, and whether it is opened for reading there."""
+    def paths(self) -> Iterator[tuple[_LiteralPath, ast.expr, bool]]:
+        """Yield each path with its expression, and whether it is opened for reading."""
         opened = set(self._opened())
         seen: set[int] = set()
         for node in self._nodes:  # parents come before children
@@ -112,7 +108,6 @@ class _Reader:
                     yield found, node, is_opened
 
     def _opened(self) -> Iterator[int]:
-        """The expressions whose files are opened for reading, by their ids."""
         for node in self._nodes:
             if not isinstance(node, ast.Call):
                 continue
@@ -124,15 +119,15 @@ class _Reader:
                 if function.attr != "open" or _reads(node, 0):
                     yield id(function.value)
 
-    def _path(self, node: ast.AST, depth: int) -> _Path | None:
-        if depth > _DEEPEST:
+    def _path(self, node: ast.AST, depth: int) -> _LiteralPath | None:
+        if depth > _MAX_DEPTH:
             return None
-        text = fold(node)
+        text = constant_string(node)
         if text is not None:
-            return _Path(False, (text,)) if text and text[0] not in "/~" else None
+            return _LiteralPath(False, (text,)) if text and text[0] not in "/~" else None
         match node:
             case ast.Name(id="__file__"):
-                return _Path(True, (), is_file=True)
+                return _LiteralPath(True, (), is_source=True)
             case ast.Name(id=name) if name in self._values:
                 return self._path(self._values[name], depth + 1)
             case ast.Attribute(value=value, attr="parent"):
@@ -140,19 +135,19 @@ class _Reader:
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 return _joined(self._path(left, depth + 1), [right])
             case ast.Call():
-                return self._of_call(node, depth + 1)
+                return self._call(node, depth + 1)
         return None
 
-    def _of_call(self, node: ast.Call, depth: int) -> _Path | None:
+    def _call(self, node: ast.Call, depth: int) -> _LiteralPath | None:
         name = _dotted(node.func)
         first = node.args[0] if node.args else None
-        if first is not None and (name in _SAME or name == "os.path.join"):
+        if first is not None and (name in _PATH_FUNCTIONS or name == "os.path.join"):
             return _joined(self._path(first, depth), node.args[1:])
         if first is not None and name == "os.path.dirname":
             return _parent(self._path(first, depth))
         if isinstance(node.func, ast.Attribute):
             owner = self._path(node.func.value, depth)
-            if node.func.attr in _SAME_METHODS:
+            if node.func.attr in _PATH_METHODS:
                 return owner
             if node.func.attr == "joinpath":
                 return _joined(owner, node.args)
@@ -161,18 +156,20 @@ class _Reader:
         return None
 
 
-def _joined(start: _Path | None, more: Sequence[ast.expr]) -> _Path | None:
-    parts = [fold(part) for part in more]
-    if start is None or (start.is_file and parts):
+def _joined(base: _LiteralPath | None, nodes: Sequence[ast.expr]) -> _LiteralPath | None:
+    parts = [constant_string(node) for node in nodes]
+    if base is None or (base.is_source and parts):
         return None
-    known = [part for part in parts if part is not None and not part.startswith("/")]
-    return start._replace(parts=(*start.parts, *known)) if len(known) == len(parts) else None
+    relative = [part for part in parts if part is not None and not part.startswith("/")]
+    if len(relative) < len(parts):
+        return None
+    return base._replace(parts=(*base.parts, *relative))
 
 
-def _parent(path: _Path | None) -> _Path | None:
+def _parent(path: _LiteralPath | None) -> _LiteralPath | None:
     if path is None or not path.is_beside:
         return None
-    return _Path(True, ()) if path.is_file else path._replace(parts=(*path.parts, ".."))
+    return _LiteralPath(True, ()) if path.is_source else path._replace(parts=(*path.parts, ".."))
 
 
 def _dotted(node: ast.AST) -> str:
@@ -184,7 +181,6 @@ def _dotted(node: ast.AST) -> str:
 
 
 def _reads(call: ast.Call, position: int) -> bool:
-    """Whether a call of `open` opens for reading, as far as it says."""
-    given = [k.value for k in call.keywords if k.arg == "mode"] or call.args[position:][:1]
-    mode = fold(given[0]) if given else "r"
+    modes = [k.value for k in call.keywords if k.arg == "mode"] or call.args[position:][:1]
+    mode = constant_string(modes[0]) if modes else "r"
     return mode is None or not set(mode) & set("wax+")

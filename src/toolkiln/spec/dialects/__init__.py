@@ -1,24 +1,25 @@
-"""The six ways of writing a tool down, each read into neutral declarations.
+"""The six ways to declare a tool, each read into dialect-independent declarations.
 
-A decorator or base class counts by its name, wherever it was imported from. Only a file
-with no mark of any dialect offers its public functions as they are.
+Decorators and base classes are recognised by name, no matter where they are imported from.
+Only a file without any declaration exposes its public functions.
 """
 
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects import base_tool, constants, functions, open_webui, toolkit
-from toolkiln.spec.modules import Module
-from toolkiln.spec.report import Findings
+from toolkiln.spec.dialects import classes, functions
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.namespace import Module
 
 
 def declarations(module: Module, findings: Findings) -> list[Declaration]:
-    """All tools that a file declares, in source order."""
-    marked = [
-        *functions.decorated(module, findings),
-        *constants.declared(module, findings),
-        *toolkit.declared(module, findings),
-        *base_tool.declared(module, findings),
-        *open_webui.declared(module),
+    """Return all tools that a file declares, in source order."""
+    declared = [
+        *functions.decorated_tools(module, findings),
+        *functions.constant_tools(module, findings),
+        *classes.toolkit_tools(module, findings),
+        *classes.base_tools(module, findings),
+        *classes.open_webui_tools(module),
     ]
-    unfinished = constants.is_present(module) or base_tool.is_present(module)
-    found = marked if marked or unfinished else list(functions.plain(module))
-    return sorted(found, key=lambda declaration: declaration.line)
+    incomplete = functions.has_constants(module) or classes.has_base_tools(module)
+    if not declared and not incomplete:
+        declared = list(functions.plain_functions(module))
+    return sorted(declared, key=lambda declaration: declaration.line)

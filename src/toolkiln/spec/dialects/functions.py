@@ -1,45 +1,57 @@
-"""Plain functions, and functions marked `@tool`, `@prompt` or `@resource`."""
+"""Functions as tools: plain, decorated with `@tool` and the like, or `run` with constants."""
 
 import ast
 from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import Dialect, Role
-from toolkiln.spec.annotations.values import evaluate_or
+from toolkiln.model import Dialect, JsonSchema, Role
+from toolkiln.spec.annotations.evaluator import Unknown, evaluate, try_evaluate
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.marks import Mark, docstring, keywords, marks, methods, settings_of
-from toolkiln.spec.modules import Function, Module, Scope
-from toolkiln.spec.options import Options
-from toolkiln.spec.report import Findings
+from toolkiln.spec.dialects.decorators import (
+    Decorator,
+    approval_function,
+    decorators,
+    docstring,
+    keywords,
+    methods,
+    report_unknown,
+    settings_of,
+)
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.namespace import Assignment, Function, Module, NameScope
+from toolkiln.spec.options import DeclaredOptions
 
-_NOT_TOOLS = {"main"}
 _ROLES = {role.value: role for role in Role}
-"""By the name of the decorator."""
+"""By decorator name."""
+_NO_TOOL = {"overload", "fixture", "contextmanager", "asynccontextmanager", "singledispatch"}
+"""Decorators of plain functions that are not tools."""
 
 
-def decorated(module: Module, findings: Findings) -> Iterator[Declaration]:
-    """The functions marked as one of the roles."""
-    scope = Scope(module)
+def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the functions decorated with `@tool`, `@prompt` or `@resource`."""
+    scope = NameScope(module)
     for function in module.functions:
-        for mark in marks(function.decorator_list, scope):
-            if mark.name in _ROLES:
-                yield _from_mark(function, mark, scope, findings)
-    for method in (one for node in module.classes for one in methods(node)):
-        for mark in marks(method.decorator_list, scope):
-            if mark.name in ("prompt", "resource") and mark.origin.startswith("toolkiln."):
-                message = f"{method.name!r} is a method, which cannot be a {mark.name}"
+        for decorator in decorators(function, scope):
+            if decorator.name in _ROLES:
+                yield _decorated(function, decorator, scope, findings)
+    for method in (method for node in module.classes for method in methods(node)):
+        for decorator in decorators(method, scope):
+            name = decorator.name
+            if name in ("prompt", "resource") and decorator.origin.startswith("toolkiln."):
+                message = f"{method.name!r} is a method and cannot be a {name}"
                 fix = "make it a function at the top level of the file"
                 findings.error("misplaced-mark", message, method.lineno, fix, tool=method.name)
 
 
-def plain(module: Module) -> Iterator[Declaration]:
-    """The public functions of a file without marks; of several with one name the last."""
-    scope = Scope(module)
+def plain_functions(module: Module) -> Iterator[Declaration]:
+    """Yield the public functions of a file; of several with the same name, the last one."""
+    scope = NameScope(module)
     for function in module.functions:
         name = function.name
-        if name.startswith("_") or name in _NOT_TOOLS or module.bindings.get(name) is not function:
+        if name.startswith("_") or name == "main" or module.bindings.get(name) is not function:
             continue
-        if any(mark.name in _WRAPPERS for mark in marks(function.decorator_list, scope)):
+        if any(decorator.name in _NO_TOOL for decorator in decorators(function, scope)):
             continue
         yield Declaration(
             dialect=Dialect.FUNCTION,
@@ -49,27 +61,25 @@ def plain(module: Module) -> Iterator[Declaration]:
             scope=scope,
             function=function,
             docstring=docstring(function),
-            fallback=f"{name} function",
             named_after=name,
-            is_async=isinstance(function, ast.AsyncFunctionDef),
         )
 
 
-_WRAPPERS = {"overload", "fixture", "contextmanager", "asynccontextmanager", "singledispatch"}
-
-
-def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings) -> Declaration:
-    call, role = mark.call, _ROLES[mark.name]
+def _decorated(
+    function: Function, decorator: Decorator, scope: NameScope, findings: Findings
+) -> Declaration:
+    call, role = decorator.call, _ROLES[decorator.name]
     first = "uri" if role is Role.RESOURCE else "name"
-    given = keywords(call, scope, findings, function.name, positional=(first,))
+    values = keywords(call, scope, findings, function.name, positional=(first,))
     line = call.lineno if call else function.lineno
-    if mark.origin.startswith("toolkiln."):
-        _check_options(given, mark.name, line, function.name, findings)
-    options = Options(given, function.name, line, findings)
+    if decorator.origin.startswith("toolkiln."):
+        _check_options(values, decorator.name, line, function.name, findings)
+    options = DeclaredOptions(values, function.name, line, findings)
     name = options.text("name")
-    if given.get("name") == "":
-        options.refuse("name", "", "a name")
-    declaration = Declaration(
+    if values.get("name") == "":
+        options.report("name", "", "a name")
+    options.texts("requirements")
+    return Declaration(
         dialect=Dialect.DECORATED,
         name=name or function.name,
         entry=function.name,
@@ -78,25 +88,21 @@ def _from_mark(function: Function, mark: Mark, scope: Scope, findings: Findings)
         function=function,
         docstring=docstring(function),
         description=options.text("description"),
-        fallback=f"{function.name} function",
         named_after=function.name,
         parameters=options.mapping("parameters"),
         parameters_line=line,
         role=role,
-        options=given,
-        is_async=isinstance(function, ast.AsyncFunctionDef),
+        options=values,
+        requirements=_requirements(call, scope),
+        settings=settings_of(call, scope),
     )
-    options.texts("requirements")
-    declaration.requirements = _requirements(call, scope)
-    declaration.settings = settings_of(call, scope)
-    return declaration
 
 
-def _requirements(call: ast.Call | None, scope: Scope) -> tuple[tuple[str, int], ...]:
+def _requirements(call: ast.Call | None, scope: NameScope) -> tuple[tuple[str, int], ...]:
     for keyword in call.keywords if call else ():
         if keyword.arg == "requirements" and isinstance(keyword.value, ast.List | ast.Tuple):
             return tuple(
-                (str(evaluate_or(item, scope, otherwise=ast.unparse(item))), item.lineno)
+                (str(try_evaluate(item, scope, default=ast.unparse(item))), item.lineno)
                 for item in keyword.value.elts
             )
     return ()
@@ -109,13 +115,13 @@ OPTIONS = {
     "requires_secrets", "capabilities", "workspace", "sandbox", "isolation", "pinned",
     "needs_approval", "requirements", "files", "settings", "usages", "parameters",
 }  # fmt: skip
-"""What `@tool` takes; a test compares it with `define.tool`."""
+"""Options of `@tool`; a test compares them with `define.tool`."""
 PROMPT_OPTIONS = OPTIONS - {
     "color", "weight", "is_core", "read_only", "destructive", "idempotent", "open_world",
     "parallel", "output_kind", "return_char_limit", "usages", "parameters",
 }  # fmt: skip
-"""What `@prompt` takes: nothing that only means something to a model that chooses a tool."""
-_TAKES = {
+"""Options of `@prompt`: those that do not concern a model's choice of a tool."""
+_DECORATOR_OPTIONS = {
     "tool": OPTIONS,
     "prompt": PROMPT_OPTIONS,
     "resource": PROMPT_OPTIONS | {"uri", "mime_type"},
@@ -123,9 +129,94 @@ _TAKES = {
 
 
 def _check_options(
-    options: dict[str, object], mark: str, line: int, tool: str, findings: Findings
+    options: dict[str, object], decorator: str, line: int, tool: str, findings: Findings
 ) -> None:
-    known = _TAKES[mark]
-    for name in sorted(options.keys() - known):
-        hint = nearest_hint(name, known) or f"use one of {', '.join(sorted(known))}"
-        findings.error("unknown-option", f"@{mark} takes no {name!r}", line, hint, tool=tool)
+    accepted = _DECORATOR_OPTIONS[decorator]
+    for name in sorted(options.keys() - accepted):
+        hint = nearest_hint(name, accepted) or f"use one of {', '.join(sorted(accepted))}"
+        message = f"@{decorator} has no option {name!r}"
+        findings.error("unknown-option", message, line, hint, tool=tool)
+
+
+T = TypeVar("T", str, dict[str, Any])
+
+_CONSTANTS = ("TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS")
+
+
+def has_constants(module: Module) -> bool:
+    """Return whether a file sets any `TOOL_…` constant."""
+    return any(name in module.bindings for name in _CONSTANTS)
+
+
+def constant_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the tool of a file with `TOOL_…` constants: its function `run`."""
+    bindings = ((name, module.bindings.get(name)) for name in _CONSTANTS)
+    constants = {name: item for name, item in bindings if isinstance(item, Assignment)}
+    if not constants:
+        return
+    run = module.bindings.get("run")
+    if not isinstance(run, Function):
+        message = f"the file sets {' and '.join(constants)} but defines no function run()"
+        fix = "define run(...) with one parameter for each property of the schema"
+        findings.error("missing-run", message, next(iter(constants.values())).value.lineno, fix)
+        return
+    name = _value("TOOL_NAME", str, constants, module, findings) or run.name
+    parameters = _value("TOOL_PARAMETERS", dict, constants, module, findings)
+    yield Declaration(
+        dialect=Dialect.CONSTANTS,
+        name=name,
+        entry="run",
+        line=run.lineno,
+        scope=NameScope(module),
+        function=run,
+        docstring=docstring(run) or docstring(module.tree),
+        description=_value("TOOL_DESCRIPTION", str, constants, module, findings),
+        named_after=name,
+        parameters=_complete_schema(parameters, run) if parameters else parameters,
+        parameters_line=constants["TOOL_PARAMETERS"].value.lineno if parameters else run.lineno,
+        options=_approval(module, name, run.lineno, findings),
+    )
+
+
+def _approval(module: Module, tool: str, line: int, findings: Findings) -> dict[str, Any]:
+    if "needs_permission" not in module.bindings:
+        return {}
+    entry = approval_function("needs_permission", line, NameScope(module), tool, findings)
+    return {"needs_approval": entry or True}
+
+
+def _value(
+    name: str, kind: type[T], constants: dict[str, Assignment], module: Module, findings: Findings
+) -> T | None:
+    if name not in constants:
+        return None
+    node = constants[name].value
+    try:
+        value = evaluate(node, NameScope(module))
+    except Unknown:
+        report_unknown(name, node, "run", findings)
+        return None
+    if isinstance(value, kind):
+        return value
+    expected = {str: "a string", dict: "a dict"}[kind]
+    message = f"{name} is {repr(value)[:40]}, not {expected}"
+    findings.error("bad-option", message, node.lineno, f"set {name} to {expected}", tool="run")
+    return None
+
+
+def _complete_schema(parameters: JsonSchema, run: Function) -> JsonSchema:
+    """Return an object schema, also if only its properties are given."""
+    is_complete = isinstance(parameters.get("type"), str) or "$ref" in parameters
+    if is_complete or not all(isinstance(value, dict) for value in parameters.values()):
+        return parameters
+    if set(parameters) == {"properties"}:
+        return {"type": "object", **parameters}
+    positional = [*run.args.posonlyargs, *run.args.args]
+    optional = {a.arg for a in positional[len(positional) - len(run.args.defaults) :]}
+    optional |= {
+        a.arg
+        for a, default in zip(run.args.kwonlyargs, run.args.kw_defaults, strict=True)
+        if default
+    }
+    required = [name for name in parameters if name not in optional]
+    return {"type": "object", "properties": parameters, "required": required}

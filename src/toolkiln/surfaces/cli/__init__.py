@@ -1,47 +1,52 @@
-"""The command line: parse, call one method, print.
+"""The command line: parse, run one operation, print.
 
-Data goes to stdout, talk to stderr. What a command takes is declared in modules that
-import nothing but typer; what it does lies in others, loaded when it runs.
+Data goes to stdout, everything else to stderr. The order of the imports is that of the help.
 """
 
 import sys
 from io import TextIOWrapper
 
-from toolkiln.surfaces.cli import tool_commands  # isort: split
+from toolkiln.surfaces.cli import tools  # isort: split
 
-from toolkiln.surfaces.cli import catalog_commands  # isort: split
+from toolkiln.surfaces.cli import calls  # isort: split
 
-from toolkiln.surfaces.cli import finding_commands  # isort: split
+from toolkiln.surfaces.cli import serve  # isort: split
 
-from toolkiln.surfaces.cli import upkeep_commands  # isort: split
+from toolkiln.surfaces.cli import catalog  # isort: split
 
-from toolkiln.surfaces.cli import guard_commands  # isort: split
+from toolkiln.surfaces.cli import search  # isort: split
 
-from toolkiln.surfaces.cli import audit_commands  # isort: split
+from toolkiln.surfaces.cli import system  # isort: split
 
-from toolkiln.surfaces.cli import mcp_commands  # isort: split
+from toolkiln.surfaces.cli import identities  # isort: split
 
-from toolkiln.surfaces.cli import client_commands  # isort: split
+from toolkiln.surfaces.cli import policy  # isort: split
 
-from toolkiln.surfaces.cli import worker_commands  # isort: split
+from toolkiln.surfaces.cli import secrets  # isort: split
 
-from toolkiln.surfaces.cli import fleet_commands  # isort: split
+from toolkiln.surfaces.cli import audit  # isort: split
 
-from toolkiln.surfaces.cli.shell import app
+from toolkiln.surfaces.cli import install  # isort: split
+
+from toolkiln.surfaces.cli import fleet  # isort: split
+
+from toolkiln.surfaces.cli.app import app
 
 __all__ = [
     "app",
-    "audit_commands",
-    "catalog_commands",
-    "client_commands",
-    "finding_commands",
-    "fleet_commands",
-    "guard_commands",
+    "audit",
+    "calls",
+    "catalog",
+    "fleet",
+    "identities",
+    "install",
     "main",
-    "mcp_commands",
-    "tool_commands",
-    "upkeep_commands",
-    "worker_commands",
+    "policy",
+    "search",
+    "secrets",
+    "serve",
+    "system",
+    "tools",
 ]
 
 

@@ -1,7 +1,4 @@
-"""The arguments of a call as people write them: a JSON object, or pairs.
-
-What they mean is for the tool's schema to say; whether they fit is checked by the gateway.
-"""
+"""Arguments on the command line: a JSON object, or pairs. The gateway validates them."""
 
 import json
 import sys
@@ -9,42 +6,28 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from toolkiln.app import Kiln
 from toolkiln.errors import BackendError, InputError
+from toolkiln.kiln import Kiln
 
 _FORMS = """write city=Paris days=3, or '{"city": "Paris", "days": 3}', or @FILE, or - for stdin"""
 
 
-def parse_arguments(kiln: Kiln, tool: str, given: list[str]) -> dict[str, Any]:
-    """The arguments of a call.
-
-    Raises:
-        InputError: they cannot be read.
-    """
-    if len(given) == 1 and (whole := parse_object(given[0])) is not None:
-        return whole
-    texts = parse_pairs(given)
+def parse_arguments(kiln: Kiln, tool: str, words: list[str]) -> dict[str, Any]:
+    """Return the arguments of a call: JSON where it fits the schema of the tool, else texts."""
+    if len(words) == 1 and (value := parse_object(words[0])) is not None:
+        return value
+    texts = parse_pairs(words)
     try:
-        properties = kiln.tool(tool).parameters.get("properties")
+        spec = kiln.tool(tool)
     except (InputError, BackendError):  # the gateway decides what the caller learns, and records it
         return dict(texts)
-    known = properties if isinstance(properties, dict) else {}
-    arguments = {name: _value(text, known.get(name)) for name, text in texts.items()}
-    answer = kiln.check_arguments(tool, arguments)
-    for problem in getattr(answer, "problems", ()):
-        name = problem.path.partition("/")[2].partition("/")[0]
-        name = name.replace("~1", "/").replace("~0", "~")
-        if name in texts:  # it does not fit as JSON
-            arguments[name] = texts[name]
-    return arguments
+    from toolkiln.operations import parse_texts
+
+    return parse_texts(spec, texts)
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """A JSON object: as it stands, in `@FILE`, or on stdin as `-`; None: it is none of these.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return a JSON object: inline, in `@FILE`, or on stdin as `-`; None if it is none."""
     if text == "-":
         return _object(_stdin(), "stdin")
     if text.startswith("@"):
@@ -54,13 +37,9 @@ def parse_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def parse_pairs(given: list[str]) -> dict[str, str]:
-    """The texts of `key=value` and `key=@FILE`.
-
-    Raises:
-        InputError: one is no pair, cannot be read, or is given twice.
-    """
-    return _unique(map(_pair, given))
+def parse_pairs(words: list[str]) -> dict[str, str]:
+    """Return the texts of `key=value` and `key=@FILE` by key."""
+    return _unique(map(_pair, words))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -68,15 +47,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise InputError(f"{text!r} is neither a JSON object nor key=value", hint=_FORMS)
     return name, _file(value[1:]) if value.startswith("@") else value
-
-
-def _value(text: str, schema: Any) -> Any:
-    if isinstance(schema, dict) and schema.get("type") == "string":
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _object(text: str, origin: str) -> dict[str, Any]:
@@ -91,7 +61,7 @@ def _object(text: str, origin: str) -> dict[str, Any]:
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs as a mapping, of which nothing gets lost."""
+    """Return pairs as a mapping, and refuse duplicates."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

@@ -1,132 +1,226 @@
-"""What `toolkiln fleet` does: ask the fleet's Redis, print."""
+"""Commands for workers and the administration of a fleet.
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from typing import NamedTuple, TypeVar
+`toolkiln worker` is two processes: one supervises, the other runs tools. The first starts the
+second as the same command with `--kept`, which names what the two share.
+"""
 
-from toolkiln.app import DeadLetter, FleetState, Operator, generate_worker_keys, operating
-from toolkiln.config import project_settings
-from toolkiln.errors import InputError
-from toolkiln.model import Privilege
-from toolkiln.surfaces.cli.opening import open_kiln, require
-from toolkiln.surfaces.cli.tables import print_table
-from toolkiln.surfaces.cli.terminal import print_json, say, talk
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-T = TypeVar("T")
+import typer
+
+from toolkiln.surfaces.cli.app import DevOption, JsonOption, ToolsOption, app, command
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+    from toolkiln.fleet import WorkerConfig, WorkerHandle
+    from toolkiln.kiln import Kiln
+    from toolkiln.model import DeadLetter, FleetReport
+    from toolkiln.operations import Operation
+
+RedisOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The fleet's Redis. Default: the setting.", show_default=False
+    ),
+]
+PoolOption = Annotated[str, typer.Option(metavar="NAME", help="Only this pool.")]
+LettersArgument = Annotated[
+    list[str] | None, typer.Argument(help="The ids of dead letters.", show_default=False)
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Select all.")]
+_LIST_HINT = "`toolkiln fleet dead-letters list` lists them"
 
 
-class Chosen(NamedTuple):
-    """The dead letters that somebody means."""
+class WorkerOptions(NamedTuple):
+    """The options of `toolkiln worker`."""
 
-    ids: tuple[str, ...]
-    everything: bool
+    redis: str | None
     pool: str
+    slots: int
+    health_port: int | None
+    tools: Path | None
+    dev: bool
+    lease: float
+    frozen: float
 
 
-def status(redis: str | None, *, as_json: bool) -> None:
-    """Print how the fleet stands."""
-    state = _asked(redis, "fleet.show", lambda operator: operator.state())
+@command(app)
+def worker(
+    redis: RedisOption = None,
+    pool: Annotated[
+        str, typer.Option(help="The pool whose calls it runs.", metavar="NAME")
+    ] = "default",
+    slots: Annotated[int, typer.Option(help="Concurrent calls.", min=1, max=10_000)] = 32,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve /healthz, /readyz and /metrics on this port; 0: any free port.",
+            min=0,
+            max=65535,
+            show_default=False,
+        ),
+    ] = None,
+    tools: ToolsOption = None,
+    dev: DevOption = False,
+    lease: Annotated[float, typer.Option(hidden=True)] = 10.0,
+    frozen: Annotated[float, typer.Option(hidden=True)] = 30.0,
+    kept: Annotated[str, typer.Option(hidden=True)] = "",
+) -> None:
+    """Run calls for a fleet, until it is stopped."""
+    options = WorkerOptions(redis, pool, slots, health_port, tools, dev, lease, frozen)
+    if kept:
+        _run_worker(options, kept)
+    else:
+        raise typer.Exit(_supervise(options))
+
+
+def _supervise(options: WorkerOptions) -> int:
+    """Keep a worker process running; return the exit status of the last one."""
+    import asyncio
+    import os
+    import sys
+
+    from toolkiln.fleet import supervise
+    from toolkiln.surfaces.cli.terminal import talk
+
+    config = _config(options)
+    talk(f"worker {config.name}, pool {config.pool}; Ctrl-C ends it")
+
+    async def start(consumer: str, table: int, channel: int) -> "Process":
+        kept = f"{consumer},{table},{channel},{os.getpid()}"
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "toolkiln.surfaces.cli", "worker", *_arguments(options),
+            "--kept", kept,
+            pass_fds=(table, channel),
+            start_new_session=True,  # this process forwards Ctrl-C
+        )  # fmt: skip
+
+    status = asyncio.run(supervise(config, start, _on_signals, os.environ))
+    return status if status >= 0 else 128 - status
+
+
+def _run_worker(options: WorkerOptions, kept: str) -> None:
+    import asyncio
+    from dataclasses import replace
+
+    from toolkiln.fleet import handle_from_parent, join_fleet, new_loop
+    from toolkiln.surfaces.cli.session import open_folder
+
+    config, handle = _config(options), handle_from_parent(kept)
+    kiln = open_folder(options.tools, dev=options.dev)
+    join_fleet(kiln.services, config.url)
+    config = replace(config, name=handle.worker)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_work(kiln, config, handle, options.health_port))
+
+
+async def _work(
+    kiln: "Kiln", config: "WorkerConfig", handle: "WorkerHandle", health_port: int | None
+) -> None:
+    import gc
+    from contextlib import AsyncExitStack
+
+    from toolkiln.fleet import WorkerProcess
+    from toolkiln.surfaces.cli.terminal import talk
+    from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
+
+    def ready() -> None:
+        gc.freeze()  # objects made by the start stay: collections need not visit them
+        registry = kiln.services.registry
+        count = len(registry.specs)
+        talk(f"ready: {count:,} tool{'' if count == 1 else 's'}, {config.slots} calls at once")
+        if unadmitted := sum(map(registry.is_dev, registry.specs)):
+            talk(f"note: dev: {unadmitted:,} of them served as on disk, without an admission")
+
+    tracing = Tracing(exporter(kiln.settings)) if is_traced(kiln.settings) else None
+    process = WorkerProcess(kiln.services, config, handle, tracing.queued if tracing else None)
+    _on_signals(process.stop)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(kiln)
+        if tracing is not None:
+            await stack.enter_async_context(tracing.running(kiln))
+        if health_port is not None:
+            from toolkiln.surfaces.http.health import HealthServer
+            from toolkiln.surfaces.http.server import open_listener, url_of
+
+            listener = stack.enter_context(open_listener(kiln.settings.host, health_port))
+            health = HealthServer(kiln, {"fleet": process.check})
+            health.metrics.watch_worker(lambda: process.metrics)
+            await stack.enter_async_context(health.running(listener))
+            talk(f"health {url_of(listener)}/readyz")
+        await process.run(ready)
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    import asyncio
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _config(options: WorkerOptions) -> "WorkerConfig":
+    from toolkiln.config import project_settings
+    from toolkiln.fleet import WorkerConfig
+
+    settings = project_settings(options.tools)
+    return WorkerConfig(
+        _url(options.redis or settings.fleet or settings.redis),
+        options.pool,
+        options.slots,
+        options.lease,
+        worker_key=settings.worker_key,
+        frozen=options.frozen,
+    )
+
+
+def _arguments(options: WorkerOptions) -> list[str]:
+    """Return the options as arguments, for a process in the same folder."""
+    words = ["--pool", options.pool, "--slots", str(options.slots), "--lease", str(options.lease)]
+    words += ["--redis", options.redis] if options.redis else []
+    words += ["--health-port", str(options.health_port)] if options.health_port is not None else []
+    words += ["--tools", str(options.tools)] if options.tools else []
+    return [*words, *(["--dev"] if options.dev else [])]
+
+
+fleet_app = typer.Typer(help="Manage a fleet of workers.", no_args_is_help=True)
+app.add_typer(fleet_app, name="fleet")
+letters_app = typer.Typer(help="Manage calls that were given up.", no_args_is_help=True)
+fleet_app.add_typer(letters_app, name="dead-letters")
+
+
+@command(fleet_app, "status")
+def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None:
+    """Show fleet status: queued calls, running calls, workers."""
+    from toolkiln.operations import Nothing, system
+    from toolkiln.surfaces.cli.terminal import print_json, say, talk
+
+    report: FleetReport = _run(redis, system.fleet_status, Nothing())
     if as_json:
-        print_json(asdict(state))
+        print_json(report.model_dump(mode="json"))
         return
-    tools = f"{state.tools:,} tool{'' if state.tools == 1 else 's'}"
-    say(f"{state.server}: Redis {state.version}, {_size(state.memory)}, {tools}")
-    _print_pools(state)
-    _print_workers(state)
-    for one in state.refused:
+    tools = f"{report.tools:,} tool{'' if report.tools == 1 else 's'}"
+    say(f"{report.server}: Redis {report.version}, {report.memory / 1e6:,.1f} MB, {tools}")
+    _print_pools(report)
+    _print_workers(report)
+    for refused in report.refused:
         talk(
-            f"warning: a worker on {one.host}, pool {one.pool}, refused to start "
-            f"{_time(one.seconds)} ago: {one.why}"
+            f"warning: a worker on {refused.host}, pool {refused.pool}, refused to start "
+            f"{_time(refused.seconds)} ago: {refused.why}"
         )
-    for warning in state.warnings:
+    for warning in report.warnings:
         talk(f"warning: {warning}")
 
 
-def _print_pools(state: FleetState) -> None:
-    if not state.pools:
-        return
-    say("")
-    print_table(
-        ("pool", "workers", "slots", "running", "waiting", "oldest", "dead letters"),
-        [
-            (
-                pool.name,
-                f"{sum(worker.pool == pool.name for worker in state.workers)}",
-                f"{sum(worker.slots for worker in state.workers if worker.pool == pool.name)}",
-                f"{pool.running:,}",
-                f"{pool.waiting:,}",
-                _time(pool.oldest) if pool.waiting else "",
-                f"{pool.dead:,}",
-            )
-            for pool in state.pools
-        ],
-    )
+@command(fleet_app, "keygen")
+def fleet_keygen(as_json: JsonOption = False) -> None:
+    """Print a new key pair: a key for workers to sign with, and one to verify."""
+    from toolkiln.fleet import generate_worker_keys
+    from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
-
-def _print_workers(state: FleetState) -> None:
-    if not state.workers:
-        talk("no workers: start one with `toolkiln worker`")
-        return
-    say("")
-    print_table(
-        ("worker", "pool", "state", "running", "up", "version", "host", "pid"),
-        [
-            (
-                worker.name,
-                worker.pool,
-                worker.state,
-                f"{worker.running} of {worker.slots}",
-                _time(worker.seconds),
-                worker.version,
-                worker.host,
-                str(worker.pid),
-            )
-            for worker in state.workers
-        ],
-    )
-
-
-def drain(redis: str | None, worker: str, pool: str, *, as_json: bool) -> None:
-    """Ask workers to leave, and print whom."""
-    if bool(worker) == bool(pool):
-        raise InputError(
-            "say whom to drain: one worker by its name, or --pool NAME",
-            hint="`toolkiln fleet status` lists them",
-        )
-    asked = _asked(redis, "fleet.drain", lambda fleet: fleet.drain(worker=worker, pool=pool))
-    if as_json:
-        print_json([one.name for one in asked])
-        return
-    for one in asked:
-        say(f"draining: {one.name}, {one.running} running")
-
-
-def reload(redis: str | None, *, as_json: bool) -> None:
-    """Ask all workers to read again what they serve."""
-    count = _asked(redis, "fleet.reload", lambda operator: operator.reload())
-    if as_json:
-        print_json({"asked": count})
-    else:
-        say(f"asked {count} worker{'' if count == 1 else 's'}")
-
-
-def clear_catalog(redis: str | None, *, yes: bool, as_json: bool) -> None:
-    """Forget what is published, so that workers with other keys can publish."""
-    if not yes:
-        raise InputError(
-            "callers see no tools until the workers have published theirs again",
-            hint="--yes clears the catalog all the same",
-        )
-    count = _asked(redis, "fleet.clear_catalog", lambda operator: operator.clear_catalog())
-    if as_json:
-        print_json({"tools": count})
-    else:
-        say(f"cleared: {count:,} tool{'' if count == 1 else 's'}")
-
-
-def keygen(*, as_json: bool) -> None:
-    """Print a pair of keys for signing."""
     private, public = generate_worker_keys()
     if as_json:
         print_json({"worker_key": private, "worker_keys": [public]})
@@ -136,9 +230,75 @@ def keygen(*, as_json: bool) -> None:
     talk("worker_key is for workers only; worker_keys is for workers and clients")
 
 
-def letters_list(redis: str | None, pool: str, *, as_json: bool) -> None:
-    """Print the calls that were given up."""
-    letters = _asked(redis, "dead_letters.list", lambda fleet: fleet.dead_letters(pool))
+@command(fleet_app, "clear-catalog")
+def fleet_clear_catalog(
+    redis: RedisOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the prompt.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the published catalog, so that workers with other keys can publish theirs."""
+    from toolkiln.errors import InputError
+    from toolkiln.operations import Nothing, system
+    from toolkiln.surfaces.cli.terminal import print_json, say
+
+    if not yes:
+        raise InputError(
+            "callers see no tools until the workers have published theirs again",
+            hint="use --yes to clear the catalog",
+        )
+    count = _run(redis, system.clear_catalog, Nothing())
+    if as_json:
+        print_json({"tools": count})
+    else:
+        say(f"cleared: {count:,} tool{'' if count == 1 else 's'}")
+
+
+@command(fleet_app, "drain")
+def fleet_drain(
+    worker: Annotated[
+        str, typer.Argument(help="Its name. Default: all of --pool.", show_default=False)
+    ] = "",
+    pool: PoolOption = "",
+    redis: RedisOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask workers to take no more calls, finish the running ones, and exit."""
+    from toolkiln.operations import system
+    from toolkiln.surfaces.cli.terminal import print_json, say
+
+    workers = _run(redis, system.drain_fleet, system.DrainFleet(worker=worker, pool=pool))
+    if as_json:
+        print_json([worker.name for worker in workers])
+        return
+    for draining in workers:
+        say(f"draining: {draining.name}, {draining.running} running")
+
+
+@command(fleet_app, "reload")
+def fleet_reload(redis: RedisOption = None, as_json: JsonOption = False) -> None:
+    """Ask all workers to reload their settings and tools."""
+    from toolkiln.operations import Nothing, system
+    from toolkiln.surfaces.cli.terminal import print_json, say
+
+    count = _run(redis, system.reload_fleet, Nothing())
+    if as_json:
+        print_json({"asked": count})
+    else:
+        say(f"asked {count} worker{'' if count == 1 else 's'}")
+
+
+@command(letters_app, "list")
+def letters_list(
+    pool: PoolOption = "", redis: RedisOption = None, as_json: JsonOption = False
+) -> None:
+    """List the calls that were given up, newest first."""
+    from dataclasses import asdict
+
+    from toolkiln.operations import system
+    from toolkiln.surfaces.cli.terminal import print_json, print_table, talk
+
+    request = system.DeadLetterQuery(pool=pool)
+    letters: list[DeadLetter] = _run(redis, system.list_dead_letters, request)
     if as_json:
         print_json([asdict(letter) for letter in letters])
         return
@@ -162,46 +322,65 @@ def letters_list(redis: str | None, pool: str, *, as_json: bool) -> None:
     )
 
 
-def letters_retry(redis: str | None, chosen: Chosen, *, as_json: bool) -> None:
-    """Put calls in once more."""
+@command(letters_app, "retry")
+def letters_retry(
+    ids: LettersArgument = None,
+    everything: AllOption = False,
+    pool: PoolOption = "",
+    redis: RedisOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run calls again that were given up. Their callers get no second reply."""
+    from toolkiln.operations import system
 
-    async def retry(operator: Operator) -> list[DeadLetter]:
-        letters = await _chosen(operator, chosen)
-        for letter in letters:
-            await operator.retry(letter)
-        return letters
-
-    _tell("tried again", _asked(redis, "dead_letters.retry", retry), as_json=as_json)
-
-
-def letters_drop(redis: str | None, chosen: Chosen, *, as_json: bool) -> None:
-    """Forget calls that were given up."""
-
-    async def drop(operator: Operator) -> list[DeadLetter]:
-        letters = await _chosen(operator, chosen)
-        await operator.drop(letters)
-        return letters
-
-    _tell("dropped", _asked(redis, "dead_letters.drop", drop), as_json=as_json)
+    request = _letters(ids, pool, everything=everything)
+    _print_letters("tried again", _run(redis, system.retry_dead_letters, request), as_json=as_json)
 
 
-async def _chosen(operator: Operator, chosen: Chosen) -> list[DeadLetter]:
-    if bool(chosen.ids) == chosen.everything:
-        raise InputError(
-            "say which dead letters: their ids, or --all",
-            hint="`toolkiln fleet dead-letters list` lists them",
-        )
-    found = await operator.dead_letters(chosen.pool)
-    if chosen.everything:
-        return found
-    known = {letter.id: letter for letter in found}
-    for missing in [one for one in chosen.ids if one not in known]:
-        hint = "`toolkiln fleet dead-letters list` lists them"
-        raise InputError(f"there is no dead letter {missing!r}", hint=hint)
-    return [known[one] for one in dict.fromkeys(chosen.ids)]
+@command(letters_app, "drop")
+def letters_drop(
+    ids: LettersArgument = None,
+    everything: AllOption = False,
+    pool: PoolOption = "",
+    redis: RedisOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete calls that were given up."""
+    from toolkiln.operations import system
+
+    request = _letters(ids, pool, everything=everything)
+    _print_letters("dropped", _run(redis, system.drop_dead_letters, request), as_json=as_json)
 
 
-def _tell(what: str, letters: list[DeadLetter], *, as_json: bool) -> None:
+def _run(redis: str | None, operation: "Operation[Any, Any]", request: Any) -> Any:
+    from toolkiln.config import project_settings
+    from toolkiln.surfaces.cli.session import authenticate, open_kiln
+
+    settings = project_settings()
+    with open_kiln(redis=_url(redis or settings.fleet or settings.redis)) as kiln:
+        return kiln.run_operation_sync(operation, request, authenticate(kiln))
+
+
+def _url(url: str | None) -> str:
+    from toolkiln.errors import InputError
+
+    if not url:
+        raise InputError("there is no fleet", hint="name its Redis: --redis redis://HOST:PORT")
+    return url
+
+
+def _letters(ids: list[str] | None, pool: str, *, everything: bool) -> Any:
+    from toolkiln.errors import InputError
+    from toolkiln.operations import system
+
+    if bool(ids) == everything:
+        raise InputError("name dead letters by their ids, or use --all", hint=_LIST_HINT)
+    return system.DeadLetterRefs(ids=tuple(ids or ()), pool=pool)
+
+
+def _print_letters(what: str, letters: "list[DeadLetter]", *, as_json: bool) -> None:
+    from toolkiln.surfaces.cli.terminal import print_json, say
+
     if as_json:
         print_json([letter.id for letter in letters])
         return
@@ -209,22 +388,52 @@ def _tell(what: str, letters: list[DeadLetter], *, as_json: bool) -> None:
         say(f"{what}: {letter.id} {letter.tool}".rstrip())
 
 
-def _asked(redis: str | None, act: str, ask: Callable[[Operator], Awaitable[T]]) -> T:
-    """Ask the fleet for something, for a caller with ADMIN; `act` names it in a denial."""
+def _print_pools(report: "FleetReport") -> None:
+    from toolkiln.surfaces.cli.terminal import print_table, say
 
-    async def asking() -> T:
-        async with operating(url) as operator:
-            return await ask(operator)
+    if not report.pools:
+        return
+    say("")
+    print_table(
+        ("pool", "workers", "slots", "running", "waiting", "oldest", "dead letters"),
+        [
+            (
+                pool.name,
+                f"{sum(worker.pool == pool.name for worker in report.workers)}",
+                f"{sum(worker.slots for worker in report.workers if worker.pool == pool.name)}",
+                f"{pool.running:,}",
+                f"{pool.waiting:,}",
+                _time(pool.oldest) if pool.waiting else "",
+                f"{pool.dead:,}",
+            )
+            for pool in report.pools
+        ],
+    )
 
-    known = project_settings()
-    url = redis or known.fleet or known.redis
-    if not url:
-        raise InputError(
-            "there is no fleet to look after", hint="name its Redis: --redis redis://HOST:PORT"
-        )
-    with open_kiln(redis=url) as kiln:
-        require(kiln, Privilege.ADMIN, act)
-    return asyncio.run(asking())
+
+def _print_workers(report: "FleetReport") -> None:
+    from toolkiln.surfaces.cli.terminal import print_table, say, talk
+
+    if not report.workers:
+        talk("no workers: start one with `toolkiln worker`")
+        return
+    say("")
+    print_table(
+        ("worker", "pool", "state", "running", "up", "version", "host", "pid"),
+        [
+            (
+                worker.name,
+                worker.pool,
+                worker.state,
+                f"{worker.running} of {worker.slots}",
+                _time(worker.seconds),
+                worker.version,
+                worker.host,
+                str(worker.pid),
+            )
+            for worker in report.workers
+        ],
+    )
 
 
 def _time(seconds: float) -> str:
@@ -232,7 +441,3 @@ def _time(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"

@@ -1,56 +1,63 @@
-"""Printing what tools wrote: raw to files and pipes, without tricks to a terminal.
+"""Terminal input and output: text, tables, progress, secrets.
 
-`Live` shows a running call on stderr. What it looks like in the end is for `calling`.
+Text from tools is printed unchanged to files and pipes. On a terminal, control characters are
+escaped.
 """
 
 import json
+import select
 import shutil
 import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from getpass import getpass
+from itertools import chain
 from typing import Self
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.model import Event
 
-_BAR = 20
+_BAR_WIDTH = 20
 
 
 def say(text: str, *, err: bool = False, newline: bool = True) -> None:
-    """Print text that others wrote."""
+    """Print text; escape control characters on a terminal."""
     typer.echo(printable(text) if is_terminal(err=err) else text, err=err, nl=newline, color=True)
 
 
 def talk(text: str) -> None:
-    """Tell a person something beside the data."""
+    """Print a message for the user to stderr."""
     say(text, err=True)
 
 
 def print_json(value: object) -> None:
-    """Print data for programs."""
+    """Print a value as JSON."""
     say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def printable(text: str) -> str:
-    """Text that cannot play tricks on a terminal."""
+    """Return text with control characters escaped, except newlines and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
-class Live:
-    """A running call on stderr: its output as it comes, its progress on a terminal."""
+class ProgressDisplay:
+    """Shows the output of a running call on stderr, and its progress on a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._terminal = is_terminal(err=True)
-        self._in_line = False
-        """Whether the tool has begun a line and not ended it."""
-        self._progress = False
+        self._is_mid_line = False
+        """Whether the last output did not end with a newline."""
+        self._has_progress = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._erase()
-        if self._in_line:
+        if self._is_mid_line:
             typer.echo(err=True)
 
     def observe(self, event: Event) -> None:
@@ -58,37 +65,160 @@ class Live:
         if self._quiet:
             return
         if event.kind == "progress":
-            self._show(event)
+            self._show_progress(event)
             return
         self._erase()
-        if event.kind == "log" and self._in_line:
+        if event.kind == "log" and self._is_mid_line:
             typer.echo(err=True)
         say(event.text, err=True, newline=event.kind == "log")
-        self._in_line = event.kind != "log" and not event.text.endswith("\n")
+        self._is_mid_line = event.kind != "log" and not event.text.endswith("\n")
 
     def report(self, stage: str, done: int | None, total: int | None) -> None:
-        """Show how far something else than a call is."""
+        """Show the progress of something other than a call."""
         self.observe(Event(kind="progress", text=stage, done=done, total=total))
 
-    def _show(self, event: Event) -> None:
-        if not self._terminal or self._in_line:
+    def _show_progress(self, event: Event) -> None:
+        if not self._terminal or self._is_mid_line:
             return
         bar = ""
         if event.total and event.done is not None:
-            full = min(_BAR, max(0, int(_BAR * event.done / event.total)))
-            bar = f"[{'#' * full}{' ' * (_BAR - full)}] "
+            full = min(_BAR_WIDTH, max(0, int(_BAR_WIDTH * event.done / event.total)))
+            bar = f"[{'#' * full}{' ' * (_BAR_WIDTH - full)}] "
         line = printable(f"{bar}{event.described}").replace("\n", " ").replace("\t", " ")
         width = shutil.get_terminal_size().columns - 1
         typer.echo(f"\r\x1b[2K{line[:width]}", err=True, nl=False, color=True)
-        self._progress = True
+        self._has_progress = True
 
     def _erase(self) -> None:
-        if self._progress:
+        if self._has_progress:
             typer.echo("\r\x1b[2K", err=True, nl=False, color=True)
-            self._progress = False
+            self._has_progress = False
 
 
 def is_terminal(*, err: bool) -> bool:
-    """Whether a person reads what is written to stdout, or stderr."""
+    """Return whether stdout, or stderr with `err`, is a terminal."""
     stream = sys.stderr if err else sys.stdout
     return stream is not None and stream.isatty()
+
+
+_MAX_CELL_WIDTH = 60
+_MAX_LAST_CELL_WIDTH = 300
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table with one line per row; long cells are truncated."""
+    limits = [_MAX_CELL_WIDTH] * (len(titles) - 1) + [_MAX_LAST_CELL_WIDTH]
+    lines = [
+        [one_line(cell, limit) for cell, limit in zip(row, limits, strict=True)]
+        for row in chain([titles], rows)
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        say("  ".join(cells).rstrip())
+
+
+def one_line(text: str, limit: int = _MAX_LAST_CELL_WIDTH) -> str:
+    """Return text truncated to one line of printable characters."""
+    truncated = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in truncated)
+
+
+def exact_json(value: object) -> str:
+    """Return JSON for a person's decision: invisible characters are escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def when(at: float | None, otherwise: str = "") -> str:
+    """Return a Unix time as text in UTC."""
+    if at is None:
+        return otherwise
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):  # out of range
+        return f"{at!r}"
+
+
+def listed(values: Iterable[str]) -> str:
+    """Return values in order, separated by commas."""
+    return ", ".join(sorted(values))
+
+
+def print_diff(text: str) -> None:
+    """Print a diff, in colors on a terminal."""
+    for line in text.splitlines():
+        color = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+        typer.secho(line, fg=color, bold=line.startswith("diff "))
+
+
+def confirm(question: str, *, default: bool | None = None) -> bool:
+    """Ask the user to confirm; an empty line means no.
+
+    Without a terminal the answer comes from stdin. `default` is returned if there is none.
+
+    Raises:
+        InputError: there is neither an answer nor a default.
+    """
+    has_terminal = bool(sys.stdin and sys.stdin.isatty())
+    waits = has_terminal or default is None
+    prompt = f"{question} [y/N] "
+    if waits:
+        say(prompt, err=True, newline=False)
+    try:
+        answer = sys.stdin.readline() if sys.stdin and (waits or _has_input()) else ""
+    except UnicodeDecodeError:
+        answer = "no"
+    if not answer and not waits:
+        return bool(default)
+    if not has_terminal:  # where the answer does not show
+        say(f"{'' if waits else prompt}{answer.strip()}", err=True)
+    if not answer:
+        raise InputError("no answer on stdin", hint="use --yes to skip the prompt")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _has_input() -> bool:
+    """Return whether reading stdin would not block: a pipe has data, or is closed."""
+    try:
+        return bool(select.select([sys.stdin], [], [], 0)[0])
+    except (OSError, ValueError):  # no real file
+        return True
+
+
+_MAX_SECRET_BYTES = 1_048_576
+
+
+def hidden(what: str) -> str:
+    """Read a secret from a prompt without echo, or from stdin without its final newline.
+
+    Raises:
+        InputError: the secret is missing, too long, or not text.
+    """
+    if sys.stdin is None:
+        raise InputError(f"cannot read {what}: stdin is closed")
+    if sys.stdin.isatty():
+        return _prompt_secret(what)
+    data = sys.stdin.buffer.read(_MAX_SECRET_BYTES + 1)
+    if len(data) > _MAX_SECRET_BYTES:
+        raise InputError(f"{what} is longer than {_MAX_SECRET_BYTES:,} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:  # do not chain: the error contains the data
+        text = None
+    if text is None:
+        raise InputError(f"{what} is not UTF-8 text")
+    return _require(text.removesuffix("\n").removesuffix("\r"), what)
+
+
+def _prompt_secret(what: str) -> str:
+    try:
+        return _require(getpass(f"{what}: "), what)
+    except (EOFError, UnicodeDecodeError):
+        raise InputError(f"{what} is missing") from None
+
+
+def _require(text: str, what: str) -> str:
+    if not text:
+        raise InputError(f"{what} is empty", hint="type it, or pipe it to stdin")
+    return text

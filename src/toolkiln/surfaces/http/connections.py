@@ -1,8 +1,8 @@
-"""Connections that cannot be kept for nothing: bounds on what has not become a request yet.
+"""Limits on connections: idle clients, slow or large headers, clients that do not read.
 
-uvicorn's protocol waits for ever for a client that sends nothing, keeps whatever headers
-come, and for ever holds an answer that nobody takes. Here each of them ends. What whole
-requests may cost is the gate's business.
+uvicorn's protocol waits without limit for a client that sends nothing, buffers headers of any
+size, and waits without limit for a client to read a response. Limits on complete requests are
+in `middleware`.
 """
 
 import asyncio
@@ -11,94 +11,95 @@ from typing import ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from toolkiln.surfaces.http.problems import STATUSES, Refused
+from toolkiln.surfaces.http.problems import STATUSES, HttpProblem
 
-_MOST_HEAD = 64 << 10
-"""Bytes of a request that may come before its headers are complete; the gate asks for less."""
-_MOST_AHEAD = 16
-"""Requests that may be sent before the first is answered."""
-_SLACK = 1.0
-"""Seconds that the gate gets to answer before a connection is cut."""
+_MAX_HEADER_BYTES = 64 << 10
+"""Bytes read before the headers are complete; the limit of the middleware is lower."""
+_MAX_PIPELINED = 16
+"""Requests that a client may send before the first response."""
+_GRACE_SECONDS = 1.0
+"""Time for the middleware to respond before the connection is aborted."""
 
 
-class Connection(HttpToolsProtocol):
-    """One connection; subclassed with the bounds of a server."""
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with limits; a server sets them in a subclass."""
 
     seconds: ClassVar[float] = 30.0
-    """That a request may take to come, and a client to take a piece of an answer."""
-    most: ClassVar[int] = 500
-    """Connections at once."""
-    idle: ClassVar[dict["Connection", None]] = {}
-    """Connections without a whole request that waits for its answer, the oldest first."""
+    """Maximum time to receive a request, and for the client to read a chunk of a response."""
+    max_connections: ClassVar[int] = 500
+    idle: ClassVar[dict["BoundedHttpProtocol", None]] = {}
+    """Connections without a complete request in progress, oldest first."""
 
-    _cut: asyncio.TimerHandle | None = None
-    _stall: asyncio.TimerHandle | None = None
-    _head = 0
-    _has_begun = _has_head = False
-    _is_whole = True
-    _answering: tuple[RequestResponseCycle, ...] = ()
-    """The requests that have no whole answer yet: clients may send several ahead."""
+    _request_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _has_started = _has_headers = False
+    _is_complete = True
+    _cycles: tuple[RequestResponseCycle, ...] = ()
+    """The requests without a complete response; there are several with pipelining."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.max_connections:
             oldest = next(iter(self.idle), self)
             self.idle.pop(oldest, None)
             oldest.transport.abort()
             if oldest is self:
                 return
-        self._watch()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch()
+        self._stop_timer()
         self.idle.pop(self, None)
         self.resume_writing()
-        for cycle in self._answering:  # uvicorn tells the last one only
+        for cycle in self._cycles:  # uvicorn notifies only the last one
             cycle.disconnected = cycle.disconnected or not cycle.response_complete
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        was_whole, self._has_begun = self._is_whole, False
+        was_complete, self._has_started = self._is_complete, False
         super().data_received(data)
         if self.transport.is_closing():
             return
-        # The end of a body that the next request follows is no part of its headers.
-        if not self._has_head and (was_whole or not self._has_begun):
-            self._head += len(data)
-            if self._head > _MOST_HEAD:
-                self._refuse("headers_too_large", "the headers of a request are too large")
+        # The end of a body before the next request does not count as its headers.
+        if not self._has_headers and (was_complete or not self._has_started):
+            self._header_bytes += len(data)
+            if self._header_bytes > _MAX_HEADER_BYTES:
+                self._refuse("headers_too_large", "the headers of the request are too large")
                 return
-        if len(self.pipeline) > _MOST_AHEAD:
+        if len(self.pipeline) > _MAX_PIPELINED:
             self.transport.abort()
-        elif self._is_whole and self.cycle is not None and not self.cycle.response_complete:
-            self._unwatch()
+        elif self._is_complete and self.cycle is not None and not self.cycle.response_complete:
+            self._stop_timer()
             self.idle.pop(self, None)
-        elif self._cut is None:  # also for what is no part of a request, such as empty lines
-            self._watch()
+        elif self._request_timer is None:  # also for data outside requests, such as empty lines
+            self._start_timer()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._has_begun, self._is_whole, self._has_head = True, False, False
-        self._head = 0
+        self._has_started, self._is_complete, self._has_headers = True, False, False
+        self._header_bytes = 0
 
     def on_headers_complete(self) -> None:
-        self._has_head = True
+        self._has_headers = True
         super().on_headers_complete()
-        self.cycle.transport = cast("asyncio.Transport", Gathered(self.transport, self.loop))
-        unanswered = (cycle for cycle in self._answering if not cycle.response_complete)
-        self._answering = (*unanswered, self.cycle)
+        self.cycle.transport = cast(
+            "asyncio.Transport", CoalescingTransport(self.transport, self.loop)
+        )
+        open_cycles = (cycle for cycle in self._cycles if not cycle.response_complete)
+        self._cycles = (*open_cycles, self.cycle)
 
     def on_message_complete(self) -> None:
-        self._is_whole = True
+        self._is_complete = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle is None or self.cycle.response_complete:
             self.idle[self] = None
-        if self.transport.is_closing():  # but not before the client has taken the rest
-            self._expect_reading()
+        if self.transport.is_closing():  # after the client has read the rest
+            self._expect_read()
 
     def timeout_keep_alive_handler(self) -> None:
         if self.transport.get_write_buffer_size():
@@ -108,43 +109,42 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._expect_reading()
+        self._expect_read()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - we say it ourselves
-        self._refuse("bad_request", "this is not HTTP as it should be")
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - replaced by a problem
+        self._refuse("bad_request", "the request is not valid HTTP")
 
-    def _expect_reading(self) -> None:
-        if self._stall is None:
-            self._stall = self.loop.call_later(self.seconds, self.transport.abort)
+    def _expect_read(self) -> None:
+        if self._read_timer is None:
+            self._read_timer = self.loop.call_later(self.seconds, self.transport.abort)
 
-    def _watch(self) -> None:
+    def _start_timer(self) -> None:
         self.idle.setdefault(self)
-        self._cut = self.loop.call_later(self.seconds + _SLACK, self._end)
+        self._request_timer = self.loop.call_later(self.seconds + _GRACE_SECONDS, self._on_timeout)
 
-    def _unwatch(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-            self._cut = None
+    def _stop_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _end(self) -> None:
-        """The time for a request is over."""
-        if self._has_head or not self._head:
+    def _on_timeout(self) -> None:
+        if self._has_headers or not self._header_bytes:
             self.transport.abort()
         else:
-            self._refuse("too_slow", "the headers of a request did not come in time")
+            self._refuse("too_slow", "the headers of the request were not received in time")
 
     def _refuse(self, code: str, detail: str) -> None:
-        """Say what is wrong where there is no request to answer, and end the connection."""
-        self._unwatch()
+        """Send a problem if no response is due, and close the connection."""
+        self._stop_timer()
         is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle or not (self._is_whole or self.cycle.response_started):
-            problem = Refused(code, detail).problem.model_dump_json()
+        if is_idle or not (self._is_complete or self.cycle.response_started):
+            problem = HttpProblem(code, detail).problem.model_dump_json()
             status = HTTPStatus(STATUSES[code])
             self.transport.write(
                 f"HTTP/1.1 {status.value} {status.phrase}\r\n"
@@ -152,28 +152,28 @@ class Connection(HttpToolsProtocol):
                 f"content-length: {len(problem)}\r\nconnection: close\r\n\r\n{problem}".encode()
             )
         self.transport.close()
-        self._expect_reading()
+        self._expect_read()
 
 
-class Gathered:
-    """What an answer is written to: its head leaves with what follows at once, by one write."""
+class CoalescingTransport:
+    """A transport that sends the headers and the start of the body with one write."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._waiting = b""
+        self._buffer = b""
 
     def write(self, data: bytes) -> None:
-        if self._waiting or not data:
+        if self._buffer or not data:
             self._flush(data)
         else:
-            self._waiting = data
+            self._buffer = data
             self._loop.call_soon(self._flush)
 
     def _flush(self, data: bytes = b"") -> None:
-        gathered, self._waiting = self._waiting + data, b""
-        if gathered:
-            self._transport.write(gathered)
+        data, self._buffer = self._buffer + data, b""
+        if data:
+            self._transport.write(data)
 
     def close(self) -> None:
         self._flush()

@@ -1,55 +1,222 @@
-"""The health server of a worker: whether it lives, whether it takes calls, what it measures.
-
-The answers are those of `beside`, behind the same gate; there is nothing else here, and no
-call comes in this way.
-"""
+"""Endpoints outside `/v1`: health, readiness, metrics, OpenAPI, `/docs`; the health server."""
 
 import asyncio
+import json
 import logging
+import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+import time
+from base64 import b64encode
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
-from toolkiln.app import Entrance, Kiln
-from toolkiln.surfaces.http.access import Access
+from toolkiln.errors import ToolkilnError
+from toolkiln.kiln import Kiln
+from toolkiln.security import Authenticator
+from toolkiln.surfaces.http.adapter import Route, caller_key, session_of
 from toolkiln.surfaces.http.app import App
-from toolkiln.surfaces.http.beside import Beside, Checks, Readiness
-from toolkiln.surfaces.http.gate import Gate, Limits
 from toolkiln.surfaces.http.metrics import Metrics
-from toolkiln.surfaces.http.requests import caller_of
+from toolkiln.surfaces.http.middleware import (
+    AccessPolicy,
+    RequestLimits,
+    RequestLimitsMiddleware,
+)
+from toolkiln.surfaces.http.openapi import JSON, describe
+from toolkiln.surfaces.http.problems import HttpProblem
+from toolkiln.surfaces.http.responses import ResponseWriter
 
-_PATHS = ("/healthz", "/readyz", "/metrics")
-_MOST = 20
-"""Requests at once: whoever asks for health asks seldom."""
+
+@cache
+def docs_page() -> tuple[bytes, Mapping[str, str]]:
+    """Return the page at `/docs` and its headers."""
+    text = (files(__package__) / "page.html").read_text("utf-8")
+    policy = [
+        "default-src 'none'",
+        f"script-src {_hash(text, 'script')}",
+        f"style-src {_hash(text, 'style')}",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+    headers = {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": "; ".join(policy),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
+    return text.encode(), headers
 
 
-class Health(uvicorn.Server):
-    """The health server of one Kiln."""
+def _hash(text: str, element: str) -> str:
+    match = re.search(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
+    assert match is not None
+    return f"'sha256-{b64encode(sha256(match[1].encode()).digest()).decode()}'"
+
+
+_CHECK_INTERVAL_SECONDS = 1.0
+_CHECK_TIMEOUT_SECONDS = 10.0
+_NO_STORE = {"cache-control": "no-store"}
+Response = tuple[int, str, bytes, Mapping[str, str]]
+"""Status, media type, content and headers."""
+Checks = Mapping[str, Callable[[], Awaitable[object]]]
+
+
+class Readiness:
+    """Checks of the components that calls need."""
+
+    def __init__(self, kiln: Kiln, checks: Checks | None = None) -> None:
+        """`checks` are further checks by name; they raise ToolkilnError."""
+        self._checks: Checks = {
+            "catalog": lambda: asyncio.to_thread(lambda: kiln.services.registry.specs),
+            "store": lambda: asyncio.to_thread(kiln.security.keys.list),
+            **kiln.engine.checks,
+            **(checks or {}),
+        }
+        self._lock = asyncio.Lock()
+        self._states: dict[str, str] = {}
+        self._checked_at = 0.0
+        self.is_draining = False
+
+    async def check(self) -> dict[str, str]:
+        """Return the state of each component: `ok` or an error code."""
+        async with self._lock:
+            age = time.monotonic() - self._checked_at
+            if not self._checked_at or age > _CHECK_INTERVAL_SECONDS:
+                states = await asyncio.gather(*(_state(run()) for run in self._checks.values()))
+                self._states = dict(zip(self._checks, states, strict=True))
+                self._checked_at = time.monotonic()
+        return {**self._states, "server": "draining" if self.is_draining else "ok"}
+
+
+async def _state(check: Awaitable[object]) -> str:
+    try:
+        async with asyncio.timeout(_CHECK_TIMEOUT_SECONDS):
+            await check
+    except ToolkilnError as error:
+        return error.code
+    except TimeoutError:
+        return "no_answer"
+    return "ok"
+
+
+class SystemEndpoints:
+    """The ASGI application for endpoints outside `/v1`."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        authenticator: Authenticator,
+        readiness: Readiness,
+        metrics: Metrics,
+    ) -> None:
+        is_optional = authenticator.authentication.may_allow_anonymous
+        description = describe(routes, version=version("toolkiln"), is_local=is_optional)
+        self._description = json.dumps(description, ensure_ascii=False).encode()
+        self._authenticator = authenticator
+        self._readiness = readiness
+        self._metrics = metrics
+        self._endpoints: Mapping[str, Callable[[Scope], Awaitable[Response]]] = {
+            "/healthz": self._health,
+            "/readyz": self._ready,
+            "/metrics": self._prometheus,
+            "/openapi.json": self._openapi,
+            "/docs": self._docs,
+        }
+
+    @property
+    def paths(self) -> Iterable[str]:
+        """The paths to mount it at."""
+        return self._endpoints
+
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Handle one request.
+
+        Raises:
+            HttpProblem, ToolkilnError: the request failed.
+        """
+        endpoint = self._endpoints.get(scope["path"])
+        if endpoint is None:
+            raise HttpProblem("not_found", "there is nothing at this path")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HttpProblem(
+                "method_not_allowed",
+                f"{scope['method'][:20]} is not allowed for this path",
+                headers={"allow": "GET, HEAD"},
+            )
+        status, media_type, content, headers = await endpoint(scope)
+        await ResponseWriter(scope, send).content(status, media_type.encode(), content, headers)
+
+    async def _health(self, _: Scope) -> Response:
+        return 200, JSON, b'{"status":"ok"}', _NO_STORE
+
+    async def _ready(self, _: Scope) -> Response:
+        states = await self._readiness.check()
+        is_ready = set(states.values()) == {"ok"}
+        content = json.dumps({"ready": is_ready, "checks": states}).encode()
+        return 200 if is_ready else 503, JSON, content, _NO_STORE
+
+    async def _prometheus(self, scope: Scope) -> Response:
+        await session_of(self._authenticator, scope)
+        media_type = "text/plain; version=0.0.4; charset=utf-8"
+        return 200, media_type, self._metrics.text(), _NO_STORE
+
+    async def _openapi(self, _: Scope) -> Response:
+        return 200, JSON, self._description, {"cache-control": "no-cache"}
+
+    async def _docs(self, _: Scope) -> Response:
+        content, headers = docs_page()
+        others = {name: value for name, value in headers.items() if name != "Content-Type"}
+        return 200, headers["Content-Type"], content, others
+
+
+_HEALTH_PATHS = ("/healthz", "/readyz", "/metrics")
+_MAX_REQUESTS = 20
+
+
+class HealthServer(uvicorn.Server):
+    """The server of a worker's health, readiness and metrics."""
 
     def __init__(self, kiln: Kiln, checks: Checks) -> None:
-        """`checks` are asked beside the Kiln's own parts; they raise ToolkilnError."""
+        """`checks` are further readiness checks by name; they raise ToolkilnError."""
         settings = kiln.settings
-        entrance = Entrance(kiln.guarding, settings)
+        authenticator = Authenticator(kiln.security, settings)
         self.metrics = Metrics()
         self.readiness = Readiness(kiln, checks)
         self._kiln = kiln
-        beside = Beside((), entrance, self.readiness, self.metrics)
-        gate = Gate(
-            App(kiln, entrance, (), dict.fromkeys(_PATHS, beside)),
-            Access(
-                not entrance.authentication.may_allow_anonymous,
+        endpoints = SystemEndpoints((), authenticator, self.readiness, self.metrics)
+        app = RequestLimitsMiddleware(
+            App(kiln, authenticator, (), dict.fromkeys(_HEALTH_PATHS, endpoints)),
+            AccessPolicy(
+                not authenticator.authentication.may_allow_anonymous,
                 frozenset(host.lower() for host in settings.hosts),
             ),
-            Limits(settings.body_bytes, _MOST, settings.request_seconds),
+            RequestLimits(settings.body_bytes, _MAX_REQUESTS, settings.request_seconds),
             self.metrics.count_request,
-            lambda scope: caller_of(kiln, entrance, scope),
+            lambda scope: caller_key(kiln, authenticator, scope),
         )
-        self.metrics.watch_requests(lambda: gate.active)
+        self.metrics.watch_requests(lambda: app.active)
         super().__init__(
             uvicorn.Config(
-                gate,
+                app,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -57,24 +224,24 @@ class Health(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                limit_concurrency=_MOST,
+                limit_concurrency=_MAX_REQUESTS,
                 timeout_graceful_shutdown=1,
             )
         )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Left to the worker."""
+        """Do nothing: the worker handles signals."""
         yield
 
     @asynccontextmanager
-    async def answering(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Answer as long as the block runs."""
-        forget = self.metrics.watch(self._kiln)
+    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serve while the block runs."""
+        unsubscribe = self.metrics.watch(self._kiln)
         serving = asyncio.create_task(self.serve([listener]))
         try:
             yield
         finally:
             self.should_exit = True
             await serving
-            forget()
+            unsubscribe()

@@ -1,7 +1,7 @@
-"""What is wrong with a request, as RFC 9457 says it: the table from codes to statuses.
+"""Problem details (RFC 9457) for failed requests, and the HTTP status of each error code.
 
-`code` is stable, the wording is not. A tool that fails is no problem in this sense: its
-Result is the answer.
+`code` is stable, the wording is not. A failing tool is not a problem: its Result is the
+response.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from pydantic import ValidationError
 
-from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.errors import AdmissionRefused, InputError, InvalidCursor, ToolkilnError
 from toolkiln.model import Value
 
 STATUSES = {
@@ -55,21 +55,21 @@ STATUSES = {
     "store_failed": 503,
     "unanswered": 503,
 }
-"""By code. `docs/http.md` says what each means."""
+"""By code; documented in `docs/http.md`."""
 
-_MOST_FAULTS = 50
+_MAX_FAULTS = 50
 
 
 class Fault(Value):
-    """One thing that is wrong with what a request says."""
+    """One invalid value in a request."""
 
     place: str
-    """As in `body.arguments.2` or `query.limit`."""
+    """Where it is, such as `body.arguments.2` or `query.limit`."""
     message: str
 
 
-class Problem(Value):
-    """The body of every answer that is an error, as `application/problem+json`."""
+class ProblemDetails(Value):
+    """The body of every error response, as `application/problem+json`."""
 
     type: str
     """`urn:toolkiln:CODE`."""
@@ -79,13 +79,13 @@ class Problem(Value):
     """Stable."""
     detail: str
     hint: str | None = None
-    """What to do about it."""
+    """How to fix it."""
     errors: tuple[Fault, ...] | None = None
-    """Everything that is wrong, with its place, if the request does not fit its description."""
+    """All invalid values, if the request does not match its schema."""
 
 
-class Refused(Exception):
-    """A request that ends in a problem."""
+class HttpProblem(Exception):
+    """An error whose response is a problem."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Refused(Exception):
     ) -> None:
         super().__init__(detail)
         status = STATUSES[code]
-        self.problem = Problem(
+        self.problem = ProblemDetails(
             type=f"urn:toolkiln:{code}",
             title=HTTPStatus(status).phrase,
             status=status,
@@ -110,23 +110,32 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-def refusal(error: ToolkilnError) -> Refused:
-    """The problem that an error of Toolkiln's is."""
+def refusal(error: ToolkilnError) -> HttpProblem:
+    """Return the problem for an error."""
     code = error.code
+    if isinstance(error, AdmissionRefused):
+        code = error.reason if error.reason in STATUSES else code
+        lines = tuple(
+            Fault(place=f"{error.source}:{line}", message=text) for line, text in error.findings
+        )
+        return HttpProblem(code, error.message, hint=error.hint, errors=lines or None)
     if code not in STATUSES:
         code = InputError.code if isinstance(error, InputError) else ToolkilnError.code
+    if isinstance(error, InvalidCursor):
+        fault = Fault(place="query.cursor", message="not a cursor of this list")
+        return HttpProblem(code, error.message, hint=error.hint, errors=(fault,))
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
-    return Refused(code, error.message, hint=error.hint, headers=headers.get(STATUSES[code]))
+    return HttpProblem(code, error.message, hint=error.hint, headers=headers.get(STATUSES[code]))
 
 
-def misfit(where: str, error: ValidationError) -> Refused:
-    """The problem that a query or body does not fit its model, with everything at once."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+def validation_problem(part: str, error: ValidationError) -> HttpProblem:
+    """Return the problem for an invalid query or body, with all invalid values."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
     faults = tuple(
-        Fault(place=".".join((where, *map(str, fault["loc"]))), message=fault["msg"])
-        for fault in found[:_MOST_FAULTS]
+        Fault(place=".".join((part, *map(str, item["loc"]))), message=item["msg"])
+        for item in errors[:_MAX_FAULTS]
     )
     detail = "; ".join(f"{fault.place}: {fault.message}" for fault in faults[:3])
-    if len(found) > len(faults[:3]):
-        detail += f"; {len(found) - 3} more"
-    return Refused("invalid_request", detail, errors=faults)
+    if len(errors) > 3:
+        detail += f"; {len(errors) - 3} more"
+    return HttpProblem("invalid_request", detail, errors=faults)

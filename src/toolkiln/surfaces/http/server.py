@@ -1,8 +1,8 @@
-"""The server: a Kiln behind a socket, from the first request to the last.
+"""The HTTP server of a Kiln, from the socket to a graceful shutdown.
 
-It puts the application, the gate and the connections together, and ends them well: told to
-stop, it takes no new work, lets calls go on for a while, then cancels them. Requests and
-answers are for the parts; keys and TLS are not made here.
+It combines the application, the middleware and the connection limits. On shutdown it refuses
+new requests, waits for calls in progress, then cancels them. It does not create API keys or
+terminate TLS.
 """
 
 import asyncio
@@ -16,124 +16,129 @@ from contextlib import AsyncExitStack, contextmanager
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolkiln.app import Entrance, Kiln, is_loopback
 from toolkiln.errors import InputError
-from toolkiln.surfaces.http.access import Access
-from toolkiln.surfaces.http.api import OPERATIONS
+from toolkiln.kiln import Kiln
+from toolkiln.security import Authenticator, is_loopback
+from toolkiln.surfaces.http.adapter import caller_key
 from toolkiln.surfaces.http.app import App
-from toolkiln.surfaces.http.beside import Beside, Readiness
-from toolkiln.surfaces.http.connections import Connection
-from toolkiln.surfaces.http.gate import Gate, Limits
+from toolkiln.surfaces.http.connections import BoundedHttpProtocol
+from toolkiln.surfaces.http.health import Readiness, SystemEndpoints
 from toolkiln.surfaces.http.metrics import Metrics
-from toolkiln.surfaces.http.requests import caller_of
+from toolkiln.surfaces.http.middleware import (
+    AccessPolicy,
+    RequestLimits,
+    RequestLimitsMiddleware,
+)
+from toolkiln.surfaces.http.routes import ROUTES
 from toolkiln.surfaces.http.threads import CallerThreads
-from toolkiln.surfaces.mcp.endpoint import Endpoint
+from toolkiln.surfaces.mcp.endpoint import McpEndpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
-from toolkiln.surfaces.web.app import PATH, Page
-from toolkiln.surfaces.web.login import Login
+from toolkiln.surfaces.web.app import PATH, Login, WebApp
 
-_IDLE = 30
-"""Seconds that a connection may be kept between two requests."""
-_LAST_WORDS = 1
-"""Seconds that streams get to end, once all calls have."""
-_LOOK = 0.05
-_MOST_FILES = 1 << 14
-_BACKLOG = 2048
+_KEEP_ALIVE_SECONDS = 30
+_STREAM_GRACE_SECONDS = 1
+"""Time for event streams to end after all calls have."""
+_DRAIN_POLL_SECONDS = 0.05
+_MAX_DESCRIPTORS = 1 << 14
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections, which nobody answers yet.
+def open_listener(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
 
     Raises:
-        InputError: it cannot be had.
+        InputError: the address does not exist or cannot be used.
     """
     try:
-        family, kind, number, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, number)
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InputError(
-            f"there is no address {host!r}: {error.strerror}", hint="such as 127.0.0.1 or ::1"
+            f"unknown address {host!r}: {error.strerror}", hint="use an address such as 127.0.0.1"
         ) from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener.listen(2048)
     except OSError as error:
         listener.close()
         raise InputError(
-            f"{host} port {port} cannot be used: {error.strerror}",
-            hint="choose another port, or 0 for any that is free",
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint="choose another port, or 0 for any free port",
         ) from None
     listener.setblocking(False)
     return listener
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where a socket is reached."""
+    """Return the URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def refuse_without_keys(kiln: Kiln) -> None:
-    """Check that there is an API key, where nothing else can sign in.
+    """Refuse to serve other machines without an API key.
 
     Raises:
         InputError: there is no valid key.
     """
     host = kiln.settings.host
-    if is_loopback(host) or kiln.guarding.keys.any_valid():  # on loopback: the start-up link
+    if is_loopback(host) or kiln.security.keys.any_valid():  # loopback has the sign-in link
         return
     raise InputError(
-        f"there is no valid API key, and {host} needs one: other machines can reach it",
-        hint="make one with `toolkiln keys create NAME --user USER`, or serve on 127.0.0.1",
+        f"serving on {host} needs an API key, because other machines can reach it",
+        hint="create one with `toolkiln keys create NAME --user USER`, or serve on 127.0.0.1",
     )
 
 
-class Server(uvicorn.Server):
-    """One server of one Kiln, in the event loop that the Kiln is used in."""
+class HttpServer(uvicorn.Server):
+    """The server of one Kiln, in the Kiln's event loop."""
 
-    def __init__(self, kiln: Kiln, say: Callable[[str], None]) -> None:
-        """`say` gets what a person should know."""
+    def __init__(self, kiln: Kiln, notify: Callable[[str], None]) -> None:
+        """`notify` gets messages for the operator."""
         settings = kiln.settings
-        entrance = self.entrance = Entrance(kiln.guarding, settings)
+        authenticator = self.authenticator = Authenticator(kiln.security, settings)
         self._url = ""
         self._kiln = kiln
-        self._say = say
+        self._notify = notify
         self._metrics = Metrics()
         self._readiness = Readiness(kiln)
-        beside = Beside(OPERATIONS, entrance, self._readiness, self._metrics)
-        self._endpoint = Endpoint(kiln, entrance)
+        endpoints = SystemEndpoints(ROUTES, authenticator, self._readiness, self._metrics)
+        self._mcp = McpEndpoint(kiln, authenticator)
         mounts: dict[str, ASGIApp] = {
-            **dict.fromkeys(beside.paths, beside),
-            "/mcp": self._endpoint,
-            **dict.fromkeys(("/", PATH), Page(Login(entrance, self._on_sign_in))),
+            **dict.fromkeys(endpoints.paths, endpoints),
+            "/mcp": self._mcp,
+            **dict.fromkeys(("/", PATH), WebApp(Login(authenticator, self._on_sign_in))),
         }
-        app = App(kiln, entrance, OPERATIONS, mounts)
+        app = App(kiln, authenticator, ROUTES, mounts)
         self._tracing = Tracing(exporter(settings)) if is_traced(settings) else None
-        most = _room_for_connections()
-        # A third of the connections is left for health, and for clients that send nothing yet.
-        places = min(settings.concurrent_requests, max(most // 3, 1))
-        self._gate = Gate(
-            app if self._tracing is None else _traced(app, self._tracing),
-            Access(
-                not entrance.authentication.may_allow_anonymous,
+        max_connections = _max_connections()
+        # A third for requests, a third for streams, a third for health checks and idle clients.
+        max_requests = min(settings.concurrent_requests, max(max_connections // 3, 1))
+        self._app = RequestLimitsMiddleware(
+            app if self._tracing is None else _trace_requests(app, self._tracing),
+            AccessPolicy(
+                not authenticator.authentication.may_allow_anonymous,
                 frozenset(host.lower() for host in settings.hosts),
                 frozenset(origin.lower().rstrip("/") for origin in settings.origins),
             ),
-            Limits(settings.body_bytes, places, settings.request_seconds),
+            RequestLimits(settings.body_bytes, max_requests, settings.request_seconds),
             self._metrics.count_request,
-            lambda scope: caller_of(kiln, entrance, scope),
+            lambda scope: caller_key(kiln, authenticator, scope),
         )
-        self._metrics.watch_requests(lambda: self._gate.active)
+        self._metrics.watch_requests(lambda: self._app.active)
         self._stopping: asyncio.Task[None] | None = None
-        bounds = {"seconds": settings.request_seconds, "most": most, "idle": {}}
+        limits = {
+            "seconds": settings.request_seconds,
+            "max_connections": max_connections,
+            "idle": {},
+        }
         super().__init__(
             uvicorn.Config(
-                self._gate,
-                http=type("Connection", (Connection,), bounds),
+                self._app,
+                http=type("Connection", (BoundedHttpProtocol,), limits),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -141,42 +146,42 @@ class Server(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                timeout_keep_alive=_IDLE,
-                timeout_graceful_shutdown=_LAST_WORDS,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_STREAM_GRACE_SECONDS,
             )
         )
 
     def sign_in_url(self, url: str) -> str | None:
-        """The address that signs the local person in, once; None if there is no such address."""
-        start_up = self.entrance.start_up
+        """Return the one-time sign-in link for the local user; None if there is none."""
+        start_up = self.authenticator.start_up
         return None if start_up is None else f"{url}{PATH}/login?token={start_up.text}"
 
     def _on_sign_in(self) -> None:
-        """Print the next sign-in link, for another browser: each link works once."""
+        """Show the next sign-in link: each link works once."""
         if self._url:
-            self._say(f"signed in; the next sign-in link: {self.sign_in_url(self._url)}")
+            self._notify(f"signed in; the next sign-in link: {self.sign_in_url(self._url)}")
 
     async def run_on(self, listener: socket.socket) -> None:
-        """Serve until it is stopped."""
+        """Serve until `stop` is called."""
         self._url = url_of(listener)
         asyncio.get_running_loop().set_default_executor(CallerThreads())
         async with AsyncExitStack() as stack:
             stack.callback(self._metrics.watch(self._kiln))
-            stack.enter_context(self._kiln.runs.watching(self._kiln.engine.gateway))
+            stack.callback(self._kiln.services.runs.subscribe_to(self._kiln.engine.events))
             if self._tracing is not None:
-                await stack.enter_async_context(self._tracing.watching(self._kiln))
-            await stack.enter_async_context(self._kiln.changes.running())
-            await stack.enter_async_context(self._endpoint.running())
+                await stack.enter_async_context(self._tracing.running(self._kiln))
+            await stack.enter_async_context(self._kiln.services.changes.running())
+            await stack.enter_async_context(self._mcp.running())
             try:
                 await self.serve([listener])
             finally:
                 if self._stopping is not None:
                     self._stopping.cancel()
-                await self._end_requests()
+                await self._cancel_requests()
 
     @contextmanager
-    def heeding_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM stop it meanwhile."""
+    def handle_signals(self) -> Iterator[None]:
+        """Stop on SIGINT and SIGTERM while the block runs."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop)
@@ -188,36 +193,39 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Left to whoever runs it: they may have something to end before and after."""
+        """Do nothing: the caller of `run_on` handles signals."""
         yield
 
     def stop(self) -> None:
-        """Take no new work, let what runs end; asked again, cancel it."""
+        """Shut down gracefully; the second call cancels requests in progress."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._drain())
             return
         self.should_exit = self.force_exit = True
-        for number in _SIGNALS:  # the next one needs no help from us
+        for number in _SIGNALS:  # the next signal kills the process
             asyncio.get_running_loop().remove_signal_handler(number)
 
     async def _drain(self) -> None:
-        self._gate.is_draining = self._readiness.is_draining = True
-        patience = self._kiln.settings.drain_seconds
-        if left := self._left():
-            self._say(f"stopping: {left} under way, at most {patience} s; again to stop at once")
+        self._app.is_draining = self._readiness.is_draining = True
+        seconds = self._kiln.settings.drain_seconds
+        if count := self._in_progress():
+            self._notify(
+                f"stopping: waiting up to {seconds} s for {count} in progress; "
+                "repeat to stop immediately"
+            )
         try:
-            async with asyncio.timeout(patience):
-                while self._left() and not self.force_exit:
-                    await asyncio.sleep(_LOOK)
+            async with asyncio.timeout(seconds):
+                while self._in_progress() and not self.force_exit:
+                    await asyncio.sleep(_DRAIN_POLL_SECONDS)
         except TimeoutError:
-            self._say(f"stopping: {self._left()} cancelled")
+            self._notify(f"stopping: {self._in_progress()} cancelled")
         self.should_exit = True
 
-    def _left(self) -> int:
-        """What is worth waiting for: calls, and requests other than streams, which never end."""
-        return max(self._metrics.calls_in_flight, self._gate.active - self._gate.streams)
+    def _in_progress(self) -> int:
+        """Return the number of calls, or of requests without streams, which never end."""
+        return max(self._metrics.calls_in_flight, self._app.active - self._app.streams)
 
-    async def _end_requests(self) -> None:
+    async def _cancel_requests(self) -> None:
         tasks = set(self.server_state.tasks)
         for task in tasks:
             task.cancel()
@@ -225,23 +233,24 @@ class Server(uvicorn.Server):
             await asyncio.wait(tasks)
 
 
-def _traced(app: ASGIApp, tracing: Tracing) -> ASGIApp:
-    """An application whose requests are part of the traces that they name."""
+def _trace_requests(app: ASGIApp, tracing: Tracing) -> ASGIApp:
+    """Return an application whose requests continue the trace that their headers name."""
 
     async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-        told = scope["headers"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in told}
-        with tracing.within(headers):
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        with tracing.continue_trace(headers):
             await app(scope, receive, send)
 
     return traced
 
 
-def _room_for_connections() -> int:
-    """Half of the descriptors that this process may have, for as many as it can get."""
+def _max_connections() -> int:
+    """Raise the limit of file descriptors if possible, and return half of it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    return max(64, (_MOST_FILES if soft == resource.RLIM_INFINITY else soft) // 2)
+    target = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        soft = target
+    return max(64, (_MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft) // 2)

@@ -1,9 +1,9 @@
-"""The threads of a server, shared fairly among callers.
+"""The thread pool of a server, shared fairly among callers.
 
-Whatever blocks runs here by `asyncio.to_thread`: looking up sessions, reading the store, search,
-checking large arguments. With one queue for all, a caller with hundreds of slow requests would
-make every other caller wait for them, even to sign in. Here each caller has a queue of its own,
-and no caller gets the last threads. `gate` says whose work it is.
+Blocking work runs here through `asyncio.to_thread`: session lookups, store reads, search,
+validation of large arguments. With a single queue, a caller with hundreds of slow requests
+would delay all others, even their logins. Here each caller has a queue, and no caller gets the
+last threads. The middleware sets the caller.
 """
 
 import os
@@ -17,82 +17,84 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 CALLER: ContextVar[str] = ContextVar("CALLER", default="")
-"""Whose request this is; empty: the server's own work."""
-_MOST = min(32, (os.cpu_count() or 1) + 6)
-_MOST_PER_CALLER = _MOST - 2
-"""As many as asyncio's own executor has for all callers together."""
+"""The caller of the current request; empty for work of the server itself."""
+_MAX_THREADS = min(32, (os.cpu_count() or 1) + 6)
+_MAX_PER_CALLER = _MAX_THREADS - 2
+"""As many as asyncio's default executor has in total."""
 
 
 class CallerThreads(ThreadPoolExecutor):
-    """An executor that takes work from the callers in turn."""
+    """A thread pool that serves callers in turn."""
 
-    def __init__(self, most: int = _MOST, most_per_caller: int = _MOST_PER_CALLER) -> None:
-        super().__init__(most, "toolkiln-server")
-        self._most_running = most
-        self._most_per_caller = most_per_caller
-        self._changing = threading.Lock()
+    def __init__(
+        self, max_workers: int = _MAX_THREADS, max_per_caller: int = _MAX_PER_CALLER
+    ) -> None:
+        super().__init__(max_workers, "toolkiln-server")
+        self._max_running = max_workers
+        self._max_per_caller = max_per_caller
+        self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
         self._queues: dict[str, deque[_Work]] = {}
-        """Work that waits, by caller; the caller whose turn is next comes first."""
+        """Queued work by caller, in the order of their turns."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """Run a function for the caller of this context, once it is the caller's turn."""
-        done: Future[T] = Future()
-        work = _Work(CALLER.get(), done, lambda: fn(*args, **kwargs))
-        with self._changing:
-            self._queues.setdefault(work.who, deque()).append(work)
+        """Queue a function for the current caller."""
+        future: Future[T] = Future()
+        work = _Work(CALLER.get(), future, lambda: fn(*args, **kwargs))
+        with self._lock:
+            self._queues.setdefault(work.caller, deque()).append(work)
         self._start()
-        return done
+        return future
 
     def _start(self) -> None:
-        """Hand over as much work as there are threads for it."""
+        """Start as much queued work as there are free threads."""
         while (work := self._next()) is not None:
             try:
                 super().submit(self._run, work)
-            except RuntimeError:  # it was shut down
-                self._end(work.who)
-                work.done.cancel()
-                work.done.set_running_or_notify_cancel()
+            except RuntimeError:  # the pool was shut down
+                self._end(work.caller)
+                work.future.cancel()
+                work.future.set_running_or_notify_cancel()
 
     def _next(self) -> "_Work | None":
-        with self._changing:
-            if self._running.total() >= self._most_running:
+        with self._lock:
+            if self._running.total() >= self._max_running:
                 return None
-            free = (w for w in self._queues if self._running[w] < self._most_per_caller)
-            if (who := next(free, None)) is None:
+            callers = (name for name in self._queues if self._running[name] < self._max_per_caller)
+            if (caller := next(callers, None)) is None:
                 return None
-            self._running[who] += 1
-            queue = self._queues.pop(who)
+            self._running[caller] += 1
+            queue = self._queues.pop(caller)
             work = queue.popleft()
             if queue:  # behind the other callers
-                self._queues[who] = queue
+                self._queues[caller] = queue
             return work
 
     def _run(self, work: "_Work") -> None:
         try:
-            if work.done.set_running_or_notify_cancel():
+            if work.future.set_running_or_notify_cancel():
                 work.run()
         finally:
-            self._end(work.who)
+            self._end(work.caller)
             self._start()
 
-    def _end(self, who: str) -> None:
-        with self._changing:
-            self._running[who] -= 1
-            if not self._running[who]:
-                del self._running[who]
+    def _end(self, caller: str) -> None:
+        with self._lock:
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]
 
 
 class _Work:
-    def __init__(self, who: str, done: "Future[Any]", function: Callable[[], Any]) -> None:
-        self.who = who
-        self.done = done
+    def __init__(self, caller: str, future: "Future[Any]", function: Callable[[], Any]) -> None:
+        self.caller = caller
+        self.future = future
         self._function = function
 
     def run(self) -> None:
         try:
             result = self._function()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
-            self.done.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+            self.future.set_exception(error)
         else:
-            self.done.set_result(result)
+            self.future.set_result(result)

@@ -6,7 +6,7 @@ const HEADERS = { "X-Toolkiln-Page": "1" };
 /* What the server, or the way to it, has to say against a request. */
 export class Problem extends Error {
   constructor(status, { code, detail, title, hint, errors } = {}) {
-    super(detail || title || `the server answered ${status}`);
+    super(detail || title || `the server returned ${status}`);
     Object.assign(this, { status, code: code ?? "", hint: hint ?? "", errors: errors ?? [] });
   }
 }
@@ -86,11 +86,11 @@ async function send(method, path, body, headers, signal) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    const hint = "this page goes on by itself when it is back";
+    const hint = "this page continues when the server is back";
     throw new Problem(0, { code: "unreachable", detail: "the server cannot be reached", hint });
   }
   if (response.ok) return response;
   const said = await response.json().catch(() => ({}));
-  if (response.status === 401) dispatchEvent(new Event("toolkiln:nobody"));
+  if (response.status === 401) dispatchEvent(new Event("toolkiln:unauthorized"));
   throw new Problem(response.status, said);
 }

@@ -45,25 +45,25 @@ function App() {
 
   useEffect(() => {
     look();
-    const nobody = () => {
+    const signIn = () => {
       if (location.pathname === "/ui/login") return;
       const back = location.pathname.slice("/ui".length) + location.search;
       navigate(`/login?to=${encodeURIComponent(back)}`, { replace: true });
     };
-    addEventListener("toolkiln:nobody", nobody);
+    addEventListener("toolkiln:unauthorized", signIn);
     addEventListener("toolkiln:login", look);
     return () => {
-      removeEventListener("toolkiln:nobody", nobody);
+      removeEventListener("toolkiln:unauthorized", signIn);
       removeEventListener("toolkiln:login", look);
     };
   }, []);
 
-  let content = html`<${Busy} label="Looking who you are" />`;
+  let content = html`<${Busy} label="Checking your identity" />`;
   if (trouble) content = html`<${Trouble} error=${trouble} onRetry=${look} />`;
   else if (who || path === "/login") content = html`<${Current} path=${path} />`;
   return html`
     <${Who.Provider} value=${who}>
-      <a class="skip" href="#main">Skip to the content</a>
+      <a class="skip" href="#main">Skip to content</a>
       <${Bar} path=${path} />
       <main id="main" tabindex="-1">
         ${who?.kind === "anonymous" && path !== "/login" && html`<${NotSignedIn} />`}
@@ -104,7 +104,7 @@ function Bar({ path }) {
       </${Link}>
       <nav aria-label="Pages" ref=${pages}><ul>${shown.map(item)}</ul></nav>
       <span class="connection" role="status">
-        ${connection === "away" && html`<${Icon} name="unplug" />The server is away`}
+        ${connection === "away" && html`<${Icon} name="unplug" />Server unreachable`}
       </span>
       ${who && !isAnonymous && path !== "/login" && html`
         <${Link} to="/settings" class="who" title="You are signed in">
@@ -142,9 +142,9 @@ function Current({ path }) {
 function Nowhere({ path }) {
   const back = html`<${Link} to="/" class="button plain">All tools</${Link}>`;
   return html`
-    <h1 class="hidden-text">Nothing is here</h1>
-    <${Empty} icon="search-x" title=${`There is no page ${path}`} action=${back}>
-      The address may have been mistyped.</${Empty}>`;
+    <h1 class="hidden-text">Page not found</h1>
+    <${Empty} icon="search-x" title=${`Page ${path} does not exist`} action=${back}>
+      Check the address.</${Empty}>`;
 }
 
 async function load(path) {

@@ -16,7 +16,7 @@ export function entitle(text) {
   document.title = waiting ? `(${waiting}) ${title}` : title;
 }
 
-/* Count proposed tools anew: somebody who looks closely saw that something came or went. */
+/* Count proposed tools again, after a page noticed that one was added or removed. */
 export function recount() {
   dispatchEvent(new Event(CHANGED));
 }
@@ -27,11 +27,11 @@ export function mayAnswer(call, who) {
   return call.user !== who.user || (call.approve_own ?? who.kind === "local");
 }
 
-/* How many calls and proposed tools wait for an answer of whoever is there. */
+/* The number of calls and proposed tools that wait for the current user's decision. */
 export function useWaiting(who) {
   const [calls, setCalls] = useState(0);
   const [tools, setTools] = useState(0);
-  // What cannot be counted at the moment stays as it was: nobody is told of it twice.
+  // A count that fails keeps its last value, so that no notification comes twice.
   const countTools = async () => {
     if (!who?.may("ADMIN")) return;
     const query = { state: "proposed", limit: 1 };
@@ -53,7 +53,7 @@ export function useWaiting(who) {
   useLive("catalog", countTools);
   useLive("again", () => {
     countTools();
-    countCalls(); // a stream begins with none, and tells when that changes
+    countCalls(); // a stream starts without a count and reports changes
   });
   const number = calls + tools;
   const before = useRef(0);
@@ -95,7 +95,7 @@ export function notifying() {
   return isWanted && Notification.permission === "granted" ? "on" : "off";
 }
 
-/* Begin or cease to notify; asks for permission, so only on somebody's click. */
+/* Start or stop notifications; asks for permission, so only call it after a click. */
 export async function setNotifying(isWanted) {
   localStorage.setItem(WANTED, isWanted ? "yes" : "no");
   if (isWanted) await Notification.requestPermission();
@@ -104,7 +104,8 @@ export async function setNotifying(isWanted) {
 
 function notify(number) {
   if (notifying() !== "on" || document.visibilityState === "visible") return;
-  const said = number === 1 ? "Something waits for your answer" : `${number} wait for your answer`;
+  const said = number === 1 ? "1 request waits for your decision"
+    : `${number} requests wait for your decision`;
   const notification = new Notification("Toolkiln", { body: said, tag: "toolkiln-waiting" });
   notification.onclick = () => {
     focus();

@@ -7,13 +7,13 @@ const MOST_COMPARED = 4e6;
 const MARKS = { same: " ", added: "+", removed: "−" };
 
 /* Rows of {kind: same | added | removed | file | note | fold, old, now, text}. */
-export function Diff({ before = "", after = "", unified, label = "What changed" }) {
+export function Diff({ before = "", after = "", unified, label = "Changes" }) {
   const rows = useMemo(
     () => (unified === undefined ? folded(compared(before, after)) : parsed(unified)),
     [before, after, unified],
   );
   const [open, setOpen] = useState(new Set());
-  if (!rows.length) return html`<p class="muted">Nothing differs.</p>`;
+  if (!rows.length) return html`<p class="muted">No differences.</p>`;
   const show = (row) => setOpen(new Set(open).add(row));
   return html`
     <div class="diff scrolled" tabindex="0" role="region" aria-label=${label}>

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { Busy } from "./parts.js";
 
-const LEAVING = "Escape, then Tab, leaves the editor.";
+const LEAVING = "Press Escape, then Tab to leave the editor.";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let loading;
 
@@ -14,9 +14,9 @@ export function Editor({ value, onChange, findings = [], readOnly = false, label
   const editor = useRef(null);
   const [state, setState] = useState("loading");
   const change = useRef(null);
-  const told = useRef(new Set());
+  const reported = useRef(new Set());
   change.current = (text) => {
-    told.current.add(text);
+    reported.current.add(text);
     onChange(text);
   };
 
@@ -40,9 +40,9 @@ export function Editor({ value, onChange, findings = [], readOnly = false, label
   useEffect(() => {
     const view = editor.current?.view;
     const text = view?.state.doc.toString();
-    if (text === value) told.current.clear();
+    if (text === value) reported.current.clear();
     // What comes back here later than the next key was pressed is no reason to undo that.
-    if (!view || text === value || told.current.has(value)) return;
+    if (!view || text === value || reported.current.has(value)) return;
     view.dispatch({ changes: { from: 0, to: text.length, insert: value } });
   }, [value, state]);
 

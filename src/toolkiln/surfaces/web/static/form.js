@@ -29,7 +29,7 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
   const first = useMemo(() => usableDefault(schema), [schema]);
   const held = value ?? first;
   const own = useMemo(() => check(schema, held), [schema, held]);
-  const told = useTold(problems, held);
+  const fromServer = useServerProblems(problems, held);
   const isValid = own.length === 0 && !broken;
 
   const last = useRef({});
@@ -37,7 +37,7 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
     last.current = { value: next, isGood };
     onChange(next, isGood);
   };
-  // In the same step as the drawing: told any later, it could undo what was typed meanwhile.
+  // In the same step as the rendering: any later, it could undo what was typed in the meantime.
   useLayoutEffect(() => {
     if (last.current.value !== held || last.current.isGood !== isValid) tell(held, isValid);
   }, [held, isValid]);
@@ -50,21 +50,21 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
   const form = {
     root: schema,
     id,
-    problems: byPlace([...own, ...told]),
+    problems: byPlace([...own, ...fromServer]),
     isShown: (path) => isAsked || touched.has(keyOf(path)),
     touch: (path) => touched.has(keyOf(path)) || setTouched(new Set(touched).add(keyOf(path))),
   };
   return html`
     <div class="schema-form">
       <div class="views">
-        <${Tabs} tabs=${MODES} current=${mode} label="How to fill in"
+        <${Tabs} tabs=${MODES} current=${mode} label="Input mode"
           onChange=${(next) => broken || setMode(next)} />
       </div>
       ${
         mode === "form"
           ? html`<${FormContext.Provider} value=${form}>
               <${Body} schema=${schema} value=${held} onChange=${change} /><//>`
-          : html`<${JsonText} value=${held} broken=${broken} problems=${[...own, ...told]}
+          : html`<${JsonText} value=${held} broken=${broken} problems=${[...own, ...fromServer]}
             onChange=${(next) => {
               setBroken(null);
               change(next);
@@ -83,7 +83,7 @@ function Body({ schema, value, onChange }) {
   const isEmpty =
     !Object.keys(whole.properties ?? {}).length && whole.additionalProperties === false;
   if (isEmpty && !Object.keys(value).length)
-    return html`<p class="muted">It takes no arguments.</p>`;
+    return html`<p class="muted">This tool takes no arguments.</p>`;
   return html`
     <${Entries} schema=${whole} value=${value} path=${[]} onChange=${onChange} />
     <${Problems} path=${[]} />`;
@@ -111,9 +111,9 @@ function Summary({ own, form, onAsk }) {
   const more = names.length - MOST_NAMED;
   return html`
     <p class="form-summary">
-      <span>${own.every(({ isMissing }) => isMissing) ? "Still needed" : "To be put right"}: ${names
+      <span>${own.every(({ isMissing }) => isMissing) ? "Required" : "Invalid"}: ${names
         .slice(0, MOST_NAMED)
-        .map((name, at) => html`${at > 0 && ", "}<code>${name || "the whole"}</code>`)}${
+        .map((name, at) => html`${at > 0 && ", "}<code>${name || "all arguments"}</code>`)}${
         more > 0 && ` and ${more} more`
       }</span>
       <${Button} kind="quiet" icon="arrow-up" onClick=${show}>Show</${Button}>
@@ -130,12 +130,12 @@ function byPlace(problems) {
 }
 
 /* A server's problems, as long as the values that they are about are the same. */
-function useTold(problems, value) {
-  const told = useRef({ problems: [], value });
-  if (told.current.problems !== problems) {
-    told.current = { problems, value };
+function useServerProblems(problems, value) {
+  const latest = useRef({ problems: [], value });
+  if (latest.current.problems !== problems) {
+    latest.current = { problems, value };
   }
-  const before = told.current.value;
+  const before = latest.current.value;
   return useMemo(
     () =>
       problems

@@ -66,8 +66,7 @@ async function follow() {
   }
 }
 
-/* A signal that ends the stream when somebody logs in: it would go on for whoever was there
-   before. */
+/* A signal that ends the stream at a login: otherwise it would continue for the previous user. */
 function stopping() {
   control = new AbortController();
   return { signal: control.signal };

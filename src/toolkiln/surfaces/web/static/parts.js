@@ -18,7 +18,7 @@ export function Button({
 }
 
 /* The title of the badge "dev". */
-export const DEV = "Served as on disk: this version is not admitted";
+export const DEV = "Served from disk: this version is not admitted";
 
 export function Badge({ kind = "quiet", icon, title, children }) {
   return html`<span class=${`badge ${kind}`} title=${title}>
@@ -38,8 +38,8 @@ export function reveal(row, which) {
   row.scrollLeft += Math.max(0, inner.right - outer.right) - Math.max(0, outer.left - inner.left);
 }
 
-/* A row of tabs. What belongs to the current one is for whoever uses it: with `panel`, the id of
-   the element that holds it, `tabpanel` gives its attributes. */
+/* A row of tabs. The caller renders the content of the current one: with `panel`, the id of its
+   element, `tabpanel` returns the attributes of that element. */
 export function Tabs({ tabs, current, onChange, label, panel }) {
   const row = useRef(null);
   useLayoutEffect(() => reveal(row.current, "[aria-selected=true]"), [current]);
@@ -225,11 +225,11 @@ export function useAsked(ask, dependencies) {
 
 const TOAST_MS = 5000;
 const toasts = new EventTarget();
-let told = 0;
+let lastToast = 0;
 
 /* Say something for a few seconds. */
 export function toast(text, kind = "info") {
-  toasts.dispatchEvent(new CustomEvent("toast", { detail: { text, kind, id: ++told } }));
+  toasts.dispatchEvent(new CustomEvent("toast", { detail: { text, kind, id: ++lastToast } }));
 }
 
 export function Toasts() {

@@ -15,19 +15,19 @@ export const STATUSES = {
   failed: { words: "Failed", kind: "bad", icon: "circle-x" },
   invalid: { words: "Arguments refused, nothing ran", kind: "warn", icon: "circle-alert" },
   denied: { words: "Denied", kind: "bad", icon: "shield-x" },
-  timeout: { words: "Ran out of time", kind: "bad", icon: "timer-off" },
-  killed: { words: "Stopped at a limit", kind: "bad", icon: "octagon-x" },
+  timeout: { words: "Timed out", kind: "bad", icon: "timer-off" },
+  killed: { words: "Exceeded a limit", kind: "bad", icon: "octagon-x" },
   cancelled: { words: "Cancelled", kind: "quiet", icon: "circle-slash" },
   unavailable: { words: "Could not run", kind: "bad", icon: "server-off" },
   running: { words: "Running in the background", kind: "info", icon: "loader" },
-  pending: { words: "Waits for a person's approval", kind: "warn", icon: "hand" },
-  lost: { words: "Lost: its server died before the end", kind: "bad", icon: "circle-x" },
+  pending: { words: "Waiting for a person's approval", kind: "warn", icon: "hand" },
+  lost: { words: "Lost: the server died before the call ended", kind: "bad", icon: "circle-x" },
 };
 const SANDBOXES = {
-  A: "sandbox A: namespaces of its own, from a fork server",
-  B: "sandbox B: bwrap of its own",
+  A: "sandbox A: separate namespaces, from a fork server",
+  B: "sandbox B: a separate bwrap",
   C: "sandbox C, reduced: Landlock, seccomp and limits",
-  none: "no sandbox: a mere process",
+  none: "no sandbox: an ordinary process",
 };
 
 /* A Result, or a Task with or without one. */
@@ -42,8 +42,8 @@ export function ResultView({ result: given }) {
       <${Value} result=${result} />
       ${result.files?.length > 0 && html`
         <${Part} title="Files"><${Files} files=${result.files} /><//>`}
-      <${Printed} title="Printed" text=${result.stdout} />
-      <${Printed} title="Printed as errors" text=${result.stderr} />
+      <${Printed} title="Standard output" text=${result.stdout} />
+      <${Printed} title="Standard error" text=${result.stderr} />
       ${
         result.messages?.length > 0 &&
         html`<${Part} title="Messages">
@@ -51,7 +51,7 @@ export function ResultView({ result: given }) {
       }
       ${
         result.injected_tools?.length > 0 &&
-        html`<${Part} title="Tools that it offers">
+        html`<${Part} title="Offered tools">
         <p class="row">${result.injected_tools.map(
           (name) => html`
           <${Link} to=${`/tools/${encodeURIComponent(name)}`}>${name}</${Link}>`,
@@ -77,7 +77,7 @@ function Waiting({ task }) {
       <p class="result-head"><${Badge} kind=${kind} icon=${icon}>${words}</${Badge}>
         ${task.progress && html`<${Shown} text=${task.progress} />`}</p>
       <p>${task.state === "pending" && html`
-          <${Link} to="/approvals">Go to the approvals</${Link}> or `}
+          <${Link} to="/approvals">Open approvals</${Link}> or `}
         <${Link} to=${`/runs/${encodeURIComponent(task.id)}`}>watch this call</${Link}>.</p>
     </div>`;
 }
@@ -101,7 +101,7 @@ function Head({ result }) {
       <${Badge} kind=${known.kind} icon=${known.icon}>${known.words}</${Badge}>
       <span>${duration !== undefined && html`<${Duration} seconds=${duration} />`}</span>
       <span class="result-facts">${facts}</span>
-      <${Copy} text=${() => write(result)} label="Copy the whole result as JSON" />
+      <${Copy} text=${() => write(result)} label="Copy result as JSON" />
     </div>`;
 }
 
@@ -112,7 +112,7 @@ function Failure({ error }) {
   return html`
     <div class="failure">
       <p class="failure-message"><${Shown} text=${error.message} /></p>
-      ${error.hint && html`<p><strong>What to do:</strong> <${Shown} text=${error.hint} /></p>`}
+      ${error.hint && html`<p><strong>Hint:</strong> <${Shown} text=${error.hint} /></p>`}
       ${error.traceback && html`<pre><${Shown} text=${error.traceback} /></pre>`}
       <p class="hint">${where}${error.retryable && ". The same call may work later"}${
         error.retry_after ? `: wait ${Math.ceil(error.retry_after)} s` : ""
@@ -120,7 +120,7 @@ function Failure({ error }) {
     </div>`;
 }
 
-/* What it returned, in the views that suit it. */
+/* Return value, in the views that suit it. */
 function Value({ result }) {
   const { value, text = "", error } = result;
   const columns = useMemo(() => columnsOf(value), [value]);
@@ -139,7 +139,7 @@ function Value({ result }) {
       : null;
   }
   return html`
-    <section class="result-part" aria-label="What it returned">
+    <section class="result-part" aria-label="Return value">
       ${
         views.length > 1 &&
         html`<div class="views">
@@ -149,7 +149,7 @@ function Value({ result }) {
       ${
         view === "tree" &&
         html`<div class="copied"><${Tree} value=${value} />
-        <${Copy} text=${() => write(value)} label="Copy the value as JSON" /></div>`
+        <${Copy} text=${() => write(value)} label="Copy value as JSON" /></div>`
       }
       ${view === "text" && html`<${ModelText} result=${result} />`}
     </section>`;
@@ -163,13 +163,13 @@ function ModelText({ result }) {
   const read = (offset, limit, signal) =>
     api.get(`/v1/outputs/${encodeURIComponent(cut.handle)}`, { offset, limit }, { signal });
   return html`
-    <p class="row truncation"><${Badge} kind="warn" icon="scissors">Cut</${Badge}>
+    <p class="row truncation"><${Badge} kind="warn" icon="scissors">Truncated</${Badge}>
       The model reads ${cut.shown.toLocaleString()} of ${cut.total.toLocaleString()} characters.
       ${
         cut.handle
           ? html`<${Button} onClick=${() => setWhole(!isWhole)}>
-              ${isWhole ? "Show what the model reads" : "Read all of it"}</${Button}>`
-          : "The rest was not kept."
+              ${isWhole ? "Show text for the model" : "Show full output"}</${Button}>`
+          : "The rest was not stored."
       }</p>
     ${
       isWhole

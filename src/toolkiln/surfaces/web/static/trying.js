@@ -9,8 +9,8 @@ import { Link } from "./router.js";
 
 const MOST_LINES = 1_000;
 const BROKEN_OFF = {
-  message: "the connection broke off before the call was over",
-  hint: "the runs tell how it ended",
+  message: "the connection broke before the call ended",
+  hint: "see the list of runs for its result",
 };
 const NOTHING = { lines: [], left: 0, progress: null, pending: null };
 
@@ -21,7 +21,7 @@ export function Trying({ schema, run, submitLabel = "Run", initial }) {
     isValid: false,
   }));
   const { call, start, stop } = useCall(run);
-  const told = useMemo(() => problemsOf(call.end), [call.end]);
+  const problems = useMemo(() => problemsOf(call.end), [call.end]);
   const isRunning = call.since !== null;
   const id = useId();
 
@@ -35,7 +35,7 @@ export function Trying({ schema, run, submitLabel = "Run", initial }) {
     <div class="trying" onKeyDown=${press}>
       <div class="trying-columns">
         <div class="trying-form">
-          <${SchemaForm} schema=${schema} value=${state.value} problems=${told}
+          <${SchemaForm} schema=${schema} value=${state.value} problems=${problems}
             onChange=${(value, isValid) => setState({ value, isValid })} />
           <div class="row trying-buttons">
             <${Button} kind="primary" icon="play" disabled=${!state.isValid} busy=${isRunning}
@@ -47,7 +47,7 @@ export function Trying({ schema, run, submitLabel = "Run", initial }) {
         </div>
         <div class="trying-outcome">
           ${!isRunning && !call.end && html`
-            <p class="muted trying-waits">The result shows up here.</p>`}
+            <p class="muted trying-waits">The result appears here.</p>`}
           <${Live} call=${call} isRunning=${isRunning} />
           <${End} end=${call.end} />
         </div>
@@ -55,7 +55,7 @@ export function Trying({ schema, run, submitLabel = "Run", initial }) {
     </div>`;
 }
 
-/* One call at a time: what it told so far, and how it ended. */
+/* One call at a time: its events so far, and its result. */
 function useCall(run) {
   const [call, setCall] = useState({ ...NOTHING, since: null, end: null });
   const control = useRef(null);
@@ -65,7 +65,7 @@ function useCall(run) {
     const own = new AbortController();
     control.current = own;
     const gather = gathering(
-      (told) => own === control.current && setCall((now) => ({ ...now, ...told })),
+      (update) => own === control.current && setCall((now) => ({ ...now, ...update })),
     );
     setCall({ ...NOTHING, since: Date.now(), end: null });
     const end = await ended(run(args, own.signal), gather, own.signal);
@@ -89,32 +89,32 @@ async function ended(events, gather, signal) {
   }
 }
 
-/* Events, told at most once per drawing, and only the last lines: a tool may print without end. */
-function gathering(tell) {
-  const told = { ...NOTHING, lines: [] };
+/* Collects events, updates once per frame, and keeps the last lines: output may be endless. */
+function gathering(update) {
+  const collected = { ...NOTHING, lines: [] };
   let due = null;
   const flush = () => {
     cancelAnimationFrame(due);
     due = null;
-    if (told.lines.length > MOST_LINES) {
-      told.left += told.lines.length - MOST_LINES;
-      told.lines = told.lines.slice(-MOST_LINES);
+    if (collected.lines.length > MOST_LINES) {
+      collected.left += collected.lines.length - MOST_LINES;
+      collected.lines = collected.lines.slice(-MOST_LINES);
     }
-    tell({ ...told, lines: [...told.lines] });
+    update({ ...collected, lines: [...collected.lines] });
   };
   const add = (event, data) => {
-    if (event === "progress") told.progress = data;
-    else if (event === "pending") told.pending = data.text;
+    if (event === "progress") collected.progress = data;
+    else if (event === "pending") collected.pending = data.text;
     else if (event === "lost")
-      told.lines.push({
+      collected.lines.push({
         kind: "lost",
-        text: `${data.count.toLocaleString()} events came too fast and are left out`,
+        text: `${data.count.toLocaleString()} events came too fast and were dropped`,
       });
-    else told.lines.push({ kind: event, level: data.level, text: data.text });
-    if (event !== "pending") told.pending = null;
-    if (told.lines.length > 2 * MOST_LINES) {
-      told.left += told.lines.length - MOST_LINES;
-      told.lines = told.lines.slice(-MOST_LINES);
+    else collected.lines.push({ kind: event, level: data.level, text: data.text });
+    if (event !== "pending") collected.pending = null;
+    if (collected.lines.length > 2 * MOST_LINES) {
+      collected.left += collected.lines.length - MOST_LINES;
+      collected.lines = collected.lines.slice(-MOST_LINES);
     }
     due ??= requestAnimationFrame(flush);
   };
@@ -149,14 +149,14 @@ function Live({ call, isRunning }) {
           call.pending &&
           html`<p class="live-pending"><${Icon} name="hand" />
           A person has to approve this
-          call: <${Link} to="/approvals">go to the approvals</${Link}>.</p>`
+          call: <${Link} to="/approvals">open approvals</${Link}>.</p>`
         }
         ${isRunning && !call.pending && html`<${Progress} progress=${call.progress} />`}
       </div>
       ${
         lines.length > 0 &&
         html`
-        <div class="live-log" ref=${box} tabindex="0" role="log" aria-label="What it tells">
+        <div class="live-log" ref=${box} tabindex="0" role="log" aria-label="Log">
           ${call.left > 0 && html`
             <p class="muted">${call.left.toLocaleString()} earlier lines are left out</p>`}
           ${lines.map(

@@ -140,7 +140,7 @@ function ofList(node, value) {
   if (node.maxItems !== undefined && value.length > node.maxItems) {
     return `takes at most ${counted(node.maxItems, "item")}`;
   }
-  return node.uniqueItems && hasTwins(value) ? "has the same item twice" : undefined;
+  return node.uniqueItems && hasTwins(value) ? "contains a duplicate item" : undefined;
 }
 
 function hasTwins(items) {
@@ -179,17 +179,17 @@ function ofEntries(root, node, value, path, steps) {
     } else if (hasPatterns) {
       problems.push(...unfinished(item, place));
     } else if (others === false) {
-      problems.push({ path: place, message: "is not a known name here" });
+      problems.push({ path: place, message: "is not a known property" });
     } else {
       problems.push(...found(root, others, item, place, steps - 1));
     }
   }
   const size = Object.keys(value).length;
   if (size < (node.minProperties ?? 0)) {
-    problems.push({ path, message: `needs more entries: ${node.minProperties} at least` });
+    problems.push({ path, message: `needs at least ${node.minProperties} entries` });
   }
   if (size > (node.maxProperties ?? Infinity)) {
-    problems.push({ path, message: `has too many entries: ${node.maxProperties} at most` });
+    problems.push({ path, message: `takes at most ${node.maxProperties} entries` });
   }
   return problems;
 }
@@ -211,7 +211,7 @@ function inPlace(root, node, value, path, steps) {
 
 function ofUnion(root, choices, value, path, steps, discriminator) {
   const results = choices.map((one) => found(root, one, value, path, steps - 1));
-  // Who has chosen an alternative means that one, whatever others the value would fit as well.
+  // A chosen alternative counts, even if the value would match others as well.
   const choice = choices.indexOf(choiceOf(value));
   if (choice >= 0) {
     return results[choice];
@@ -227,7 +227,7 @@ function ofUnion(root, choices, value, path, steps, discriminator) {
   if (tag && isObject(value) && !Object.hasOwn(value, tag)) {
     return [{ path: [...path, tag], message: "is required", isMissing: true }];
   }
-  return [{ path, message: "fits none of the alternatives" }];
+  return [{ path, message: "matches none of the alternatives" }];
 }
 
 /* The alternative that a value belongs to: what was chosen, else what it comes closest to; -1 if

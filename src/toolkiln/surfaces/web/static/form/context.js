@@ -13,7 +13,7 @@ export function elementOf(form, path) {
   return [form.id, ...path.map((step) => encodeURIComponent(step))].join("-");
 }
 
-/* What is wrong at a place, as far as it is time to say so. */
+/* The problems at a path that the form already shows. */
 export function wrongAt(form, path) {
   const problems = form.problems.get(keyOf(path)) ?? [];
   return problems.filter(({ isMissing }) => !isMissing || form.isShown(path));

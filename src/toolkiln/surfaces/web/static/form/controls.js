@@ -128,7 +128,7 @@ function Choice({ options, value, onChange, attributes, path }) {
     </select>`;
 }
 
-/* A number as it is typed: an <input type=number> would round long ones and drop half-typed
+/* A number exactly as typed: an <input type=number> would round long ones and drop half-typed
    ones. */
 function NumberText({ schema, value, onChange, attributes, placeholder }) {
   const [typed, setTyped] = useState("");
@@ -149,7 +149,8 @@ function NumberText({ schema, value, onChange, attributes, placeholder }) {
       ${
         value instanceof Exact &&
         html`
-        <p class="hint">Longer than a browser's numbers are exact; it is sent as it is written.</p>`
+        <p class="hint">Too long for an exact number in a browser; it is sent exactly as you typed
+          it.</p>`
       }
     </div>`;
 }
@@ -200,7 +201,7 @@ function Moment({ native, ...given }) {
       ${
         canPick &&
         html`<button type="button" class="link" onClick=${change}>
-          ${isPicker ? "write it as text" : "use the picker"}</button>`
+          ${isPicker ? "enter it as text" : "use the picker"}</button>`
       }
     </div>`;
 }

@@ -99,7 +99,7 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
 /* Left out, a value, or null. */
 function States({ name, id, state, whole, isOptional, takesNull, onChange }) {
   const offered = [
-    isOptional && ["absent", "default" in whole ? "default" : "left out"],
+    isOptional && ["absent", "default" in whole ? "default" : "omitted"],
     ["value", "value"],
     takesNull && ["null", "null"],
   ].filter(Boolean);
@@ -114,7 +114,7 @@ function States({ name, id, state, whole, isOptional, takesNull, onChange }) {
     </span>`;
 }
 
-/* What a value begins with when somebody wants to give one. */
+/* The initial value when a person chooses to give one. */
 function firstValue(root, schema, kind) {
   const { default: usual, ...bare } = schema;
   const first = usual === null || usual === undefined ? start(root, bare) : usual;
@@ -124,7 +124,7 @@ function firstValue(root, schema, kind) {
 
 function hintOf(whole, inner, isRequired) {
   const usual =
-    !isRequired && "default" in whole ? `Left out, it is ${cut(write(whole.default, 0))}` : "";
+    !isRequired && "default" in whole ? `Default: ${cut(write(whole.default, 0))}` : "";
   const words = [whole.description ?? inner.description, capital(boundsOf(inner)), usual];
   return words
     .filter(Boolean)

@@ -98,7 +98,7 @@ class Reader {
     const value = this.value(0);
     this.space();
     if (this.at < this.text.length) {
-      this.fail("there is more after the end of the value");
+      this.fail("unexpected text after the end of the value");
     }
     return value;
   }
@@ -116,11 +116,11 @@ class Reader {
   value(depth) {
     this.space();
     if (depth > DEEPEST) {
-      this.fail("this is nested too deeply");
+      this.fail("nested too deeply");
     }
     const mark = this.text[this.at];
     if (mark === undefined) {
-      this.fail("the text ends where a value is needed");
+      this.fail("expected a value at the end of the text");
     }
     if (mark === "{") return this.object(depth);
     if (mark === "[") return this.array(depth);
@@ -139,8 +139,8 @@ class Reader {
       this.fail(
         said
           ? `JSON spells ${found} ${said}`
-          : `“${(found || this.text[this.at]).slice(0, 20)}” is no JSON value; ` +
-            "text goes in quotes",
+          : `“${(found || this.text[this.at]).slice(0, 20)}” is not a JSON value; ` +
+            "put text in quotes",
       );
     }
     this.at += found.length;
@@ -152,7 +152,7 @@ class Reader {
     const found = NUMBER.exec(this.text);
     const next = found && this.text[this.at + found[0].length];
     if (!found || (next && /[\w.+-]/.test(next))) {
-      this.fail("this is no JSON number");
+      this.fail("not a JSON number");
     }
     this.at += found[0].length;
     return numberOf(found[0]);
@@ -169,7 +169,7 @@ class Reader {
         return this.unescaped(start);
       }
       if (found[0] !== "\\") {
-        this.fail("a line break or tab within text is written \\n or \\t", found.index);
+        this.fail("write a line break or tab within text as \\n or \\t", found.index);
       }
       end.lastIndex = found.index + 2;
     }
@@ -180,7 +180,7 @@ class Reader {
     try {
       return JSON.parse(this.text.slice(start, this.at));
     } catch {
-      return this.fail("this text has a backslash that JSON does not know", start);
+      return this.fail("this text contains an invalid escape", start);
     }
   }
 
@@ -203,16 +203,16 @@ class Reader {
     this.space();
     while (this.text[this.at] !== "}") {
       if (this.text[this.at] !== '"') {
-        this.fail("a name in quotes is needed here");
+        this.fail("expected a name in quotes");
       }
       const start = this.at;
       const name = this.string();
       if (entries.has(name)) {
-        this.fail(`the name “${name.slice(0, 40)}” is here twice`, start);
+        this.fail(`the name “${name.slice(0, 40)}” is a duplicate`, start);
       }
       this.space();
       if (this.text[this.at] !== ":") {
-        this.fail("a colon is needed here");
+        this.fail("expected a colon");
       }
       this.at += 1;
       entries.set(name, this.value(depth + 1));
@@ -230,13 +230,13 @@ class Reader {
     }
     if (mark !== ",") {
       this.fail(
-        mark === undefined ? `a ${closing} is missing` : `a comma or ${closing} is needed here`,
+        mark === undefined ? `a ${closing} is missing` : `expected a comma or ${closing}`,
       );
     }
     this.at += 1;
     this.space();
     if (this.text[this.at] === closing) {
-      this.fail("there is a comma too many", this.at);
+      this.fail("unexpected comma", this.at);
     }
   }
 }

@@ -1,5 +1,5 @@
 // The whole value as JSON text. Text that is no JSON is kept, and its first error is shown in
-// words with its place; the form cannot be shown as long as it is there.
+// words with its place; the form cannot be shown while it is there.
 import { html, useId, useState } from "../lib.js";
 import { Button } from "../parts.js";
 import { isObject, parse, write } from "./json.js";
@@ -18,7 +18,7 @@ export function JsonText({ value, broken, problems, onChange, onBroken, onDiscar
     try {
       const read = parse(written);
       if (!isObject(read)) {
-        onBroken(written, { message: "arguments are an object: { … }" });
+        onBroken(written, { message: "arguments must be an object: { … }" });
         return;
       }
       setTyped({ text: written, value: read });
@@ -61,8 +61,8 @@ function Broken({ error, target, onDiscard }) {
       ${
         error.offset !== undefined &&
         html`
-        <${Button} kind="quiet" icon="locate" onClick=${show}>Show the place</${Button}>`
+        <${Button} kind="quiet" icon="locate" onClick=${show}>Show position</${Button}>`
       }
-      <${Button} kind="quiet" icon="undo-2" onClick=${onDiscard}>Discard this text</${Button}>
+      <${Button} kind="quiet" icon="undo-2" onClick=${onDiscard}>Discard text</${Button}>
     </div>`;
 }

@@ -83,7 +83,7 @@ export function List({ schema, value, path, onChange }) {
         ${
           items.length < most &&
           html`<${Button} class="button list-add" icon="plus" onClick=${add}
-          aria-label=${`Add an item to ${name}`}>Add</${Button}>`
+          aria-label=${`Add item to ${name}`}>Add</${Button}>`
         }
       </div>
     </div>`;

@@ -37,7 +37,7 @@ export function MapEntries({ schema, value, names, path, canAdd, onChange }) {
             <${Name} name=${name} at=${at} taken=${held}
               onRename=${(next) => onChange(renamed(held, name, next))} />
             <${NullableControl} schema=${schema} value=${held[name]} path=${[...path, name]}
-              label=${`Value of ${name || "the entry without a name"}`}
+              label=${`Value of ${name || "the unnamed entry"}`}
               onChange=${(next) =>
                 onChange(withEntry(held, name, next === undefined ? unfinished() : next))} />
             <${Problems} path=${[...path, name]} />
@@ -54,7 +54,7 @@ export function MapEntries({ schema, value, names, path, canAdd, onChange }) {
           ${(names.length - shown).toLocaleString()} more entries</${Button}>`
         }
         ${canAdd && html`
-          <${Button} class="button list-add" icon="plus" onClick=${add}>Add an entry</${Button}>`}
+          <${Button} class="button list-add" icon="plus" onClick=${add}>Add entry</${Button}>`}
       </div>
     </div>`;
 }
@@ -84,6 +84,7 @@ function Name({ name, at, taken, onRename }) {
       <input type="text" class="map-name" aria-label=${`Name of entry ${at + 1}`}
         autocomplete="off" spellcheck="false" aria-invalid=${isTaken ? "true" : undefined}
         value=${typed ?? name} onInput=${type} />
-      ${isTaken && html`<p class="problem" role="alert">There is an entry of this name.</p>`}
+      ${isTaken && html`<p class="problem" role="alert">An entry with this name already
+        exists.</p>`}
     </div>`;
 }

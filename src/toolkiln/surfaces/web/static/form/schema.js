@@ -114,7 +114,7 @@ function otherThanNull(root, schema) {
 }
 
 /* Which control draws a schema: const, enum, boolean, number, string, list, object, map, union,
-   nothing, or json for whatever has no better one. */
+   nothing, or json if no other control applies. */
 export function kindOf(schema) {
   if ("const" in schema) return "const";
   if (Array.isArray(schema.enum)) return "enum";
@@ -167,7 +167,7 @@ const WORDS = {
   null: "null",
 };
 
-/* What an alternative is called, told apart from its neighbours as far as its schema says. */
+/* The name of an alternative that distinguishes it from the others, as far as possible. */
 export function nameOf(root, node, property) {
   const schema = flat(root, node);
   const tag = property && flat(root, schema.properties?.[property] ?? {});
@@ -176,7 +176,7 @@ export function nameOf(root, node, property) {
   if (schema.title) return schema.title;
   if (node.$ref?.startsWith("#/$defs/")) return decodeURIComponent(node.$ref.slice(8));
   if ("const" in schema) return JSON.stringify(schema.const);
-  if (schema.enum) return "one of a few";
+  if (schema.enum) return "one of several values";
   if (schema.format) return schema.format;
   if (schema.type === "array" && isObject(schema.items))
     return `list of ${many(root, schema.items)}`;
@@ -286,7 +286,7 @@ export function boundsOf(schema) {
     said.push(`at least ${counted(schema.minItems, "item")}`);
   if (schema.maxItems !== undefined && !schema.prefixItems)
     said.push(`at most ${counted(schema.maxItems, "item")}`);
-  if (schema.uniqueItems) said.push("no item twice");
+  if (schema.uniqueItems) said.push("no duplicates");
   return said.join(", ");
 }
 

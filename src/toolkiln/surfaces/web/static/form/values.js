@@ -22,7 +22,7 @@ export function equal(first, second) {
   );
 }
 
-// Which alternative of a union somebody chose for a list or object; goes with its copies.
+// The chosen alternative of a union for a list or object; copied with it.
 const chosen = new WeakMap();
 
 export function choose(value, variant) {

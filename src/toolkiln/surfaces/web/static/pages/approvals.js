@@ -12,13 +12,13 @@ import { origin, ToolDetail } from "./approvals/tool.js";
 
 const LONGEST_BRIEF = 120;
 const KEYS = [
-  ["j ↓", "the next one"],
-  ["k ↑", "the one before"],
+  ["j ↓", "next request"],
+  ["k ↑", "previous request"],
   ["a", "approve the call, or admit the tool"],
   ["e", "edit the arguments"],
   ["r", "reject, with a reason"],
-  ["Esc", "leave editing or rejecting"],
-  ["?", "these keys"],
+  ["Esc", "cancel editing or rejecting"],
+  ["?", "show shortcuts"],
 ];
 
 export default function Approvals() {
@@ -32,20 +32,21 @@ export default function Approvals() {
     <div class="page-head">
       <h1>Approvals</h1><span class="grow"></span>
       <${Notifying} />
-      <${Button} kind="quiet" icon="keyboard" aria-keyshortcuts="?" onClick=${help}>Keys</${Button}>
+      <${Button} kind="quiet" icon="keyboard" aria-keyshortcuts="?" onClick=${help}>
+        Shortcuts</${Button}>
     </div>
-    <${Tabs} label="Which" current=${view} onChange=${setView} tabs=${[
-      { id: "waiting", title: "Waiting", count }, { id: "decided", title: "Decided" },
+    <${Tabs} label="View" current=${view} onChange=${setView} tabs=${[
+      { id: "waiting", title: "Pending", count }, { id: "decided", title: "Decided" },
     ]} />
     <div class="approvals">
       ${view === "waiting" ? html`<${Waiting} who=${who} inbox=${inbox} onHelp=${help} />`
         : html`<${Decided} who=${who} />`}
     </div>
-    ${isHelping && html`<${Dialog} title="Keys" onClose=${() => setHelping(false)}>
+    ${isHelping && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelping(false)}>
       <dl class="keys">${KEYS.map(([key, words]) => html`
         <dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${words}</dd>`)}</dl>
-      <p class="hint">They do nothing while you type. What is decided stays until you move on, so
-        that no key decides two things.</p>
+      <p class="hint">They are inactive while you type. A decided request stays selected until you
+        move on, so one key press cannot decide two requests.</p>
     </${Dialog}>`}`;
 }
 
@@ -86,19 +87,19 @@ function Waiting({ who, inbox, onHelp }) {
   };
   const trouble = Object.values(troubles).find(Boolean);
   const Detail = current?.kind === "tool" ? ToolDetail : CallDetail;
-  if (!items) return html`<${Busy} label="Looking what waits" />`;
+  if (!items) return html`<${Busy} label="Loading requests" />`;
   return html`
     ${trouble && html`<${Trouble} error=${trouble} onRetry=${look} />`}
     ${!items.length && !trouble && html`<${Nothing} who=${who} />`}
     ${items.length > 0 && html`
       <div class="inbox">
-        <ul aria-label="What waits">
+        <ul aria-label="Pending requests">
           ${items.map((item) => html`<${Entry} key=${item.key} item=${item}
             isCurrent=${item === current} onChoose=${() => open(item)} />`)}
-          ${left > 0 && html`<li class="hint">${left.toLocaleString()} more files wait, and follow
-            when these are decided; <code>toolkiln admit</code> shows all.</li>`}
+          ${left > 0 && html`<li class="hint">${left.toLocaleString()} more files are pending and
+            appear when you have decided these; <code>toolkiln admit</code> shows all.</li>`}
         </ul>
-        <article class="panel stack" ref=${detail} aria-label="What is to be decided">
+        <article class="panel stack" ref=${detail} aria-label="Selected request">
           ${current && html`<${Detail} key=${current.key} item=${current} who=${who} acts=${acts}
             onEnd=${settle} />`}
         </article>
@@ -134,19 +135,20 @@ function brief(given) {
 
 function Nothing({ who }) {
   return html`
-    <${Empty} icon="circle-check" title="Nothing waits for you">
-      <p>Calls wait here if their tool says <code>needs_approval=True</code>, or a rule in
+    <${Empty} icon="circle-check" title="No pending requests">
+      <p>Calls appear here if their tool declares <code>needs_approval=True</code>, or a rule in
         ${" "}<code>toolkiln.toml</code> has <code>effect = "ask"</code>.
-        ${who.may("ADMIN") && html` Tools wait here that agents write where
-        <code> authoring = "propose"</code> is set, and files that are new or changed on disk.`}</p>
-      ${!who.may("APPROVE") && html`<p>You see requests of your own calls only: answering those of
-        others takes the privilege <code>APPROVE</code>.</p>`}
-      ${!who.may("ADMIN") && html`<p>Proposed tools are shown to people with the privilege
+        ${who.may("ADMIN") && html` So do tools that agents write
+        if <code> authoring = "propose"</code> is set, and files that are new or changed on
+        disk.`}</p>
+      ${!who.may("APPROVE") && html`<p>You see only requests of your own calls. Deciding on other
+        callers' requests requires the privilege <code>APPROVE</code>.</p>`}
+      ${!who.may("ADMIN") && html`<p>To see proposed tools, you need the privilege
         <code> ADMIN</code>.</p>`}
     </${Empty}>`;
 }
 
-/* Keys that do something wherever the focus is, but for where somebody types. */
+/* Keyboard shortcuts that work wherever the focus is, except in text fields. */
 function useKeys({ move, acts, onHelp }) {
   const latest = useRef(null);
   latest.current = (event) => {
@@ -177,12 +179,12 @@ function Notifying() {
   const [state, setState] = useState(notifying);
   if (state === "absent") return null;
   if (state === "refused") {
-    return html`<span class="hint">The browser lets this page send no notifications</span>`;
+    return html`<span class="hint">The browser blocks notifications from this page</span>`;
   }
   const isOn = state === "on";
   return html`
     <${Button} kind="quiet" icon=${isOn ? "bell-ring" : "bell"} aria-pressed=${isOn}
-      title="Tell me when something waits and this page is not looked at"
+      title="Notify me about new requests while this tab is in the background"
       onClick=${async () => setState(await setNotifying(!isOn))}>
       ${isOn ? "Notifications are on" : "Notify me"}</${Button}>`;
 }

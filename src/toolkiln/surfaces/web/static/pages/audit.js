@@ -1,4 +1,4 @@
-// What was recorded, by whoever did it, and whether it is still as it was written.
+// The audit log: its records, and whether they are intact.
 import { useWho } from "../app.js";
 import { api } from "../api.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
@@ -24,7 +24,7 @@ export default function Audit() {
   if (!who.may("ADMIN")) {
     return html`
       <div class="page-head"><h1>Audit</h1></div>
-      <${Locked} title="The audit is for people with ADMIN" privilege="ADMIN" />`;
+      <${Locked} title="The audit log requires ADMIN" privilege="ADMIN" />`;
   }
   return html`<${Records} />`;
 }
@@ -42,14 +42,14 @@ function Records() {
   return html`
     <div class="page-head">
       <h1>Audit</h1><span class="grow"></span>
-      <${Button} icon="rotate-cw" onClick=${again}>Look again</${Button}>
+      <${Button} icon="rotate-cw" onClick=${again}>Reload</${Button}>
       <${Export} wanted=${wanted} />
     </div>
     <div class="stack">
       <${Verification} newest=${items?.[0]?.seq} />
       <${Filters} wanted=${wanted} onChange=${change} />
       ${error && html`<${Trouble} error=${error} onRetry=${items?.length ? more : again} />`}
-      ${!items && !error && html`<${Busy} label="Reading the records" />`}
+      ${!items && !error && html`<${Busy} label="Loading records" />`}
       ${items && !items.length && !error && html`<${Nothing} wanted=${wanted}
         onClear=${() => navigate("/audit", { replace: true })} />`}
       ${items?.length > 0 && html`
@@ -106,7 +106,8 @@ function List({ items, onShow }) {
   return html`
     <div class="records">
       <div class="record head" aria-hidden="true">
-        ${COLUMNS.map((name) => html`<span>${name}</span>`)}<span class="duration">Took</span></div>
+        ${COLUMNS.map((name) => html`<span>${name}</span>`)}
+        <span class="duration">Duration</span></div>
       <${Virtual} items=${items} height=${isNarrow ? NARROW_ROW : ROW} label="Records"
         render=${(record) => html`
         <button type="button" class="record" onClick=${() => onShow(record)}>
@@ -137,18 +138,18 @@ function End({ isEnd, busy, count, onMore }) {
   }, [count]);
   return html`
     <p class="muted records-end" ref=${place} role="status">
-      ${isEnd ? `That is all: ${count.toLocaleString()} ${count === 1 ? "record" : "records"}`
-        : busy ? html`<${Icon} name="loader" /> Reading older records…`
+      ${isEnd ? `End of log: ${count.toLocaleString()} ${count === 1 ? "record" : "records"}`
+        : busy ? html`<${Icon} name="loader" /> Loading older records…`
         : html`<${Button} onClick=${onMore}>Show older records</${Button}>`}
     </p>`;
 }
 
 function Nothing({ wanted, onClear }) {
   if (!Object.values(wanted).some(Boolean)) {
-    return html`<${Empty} icon="scroll-text" title="Nothing was recorded yet">
+    return html`<${Empty} icon="scroll-text" title="No records yet">
       Every call and administrative act leaves a record here.</${Empty}>`;
   }
-  return html`<${Empty} icon="scroll-text" title="No record fits"
-    action=${html`<${Button} icon="x" onClick=${onClear}>Clear the filters</${Button}>`}>
+  return html`<${Empty} icon="scroll-text" title="No matching records"
+    action=${html`<${Button} icon="x" onClick=${onClear}>Clear filters</${Button}>`}>
     Try fewer filters, or a pattern such as send_*.</${Empty}>`;
 }

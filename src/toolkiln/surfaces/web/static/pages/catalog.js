@@ -88,7 +88,7 @@ function read(text) {
   };
 }
 
-/* From the address as it is now: a filter may have been chosen while a text was being typed. */
+/* From the current address: a filter may have been chosen while a text was being typed. */
 function change(changes) {
   const { q, toolkit, only, hidden } = { ...read(location.search), ...changes };
   const query = new URLSearchParams();
@@ -264,8 +264,8 @@ function Unanswered({ search }) {
   return html`
     <div class="unanswered" role="status">
       <${Badge} kind="warn" icon="triangle-alert">Search by words only</${Badge}>
-      <span>The search did not answer (${search.error.message}). These have the words in their name
-        or description.</span>
+      <span>Search failed (${search.error.message}). These tools contain the words in their name or
+        description.</span>
       <${Button} kind="quiet" icon="rotate-cw" onClick=${search.again}>Search again</${Button}>
     </div>`;
 }
@@ -283,9 +283,9 @@ function Nothing({ view, options, mayWrite }) {
   if (view.tools.length && isNarrowed) {
     const clear = () => change({ q: "", toolkit: "", only: new Set() });
     return html`
-      <${Empty} icon="search-x" title="No tool fits"
+      <${Empty} icon="search-x" title="No matching tools"
         action=${html`<${Button} onClick=${clear}>Show all</${Button}>`}>
-        Take fewer words or filters away${
+        Try fewer words or filters${
           mayWrite && html`, or <${Link} to="/write">write one</${Link}>`}.
       </${Empty}>`;
   }
@@ -294,13 +294,13 @@ function Nothing({ view, options, mayWrite }) {
       <${Empty} icon="eye-off" title=${`All ${view.hidden.toLocaleString()} tools are hidden`}
         action=${html`
           <${Button} onClick=${() => change({ hidden: true })}>Show hidden</${Button}>`}>
-        They work, but people are not shown them unless they ask.
+        They work, but lists omit them by default.
       </${Empty}>`;
   }
   if (!mayWrite) {
     return html`
       <${Empty} icon="wrench" title="No tools for you">
-        There is no tool that you may run. Whoever runs this server decides that, with its rules.
+        You may not run any tool. The operator of this server decides that with rules.
       </${Empty}>`;
   }
   const command = "toolkiln new greet";
@@ -308,11 +308,11 @@ function Nothing({ view, options, mayWrite }) {
     <${Empty} icon="wrench" title="No tools yet"
       action=${html`<${Link} to="/write" class="button primary">
         <${Icon} name="pencil" />Write the first one</${Link}>`}>
-      <p>A tool is a Python function in a file of the tools’ folder. Write it here, or begin one
-        in a terminal:</p>
+      <p>A tool is a Python function in a file in the tools folder. Write it here, or start one in
+        a terminal:</p>
       <p class="command"><code>${command}</code>
-        <${Copy} text=${command} label="Copy the command" /></p>
-      <p>It shows up here as soon as it is served. If it does not, <code>toolkiln status</code> says
+        <${Copy} text=${command} label="Copy command" /></p>
+      <p>It appears here as soon as it is served. If it does not, <code>toolkiln status</code> shows
         why.</p>
     </${Empty}>`;
 }

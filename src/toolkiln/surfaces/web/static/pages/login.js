@@ -20,7 +20,7 @@ export default function Login() {
       await api.post("/ui/login", { key: form.elements.key.value.trim() });
       const known = new Promise((go) => addEventListener("toolkiln:known", go, { once: true }));
       dispatchEvent(new Event("toolkiln:login"));
-      await known; // else the next page would be shown for whoever was there before
+      await known; // otherwise the next page would show the previous user
       navigate(after(query.get("to")), { replace: true });
     } catch (error) {
       setProblem(words(error));
@@ -44,10 +44,11 @@ export default function Login() {
       </${Field}>
       <${Button} kind="primary" type="submit" icon="log-in" busy=${isBusy}>Sign in</${Button}>
       <div class="hint stack">
-        <p>The operator makes a key; with <code>--privilege ADMIN</code> it may administer, too:</p>
+        <p>The operator creates a key; with <code>--privilege ADMIN</code> it can administer,
+          too:</p>
         <p class="row command"><code>${COMMAND}</code>
-          <${Copy} text=${COMMAND} label="Copy the command" /></p>
-        <p>You stay signed in for eight hours, or until the key ends.</p>
+          <${Copy} text=${COMMAND} label="Copy command" /></p>
+        <p>You stay signed in for eight hours, or until the key expires.</p>
         <p><button type="button" class="as-link" onClick=${goOn}>Continue without signing
           in</button>, if the server allows it.</p>
       </div>
@@ -67,6 +68,6 @@ function after(to) {
 
 function words({ status, message }) {
   if (status === 401) return "This key is unknown, revoked or expired.";
-  if (status === 429) return "Too many wrong keys were shown. Wait a moment and try again.";
+  if (status === 429) return "Too many wrong keys. Wait a moment and try again.";
   return `You cannot sign in: ${message}.`;
 }

@@ -57,15 +57,15 @@ export default function Settings() {
 
 function content(current, isOperator) {
   if (!current) {
-    return html`<h2 id="section-title">Nothing here</h2>
-      <${Empty} icon="circle-help" title="There is no such section">
+    return html`<h2 id="section-title">Section not found</h2>
+      <${Empty} icon="circle-help" title="This section does not exist">
         Choose one of the others.</${Empty}>`;
   }
   const { title, Section, isForAll } = current;
   return html`
     <h2 id="section-title">${title}</h2>
     ${isForAll || isOperator ? html`<${Section} />` : html`
-      <${Locked} title="This is for people with ADMIN" privilege="ADMIN" />`}`;
+      <${Locked} title="This section requires ADMIN" privilege="ADMIN" />`}`;
 }
 
 /* A fleet that is away is one, too: its section says so. */

@@ -35,7 +35,7 @@ export default function Tool({ name }) {
   if (tool.error?.status === 404) return html`<${Missing} name=${name} error=${tool.error} />`;
   if (tool.error && !tool.value) return html`<${Trouble} error=${tool.error} onRetry=${again} />`;
   if (!tool.value) {
-    return html`<h1 class="hidden-text">${name}</h1><${Busy} label="Reading the tool" />`;
+    return html`<h1 class="hidden-text">${name}</h1><${Busy} label="Loading tool" />`;
   }
   return html`
     <article class="tool">
@@ -48,8 +48,8 @@ function Missing({ name, error }) {
   const back = html`<${Link} to="/" class="button plain">All tools</${Link}>`;
   return html`
     <h1 class="hidden-text">${name}</h1>
-    <${Empty} icon="search-x" title=${`There is no tool ${name}`} action=${back}>
-      ${error.hint || "It may have been removed, switched off, or be meant for others."}
+    <${Empty} icon="search-x" title=${`Tool ${name} does not exist`} action=${back}>
+      ${error.hint || "It may have been removed or disabled, or you may not see it."}
     </${Empty}>`;
 }
 
@@ -58,13 +58,13 @@ function Head({ tool, color, onChange }) {
   const change = async (enabled) => {
     try {
       await api.patch(`/v1/tools/${encodeURIComponent(tool.name)}`, { enabled });
-      toast(`${tool.title} is switched ${enabled ? "on" : "off"}`);
+      toast(`${tool.title} is ${enabled ? "enabled" : "disabled"}`);
     } catch (error) {
       toast(error.message, "bad");
     }
     onChange();
   };
-  const locked = tool.is_core ? "A core tool cannot be switched off" : undefined;
+  const locked = tool.is_core ? "A core tool cannot be disabled" : undefined;
   const facts = [
     tool.toolkit && `of ${tool.toolkit}`,
     tool.version !== null && `version ${tool.version}`,
@@ -84,9 +84,9 @@ function Head({ tool, color, onChange }) {
           <${Link} class="button plain" to=${`/write?tool=${encodeURIComponent(tool.name)}`}>
             <${Icon} name="pencil" />Edit</${Link}>`}
         ${tool.file !== null && who.may("ADMIN") && html`
-          <label class="row tool-switch">${tool.enabled ? "On" : "Off"}
+          <label class="row tool-switch">${tool.enabled ? "Enabled" : "Disabled"}
             <${Switch} checked=${tool.enabled} disabled=${tool.is_core} title=${locked}
-              label=${`Serve ${tool.title}`} onChange=${change} /></label>`}
+              label=${`Enable ${tool.title}`} onChange=${change} /></label>`}
       </div>
     </header>
     <p class="tool-summary">${tool.description.split("\n\n")[0]}</p>
@@ -100,22 +100,22 @@ function badges(tool) {
   const all = [
     dev && { kind: "warn", children: "dev", title: DEV },
     role !== "tool"
-      && { icon: "file-text", children: role, title: `A ${role} of MCP; models call tools only` },
-    !enabled && { kind: "warn", icon: "power-off", children: "switched off" },
+      && { icon: "file-text", children: role, title: `An MCP ${role}; models call only tools` },
+    !enabled && { kind: "warn", icon: "power-off", children: "disabled" },
     is_core && {
       kind: "info", icon: "lock", children: "core",
-      title: "Always offered, and never switched off",
+      title: "Always served; cannot be disabled",
     },
     !is_shown
-      && { icon: "eye-off", children: "hidden", title: "Works, and is not listed for people" },
+      && { icon: "eye-off", children: "hidden", title: "It works, but lists omit it by default" },
     hints.read_only && { kind: "ok", icon: "eye", children: "read only" },
     hints.destructive && { kind: "bad", icon: "flame", children: "destructive" },
-    hints.idempotent && { icon: "repeat", children: "may be repeated" },
-    rights.needs_approval && { kind: "warn", icon: "user-check", children: "asks a person" },
+    hints.idempotent && { icon: "repeat", children: "idempotent" },
+    rights.needs_approval && { kind: "warn", icon: "user-check", children: "needs approval" },
     ...asked(tool).map(({ icon, kind, name, isGranted }) => ({
       icon, kind: isGranted ? "quiet" : "warn",
       children: kind === "Workspace" ? `workspace: ${name}` : name,
-      title: `${kind}: ${isGranted ? "asked for, and granted" : "asked for, and not granted"}`,
+      title: `${kind}: ${isGranted ? "requested and granted" : "requested, not granted"}`,
     })),
   ];
   return all.filter(Boolean);
@@ -132,7 +132,7 @@ function Parts({ tool, path, presentation, onChange }) {
     tool.role === "tool" && { id: "models", title: "As models see it" },
     { id: "health", title: "Health", count: findings.length || undefined },
     {
-      id: "rights", title: settable(tool, who).length ? "Rights and settings" : "Rights",
+      id: "rights", title: settable(tool, who).length ? "Permissions and settings" : "Permissions",
       count: missing || undefined,
     },
     tool.file !== null && { id: "versions", title: "Versions" },

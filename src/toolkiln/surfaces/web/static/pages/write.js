@@ -19,7 +19,7 @@ export default function Write() {
   if (!who.may("WRITE_TOOLS")) {
     return html`
       <div class="page-head"><h1>${entitled(tool)}</h1></div>
-      <${Locked} title="Writing and checking tools needs the privilege WRITE_TOOLS"
+      <${Locked} title="Writing and checking tools requires WRITE_TOOLS"
         privilege="WRITE_TOOLS" />`;
   }
   return html`<${Workshop} tool=${tool} />`;
@@ -42,7 +42,7 @@ function Workshop({ tool }) {
   if (work.error) {
     return html`<div class="stack"><h1>${title}</h1><${Trouble} error=${work.error} /></div>`;
   }
-  if (!document) return html`<h1>${title}</h1><${Busy} label="Looking for its source" />`;
+  if (!document) return html`<h1>${title}</h1><${Busy} label="Loading source" />`;
   const isBroken = check.answer !== null && !check.answer.tools.length;
   const press = (event) => {
     if (event.key !== "s" || !(event.ctrlKey || event.metaKey)) return;
@@ -67,13 +67,13 @@ function Workshop({ tool }) {
             <${Panes} ...${{ source, tools: check.tools, isBroken, provider }}
               prospects=${check.answer.prospects} onProvider=${setProvider} />`}
           ${!check.answer && (check.error ? html`<${Trouble} error=${check.error} />`
-            : html`<${Busy} label="Reading the source" />`)}
+            : html`<${Busy} label="Reading source" />`)}
         </section>
       </div>
     </div>`;
 }
 
-/* The server's findings, and what saving added to them: both only of the text as it is. */
+/* The server's findings, and what saving added to them: both for the current text only. */
 function useFindings(check, outcome) {
   const [found, setFound] = useState([]);
   useEffect(() => {
@@ -126,29 +126,29 @@ function useSaving(work, check) {
   };
 }
 
-/* Why it cannot be saved as it is. */
+/* Why it cannot be saved now. */
 function hindrance(check, { document, isDirty }) {
-  if (!check.answer) return check.error ? "it could not be checked" : "it is being checked";
+  if (!check.answer) return check.error ? "the check failed" : "the check is running";
   const { findings, prospects, tools } = check.answer;
   if (!prospects.saving.allowed) return "you may not save it";
   const hinders = ({ severity, rule }) =>
     severity === "error" || prospects.refused_rules.includes(rule);
   if (findings.some(hinders)) {
-    return "its errors have to be corrected first";
+    return "correct its errors first";
   }
   if (!tools.length) return "it declares no tool";
   return document?.tool && !isDirty ? "nothing has changed" : "";
 }
 
-/* A version that comes from elsewhere meanwhile: shown, or told of if there is unsaved work. */
+/* A version that comes from elsewhere meanwhile: shown, or announced if there is unsaved work. */
 function useNewer(document, isDirty, isBusy, { load, tell }) {
   useLive("catalog", async ({ changed = [] }) => {
     if (isBusy || !document?.tool || !changed.includes(document.tool)) return;
-    const newer = await current(document.tool).catch(() => null); // it is told when it is saved
+    const newer = await current(document.tool).catch(() => null); // saving reports it
     if (!newer || newer.digest === document.digest) return;
     if (isDirty) return tell();
     load(newer);
-    toast(`Version ${newer.version} has just come, and is shown`);
+    toast(`Version ${newer.version} was saved in the meantime and is shown`);
   });
 }
 
@@ -157,7 +157,7 @@ function Head({ title, work, saving, prospects }) {
     const { source } = STARTERS[Number(event.target.value)];
     event.target.value = "";
     work.load({ ...work.document, saved: source });
-    if (work.isDirty) toast("Replaced. Ctrl+Z in the editor brings back what was there.");
+    if (work.isDirty) toast("Replaced. Press Ctrl+Z in the editor to undo.");
   };
   const doing = prospects?.is_proposal ? "Propose" : "Save";
   return html`
@@ -171,7 +171,7 @@ function Head({ title, work, saving, prospects }) {
           ${STARTERS.map((one, at) => html`<option value=${at}>${one.title}</option>`)}</select>`}
       <${Button} kind="primary" icon="save" busy=${saving.isBusy}
         disabled=${Boolean(saving.hindrance)}
-        title=${saving.hindrance ? `Not now: ${saving.hindrance}` : "Ctrl+S"}
+        title=${saving.hindrance ? `Cannot save: ${saving.hindrance}` : "Ctrl+S"}
         onClick=${saving.start}>
         ${doing}${saving.name ? ` ${saving.name}` : ""}</${Button}>
     </div>`;
@@ -187,29 +187,29 @@ function Notices({ work, check, saving }) {
       <${Note} kind="warn" icon="lock" hint=${prospects.saving.hint}>
         You can write and check here, but not save: ${reason(prospects.saving)}.</${Note}>`}
     ${prospects?.saving.allowed && prospects.is_proposal && html`
-      <${Note} kind="info" icon="hourglass">What is saved here is proposed: somebody with ADMIN has
-        to admit it before it can be called.</${Note}>`}
+      <${Note} kind="info" icon="hourglass">Saving creates a proposal: a person with ADMIN has to
+        admit it before it can be called.</${Note}>`}
     ${document.helpers.length > 0 && html`<${Note} kind="info" icon="info">This tool has helper
-      modules (${document.helpers.join(", ")}) that are neither shown nor known to the check and
-      the run here; they stay as they are.</${Note}>`}
+      modules (${document.helpers.join(", ")}) that are neither shown here nor used by Check and
+      Run; they do not change.</${Note}>`}
     ${restored && html`
-      <${Note} kind="info" icon="history">Unsaved work of <${Time} at=${restored} /> is back.${" "}
-        <button type="button" class="link" onClick=${work.discard}>Discard it</button></${Note}>`}
-    ${taken && !saving.outcome && html`<${Note} kind="warn" icon="triangle-alert">There is a tool
-      named <strong>${taken.name}</strong> already: give the function another name.</${Note}>`}
+      <${Note} kind="info" icon="history">Restored work from <${Time} at=${restored} />.${" "}
+        <button type="button" class="link" onClick=${work.discard}>Discard</button></${Note}>`}
+    ${taken && !saving.outcome && html`<${Note} kind="warn" icon="triangle-alert">A tool
+      named <strong>${taken.name}</strong> already exists: choose another name.</${Note}>`}
     ${saving.isRenamed && html`
-      <${Note} kind="info" icon="info">The source declares no ${document.tool} any more: saving
-        adds ${saving.name}, and ${document.tool} stays as it is.</${Note}>`}
+      <${Note} kind="info" icon="info">The source no longer declares ${document.tool}: saving
+        adds ${saving.name}, and ${document.tool} does not change.</${Note}>`}
     ${saving.outcome && html`<${Outcome} outcome=${saving.outcome} source=${work.source}
       onLoad=${saving.load} onReplace=${saving.replace} />`}`;
 }
 
 function State({ check, findings, work, saving }) {
-  let told = counted(findings);
-  if (!work.source) told = "Nothing is written yet";
-  else if (check.error) told = `Not checked: ${check.error.message}`;
+  let summary = counted(findings);
+  if (!work.source) summary = "No source yet";
+  else if (check.error) summary = `Not checked: ${check.error.message}`;
   return html`
-    <p class="write-state"><span role="status">${told}</span>
+    <p class="write-state"><span role="status">${summary}</span>
       <span class="muted">${check.isCurrent || check.error ? "" : "checking…"}</span>
       <span class="grow"></span>
       <span class="muted">

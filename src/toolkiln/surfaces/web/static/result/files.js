@@ -35,7 +35,7 @@ function File({ file }) {
         <a class="button" href=${saved} download=${name}>
           <${Icon} name="download" /><${Shown} text=${name} /></a>
         <span class="muted">${sizeOf(bytes.length)}</span>
-        ${isBroken && html`<span class="muted">no picture that can be shown</span>`}
+        ${isBroken && html`<span class="muted">cannot be shown as a picture</span>`}
       </figcaption>
     </figure>`;
 }
@@ -61,7 +61,7 @@ function safeName(name) {
   return plain.slice(-200) || "file";
 }
 
-/* An address for bytes, as long as it is drawn. */
+/* An object URL for bytes, revoked when the component unmounts. */
 function useBlob(bytes, type) {
   const [address, setAddress] = useState(null);
   useEffect(() => {

@@ -83,7 +83,7 @@ function Space({ rows, columns }) {
 
 function Cell({ row, name, isOfNumbers }) {
   if (!Object.hasOwn(row, name))
-    return html`<td><span class="muted" title="not there">–</span></td>`;
+    return html`<td><span class="muted" title="missing">–</span></td>`;
   const text = textOf(row[name]);
   const cut = text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
   const kind = [isOfNumbers && "number", row[name] === null && "muted"].filter(Boolean).join(" ");

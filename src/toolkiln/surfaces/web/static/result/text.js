@@ -1,4 +1,4 @@
-// Text that a tool made: whatever it holds is shown as text, with the characters that hide,
+// Text from a tool: everything in it is shown as text, with the characters that hide,
 // reorder or control made visible, and never more of it at once than a browser draws quickly.
 import { html, useEffect, useState } from "../lib.js";
 import { Button, Copy, Trouble } from "../parts.js";

@@ -36,7 +36,7 @@ export function Verdict({ ended, children }) {
   return html`<p class="verdict done" role="status"><${Icon} name="circle-check" /> ${ended}.</p>`;
 }
 
-/* Why, for either answer; `isWanted` while somebody is about to say no. */
+/* The reason for either decision; `isWanted` while a person is about to reject. */
 export function Reason({ value, onChange, isWanted, kept, onDone, onCancel }) {
   const input = useRef(null);
   // At once: the next key that is pressed belongs to it.
@@ -46,7 +46,7 @@ export function Reason({ value, onChange, isWanted, kept, onDone, onCancel }) {
     if (event.key === "Enter") onDone();
     if (event.key === "Escape") onCancel();
   };
-  const label = isWanted ? `Why not? (${kept})` : "Reason (optional)";
+  const label = isWanted ? `Reason for rejecting (${kept})` : "Reason (optional)";
   return html`<${Field} label=${label}>${(given) => html`
     <input ...${given} ref=${input} maxlength="2000" value=${value} onKeyDown=${press}
       onInput=${(event) => onChange(event.target.value)} />`}</${Field}>`;

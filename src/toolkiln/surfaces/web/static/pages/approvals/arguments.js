@@ -1,4 +1,4 @@
-// The arguments of a call, for somebody who decides by them: what is long is folded and says so.
+// The arguments of a call, for the person who decides on it; long values are folded.
 import { html, useState } from "../../lib.js";
 import { Badge, Button } from "../../parts.js";
 import { Shown } from "../../result/text.js";

@@ -10,9 +10,9 @@ import { Arguments } from "./arguments.js";
 import { outcome } from "./inbox.js";
 
 const REMEMBER = [
-  ["", "Ask again each time"],
-  ["session", "Not again in this session"],
-  ["arguments", "Not again for these arguments"],
+  ["", "Ask every time"],
+  ["session", "Do not ask again in this session"],
+  ["arguments", "Do not ask again for these arguments"],
 ];
 
 /* `acts` gets what keys do at the moment. */
@@ -50,7 +50,7 @@ export function CallDetail({ item, who, onEnd, acts }) {
         onClick=${askWhyNot}>Reject…</${Button}>`,
     edit: () => html`
       <${Button} kind="primary" icon="check" busy=${busy} disabled=${!edited.isValid}
-        onClick=${() => approve(edited.value)}>Approve with these</${Button}>
+        onClick=${() => approve(edited.value)}>Approve edited call</${Button}>
       <${Button} onClick=${leave}>Cancel</${Button}>`,
     reject: () => html`<${Rejecting} busy=${busy} onReject=${reject} onCancel=${leave} />`,
   };
@@ -67,15 +67,15 @@ export function CallDetail({ item, who, onEnd, acts }) {
     </section>
     ${error && html`<${Trouble} error=${error} />`}
     <${Verdict} ended=${item.ended}>
-      ${isRefused && html`<p class="hint">This is your own call: another person with APPROVE has
-        to answer it${call.approve_own === false
+      ${isRefused && html`<p class="hint">This is your own call: another person with APPROVE has to
+        decide${call.approve_own === false
           ? html`, because the rule says <code>approve_own = false</code>`
           : html`, unless a rule says <code>approve_own = true</code>`}.</p>`}
       ${isOpen && html`
-        ${call.user === who.user && html`<p class="hint">This is your own call: the audit marks
+        ${call.user === who.user && html`<p class="hint">This is your own call: the audit log marks
           the approval as self-approved.</p>`}
         <div class="answer">
-          <${Reason} value=${reason} onChange=${setReason} kept="told to the caller"
+          <${Reason} value=${reason} onChange=${setReason} kept="shown to the caller"
             isWanted=${mode === "reject"} onDone=${reject} onCancel=${leave} />
           ${mode !== "reject" && html`<${Remember} value=${remember} onChange=${setRemember} />`}
         </div>
@@ -90,8 +90,8 @@ function Facts({ call, ended }) {
       <dt>Caller</dt>
       <dd><${Shown} text=${call.user || "–"} />
         <span class="muted"> in session ${call.session}</span></dd>
-      <dt>Why it waits</dt><dd><${Shown} text=${call.why} /></dd>
-      <dt>Asked</dt>
+      <dt>Reason</dt><dd><${Shown} text=${call.why} /></dd>
+      <dt>Requested</dt>
       <dd><${Time} at=${call.created} /><${Left} until=${call.expires} ended=${ended} /></dd>
       <dt>Call</dt>
       <dd><${Link} to=${run}><code>${call.call_id}</code></${Link}>

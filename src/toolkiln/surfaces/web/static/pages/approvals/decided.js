@@ -26,16 +26,16 @@ export function Decided({ who }) {
   };
   useEffect(() => { read(); }, []);
   if (error) return html`<${Trouble} error=${error} onRetry=${() => read()} />`;
-  if (!items) return html`<${Busy} label="Looking what was decided" />`;
+  if (!items) return html`<${Busy} label="Loading decisions" />`;
   return html`
-    ${!items.length && html`<${Empty} icon="history" title="Nothing was decided lately">
-      Answers to calls are listed here for a while.</${Empty}>`}
-    ${items.length > 0 && html`<ul class="decided" aria-label="What was decided">
+    ${!items.length && html`<${Empty} icon="history" title="No recent decisions">
+      Decisions on calls are listed here for a day.</${Empty}>`}
+    ${items.length > 0 && html`<ul class="decided" aria-label="Decisions">
       ${items.map((item) => html`
         <li key=${item.id}><${Answered} item=${item} who=${who} /></li>`)}</ul>`}
     ${cursor && html`
-      <${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older ones</${Button}>`}
-    ${who.may("ADMIN") && html`<p class="hint">Decisions about tools are in the audit:${" "}
+      <${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older</${Button}>`}
+    ${who.may("ADMIN") && html`<p class="hint">Decisions on tools are in the audit log:${" "}
       <${Link} to="/audit?act=admit">admitted</${Link}>,${" "}
       <${Link} to="/audit?act=reject">rejected</${Link}>.</p>`}`;
 }
@@ -64,7 +64,8 @@ function Forget({ item }) {
   const forget = async () => {
     try {
       const { forgotten } = await api.post(`/v1/approvals/${encodeURIComponent(item.id)}/forget`);
-      toast(forgotten ? "People are asked again from now on" : "It was not remembered any more");
+      toast(forgotten ? "The next call asks for approval again"
+        : "The approval was no longer remembered");
       setDone(true);
     } catch (error) {
       toast(error.message, "bad");
@@ -72,5 +73,5 @@ function Forget({ item }) {
   };
   const scope = item.remember === "session" ? "the rest of the session" : "these arguments";
   return html`<p class="row">Remembered for ${scope}.
-    <${Button} disabled=${isDone} onClick=${forget}>Ask again from now on</${Button}></p>`;
+    <${Button} disabled=${isDone} onClick=${forget}>Forget approval</${Button}></p>`;
 }

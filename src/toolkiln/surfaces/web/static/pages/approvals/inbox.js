@@ -5,16 +5,16 @@ import { useCallback, useEffect, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
 import { toast } from "../../parts.js";
 
-const CALLS_EVERY = 15_000; // others are told of at once
+const CALLS_EVERY = 15_000; // other changes arrive as events
 const TOOLS_EVERY = 3_000;
 const PATIENCE = 20;
 const MOST_CALLS = 1_000;
 const MOST_TOOLS = 50;
 const ORDER = ["call", "tool"];
 
-/* Calls that wait, as {key, kind, at, name, call}; tools as {key, kind, at, name, tool}. What was
-   decided has `ended`, a sentence, and stays as long as somebody looks at it; `left` is how many
-   more files wait. */
+/* Calls that wait, as {key, kind, at, name, call}; tools as {key, kind, at, name, tool}. A decided
+   item has `ended`, a sentence, and stays while it is selected; `left` is the number of further
+   pending files. */
 export function useInbox(who) {
   const [items, setItems] = useState(null);
   const [troubles, setTroubles] = useState({});
@@ -133,19 +133,19 @@ function byAge(one, other) {
 
 /* What became of something that waits no longer, in a sentence. */
 async function fate({ kind, call }) {
-  if (kind === "tool") return "Decided elsewhere, or the file has changed";
+  if (kind === "tool") return "Already decided, or the file has changed";
   try {
     return outcome(await api.get(`/v1/approvals/${encodeURIComponent(call.id)}`));
   } catch {
-    return "No longer waiting";
+    return "No longer pending";
   }
 }
 
 /* How a request ended, in a sentence. */
 export function outcome({ state, decided_by: by, edited }) {
-  const changed = edited ? " with other arguments" : "";
+  const changed = edited ? " with edited arguments" : "";
   if (state === "approved" || state === "used") return `Approved${changed} by ${by}`;
   if (state === "rejected") return `Rejected by ${by}`;
-  if (state === "expired") return "Expired without an answer";
+  if (state === "expired") return "Expired without a decision";
   return "The caller stopped waiting";
 }

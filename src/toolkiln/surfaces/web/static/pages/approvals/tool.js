@@ -23,7 +23,7 @@ export function ToolDetail({ item, onEnd, acts }) {
 
   const admit = () => answer(async () => {
     const { version, tools } = await api.post("/v1/proposals/admit", { ...looked, grant });
-    return `Admitted as version ${version}: ${tools.join(", ") || "none of its tools is offered"}`;
+    return `Admitted as version ${version}: ${tools.join(", ") || "none of its tools is served"}`;
   });
   const reject = () => answer(async () => {
     const { served } = await api.post("/v1/proposals/reject", looked);
@@ -49,7 +49,7 @@ export function ToolDetail({ item, onEnd, acts }) {
     ${error && html`<${Trouble} error=${error} />`}
     <${Verdict} ended=${item.ended}>
       <div class="answer">
-        <${Reason} value=${reason} onChange=${setReason} kept="goes to the audit"
+        <${Reason} value=${reason} onChange=${setReason} kept="recorded in the audit log"
           isWanted=${mode === "reject"} onDone=${reject} onCancel=${leave} />
       </div>
       ${mode === "look" && tool.grants.length > 0 && html`
@@ -65,7 +65,7 @@ export function ToolDetail({ item, onEnd, acts }) {
           <${Button} kind="danger" icon="x" disabled=${busy} aria-keyshortcuts="r"
             onClick=${askWhyNot}>Reject…</${Button}>
           ${isWrong && html`<span class="hint">It has errors and cannot be admitted.</span>`}
-          ${busy && html`<span class="hint" role="status">Trying it out in the sandbox…</span>`}`
+          ${busy && html`<span class="hint" role="status">Trying it in the sandbox…</span>`}`
           : html`<${Rejecting} busy=${busy} onReject=${reject} onCancel=${leave} />`}
       </div>
     </${Verdict}>`;
@@ -86,7 +86,7 @@ function Facts({ tool }) {
         <dd><${Shown} text=${tool.by} />, <${Time} at=${tool.at} /></dd>`}
       <dt>Version</dt>
       <dd><code>${tool.digest.slice(0, 12)}</code>
-        <span class="muted"> ${tool.base ? "replaces " : "the first of this file"}</span>
+        <span class="muted"> ${tool.base ? "replaces " : "first version of this file"}</span>
         ${tool.base && html`<code>${tool.base.slice(0, 12)}</code>`}</dd>
     </dl>`;
 }
@@ -109,7 +109,7 @@ function Rights({ tool }) {
     </section>`;
 }
 
-/* What it has as soon as it is admitted, whether or not anything is granted with that. */
+/* Permissions that it gets when it is admitted, even without a grant. */
 function Inherited({ inherits }) {
   if (!inherits.length) return null;
   return html`
@@ -151,12 +151,12 @@ function requests(one) {
 }
 
 function Findings({ findings }) {
-  const told = findings.filter(({ severity }) => severity in SEVERITIES);
-  if (!told.length) return null;
+  const shown = findings.filter(({ severity }) => severity in SEVERITIES);
+  if (!shown.length) return null;
   return html`
     <section class="stack" aria-label="Findings">
       <h3>Findings</h3>
-      <ul class="findings">${told.map(({ severity, rule, line, message, fix }) => html`
+      <ul class="findings">${shown.map(({ severity, rule, line, message, fix }) => html`
         <li><${Badge} kind=${SEVERITIES[severity]}>${severity}</${Badge}>${" "}
           Line ${line}: <${Shown} text=${message} /> <code class="muted">${rule}</code>
           <div class="hint"><${Shown} text=${fix} /></div></li>`)}</ul>
@@ -166,12 +166,12 @@ function Findings({ findings }) {
 function Source({ tool }) {
   const [view, setView] = useState("diff");
   const tabs = [
-    { id: "diff", title: tool.base ? "What changes" : "New file" },
+    { id: "diff", title: tool.base ? "Changes" : "New file" },
     { id: "source", title: "Source" },
   ];
   return html`
     <section class="stack" aria-label="Source">
-      <${Tabs} label="How the source is shown" current=${view} onChange=${setView} tabs=${tabs} />
+      <${Tabs} label="Source view" current=${view} onChange=${setView} tabs=${tabs} />
       ${view === "diff" ? html`<${Diff} unified=${tool.diff} />`
         : html`<${LongText} text=${tool.source} label="Source" />`}
     </section>`;

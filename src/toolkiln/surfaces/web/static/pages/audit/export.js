@@ -23,7 +23,7 @@ export function Export({ wanted }) {
         cursor = found.next_cursor;
       } while (cursor);
       download(new Blob(lines, { type: "application/jsonl" }), "audit.jsonl");
-      toast(`${lines.length.toLocaleString()} records are saved`);
+      toast(`${lines.length.toLocaleString()} records saved`);
     } catch (error) {
       if (!signal.aborted) toast(error.message, "bad");
     } finally {

@@ -1,4 +1,4 @@
-// Which records of the audit are wanted.
+// Filter records of the audit are wanted.
 import { html } from "../../lib.js";
 import { Button, Field } from "../../parts.js";
 import { OUTCOMES } from "./record.js";
@@ -20,7 +20,7 @@ export function Filters({ wanted, onChange }) {
     <input ...${attributes} type="datetime-local" value=${local(wanted[name])}
       onChange=${({ target }) => onChange({ [name]: seconds(target.value) })} />`}</${Field}>`;
   return html`
-    <form class="filters" role="search" aria-label="Which records"
+    <form class="filters" role="search" aria-label="Filter records"
       onSubmit=${(event) => event.preventDefault()}>
       ${text("user", "User")}
       ${text("tool", "Tool", { placeholder: "name or pattern*" })}

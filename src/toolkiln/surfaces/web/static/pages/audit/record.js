@@ -22,15 +22,15 @@ export function RecordDetail({ record, onFilter }) {
     ["User", record.user && html`<${Shown} text=${record.user} />${filter("user")}`],
     ["Agent", record.agent && html`<${Shown} text=${record.agent} />`],
     ["Session", record.session && html`<code>${record.session}</code>${filter("session")}`],
-    ["Came by", record.surface],
+    ["Surface", record.surface],
     ["Tool", record.tool && html`<${Shown} text=${record.tool} />${filter("tool")}`],
     ["Version", record.digest && html`<code>${record.digest}</code>`],
     ["Call", record.call_id && html`<${Run} id=${record.call_id} />`],
-    ["Called from", record.parent && html`<${Run} id=${record.parent} />`],
-    ["Took", record.duration !== null && html`<${Duration} seconds=${record.duration} />`],
+    ["Parent call", record.parent && html`<${Run} id=${record.parent} />`],
+    ["Duration", record.duration !== null && html`<${Duration} seconds=${record.duration} />`],
     ["Detail", record.detail && html`<${Shown} text=${record.detail} />`],
     ["Hash", html`<code>${record.hash}</code>
-      <${Copy} text=${record.hash} label="Copy the hash" />`],
+      <${Copy} text=${record.hash} label="Copy hash" />`],
   ];
   return html`
     <dl class="record-facts">${facts.filter(([, value]) => value).map(([name, value]) => html`

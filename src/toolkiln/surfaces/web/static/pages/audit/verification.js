@@ -4,8 +4,8 @@ import { html, useEffect, useState } from "../../lib.js";
 import { Button, Copy, Field, Icon, Trouble } from "../../parts.js";
 
 const READ_AT_ONCE = 20_000;
-const WHY = "Keep the head outside this machine: it shows if somebody puts an older copy of the " +
-  "whole log back.";
+const WHY = "Store the head on another machine: with it you can detect if an older copy of the " +
+  "whole log was restored.";
 const HEAD = /^[0-9]{1,18}:[0-9a-f]{64}$/;
 
 /* `newest` is the number of the last record: a short log is verified without being asked to. */
@@ -39,7 +39,7 @@ export function Verification({ newest }) {
         <${Button} icon="shield-check" busy=${state.busy} onClick=${() => verify()}>
           Verify</${Button}>
         <${Button} kind="quiet" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>
-          With a head kept elsewhere</${Button}>
+          Verify with a stored head</${Button}>
       </div>
       ${state.found?.head && html`<${Head} text=${`${state.found.last}:${state.found.head}`} />`}
       ${state.found?.problems.length > 0 && html`
@@ -47,28 +47,29 @@ export function Verification({ newest }) {
       ${state.error && html`<${Trouble} error=${state.error} />`}
       ${isOpen && html`
         <form class="row" onSubmit=${submit}>
-          <${Field} label="Head that you noted" hint=${WHY}
-            problem=${head && !isHead && "It is a number, a colon and 64 hex digits"}>
+          <${Field} label="Stored head" hint=${WHY}
+            problem=${head && !isHead && "Enter a number, a colon and 64 hex digits"}>
             ${(given) => html`<input ...${given} value=${head} spellcheck=${false} size="80"
               onInput=${(event) => setHead(event.target.value)} />`}</${Field}>
-          <${Button} type="submit" disabled=${!isHead} busy=${state.busy}>Verify with it</${Button}>
+          <${Button} type="submit" disabled=${!isHead} busy=${state.busy}>
+        Verify with this head</${Button}>
         </form>`}
     </section>`;
 }
 
 function Head({ text }) {
   return html`<p class="head"><span class="muted">Head</span><code>${text}</code>
-    <${Copy} text=${text} label="Copy the head" /></p>`;
+    <${Copy} text=${text} label="Copy head" /></p>`;
 }
 
 function Verdict({ state: { busy, found, known } }) {
   const said = (kind, icon, words) => html`
     <strong role="status" class=${kind}><${Icon} name=${icon} /> ${words}</strong>`;
-  if (busy) return said("muted", "loader", "Reading the whole log…");
-  if (!found) return said("muted", "shield", "Not verified since this page was opened");
-  if (!found.ok) return said("bad", "shield-alert", "Records were changed, or are missing");
+  if (busy) return said("muted", "loader", "Verifying the whole log…");
+  if (!found) return said("muted", "shield", "Not verified yet");
+  if (!found.ok) return said("bad", "shield-alert", "Records were changed or are missing");
   const count = found.count.toLocaleString();
-  const all = found.count === 1 ? "The one record is" : `All ${count} records are`;
-  const more = known ? ", and continue the head that you gave" : "";
-  return said("ok", "shield-check", `${all} as written${more}`);
+  const all = found.count === 1 ? "The only record is" : `All ${count} records are`;
+  const more = known ? ", and match the stored head" : "";
+  return said("ok", "shield-check", `${all} intact${more}`);
 }

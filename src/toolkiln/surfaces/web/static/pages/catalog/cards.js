@@ -5,12 +5,12 @@ import { Link } from "../../router.js";
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
 const PARTS = { lexical: "words", semantic: "meaning", clause: "part", name: "name" };
-const CORE = "Its author marked it as core: it cannot be switched off";
+const CORE = "Core tool: it cannot be disabled";
 
 /* why: what the search said of it, or nothing; onSwitch: null if the viewer may not switch. */
 export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
   const isOff = tool.state === "disabled";
-  // What nobody has admitted has no page yet.
+  // A tool that is not admitted has no page yet.
   const to = tool.state === "proposed" ? "/approvals" : `/tools/${encodeURIComponent(tool.name)}`;
   return html`
     <article class=${`card ${isOff ? "off" : ""} ${isFresh ? "fresh" : ""}`}>
@@ -20,8 +20,8 @@ export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
           <code title=${tool.name}>${tool.name}</code></h3>
         ${onSwitch && tool.state !== "proposed" && html`
           <${Switch} checked=${!isOff} disabled=${tool.is_core || isBusy}
-            label=${`Offer ${tool.name}${tool.is_core ? ": core, always on" : ""}`}
-            title=${tool.is_core ? CORE : isOff ? "Switch it on" : "Switch it off"}
+            label=${`Enable ${tool.name}${tool.is_core ? ": core, always enabled" : ""}`}
+            title=${tool.is_core ? CORE : isOff ? "Enable tool" : "Disable tool"}
             onChange=${onSwitch} />`}
       </header>
       <p class="summary" title=${tool.summary}>${tool.summary}</p>
@@ -43,34 +43,34 @@ function traits({ rights, state, ...tool }) {
   const isStrict = tool.health === "STRICT_COMPLIANT";
   const isInvalid = tool.health === "INVALID";
   return [
-    state === "disabled" && ["quiet", "power-off", "Off", "Switched off: nobody can call it"],
+    state === "disabled" && ["quiet", "power-off", "Disabled", "Disabled: calls are rejected"],
     state === "proposed" && ["info", "hourglass", "Proposed", "A person has to admit it"],
     state !== "proposed" && tool.has_proposal
-      && ["info", "hourglass", "New version", "Another version waits for a person to admit it"],
-    !rights.sandbox && ["bad", "shield-off", "No sandbox", "It asks to run without the sandbox"],
-    rights.needs_approval && ["warn", "hand", "Asks first", "A person is asked before it runs"],
+      && ["info", "hourglass", "New version", "A person has to admit another version"],
+    !rights.sandbox && ["bad", "shield-off", "No sandbox", "Requests to run without the sandbox"],
+    rights.needs_approval && ["warn", "hand", "Needs approval", "A person approves each call"],
     isInvalid
-      && ["bad", "shield-x", "Invalid", "Its parameters are no schema that models can be given"],
+      && ["bad", "shield-x", "Invalid", "Its parameters are not a valid schema for models"],
     !isStrict && !isInvalid && [
       "warn", "shield-question-mark", "Not strict",
-      "Strict modes carry a part of its parameters as text",
+      "Strict modes send part of its parameters as text",
     ],
     tool.is_core && ["quiet", "lock", "Core", CORE],
     !tool.is_shown
-      && ["quiet", "eye-off", "Hidden", "It works, but people are not shown it unless they ask"],
+      && ["quiet", "eye-off", "Hidden", "It works, but lists omit it by default"],
     tool.role === "prompt" && [
       "quiet", "message-square-quote", "Prompt",
-      "People choose it, and a model reads what it gives",
+      "A person chooses it, and a model reads its text",
     ],
     tool.role === "resource"
       && ["quiet", "file-symlink", "Resource", "Clients read it by its address"],
     rights.network.length > 0
-      && ["quiet", "globe", "", `Asks for network: ${rights.network.join(", ")}`],
+      && ["quiet", "globe", "", `Requests network: ${rights.network.join(", ")}`],
     rights.secrets.length > 0
-      && ["quiet", "key-round", "", `Asks for secrets: ${rights.secrets.join(", ")}`],
-    rights.workspace && ["quiet", "folder", "", `Asks to ${rights.workspace} the workspace`],
-    tool.read_only && ["quiet", "eye", "", "Says that it changes nothing"],
-    isStrict && ["ok", "shield-check", "", "Models can be held to its parameters"],
+      && ["quiet", "key-round", "", `Requests secrets: ${rights.secrets.join(", ")}`],
+    rights.workspace && ["quiet", "folder", "", `Requests to ${rights.workspace} the workspace`],
+    tool.read_only && ["quiet", "eye", "", "Declares that it changes nothing"],
+    isStrict && ["ok", "shield-check", "", "Providers can enforce its parameters"],
   ].filter(Boolean);
 }
 
@@ -101,8 +101,8 @@ function Why({ why }) {
   const rest = [why.text, why.clause && `for “${why.clause}”`, ...shares]
     .filter(Boolean).join(" · ");
   return html`
-    <p class="why" title=${`Found by ${[...why.words, rest].join(" · ")}`}>
-      <span class="hidden-text">Found by </span>
+    <p class="why" title=${`Matched ${[...why.words, rest].join(" · ")}`}>
+      <span class="hidden-text">Matched </span>
       ${why.words.map((word) => html`<mark key=${word}>${word}</mark>`)}<span>${rest}</span></p>`;
 }
 
@@ -110,7 +110,7 @@ function Why({ why }) {
 export function ToolkitHead({ kit, items, core, isBusy, onSwitch }) {
   const on = items.filter(({ state }) => state === "served").length;
   const locked = kit?.is_core ? CORE
-    : core && `${core} is core: switch the others off one by one`;
+    : core && `${core} is core: disable the others one by one`;
   return html`
     ${kit && html`<${Tile} icon=${kit.icon ?? "toolbox"} color=${kit.color} />`}
     <h2>${kit ? kit.title : "Single tools"}</h2>
@@ -120,7 +120,7 @@ export function ToolkitHead({ kit, items, core, isBusy, onSwitch }) {
     ${kit?.is_core && html`<${Badge} icon="lock" title=${CORE}>Core</${Badge}>`}
     ${kit && onSwitch && html`
       <${Switch} checked=${kit.enabled} disabled=${Boolean(locked) || isBusy}
-        label=${`Offer all of ${kit.title}`}
-        title=${locked || (kit.enabled ? "Switch all of it off" : "Switch all of it on")}
+        label=${`Enable all of ${kit.title}`}
+        title=${locked || (kit.enabled ? "Disable all" : "Enable all")}
         onChange=${onSwitch} />`}`;
 }

@@ -6,13 +6,13 @@ export const FILTERS = [
   { id: "read_only", title: "Read-only", fits: (tool) => tool.read_only },
   { id: "core", title: "Core", fits: (tool) => tool.is_core },
   {
-    id: "rights", title: "Asks for rights",
+    id: "rights", title: "Requests permissions",
     fits: ({ rights }) =>
       !rights.sandbox || rights.workspace || rights.network.length || rights.secrets.length,
   },
   { id: "not_strict", title: "Not strict", fits: (tool) => tool.health !== "STRICT_COMPLIANT" },
   { id: "other", title: "Prompts and resources", fits: (tool) => tool.role !== "tool" },
-  { id: "off", title: "Off", fits: (tool) => tool.state === "disabled" },
+  { id: "off", title: "Disabled", fits: (tool) => tool.state === "disabled" },
   { id: "proposed", title: "Proposed", fits: (tool) => tool.has_proposal },
 ];
 
@@ -23,7 +23,7 @@ export function chosen(tools, { toolkit, only, hidden }) {
     && filters.every(({ fits }) => fits(tool)));
 }
 
-/* Groups by toolkit, in the order of the toolkits, then tools of none; `all` tells which are
+/* Groups by toolkit, in the order of the toolkits, then tools of none; `all` determines which are
    core. */
 export function grouped(toolkits, tools, all) {
   const members = new Map();

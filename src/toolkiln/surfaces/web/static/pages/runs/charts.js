@@ -27,7 +27,7 @@ export function Charts() {
     let ticks = 0;
     const timer = setInterval(() => {
       ticks += 1;
-      // Once a minute the hour moves on, whatever happens.
+      // The hour moves on every minute, even without calls.
       if (document.hidden || !(isStale.current || ticks % (MINUTE_MS / REFRESH_MS) === 0)) return;
       isStale.current = false;
       asked.again();
@@ -38,9 +38,9 @@ export function Charts() {
   const sums = useMemo(() => found && summed(found.minutes), [found]);
   return html`
     <section class="charts" aria-label="The last hour" tabindex="0">
-      <${Figure} title="Calls a minute" minutes=${found?.minutes} draw=${drawOutcomes}>
+      <${Figure} title="Calls per minute" minutes=${found?.minutes} draw=${drawOutcomes}>
         ${sums && html`<${Counts} sums=${sums} />`}</${Figure}>
-      <${Figure} title="How long they took" minutes=${found?.minutes} draw=${drawLatency}>
+      <${Figure} title="Duration" minutes=${found?.minutes} draw=${drawLatency}>
         ${sums && html`<${Times} sums=${sums} />`}</${Figure}>
     </section>
     <${InWords} minutes=${found?.minutes ?? []} since=${found?.complete_since ?? 0} />`;
@@ -55,11 +55,11 @@ function Counts({ sums }) {
 }
 
 function Times({ sums }) {
-  if (!sums.total) return "Nothing ended in the last hour";
+  if (!sums.total) return "No call ended in the last hour";
   return html`
-    <span class="key" data-of="median"></span>half at most
+    <span class="key" data-of="median"></span>p50
     ${" "}<strong><${Duration} seconds=${sums.median} /></strong>,${" "}
-    <span class="key" data-of="slow"></span>95 of 100 at most
+    <span class="key" data-of="slow"></span>p95
     ${" "}<strong><${Duration} seconds=${sums.slow} /></strong> in the worst minute`;
 }
 
@@ -214,13 +214,13 @@ function InWords({ minutes, since }) {
   return html`
     <details class="in-words">
       <summary>The last hour in figures</summary>
-      ${!some.length && html`<p class="hint">Nothing ended in the last hour.</p>`}
+      ${!some.length && html`<p class="hint">No call ended in the last hour.</p>`}
       ${isPartial && html`<p class="hint">Complete since ${AT.format(since * 1000)}; of what began
         earlier only a part is counted.</p>`}
       <div class="scrolled" tabindex="0" role="region" aria-label="Figures"><table>
         <thead><tr><th>Minute</th>
           ${FROM_FOOT.map(({ title }) => html`<th class="number">${title}</th>`)}
-          <th class="number">half at most</th><th class="number">95 of 100 at most</th></tr></thead>
+          <th class="number">p50</th><th class="number">p95</th></tr></thead>
         <tbody>${some.map((minute) => html`
           <tr key=${minute.at}><td>${AT.format(minute.at * 1000)}</td>
             ${FROM_FOOT.map(({ of }) => html`<td class="number">${countOf(minute, of)}</td>`)}

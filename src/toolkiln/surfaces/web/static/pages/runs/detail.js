@@ -1,4 +1,4 @@
-// One run: what it was given, what it told and gave, the calls that it made, and a way to stop it.
+// One run: its arguments, events, output and nested calls, and a button to cancel it.
 import { api } from "../../api.js";
 import { parsed } from "../../exact.js";
 import { html, useEffect, useRef, useState } from "../../lib.js";
@@ -14,24 +14,24 @@ import { RecordDetail } from "../audit/record.js";
 import { ISOLATION, isRunning, placeOf, StatusBadge, Took } from "./run.js";
 
 const PAUSE_MS = 250;
-const ASKED = "a person is asked to approve it";
+const ASKED = "waiting for approval";
 
 export function RunDetail({ id }) {
   const asked = useRun(id);
   const { value: run, error } = asked;
   if (error?.status === 404) return html`<${Gone} id=${id} />`;
   if (!run && error) return html`<${Trouble} error=${error} onRetry=${asked.again} />`;
-  if (!run) return html`<${Busy} label="Reading the run" />`;
+  if (!run) return html`<${Busy} label="Loading run" />`;
   return html`
     <p class="crumbs"><${Link} to="/runs"><${Icon} name="arrow-left" />Runs</${Link}>
       ${run.parent && html`
-        <span>Made by <${Link} to=${placeOf(run.parent)}>another call</${Link}></span>`}</p>
+        <span>Nested in <${Link} to=${placeOf(run.parent)}>another call</${Link}></span>`}</p>
     <div class="page-head">
       <h1><${Shown} text=${run.tool || "(no name)"} /></h1>
       <span role="status"><${StatusBadge} run=${run} /></span>
       <span class="muted took"><${Took} run=${run} /></span>
       <span class="grow"></span>
-      <${Link} class="button" to=${`/tools/${encodeURIComponent(run.tool)}`}>To the tool</${Link}>
+      <${Link} class="button" to=${`/tools/${encodeURIComponent(run.tool)}`}>Open tool</${Link}>
       ${isRunning(run) && html`<${Cancel} run=${run} onDone=${asked.again} />`}
     </div>
     <div class="run-detail">
@@ -43,16 +43,16 @@ export function RunDetail({ id }) {
         <${Part} title="Output"><${Output} run=${run} /></${Part}>
         <${Part} title="Log"><${Log} run=${run} /></${Part}>
         ${run.children.length > 0 && html`
-          <${Part} title="Calls that it made"><${Children} run=${run} /></${Part}>`}
+          <${Part} title="Nested calls"><${Children} run=${run} /></${Part}>`}
       </div>
       <div class="stack">
-        <${Part} title="Facts"><${Facts} run=${run} /></${Part}>
+        <${Part} title="Details"><${Facts} run=${run} /></${Part}>
         <${Part} title="Audit record"><${Audited} run=${run} /></${Part}>
       </div>
     </div>`;
 }
 
-/* The run as it stands; it is read again when something of it changes, but never twice at once. */
+/* The current state of the run, loaded again after changes, but never twice at once. */
 function useRun(id) {
   const ask = (signal) => api.get(`/v1/runs/${encodeURIComponent(id)}`, null, { signal });
   const asked = useAsked(ask, [id]);
@@ -63,8 +63,8 @@ function useRun(id) {
     timer.current = current.current.busy ? setTimeout(look, PAUSE_MS) : null;
     if (!timer.current) current.current.again();
   };
-  useLive("run", (told) => {
-    if (told.id === id || told.parent === id) timer.current ??= setTimeout(look, PAUSE_MS);
+  useLive("run", (event) => {
+    if (event.id === id || event.parent === id) timer.current ??= setTimeout(look, PAUSE_MS);
   });
   useLive("again", asked.again);
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -72,11 +72,11 @@ function useRun(id) {
 }
 
 function Gone({ id }) {
-  return html`<${Empty} icon="search-x" title="There is no such run"
-    action=${html`<${Link} class="button" to="/runs">To the runs</${Link}>`}>
-    <p><code><${Shown} text=${id} /></code> is not among the calls that you may see, or its time is
-      over: a server keeps the last thousand, and the audit, for people with <code>ADMIN</code>,
-      knows the others.</p></${Empty}>`;
+  return html`<${Empty} icon="search-x" title="Run not found"
+    action=${html`<${Link} class="button" to="/runs">All runs</${Link}>`}>
+    <p><code><${Shown} text=${id} /></code> is not visible to you, or has expired: a server keeps
+      the last thousand runs, and the audit log, which requires <code>ADMIN</code>, has the
+        others.</p></${Empty}>`;
 }
 
 function Part({ title, children }) {
@@ -91,13 +91,13 @@ function Cancel({ run, onDone }) {
     setState({ busy: true });
     try {
       const { status } = await api.post(`/v1/runs/${encodeURIComponent(run.id)}/cancel`);
-      toast(status === "cancelled" ? "The call was cancelled" : "The call was told to stop");
+      toast(status === "cancelled" ? "The call was cancelled" : "Cancellation requested");
     } catch (error) {
       if (error.code !== "too_late") {
         setState({ busy: false, error });
         return;
       }
-      toast("The call had ended by itself");
+      toast("The call had already ended");
     }
     close();
     onDone();
@@ -106,22 +106,21 @@ function Cancel({ run, onDone }) {
     <${Button} kind="danger" icon="circle-stop" onClick=${() => setAsking(true)}>Cancel</${Button}>
     ${isAsking && html`<${Dialog} title="Cancel this call?" onClose=${close}>
       <div class="stack">
-        <p><strong><${Shown} text=${run.tool} /></strong> is stopped, with the calls that it made
-          and that still run. What it did so far stays done, and its caller is told who cancelled
-          it.</p>
+        <p><strong><${Shown} text=${run.tool} /></strong> and its running nested calls will be
+          stopped. What it has already done stays, and its caller sees who cancelled it.</p>
         ${state.error && html`<${Trouble} error=${state.error} />`}
         <div class="row run-answers">
-          <${Button} onClick=${close} autofocus>Let it run</${Button}>
+          <${Button} onClick=${close} autofocus>Keep running</${Button}>
           <${Button} kind="danger" icon="circle-stop" busy=${state.busy} onClick=${cancel}>
-            Cancel the call</${Button}>
+            Cancel call</${Button}>
         </div>
       </div></${Dialog}>`}`;
 }
 
 function Waiting({ run }) {
   if (run.status !== "pending") return null;
-  return html`<p class="run-waiting"><${Icon} name="hand" />A person has to approve it.
-    <${Link} to="/approvals">To the approvals</${Link}></p>`;
+  return html`<p class="run-waiting"><${Icon} name="hand" />Waiting for approval.
+    <${Link} to="/approvals">Open approvals</${Link}></p>`;
 }
 
 function Failure({ error }) {
@@ -131,7 +130,7 @@ function Failure({ error }) {
   return html`
     <div class="failure">
       <p class="failure-message"><${Shown} text=${error.message} /></p>
-      ${error.hint && html`<p><strong>What to do:</strong> <${Shown} text=${error.hint} /></p>`}
+      ${error.hint && html`<p><strong>Hint:</strong> <${Shown} text=${error.hint} /></p>`}
       ${error.traceback && html`<pre><${Shown} text=${error.traceback} /></pre>`}
       <p class="hint">${where}</p>
     </div>`;
@@ -146,7 +145,7 @@ function Arguments({ text }) {
   try {
     value = parsed(text);
   } catch {
-    return html`<p class="hint">They are cut, as in the audit.</p>
+    return html`<p class="hint">Truncated, as in the audit log.</p>
       <${LongText} text=${text} label="Arguments" />`;
   }
   if (value === null || !Object.keys(value).length) return html`<p class="muted">None.</p>`;
@@ -156,7 +155,7 @@ function Arguments({ text }) {
 function Output({ run }) {
   const [isWhole, setWhole] = useState(false);
   const { truncation, text, length, error } = run;
-  if (isRunning(run)) return html`<p class="muted">It has not ended yet.</p>`;
+  if (isRunning(run)) return html`<p class="muted">The call has not ended yet.</p>`;
   if (text === null) {
     return html`<p class="muted">Not kept: it was cancelled, or another server ran it, or this one
       was restarted.</p>`;
@@ -169,7 +168,7 @@ function Output({ run }) {
     ${truncation && html`<p class="row">
       <span>Its caller got ${shown.toLocaleString()} of ${total.toLocaleString()} characters.</span>
       ${truncation.handle && html`<${Button} onClick=${() => setWhole(!isWhole)}>
-        ${isWhole ? "Show what the caller got" : "Read all of it"}</${Button}>`}</p>`}
+        ${isWhole ? "Show truncated output" : "Show full output"}</${Button}>`}</p>`}
     ${length > text.length && !isWhole && html`<p class="hint">
       The first ${text.length.toLocaleString()} of ${length.toLocaleString()} characters.</p>`}
     ${isWhole ? html`<${WholeOutput} read=${read} total=${total} label="Output" />`
@@ -177,7 +176,7 @@ function Output({ run }) {
     ${run.notes.map((note) => html`<p class="hint"><${Shown} text=${note} /></p>`)}`;
 }
 
-/* Follows the end, unless somebody scrolled up to read. */
+/* Follows the end, unless the user scrolled up. */
 function Log({ run }) {
   const box = useRef(null);
   const isAtEnd = useRef(true);
@@ -186,7 +185,7 @@ function Log({ run }) {
   }, [run.events.length]);
   if (!run.events.length) {
     return html`<p class="muted">
-      ${isRunning(run) ? "It has told nothing yet." : "It told nothing."}</p>`;
+      ${isRunning(run) ? "No messages yet." : "No messages."}</p>`;
   }
   const look = ({ target: { scrollHeight, scrollTop, clientHeight } }) => {
     isAtEnd.current = scrollHeight - scrollTop - clientHeight < 20;
@@ -227,15 +226,15 @@ function Children({ run }) {
 function Facts({ run }) {
   const ofCaller = `/runs?user=${encodeURIComponent(run.caller)}`;
   const facts = [
-    ["Began", html`<${Time} at=${run.started} />`],
-    ["Took", html`<${Took} run=${run} />`],
+    ["Started", html`<${Time} at=${run.started} />`],
+    ["Duration", html`<${Took} run=${run} />`],
     ["Processor", run.cpu !== null && html`<${Duration} seconds=${run.cpu} />`],
     ["Memory", run.memory && sizeOf(run.memory)],
     ["Isolation", run.isolation && (ISOLATION[run.isolation] ?? run.isolation)],
     ["Caller", run.caller && html`
       <${Link} to=${ofCaller}><${Shown} text=${run.caller} /></${Link}>`],
     ["Agent", run.agent && html`<${Shown} text=${run.agent} />`],
-    ["Came by", run.surface],
+    ["Surface", run.surface],
     ["Session", run.session && html`<code>${run.session}</code>`],
     ["Version", run.digest && html`<code>${run.digest.slice(0, 16)}</code>`],
     ["Call", html`<code><${Shown} text=${run.id} /></code>`],
@@ -253,6 +252,8 @@ function Audited({ run: { record, detail, ...run } }) {
       <details><summary>Number ${record.seq.toLocaleString()}${said && html`: ${said}`}</summary>
         <${RecordDetail} record=${record} onFilter=${filter} /></details>`;
   }
-  if (isRunning(run)) return html`<p class="muted">Written when it ends, or after a moment.</p>`;
-  return said ? html`<p>${said}</p>` : html`<p class="muted">Nothing but that it ran.</p>`;
+  if (isRunning(run)) {
+    return html`<p class="muted">Written when the call ends, or after half a second.</p>`;
+  }
+  return said ? html`<p>${said}</p>` : html`<p class="muted">No details.</p>`;
 }

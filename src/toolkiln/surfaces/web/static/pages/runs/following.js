@@ -1,4 +1,4 @@
-// The runs that fit some filters: read in parts, then kept up to date by what the server tells.
+// The runs that match the filters: loaded in pages, then updated by server events.
 import { api } from "../../api.js";
 import { useEffect, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
@@ -14,8 +14,8 @@ export function useRuns(wanted) {
   const [turn, setTurn] = useState(0);
   const control = useRef(null);
   const key = JSON.stringify(wanted);
-  const news = useNews((told) =>
-    setState((before) => (before.runs ? taken(before, told, wanted) : before)));
+  const news = useNews((events) =>
+    setState((before) => (before.runs ? taken(before, events, wanted) : before)));
 
   const read = async (cursor) => {
     const { signal } = control.current;
@@ -51,24 +51,24 @@ export function useRuns(wanted) {
   return { runs, fresh, busy, error, isEnd: !cursor, more, again };
 }
 
-/* What the server tells of runs, in portions. While a list is read it is held back: the answer
-   may be older than what is told meanwhile. */
+/* Batches of run events from the server. They wait while a list loads: the list may be older than
+   the events. */
 function useNews(take) {
   const current = useRef(take);
   current.current = take;
   const [news] = useState(() => {
-    let told = [];
+    let events = [];
     let timer = null;
     let isHeld = false;
     const pass = () => {
       timer = null;
-      if (isHeld || !told.length) return;
-      current.current(told);
-      told = [];
+      if (isHeld || !events.length) return;
+      current.current(events);
+      events = [];
     };
     return {
       add: (run) => {
-        told = [...told.slice(-MOST), run];
+        events = [...events.slice(-MOST), run];
         if (timer === null) timer = setTimeout(pass, PORTION_MS);
       },
       hold: () => { isHeld = true; },
@@ -92,7 +92,7 @@ function queryOf({ status, tool, user }, cursor) {
   return query;
 }
 
-/* What somebody types is a part of a name, unless it is a pattern. */
+/* The typed text is a part of a name, unless it is a pattern. */
 function globOf(text) {
   return /[*?[]/.test(text) ? text : `*${text}*`;
 }

@@ -48,7 +48,7 @@ export function RunList() {
       <${Charts} />
       <${Filters} given=${given} runs=${runs} isActive=${isActive} onChange=${change} />
       ${error && html`<${Trouble} error=${error} onRetry=${isEnd ? again : more} />`}
-      ${!runs && !error && html`<${Busy} label="Reading the runs" />`}
+      ${!runs && !error && html`<${Busy} label="Loading runs" />`}
       ${runs && !rows.length && isEnd && html`
         <${Nothing} isFiltered=${isFiltered} onClear=${clear} />`}
       ${rows.length > 0 && html`
@@ -56,7 +56,7 @@ export function RunList() {
           ${fresh.length > 0 && html`<${Fresh} count=${fresh.length} onShow=${again} />`}
           <p class="run head" aria-hidden="true">
             <span>Status</span><span>Tool</span><span>Caller</span>
-            <span>Came by</span><span>Began</span><span class="took">Took</span></p>
+            <span>Surface</span><span>Started</span><span class="took">Duration</span></p>
           <${Rows} rows=${rows} onFold=${fold} />
         </section>`}
       ${runs && html`<${End} isEnd=${isEnd} busy=${busy} count=${runs.size} onMore=${more} />`}
@@ -65,13 +65,13 @@ export function RunList() {
 
 function standing(runs) {
   const count = (status) => runs.filter((run) => run.status === status).length;
-  const parts = [[count("running"), "running"], [count("pending"), "waiting for a person"]];
-  const told = parts.filter(([some]) => some)
+  const parts = [[count("running"), "running"], [count("pending"), "waiting for approval"]];
+  const counts = parts.filter(([some]) => some)
     .map(([some, words]) => `${some.toLocaleString()} ${words}`);
-  return told.join(", ") || "Nothing runs";
+  return counts.join(", ") || "No running calls";
 }
 
-/* What began while somebody reads further down. */
+/* Calls that started while the user reads further down. */
 function Fresh({ count, onShow }) {
   const show = () => {
     scrollTo(0, 0);
@@ -88,7 +88,7 @@ function Filters({ given, runs, isActive, onChange }) {
     return [...new Set(found)].filter(Boolean).sort();
   }, [runs]);
   return html`
-    <form class="runs-filters" role="search" aria-label="Which calls"
+    <form class="runs-filters" role="search" aria-label="Filter calls"
       onSubmit=${(event) => event.preventDefault()}>
       <label class="row runs-only">
         <${Switch} checked=${isActive} label="Only running"
@@ -110,7 +110,7 @@ function Filters({ given, runs, isActive, onChange }) {
     </form>`;
 }
 
-/* Asks once somebody stops typing. */
+/* Filters once the user stops typing. */
 function ToolFilter({ tool, onChange }) {
   const [text, setText] = useState(tool);
   const current = useRef(onChange);
@@ -165,7 +165,7 @@ function Row({ row: { key, run, depth, count, isFolded }, onFold }) {
 function Fold({ count, isFolded, onFold }) {
   return html`
     <button type="button" class="fold" aria-expanded=${!isFolded} onClick=${onFold}
-      aria-label=${`${count} calls that it made`}>
+      aria-label=${`${count} nested calls`}>
       <${Icon} name=${isFolded ? "chevron-right" : "chevron-down"} /></button>`;
 }
 
@@ -178,14 +178,14 @@ function Began({ at }) {
 function Nothing({ isFiltered, onClear }) {
   const who = useWho();
   if (isFiltered) {
-    return html`<${Empty} icon="search-x" title="No call fits"
-      action=${html`<${Button} onClick=${onClear}>Clear the filters</${Button}>`}>
-      Calls that fit appear here as they begin.</${Empty}>`;
+    return html`<${Empty} icon="search-x" title="No matching calls"
+      action=${html`<${Button} onClick=${onClear}>Clear filters</${Button}>`}>
+      Matching calls appear here when they start.</${Empty}>`;
   }
   return html`<${Empty} icon="activity" title="No calls yet"
-    action=${html`<${Link} class="button" to="/">Look for a tool to try</${Link}>`}>
-    Every call ${who.may("ADMIN") ? "" : "made on your behalf "}appears here as it begins, whoever
-    makes it: a person on this page, a program, an agent.</${Empty}>`;
+    action=${html`<${Link} class="button" to="/">Find a tool to try</${Link}>`}>
+    Every call ${who.may("ADMIN") ? "" : "made on your behalf "}appears here when it starts, from a
+      person on this page, a program or an agent.</${Empty}>`;
 }
 
 /* Reads on when it comes into view, as long as that finds something. */
@@ -205,7 +205,7 @@ function End({ isEnd, busy, count, onMore }) {
   }, [count, isEnd, busy]);
   const isStuck = !isEnd && !busy && tried.current === count;
   return html`<p class="runs-end muted" ref=${place} role="status">
-    ${isStuck && html`<${Button} onClick=${onMore}>Look further back</${Button}>`}
-    ${!isEnd && !isStuck && "Reading on…"}
-    ${isEnd && count > 20 && `That is all: ${count.toLocaleString()} calls`}</p>`;
+    ${isStuck && html`<${Button} onClick=${onMore}>Load older calls</${Button}>`}
+    ${!isEnd && !isStuck && "Loading…"}
+    ${isEnd && count > 20 && `End of list: ${count.toLocaleString()} calls`}</p>`;
 }

@@ -4,7 +4,7 @@ import { Badge, Duration } from "../../parts.js";
 
 export const STATUSES = {
   running: { words: "Running", kind: "info", icon: "loader" },
-  pending: { words: "Waiting", kind: "warn", icon: "hand", title: "Waits for a person's approval" },
+  pending: { words: "Waiting", kind: "warn", icon: "hand", title: "Waiting for approval" },
   ok: { words: "Done", kind: "ok", icon: "circle-check" },
   failed: { words: "Failed", kind: "bad", icon: "circle-x" },
   invalid: {
@@ -13,17 +13,17 @@ export const STATUSES = {
   },
   denied: { words: "Denied", kind: "warn", icon: "shield-x" },
   timeout: { words: "Timed out", kind: "bad", icon: "timer-off" },
-  killed: { words: "Killed", kind: "bad", icon: "octagon-x", title: "Stopped at a limit" },
+  killed: { words: "Killed", kind: "bad", icon: "octagon-x", title: "Exceeded a limit" },
   cancelled: { words: "Cancelled", kind: "quiet", icon: "circle-slash" },
   unavailable: {
     words: "Unavailable", kind: "bad", icon: "server-off", title: "The platform could not run it",
   },
 };
 export const ISOLATION = {
-  A: "Sandbox A: namespaces of its own, from a fork server",
-  B: "Sandbox B: bwrap of its own",
+  A: "Sandbox A: separate namespaces, from a fork server",
+  B: "Sandbox B: a separate bwrap",
   C: "Sandbox C, reduced: Landlock, seccomp and limits",
-  none: "No sandbox: a function of the server's own process",
+  none: "No sandbox: a function in the server's own process",
 };
 
 export const isRunning = ({ status }) => status === "running" || status === "pending";

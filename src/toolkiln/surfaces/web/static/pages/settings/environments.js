@@ -1,4 +1,4 @@
-// The packages that were installed for tools, and room made where nobody uses them.
+// Installed packages of tools, and a form to remove unused ones.
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Button, Empty, Field, Time, toast } from "../../parts.js";
@@ -9,7 +9,7 @@ const COLUMNS = [
   { title: "Packages", cell: ({ packages }) => html`<${Packages} packages=${packages} />` },
   { title: "For", cell: ({ requirements }) => (requirements.length
     ? requirements.map((some) => html`<div class="hint"><${Shown} text=${some.join(", ")} /></div>`)
-    : html`<span class="muted">nothing any more</span>`) },
+    : html`<span class="muted">no current tool</span>`) },
   { title: "Size", cell: (one) => size(one.size) },
   { title: "Last used", cell: ({ last_used }) => html`<${Time} at=${last_used} />` },
 ];
@@ -21,7 +21,7 @@ export function Environments() {
     const { items } = await api.post("/v1/environments/prune", { days });
     const bytes = items.reduce((sum, one) => sum + one.size, 0);
     toast(items.length
-      ? `Removed ${items.length}, ${size(bytes)}` : "Nothing was unused for so long");
+      ? `Removed ${items.length}, ${size(bytes)}` : "No environment was unused for that long");
     setDays(null);
     asked.again();
   };
@@ -31,24 +31,24 @@ export function Environments() {
   };
   return html`
     <p class="muted">Packages that tools require, locked and built once for each set of
-      requirements. What is removed is built again when a tool needs it.</p>
-    <${Answered} asked=${asked} label="Asking for the environments">
+      requirements. A removed environment is built again when a tool needs it.</p>
+    <${Answered} asked=${asked} label="Loading environments">
       ${({ items }) => (items.length ? html`
         <${Table} label="Environments" columns=${COLUMNS} rows=${items} id=${(one) => one.key} />
         <form class="panel row prune" onSubmit=${ask}>
           <${Field} label="Days without use">${(attributes) => html`
             <input ...${attributes} name="days" type="number" min="0" max="36500" value="30"
               required />`}</${Field}>
-          <${Button} kind="danger" type="submit" icon="trash-2">Remove them</${Button}>
+          <${Button} kind="danger" type="submit" icon="trash-2">Remove environments</${Button}>
         </form>` : html`
-        <${Empty} icon="package" title="Nothing is installed">An environment is built with the
-          first call of a tool that requires packages, or ahead
-          by <code>toolkiln env build</code>.</${Empty}>`)}</${Answered}>
+        <${Empty} icon="package" title="No environments">Toolkiln builds an environment with the
+          first call of a tool that requires packages, or
+          with <code>toolkiln env build</code>.</${Empty}>`)}</${Answered}>
     ${days !== null && html`
-      <${Confirm} title="Remove environments?" action="Remove them" onConfirm=${prune}
+      <${Confirm} title="Remove environments?" action="Remove environments" onConfirm=${prune}
         onClose=${() => setDays(null)}>
-        <p>All that nobody has used for ${days} ${days === 1 ? "day" : "days"} are removed from
-          the disk.</p>
+        <p>Environments unused for ${days} ${days === 1 ? "day" : "days"} will be removed from the
+          disk.</p>
       </${Confirm}>`}`;
 }
 

@@ -7,9 +7,9 @@ import { Answered, size, span, Table, useAnswer } from "./shared.js";
 const POOLS = [
   { title: "Pool", cell: ({ name }) => html`<strong><${Shown} text=${name} /></strong>` },
   { title: "Running", cell: ({ running }) => running.toLocaleString() },
-  { title: "Waiting", cell: ({ waiting, oldest }) => html`${waiting.toLocaleString()}
+  { title: "Queued", cell: ({ waiting, oldest }) => html`${waiting.toLocaleString()}
     ${waiting > 0 && html` <span class="hint">the first for ${span(oldest)}</span>`}` },
-  { title: "Given up", cell: ({ dead }) => (dead
+  { title: "Dead letters", cell: ({ dead }) => (dead
     ? html`<${Badge} kind="bad">${dead.toLocaleString()}</${Badge}>` : "0") },
 ];
 const WORKERS = [
@@ -28,14 +28,14 @@ export function Fleet() {
   const asked = useAnswer("/v1/fleet");
   return html`
     <div class="row">
-      <p class="muted grow">What several machines share through Redis, at one moment.</p>
-      <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Look again</${Button}>
+      <p class="muted grow">The current state of the machines that share one Redis.</p>
+      <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Reload</${Button}>
     </div>
     ${asked.value && asked.error && html`<${Trouble} error=${asked.error} />`}
-    <${Answered} asked=${asked} label="Asking the fleet">${({ state }) => (state
+    <${Answered} asked=${asked} label="Loading fleet status">${({ state }) => (state
       ? html`<${State} state=${state} />`
-      : html`<${Empty} icon="network" title="There is no fleet">
-          The settings <code>redis</code> and <code>fleet</code> name none.
+      : html`<${Empty} icon="network" title="No fleet">
+          Neither the setting <code>redis</code> nor <code>fleet</code> is set.
         </${Empty}>`)}</${Answered}>`;
 }
 
@@ -50,6 +50,6 @@ function State({ state: { server, version, memory, tools, warnings, pools, worke
     ${workers.length > 0
       ? html`<${Table} label="Workers" columns=${WORKERS} rows=${workers}
           id=${(one) => one.name} />`
-      : html`<${Empty} icon="server" title="There are no workers">
+      : html`<${Empty} icon="server" title="No workers">
           Start one with <code>toolkiln worker</code>.</${Empty}>`}`;
 }

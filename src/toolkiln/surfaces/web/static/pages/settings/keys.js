@@ -18,34 +18,34 @@ export function Keys() {
   };
   const revoke = async () => {
     await api.delete(`/v1/keys/${encodeURIComponent(revoking.id)}`);
-    toast("The key is revoked");
+    toast("Key revoked");
     setRevoking(null);
     keys.again();
   };
   const make = html`
-    <${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>Make a key</${Button}>`;
+    <${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>Create key</${Button}>`;
   return html`
     <div class="row">
-      <p class="muted grow">A program shows a key with each request, a person to sign in. It acts
-        for one user, with the rights that it was made with.</p>
+      <p class="muted grow">A program sends a key with each request; a person signs in with it. It
+        acts for one user, with the privileges it was created with.</p>
       ${keys.items?.length > 0 && make}
     </div>
-    <${Answered} asked=${{ ...keys, value: keys.items }} label="Asking for the keys">
+    <${Answered} asked=${{ ...keys, value: keys.items }} label="Loading keys">
       ${(items) => (items.length
         ? html`<${Table} label="Keys" columns=${columns(setRevoking)} rows=${items} />`
-        : html`<${Empty} icon="key-round" title="There are no keys" action=${make}>Make one for
-            each program or person that should reach this server.</${Empty}>`)}</${Answered}>
+        : html`<${Empty} icon="key-round" title="No keys" action=${make}>Create one for each
+          program or person that should access this server.</${Empty}>`)}</${Answered}>
     ${keys.error && keys.items && html`<${Trouble} error=${keys.error} onRetry=${keys.again} />`}
     ${keys.hasMore && html`
       <div><${Button} busy=${keys.busy} onClick=${keys.more}>Show more</${Button}></div>`}
     ${isMaking && html`<${NewKey} onMade=${onMade} onClose=${() => setMaking(false)} />`}
     ${made && html`<${Made} made=${made} onClose=${() => setMade(null)} />`}
     ${revoking && html`
-      <${Confirm} title="Revoke this key?" action="Revoke it" onConfirm=${revoke}
+      <${Confirm} title="Revoke this key?" action="Revoke key" onConfirm=${revoke}
         onClose=${() => setRevoking(null)}>
         <p><strong><${Shown} text=${revoking.name} /></strong> of <${Shown}
-          text=${revoking.user} /> holds no longer, and all sessions that it made end at once. This
-          cannot be taken back.</p>
+          text=${revoking.user} /> will stop working, and all sessions opened with it will end at
+          once. You cannot undo this.</p>
       </${Confirm}>`}`;
 }
 
@@ -54,9 +54,9 @@ function columns(onRevoke) {
     { title: "Name", cell: ({ name, id }) => html`
       <strong><${Shown} text=${name} /></strong><br /><code class="muted">${id}</code>` },
     { title: "User", cell: ({ user }) => html`<${Shown} text=${user} />` },
-    { title: "Rights", cell: ({ groups, privileges, tools }) => html`
+    { title: "Scope", cell: ({ groups, privileges, tools }) => html`
       <${Rights} ...${{ groups, privileges, tools }} />` },
-    { title: "Made", cell: ({ created, created_by }) => html`
+    { title: "Created", cell: ({ created, created_by }) => html`
       <${Day} at=${created} /><br /><span class="hint">by <${Shown} text=${created_by} /></span>` },
     { title: "Last used", cell: ({ last_used }) => (last_used
       ? html`<${Day} at=${last_used} />` : "never") },
@@ -80,7 +80,7 @@ function Rights({ groups, privileges, tools }) {
 function State({ state: { holds, revoked, expires } }) {
   if (revoked) return html`<${Badge}>revoked</${Badge}>`;
   if (!holds) return html`<${Badge}>expired</${Badge}>`;
-  return html`<${Badge} kind="ok">holds</${Badge}>
+  return html`<${Badge} kind="ok">valid</${Badge}>
     <div class="hint">
       ${expires ? html`until <${Day} at=${expires} />` : "until it is revoked"}</div>`;
 }
@@ -90,10 +90,10 @@ function Made({ made, onClose }) {
   return html`
     <${Dialog} title="Copy the key now" onClose=${onClose}>
       <div class="stack">
-        <p>This is the only time that <strong><${Shown} text=${made.name} /></strong> can be seen.
-          The server keeps no more than its hash.</p>
+        <p><strong><${Shown} text=${made.name} /></strong> is shown only once. The server stores
+          only its hash.</p>
         <p class="row secret"><code>${made.key}</code>
-          <${Copy} text=${made.key} label="Copy the key" /></p>
+          <${Copy} text=${made.key} label="Copy key" /></p>
         <p class="hint">Programs send it as <code>Authorization: Bearer …</code>; people sign in
           with it.</p>
         <div class="row end">

@@ -29,15 +29,15 @@ export function NewKey({ onMade, onClose }) {
     <${Field} label=${label} hint=${hint} problem=${problem(name)}>${(attributes) => html`
       <input ...${attributes} name=${name} ...${control} />`}</${Field}>`;
   return html`
-    <${Dialog} title="Make a key" onClose=${onClose}>
+    <${Dialog} title="Create key" onClose=${onClose}>
       <form class="stack" onSubmit=${make}>
         <div class="two">
-          ${field("name", "Name", "What people call it.", {
+          ${field("name", "Name", "A name for the key.", {
             required: true, maxlength: 100, autofocus: true,
           })}
-          ${field("user_id", "User", "Whom it acts for.", { required: true, maxlength: 200 })}
-          ${field("groups", "Groups", "With commas between them.", {})}
-          ${field("tools", "Tools", "Patterns such as look_*, with commas between them.", {
+          ${field("user_id", "User", "The user it acts for.", { required: true, maxlength: 200 })}
+          ${field("groups", "Groups", "Separated by commas.", {})}
+          ${field("tools", "Tools", "Patterns such as look_*, separated by commas.", {
             value: "*", required: true,
           })}
         </div>
@@ -49,7 +49,7 @@ export function NewKey({ onMade, onClose }) {
                 <span><code>${name}</code> <span class="hint">${words}</span></span></label>`)}
         </fieldset>
         <div class="two">
-          ${field("days", "Holds for days", "", {
+          ${field("days", "Valid for days", "", {
             type: "number", min: 1, max: 3650, value: USUAL_DAYS, required: !isEndless,
             disabled: isEndless,
           })}
@@ -61,7 +61,7 @@ export function NewKey({ onMade, onClose }) {
         <div class="row end">
           <${Button} onClick=${onClose}>Cancel</${Button}>
           <${Button} kind="primary" type="submit" icon="key-round"
-            busy=${isBusy}>Make the key</${Button}>
+            busy=${isBusy}>Create key</${Button}>
         </div>
       </form>
     </${Dialog}>`;

@@ -5,15 +5,15 @@ import { Shown } from "../../result/text.js";
 import { Answered, Names, Table, useAnswer, useList } from "./shared.js";
 
 export const PRIVILEGES = {
-  ADMIN: "Administer: keys, sessions, settings, switches and versions of tools, the audit.",
-  APPROVE: "Decide about calls that wait for a person.",
+  ADMIN: "Administer keys, sessions, settings, tools and their versions, and the audit log.",
+  APPROVE: "Approve or reject pending calls.",
   WRITE_TOOLS: "Write tools while the server runs.",
   UNSANDBOXED_EXEC: "Call and admit tools that run outside the sandbox.",
 };
 const COLUMNS = [
   { title: "Who", cell: ({ who }) => html`<${Shown} text=${who} />` },
   { title: "Privileges", cell: ({ names }) => html`<${Names} names=${names} />` },
-  { title: "By", cell: ({ by }) => by },
+  { title: "Source", cell: ({ by }) => by },
 ];
 
 export function Privileges() {
@@ -24,15 +24,15 @@ export function Privileges() {
     error: rules.error ?? keys.error,
   };
   return html`
-    <p class="muted">Whoever runs the server has all of them on its machine. Others have what
-      stands here, or what their session was made with.</p>
-    <${Answered} asked=${asked} label="Asking who has privileges">${(found) => (found.length
-      ? html`<${Table} label="Who has privileges" columns=${COLUMNS} rows=${found} />`
-      : html`<${Empty} icon="badge-check" title="Nobody else has privileges">
-          Give some in <code>toolkiln.toml</code>, as
-          in <code>[privileges] "ann" = ["APPROVE"]</code>, or make a key that has them.
+    <p class="muted">The operator has all of them on the server's machine. Other users have those
+      listed here, or those their session was created with.</p>
+    <${Answered} asked=${asked} label="Loading privileges">${(found) => (found.length
+      ? html`<${Table} label="Users with privileges" columns=${COLUMNS} rows=${found} />`
+      : html`<${Empty} icon="badge-check" title="No other users have privileges">
+          Grant some in <code>toolkiln.toml</code>, as
+          in <code>[privileges] "ann" = ["APPROVE"]</code>, or create a key that has them.
         </${Empty}>`)}</${Answered}>
-    <h3>What they let people do</h3>
+    <h3>What the privileges allow</h3>
     <dl class="facts panel">${Object.entries(PRIVILEGES).map(([name, words]) => html`
       <dt key=${name}><code>${name}</code></dt><dd>${words}</dd>`)}</dl>`;
 }
@@ -40,7 +40,7 @@ export function Privileges() {
 function rows({ privileges }, keys) {
   const settings = Object.entries(privileges).map(([who, names]) => ({
     id: `settings ${who}`, names, by: "the settings",
-    who: who.startsWith("group:") ? `everybody in ${who.slice("group:".length)}` : who,
+    who: who.startsWith("group:") ? `everyone in ${who.slice("group:".length)}` : who,
   }));
   const holding = keys.filter(({ holds, privileges: held }) => holds && held.length);
   return settings.concat(holding.map(({ id, user, name, privileges: names }) => ({

@@ -1,4 +1,4 @@
-// The operator's rules in their order, and what they mean for somebody and a tool.
+// The operator's rules in order, and their effect for a user and a tool.
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Button, Empty, Field, Icon, Trouble, useAsked } from "../../parts.js";
@@ -9,7 +9,7 @@ const EFFECTS = {
   allow: { kind: "ok", icon: "circle-check", words: "may run", more: "" },
   ask: {
     kind: "warn", icon: "circle-help", words: "may run",
-    more: ", once a person has approved the call",
+    more: ", once a person approves the call",
   },
   deny: { kind: "bad", icon: "ban", words: "may not run", more: "" },
 };
@@ -18,18 +18,18 @@ const OFFERED = 200;
 export function Rules() {
   const rules = useAnswer("/v1/rules");
   return html`
-    <p class="muted">The first rule that fits decides. They stand in <code>toolkiln.toml</code>, and
-      count as soon as the file is saved.</p>
+    <p class="muted">The first matching rule decides. Rules are in <code>toolkiln.toml</code> and
+      take effect when you save the file.</p>
     <${Explain} />
-    <h3>In their order</h3>
-    <${Answered} asked=${rules} label="Asking for the rules">${({ items, policy }) => html`
-      ${items.length === 0 && html`<${Empty} icon="scale" title="There are no rules">
-        Whatever is asked is decided by <code>policy = "${policy}"</code>. Write rules
+    <h3>Rules in order</h3>
+    <${Answered} asked=${rules} label="Loading rules">${({ items, policy }) => html`
+      ${items.length === 0 && html`<${Empty} icon="scale" title="No rules">
+        Every call is decided by <code>policy = "${policy}"</code>. Write rules
         as <code>[[rules]]</code> in <code>toolkiln.toml</code>.</${Empty}>`}
       ${items.length > 0 && html`<ol class="rules panel">
         ${items.map((rule) => html`<${Rule} key=${rule.place} rule=${rule} />`)}
         <li><span class="place">–</span><${Effect} effect=${policy} />
-          <span>whatever no rule fits</span></li>
+          <span>calls that no rule matches</span></li>
       </ol>`}`}</${Answered}>`;
 }
 
@@ -37,13 +37,14 @@ function Rule({ rule: { place, effect, conditions, reason, approve_own, shadowed
   return html`
     <li><span class="place">${place}</span><${Effect} effect=${effect} />
       <div>
-        ${conditions ? html`<code><${Shown} text=${conditions} /></code>` : "everybody, every tool"}
+        ${conditions ? html`<code><${Shown} text=${conditions} /></code>`
+          : "every caller, every tool"}
         ${reason && html`<p class="hint"><${Shown} text=${reason} /></p>`}
         ${approve_own && html`<p class="hint">Callers may approve their own calls.</p>`}
         ${approve_own === false && html`
           <p class="hint">Callers may not approve their own calls.</p>`}
         ${shadowed_by && html`<p class="never"><${Icon} name="triangle-alert" /> It never decides:
-          rule ${shadowed_by} fits everything that it fits.</p>`}</div></li>`;
+          rule ${shadowed_by} matches every call that it matches.</p>`}</div></li>`;
 }
 
 function Effect({ effect }) {
@@ -55,7 +56,7 @@ function Explain() {
   const tools = useAsked(
     (signal) => api.get("/v1/tools", { limit: OFFERED, all: true }, { signal }), [],
   );
-  const [told, setTold] = useState({});
+  const [answer, setAnswer] = useState({});
   const ask = async (event) => {
     event.preventDefault();
     const given = new FormData(event.target);
@@ -66,9 +67,9 @@ function Explain() {
       if (group.trim()) query.append("group", group.trim());
     }
     try {
-      setTold({ value: await api.get(`/v1/rules/explain?${query}`) });
+      setAnswer({ value: await api.get(`/v1/rules/explain?${query}`) });
     } catch (error) {
-      setTold({ error });
+      setAnswer({ error });
     }
   };
   const field = (name, label, control) => html`
@@ -87,13 +88,13 @@ function Explain() {
         <${Button} kind="primary" type="submit" icon="scale">Explain</${Button}>
       </form>
       <div role="status">
-        ${told.error && html`<${Trouble} error=${told.error} />`}
-        ${told.value && html`<${Explanation} told=${told.value} />`}
+        ${answer.error && html`<${Trouble} error=${answer.error} />`}
+        ${answer.value && html`<${Explanation} explained=${answer.value} />`}
       </div>
     </div>`;
 }
 
-function Explanation({ told: { effect, why, rule, text, user, tool, approvals, needs } }) {
+function Explanation({ explained: { effect, why, rule, text, user, tool, approvals, needs } }) {
   const isAsked = effect === "allow" && approvals.length > 0;
   const { kind, icon, words, more } = EFFECTS[isAsked ? "ask" : effect];
   return html`
@@ -105,8 +106,8 @@ function Explanation({ told: { effect, why, rule, text, user, tool, approvals, n
         ? html`Rule ${rule} decides: <code><${Shown} text=${text} /></code>`
         : html`<${Shown} text=${sentence(why)} />`}</p>
       ${(approvals.length > 0 || needs.length > 0) && html`<ul class="plain-list marked">
-        ${approvals.map((who) => html`<li key=${who}><${Icon} name="user" /><span>A person is asked
-          for by <${Shown} text=${who} />.</span></li>`)}
+        ${approvals.map((who) => html`<li key=${who}><${Icon} name="user" /><span>Approval is
+          required by <${Shown} text=${who} />.</span></li>`)}
         ${needs.map(({ what, there }) => html`<li key=${what} class=${there ? "" : "lacking"}>
           <${Icon} name=${there ? "check" : "x"} />
           <span>${there ? "The call has" : "The call lacks"} <${Shown} text=${what} />.</span>

@@ -7,7 +7,7 @@ export function Sandbox() {
   const asked = useAnswer("/v1/doctor");
   return html`
     <div class="row">
-      <p class="muted grow">Every mode is tried out with a call of its own. Calls run in the first
+      <p class="muted grow">Toolkiln tries every mode with a test call. Calls run in the first mode
         that works and is allowed.</p>
       <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Try again</${Button}>
     </div>

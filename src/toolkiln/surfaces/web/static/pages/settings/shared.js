@@ -49,14 +49,14 @@ export function Answered({ asked, label, children }) {
   return value ? children(value) : html`<${Busy} label=${label} />`;
 }
 
-/* A table; on a narrow screen each row becomes a block of names and values, for which browsers
-   forget what it was unless they are told. */
+/* A table; on a narrow screen each row becomes a block of names and values, so
+   the roles are explicit: browsers drop them otherwise. */
 export function Table({ label, columns, rows, id = (row) => row.id }) {
   return html`
     <table class="rows" role="table" aria-label=${label}>
       <thead role="rowgroup"><tr role="row">${columns.map(({ title }) => html`
         <th role="columnheader" scope="col">
-          ${title || html`<span class="hidden-text">What to do</span>`}</th>`)}</tr></thead>
+          ${title || html`<span class="hidden-text">Actions</span>`}</th>`)}</tr></thead>
       <tbody role="rowgroup">${rows.map((row) => html`
         <tr role="row" key=${id(row)}>${columns.map(({ title, cell }) => html`
           <td role="cell" data-title=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody>
@@ -96,7 +96,7 @@ export function Names({ names, none = "none" }) {
     <${Badge} key=${name}>${name}</${Badge}>`)}</span>`;
 }
 
-/* A day; the time of it shows when somebody points there. */
+/* A day; its tooltip shows the time. */
 export function Day({ at }) {
   const date = new Date(at * 1000);
   return html`

@@ -8,7 +8,7 @@ import { Answered, Table, useAnswer } from "./shared.js";
 const COLUMNS = [
   { title: "Setting", cell: ({ name, live }) => html`<code>${name}</code>
     ${live && html` <${Badge}
-      title="A change of the file counts without a restart">live</${Badge}>`}` },
+      title="A change in the file takes effect without a restart">live</${Badge}>`}` },
   { title: "Value", cell: (one) => html`<${Value} one=${one} />` },
   { title: "From", cell: ({ origin }) => html`<${Origin} origin=${origin} />` },
 ];
@@ -18,29 +18,29 @@ export function Values() {
   const [text, setText] = useState("");
   const [isAll, setAll] = useState(false);
   return html`
-    <${Answered} asked=${asked} label="Asking for the settings">${({ items, file }) => {
+    <${Answered} asked=${asked} label="Loading settings">${({ items, file }) => {
       const shown = items.filter(({ name, origin }) => name.includes(text.trim().toLowerCase())
         && (isAll || text || origin !== "default"));
       return html`
         <p class="muted">Read from <code><${Shown}
-          text=${file ?? "no file"} /></code> and <code>TOOLKILN_*</code> variables, which go first.
-          What a program or an option said goes before both. Passwords are not shown.</p>
+          text=${file ?? "no file"} /></code> and <code>TOOLKILN_*</code> variables, which take
+          precedence. Values from a program or an option override both. Passwords are not shown.</p>
         <div class="row filter">
-          <${Field} label="Find a setting">${(attributes) => html`
+          <${Field} label="Find setting">${(attributes) => html`
             <input ...${attributes} type="search" value=${text}
               onInput=${(event) => setText(event.target.value)} />`}</${Field}>
           <label class="choice"><input type="checkbox" checked=${isAll}
-            onChange=${(event) => setAll(event.target.checked)} /><span>Defaults too</span></label>
+            onChange=${(event) => setAll(event.target.checked)} /><span>Show defaults</span></label>
           <span class="muted" role="status">${shown.length} of ${items.length}</span>
         </div>
         ${shown.length
           ? html`<${Table} label="Settings in force" columns=${COLUMNS} rows=${shown}
               id=${(one) => one.name} />`
           : html`<${Empty} icon="sliders-horizontal"
-              title=${text ? "No setting has that in its name" : "Nothing is set"}>
+              title=${text ? "No matching setting" : "No settings"}>
               ${text
-                ? "Look for another."
-                : "Everything is as usual. Show the defaults to see what can be set."}
+                ? "Try another name."
+                : "All settings have their defaults. Show the defaults to see what you can set."}
             </${Empty}>`}`;
     }}</${Answered}>`;
 }

@@ -15,18 +15,18 @@ export function You() {
         <dt>User</dt><dd><strong><${Shown} text=${who.user} /></strong></dd>
         <dt>Groups</dt><dd><${Names} names=${who.groups} /></dd>
         <dt>Tools</dt><dd>${isAll(who.tools)
-          ? "all that the rules allow" : html`<${Names} names=${who.tools} />`}</dd>
+          ? "all tools that the rules allow" : html`<${Names} names=${who.tools} />`}</dd>
         <dt>Session</dt><dd><code>${who.trace_id}</code></dd>
         <dt>Signed in with</dt><dd>${signedInWith(who)}</dd>
       </dl>
       ${who.kind !== "anonymous" && html`<${LogOut} />`}
     </div>
-    <h3>What you may</h3>
+    <h3>Your permissions</h3>
     <dl class="facts panel">
-      <dt>everybody</dt>
+      <dt>all callers</dt>
       <dd>${who.kind === "anonymous"
         ? "Run the tools that the rules allow."
-        : "Run the tools that the rules allow, and see what becomes of your own calls."}</dd>
+        : "Run the tools that the rules allow, and see your own calls."}</dd>
       ${Object.entries(PRIVILEGES).filter(([name]) => who.may(name)).map(([name, words]) => html`
         <dt key=${name}><code>${name}</code></dt><dd>${words}</dd>`)}
     </dl>`;
@@ -34,8 +34,8 @@ export function You() {
 
 function signedInWith({ kind, key_id }) {
   if (kind === "key") return html`the API key <code>${key_id}</code>`;
-  if (kind === "local") return "the sign-in link of the server’s terminal";
-  return kind === "anonymous" ? "nothing: you are not signed in" : "the token of a session";
+  if (kind === "local") return "the sign-in link from the server’s terminal";
+  return kind === "anonymous" ? "nothing: you are not signed in" : "a session token";
 }
 
 function LogOut() {

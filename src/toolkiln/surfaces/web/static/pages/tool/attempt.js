@@ -6,10 +6,10 @@ import { Trying } from "../../trying.js";
 
 export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
   const [chosen, choose] = useState(null);
-  // A version that takes the same arguments leaves what is typed as it is.
+  // A version that takes the same arguments keeps what was typed.
   const shape = useMemo(() => JSON.stringify(tool.parameters), [tool.digest]);
   if (!tool.enabled) {
-    return html`<${Empty} icon="power-off" title="It is switched off">
+    return html`<${Empty} icon="power-off" title="This tool is disabled">
       Switch it on above to call it.</${Empty}>`;
   }
   const run = (values, signal) => {
@@ -20,8 +20,9 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
     <div class="attempt">
       ${missing > 0 && html`
         <p class="tool-note warn"><${Icon} name="shield-alert" />
-          <span>It is not granted all that it asks for, so calls that need it fail.</span> <button
-            type="button" class="link" onClick=${onRights}>Look at its rights</button></p>`}
+          <span>Some requested permissions are not granted, so calls that need them
+            fail.</span> <button
+            type="button" class="link" onClick=${onRights}>Show permissions</button></p>`}
       ${examples.length > 0 && html`
         <div class="row examples"><span class="muted">From the documentation:</span>
           ${examples.map((_, at) => html`

@@ -22,9 +22,9 @@ export function Calls({ tool }) {
     <ol class="calls narrow">${runs.value.items.map((run) => html`
       <li key=${keyOf(run)}><${Link} to=${placeOf(run.id)}>
         <${StatusBadge} run=${run} /><span class="grow"><${Time} at=${run.started} /></span>
-        <span class="muted">${run.caller ?? "somebody"} by ${run.surface}</span>
+        <span class="muted">${run.caller ?? "unknown caller"} by ${run.surface}</span>
         <span class="took"><${Took} run=${run} /></span>
       </${Link}></li>`)}</ol>
     ${runs.value.next_cursor && html`<p class="muted more">
-      These are the last ${MOST}; <${Link} to="/runs">all runs</${Link}> have the others.</p>`}`;
+      These are the last ${MOST}; see <${Link} to="/runs">all runs</${Link}> for the others.</p>`}`;
 }

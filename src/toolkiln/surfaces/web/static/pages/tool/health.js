@@ -7,9 +7,9 @@ import { Link } from "../../router.js";
 const KINDS = { error: "bad", warning: "warn", info: "info" };
 
 const LEVELS = {
-  STRICT_COMPLIANT: ["ok", "Models can be held to every parameter, also in strict mode"],
-  NON_STRICT_ONLY: ["warn", "Strict modes cannot express some parameters as they are"],
-  INVALID: ["bad", "Models cannot be held to these parameters"],
+  STRICT_COMPLIANT: ["ok", "Providers can enforce every parameter, also in strict mode"],
+  NON_STRICT_ONLY: ["warn", "Strict modes cannot express some parameters exactly"],
+  INVALID: ["bad", "Providers cannot enforce these parameters"],
 };
 
 export function Health({ tool, findings }) {

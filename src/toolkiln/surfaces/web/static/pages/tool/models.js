@@ -1,4 +1,4 @@
-// A tool as each provider is told of it, and what is lost on the way.
+// The form of a tool for each provider, and its losses.
 import { html, useState } from "../../lib.js";
 import { Badge, Copy, Icon } from "../../parts.js";
 import { Tree } from "../../result/tree.js";
@@ -26,7 +26,7 @@ function Mark({ form: { left_out, losses } }) {
     const label = `${losses.length} lost`;
     return html`<span class="lost"><${Icon} name="triangle-alert" label=${label} /></span>`;
   }
-  return html`<${Icon} name="check" label="nothing is lost" />`;
+  return html`<${Icon} name="check" label="no losses" />`;
 }
 
 function Form({ form: { provider, tool, losses, left_out } }) {
@@ -38,7 +38,7 @@ function Form({ form: { provider, tool, losses, left_out } }) {
     ${losses.length > 0 && html`
       <section class="panel stack">
         <h2>What ${provider} does not hold a model to</h2>
-        <p class="hint">Toolkiln checks it all the same when the call comes.</p>
+        <p class="hint">Toolkiln still checks these constraints for every call.</p>
         <div class="scrolled" tabindex="0" role="region" aria-label="Losses"><table>
           <thead><tr><th scope="col">Where</th><th scope="col">What</th>
             <th scope="col">Why</th></tr></thead>
@@ -49,10 +49,10 @@ function Form({ form: { provider, tool, losses, left_out } }) {
       </section>`}
     ${tool && html`
       <section class="panel">
-        <div class="row sent"><h2>What is sent</h2>
-          ${!losses.length && html`<${Badge} kind="ok" icon="check">nothing is lost</${Badge}>`}
+        <div class="row sent"><h2>Payload</h2>
+          ${!losses.length && html`<${Badge} kind="ok" icon="check">no losses</${Badge}>`}
           <span class="grow"></span>
-          <${Copy} text=${JSON.stringify(tool, null, 2)} label="Copy the JSON" /></div>
+          <${Copy} text=${JSON.stringify(tool, null, 2)} label="Copy JSON" /></div>
         <${Tree} value=${tool} />
       </section>`}`;
 }

@@ -39,16 +39,16 @@ export function Rights({ tool, path, onChange }) {
   const canBeGranted = tool.file !== null && (missing.length > 0 || !tool.reviewed);
   return html`
     <section class="panel stack" aria-labelledby="rights">
-      <div class="row"><h2 id="rights">Rights</h2><span class="grow"></span>
+      <div class="row"><h2 id="rights">Permissions</h2><span class="grow"></span>
         ${canBeGranted && who.may("ADMIN") && html`
           <${Button} icon="shield-check" onClick=${() => ask(true)}>
-            ${missing.length > 0 ? "Grant what it asks for" : "Admit this version"}
+            ${missing.length > 0 ? "Grant requested permissions" : "Admit this version"}
           </${Button}>`}</div>
       ${!tool.reviewed && html`<p><${Badge} kind="warn" icon="user-x">not reviewed</${Badge}>
         A caller wrote this version. It has no grants and no settings until a person with ADMIN
         admits it.</p>`}
       ${all.length === 0
-        ? html`<p class="muted">It asks for nothing: no network, no files, no secrets.</p>`
+        ? html`<p class="muted">It requests no permissions: no network, no files, no secrets.</p>`
         : html`<ul class="rights">${all.map((right) => html`<${Right} right=${right} />`)}</ul>`}
       ${tool.rights.needs_approval && html`<p>A person has to approve ${
         tool.rights.approval_function ? "some of its calls" : "each of its calls"}.</p>`}
@@ -77,7 +77,7 @@ function Granting({ tool, path, missing, onClose, onDone }) {
     try {
       // Only for the version that was looked at: another one may ask for more.
       await api.patch(path, { granted: true }, { headers: { "If-Match": `"${tool.digest}"` } });
-      toast(missing.length > 0 ? `${tool.title} is granted what it asks for`
+      toast(missing.length > 0 ? `Granted requested permissions to ${tool.title}`
         : `${tool.title} is admitted`);
       onDone();
       onClose();
@@ -99,7 +99,7 @@ function Granting({ tool, path, missing, onClose, onDone }) {
         <div class="row">
           <${Button} kind="primary" icon="shield-check" busy=${busy}
             onClick=${act}>${missing.length > 0 ? "Grant" : "Admit"}</${Button}>
-          <${Button} onClick=${onClose}>Leave it</${Button}></div>
+          <${Button} onClick=${onClose}>Cancel</${Button}></div>
       </div>
     </${Dialog}>`;
 }

@@ -1,4 +1,4 @@
-// Arguments that fit a schema, for texts to copy where neither a call nor an example is at hand.
+// Sample arguments for a schema, for snippets without a call or an example.
 import { flat } from "../../form/schema.js";
 
 const DEEPEST = 6;

@@ -5,11 +5,11 @@ import { SchemaForm } from "../../form.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Busy, Button, Field, Trouble, toast, useAsked } from "../../parts.js";
 
-/* Which settings of a tool somebody may see. */
+/* The settings of a tool that the user may see. */
 export function settable(tool, who) {
   return [
     tool.settings.includes("operator") && who.may("ADMIN")
-      && { title: "Settings for everybody", own: false },
+      && { title: "Settings for all users", own: false },
     tool.settings.includes("user") && { title: "Your own settings", own: true },
   ].filter(Boolean);
 }
@@ -62,7 +62,7 @@ function Editing({ found: { parameters, values }, path, onSave }) {
     setState({ busy: true });
     try {
       await api.patch(path, patch);
-      toast("The settings are saved");
+      toast("Settings saved");
       onSave();
     } catch (error) {
       setState({ busy: false, error });
@@ -90,12 +90,12 @@ function Editing({ found: { parameters, values }, path, onSave }) {
 
 /* A secret goes one way: it can be set, replaced and forgotten, and is never shown. */
 function Secret({ name, schema, isSet, isForgotten, text, onType, onForget }) {
-  const state = isForgotten ? "It is forgotten when you save."
+  const state = isForgotten ? "It will be removed when you save."
     : isSet ? "It is set. It is never shown." : "It is not set.";
   const label = html`
     <span class="entry-name">${name}</span> <span class="entry-type">secret</span>`;
   const hint = [schema.description, state].filter(Boolean).join(" ");
-  const action = isForgotten ? "Keep" : "Forget";
+  const action = isForgotten ? "Keep" : "Remove";
   return html`
     <${Field} label=${label} hint=${hint}>${(attributes) => html`
       <div class="row secret">

@@ -28,7 +28,7 @@ function snippets(name, values, needsKey) {
     {
       title: "Command line",
       text: `toolkiln call ${name} ${quoted(JSON.stringify(values))}`,
-      note: "Where the tools are: it opens their folder itself, and needs no server.",
+      note: "Run this in the tools' project; it needs no server.",
     },
     {
       title: "Python",
@@ -38,7 +38,7 @@ function snippets(name, values, needsKey) {
         `    result = kiln.call_sync("${name}", ${python(values)})`,
         "    print(result.value)",
       ].join("\n"),
-      note: "In a coroutine: async with, and await kiln.call(…).",
+      note: "In a coroutine, use async with and await kiln.call(…).",
     },
     {
       title: "curl",
@@ -52,12 +52,12 @@ function snippets(name, values, needsKey) {
     {
       title: "MCP",
       text: JSON.stringify({ mcpServers: { toolkiln: server } }, null, 2),
-      note: "toolkiln install CLIENT enters it into a client's settings, for a server of its own.",
+      note: "toolkiln install CLIENT adds this to a client's configuration, as its own server.",
     },
   ];
 }
 
-/* One word for a shell, whatever is in it. */
+/* Any text as one word for a shell. */
 function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -7,7 +7,7 @@ import { Badge, Busy, Button, Dialog, Empty, Time, Trouble, toast, useAsked } fr
 
 const PAUSE = 500;
 const MOST_TURNS = 20;
-const ACTIONS = { admit: "admitted by", rollback: "rolled back by", dev: "taken in by toolkiln" };
+const ACTIONS = { admit: "admitted by", rollback: "rolled back by", dev: "added by toolkiln" };
 
 export function Versions({ tool, path, onChange }) {
   const [wanted, want] = useState(null);
@@ -16,7 +16,7 @@ export function Versions({ tool, path, onChange }) {
   if (!list.value) return html`<${Busy} />`;
   const versions = list.value.items;
   if (!versions.length) {
-    return html`<${Empty} icon="history" title="No version is kept">
+    return html`<${Empty} icon="history" title="No versions">
       What is admitted from now on is kept here.</${Empty}>`;
   }
   return html`
@@ -71,7 +71,7 @@ function Version({ version: { version, served, action, at, by, note }, since, pa
     </li>`;
 }
 
-/* A version against the one before it; the first one as it is. */
+/* A version against the one before it; the first one in full. */
 function Changes({ path, version, since }) {
   const found = useAsked(
     (signal) => api.get(`${path}/versions/${version}`, { since }, { signal }), [path, version],
@@ -113,7 +113,7 @@ function Rollback({ path, version, tool, onClose, onDone }) {
         <div class="row">
           <${Button} kind="primary" icon="undo-2" busy=${busy}
             onClick=${act}>Roll back</${Button}>
-          <${Button} onClick=${onClose}>Leave it</${Button}></div>
+          <${Button} onClick=${onClose}>Cancel</${Button}></div>
       </div>
     </${Dialog}>`;
 }

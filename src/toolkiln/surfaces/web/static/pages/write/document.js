@@ -8,7 +8,7 @@ import { STARTERS } from "./starters.js";
 export async function current(tool, signal) {
   const about = await api.get(`/v1/tools/${encodeURIComponent(tool)}`, {}, { signal });
   if (about.version === null && !about.dev) {
-    throw new Error(`${tool} comes with the server, and has no source to edit`);
+    throw new Error(`${tool} is built in and has no source to edit`);
   }
   const path = `/v1/tools/${encodeURIComponent(tool)}/versions/${about.version ?? about.digest}`;
   const { sources } = await api.get(path, {}, { signal });
@@ -49,7 +49,7 @@ export function useDocument(tool) {
     const draft = kept(found.tool);
     if (!draft || draft.source === found.saved) return load(found);
     origin.current = found;
-    // A draft belongs to the version that it was begun with, whatever came since.
+    // A draft belongs to the version it started from, even if there are newer ones.
     setDocument({ ...found, digest: draft.digest });
     setSource(draft.source);
     return setRestored(draft.at);

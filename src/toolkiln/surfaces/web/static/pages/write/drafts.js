@@ -6,7 +6,7 @@ export function kept(tool) {
   try {
     return JSON.parse(sessionStorage.getItem(PREFIX + tool));
   } catch {
-    return null; // the browser keeps nothing, or somebody else wrote there
+    return null; // the browser stores nothing, or other code wrote there
   }
 }
 

@@ -6,8 +6,8 @@ const ICONS = { error: "circle-x", warning: "triangle-alert", info: "info" };
 const REPAIRS = {
   "missing-annotation": "Add a type",
   "missing-docstring": "Add a docstring",
-  "undescribed-parameter": "Describe it",
-  "unlisted-import": "List it",
+  "undescribed-parameter": "Add a description",
+  "unlisted-import": "Add the requirement",
 };
 const MOST = 100;
 
@@ -40,7 +40,7 @@ export function counted(findings) {
     const found = findings.filter((one) => one.severity === severity).length;
     return found && `${found} ${word}${found > 1 ? "s" : ""}`;
   };
-  const told = [count("error", "error"), count("warning", "warning"), count("info", "note")]
+  const counts = [count("error", "error"), count("warning", "warning"), count("info", "note")]
     .filter(Boolean);
-  return told.join(", ") || "No findings";
+  return counts.join(", ") || "No findings";
 }

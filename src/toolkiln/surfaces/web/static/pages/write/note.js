@@ -10,7 +10,7 @@ export function Note({ kind, icon, hint, children }) {
     </div>`;
 }
 
-/* Why somebody may not do something, in one sentence. */
+/* Why the user may not do something, in one sentence. */
 export function reason(permission) {
   return permission.reason.replace(/^permission denied: /, "");
 }

@@ -18,10 +18,10 @@ export const PROVIDERS = [
   "anthropic", "anthropic-strict", "gemini", "mcp",
 ];
 const HEALTH = {
-  STRICT_COMPLIANT: ["ok", "Strict", "Providers can hold models to it."],
+  STRICT_COMPLIANT: ["ok", "Strict", "Providers can enforce it."],
   NON_STRICT_ONLY:
-    ["info", "Not strict", "Providers' strict modes cannot hold models to all of it."],
-  INVALID: ["bad", "Invalid", "This is no schema of arguments."],
+    ["info", "Not strict", "Providers' strict modes cannot enforce all of it."],
+  INVALID: ["bad", "Invalid", "This is not a schema of arguments."],
 };
 
 export function Panes({ source, tools, prospects, isBroken, provider, onProvider }) {
@@ -66,7 +66,7 @@ function Try({ source, tool, prospects, isBroken }) {
   return html`
     <p class="hint">Runs what is in the editor, in the sandbox and without any granted right.
       Nothing is saved.</p>
-    ${isBroken && html`<p class="problem">It can run when its errors are corrected.</p>`}
+    ${isBroken && html`<p class="problem">Correct its errors before you run it.</p>`}
     <${Trying} schema=${tool.parameters} run=${run} submitLabel="Run" />`;
 }
 
@@ -79,7 +79,7 @@ function Schema({ tool }) {
       ${tool.health.points.map(({ path, reason }) => html`
         <li><code>${path || "/"}</code> ${reason}</li>`)}</ul>`}
     <${Json} title="Parameters" value=${tool.parameters} />
-    ${tool.returns && html`<${Json} title="What it gives" value=${tool.returns} />`}
+    ${tool.returns && html`<${Json} title="Return value" value=${tool.returns} />`}
     ${tool.requirements.length > 0 && html`<p>Needs ${tool.requirements.map((one, at) => html`
       ${at > 0 && ", "}<code>${one}</code>`)}</p>`}`;
 }
@@ -100,11 +100,11 @@ function Model({ tool, provider, onProvider }) {
         ${PROVIDERS.map((name) => html`<option>${name}</option>`)}</select>`}</${Field}>
     ${form?.left_out.length > 0 && html`
       <${Trouble} error=${{
-        message: "this provider would refuse it",
+        message: "this provider would refuse the tool",
         errors: form.left_out.map((message) => ({ message })),
       }} />`}
     ${form?.losses.length > 0 && html`
-      <section><h3>What it does not hold a model to</h3>
+      <section><h3>What it does not enforce</h3>
         <ul class="write-points">${form.losses.map((loss) => html`
           <li><code>${loss.path || "/"}</code> ${loss.keyword}: ${loss.reason}</li>`)}</ul>
       </section>`}

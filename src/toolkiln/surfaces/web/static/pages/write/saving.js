@@ -37,8 +37,8 @@ export function Outcome({ outcome, source, onLoad, onReplace }) {
   if (kind === "taken") return html`<${Taken} name=${name} />`;
   if (kind === "outdated") return html`<${Outdated} ...${{ name, source, onLoad, onReplace }} />`;
   const rest = error.errors?.filter(({ place }) => !place.startsWith("body.source:"));
-  const told = { message: `not saved: ${error.message}`, hint: error.hint, errors: rest };
-  return html`<${Trouble} error=${told} />`;
+  const problem = { message: `not saved: ${error.message}`, hint: error.hint, errors: rest };
+  return html`<${Trouble} error=${problem} />`;
 }
 
 function Saved({ name, written }) {
@@ -46,7 +46,7 @@ function Saved({ name, written }) {
     <div class="notice ok" role="status">
       <p><${Icon} name="circle-check" /> <span>
         Saved as version ${written.version}: <strong>${name}</strong> can be called. <${Link}
-          to=${`/tools/${encodeURIComponent(name)}`}>Go to the tool</${Link}></span></p>
+          to=${`/tools/${encodeURIComponent(name)}`}>Open tool</${Link}></span></p>
       ${written.notes.map((note) => html`<p class="hint">${note}</p>`)}
     </div>`;
 }
@@ -55,9 +55,9 @@ function Proposed({ name }) {
   const who = useWho();
   return html`
     <${Note} kind="info" icon="hourglass">
-      <strong>${name}</strong> is proposed. It can be called when somebody with ADMIN has admitted
+      <strong>${name}</strong> is proposed. It can be called once a person with ADMIN admits
       it${who?.may("ADMIN")
-        ? html`: <${Link} to="/approvals">that can be you</${Link}>.` : "."}</${Note}>`;
+        ? html`: <${Link} to="/approvals">you can do that</${Link}>.` : "."}</${Note}>`;
 }
 
 function Taken({ name }) {
@@ -72,18 +72,18 @@ function Taken({ name }) {
 function Outdated({ name, source, onLoad, onReplace }) {
   const { value, error, again } = useAsked((signal) => current(name, signal), [name]);
   if (error) return html`<${Trouble} error=${error} onRetry=${again} />`;
-  if (!value) return html`<${Busy} label="Looking for the newer version" />`;
+  if (!value) return html`<${Busy} label="Loading the newer version" />`;
   return html`
     <div class="notice warn" role="alert">
       <p><${Icon} name="triangle-alert" /> <span>There is a newer version
         of <strong>${name}</strong> than the one that this was begun with:
-        version ${value.version}. What differs from it here:</span></p>
-      <${Diff} before=${value.saved} after=${source} label="The newer version, and yours" />
+        version ${value.version}. Your differences:</span></p>
+      <${Diff} before=${value.saved} after=${source} label="Newer version and your version" />
       <div class="row">
         <${Button} icon="download"
-          onClick=${() => onLoad(value)}>Load the newer one, drop mine</${Button}>
+          onClick=${() => onLoad(value)}>Load newer version, discard mine</${Button}>
         <${Button} icon="pencil"
-          onClick=${() => onReplace(value)}>Keep mine, to take its place</${Button}>
+          onClick=${() => onReplace(value)}>Keep mine, replace newer version</${Button}>
       </div>
     </div>`;
 }

@@ -7,7 +7,7 @@ export const STARTERS = [
 
     Args:
         net: The price without tax.
-        percent: How high the tax is.
+        percent: The tax rate in percent.
 
     Examples:
         >>> add_tax(100)
@@ -53,13 +53,13 @@ def count_slowly(to: int, ctx: Context) -> str:
     """Count up to a number, a tenth of a second for each step, and tell how far it is.
 
     Args:
-        to: The last number, 50 at most.
+        to: The last number, at most 50.
     """
     last = min(to, 50)
     for number in range(1, last + 1):
         ctx.report_progress(number, last, f"at {number}")
         time.sleep(0.1)
-    ctx.log("there is nothing left to count")
+    ctx.log("finished counting")
     return f"counted to {last}"
 `,
   },
@@ -85,7 +85,7 @@ class Texts:
 
         Args:
             text: The text.
-            length: How many characters it may have.
+            length: The maximum number of characters.
         """
         if len(text) <= length:
             return text

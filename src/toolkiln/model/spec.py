@@ -1,0 +1,265 @@
+"""Tool specs: the result of reading one tool from source, and the health of its schema."""
+
+import re
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from toolkiln.model.base import JsonSchema, Value
+
+
+class Dialect(StrEnum):
+    """The way a tool is declared in source."""
+
+    FUNCTION = "function"
+    DECORATED = "decorated"
+    CONSTANTS = "constants"
+    TOOLKIT = "toolkit"
+    BASE_TOOL = "base_tool"
+    OPEN_WEBUI = "open_webui"
+
+
+class Role(StrEnum):
+    """How clients use a function."""
+
+    TOOL = "tool"  # called by a model
+    PROMPT = "prompt"  # chosen by a person; a model reads its result
+    RESOURCE = "resource"  # read by a client by URI
+
+
+class Capability(StrEnum):
+    """What source code uses beyond its arguments."""
+
+    NETWORK = "network"
+    FILES = "files"
+    SUBPROCESS = "subprocess"
+    ENVIRONMENT = "environment"
+    NATIVE = "native"  # ctypes, cffi
+    DYNAMIC_CODE = "dynamic_code"  # eval, exec, compile, unpickling
+    DYNAMIC_IMPORT = "dynamic_import"
+    INTROSPECTION = "introspection"  # dunder attributes and frames
+
+
+class Toolkit(Value):
+    """A group of tools: the methods of one class."""
+
+    name: str
+    display_name: str
+    description: str
+    icon: str | None = None
+    color: str | None = None
+    weight: int = 100
+    is_core: bool = False
+    visible: bool = False
+    instance: Literal["call", "template"] = "call"
+    """Lifetime of an instance of the class: one call, or all calls of a process."""
+
+
+class Hints(Value):
+    """Effects that a tool declares; null if undeclared."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class Limits(Value):
+    """Limits that a tool requests; null for the operator's default."""
+
+    timeout: float | None = None
+    """Seconds of wall clock."""
+    memory: int | None = None
+    """Bytes."""
+    cpu: float | None = None
+    """Seconds of processor time."""
+    processes: int | None = None
+    disk: int | None = None
+    """Bytes of files."""
+    return_char_limit: int = 50_000
+
+
+class Permissions(Value):
+    """Permissions that a tool requests; the operator has to grant them."""
+
+    network: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    capabilities: tuple[Capability, ...] = ()
+    workspace: Literal["read", "write"] | None = None
+    sandbox: bool = True
+    needs_approval: bool = False
+    """Whether calls need approval; with `approval_function`, only some do."""
+    approval_function: str | None = None
+    """Function or method of the same file that decides from the arguments whether a call needs
+    approval: `is_risky`, `Shell.needs_permission`."""
+
+
+class DocstringSection(Value):
+    """A titled part of a docstring, such as **When to use**."""
+
+    title: str
+    body: str
+
+
+class ParameterDoc(Value):
+    """Documentation of one parameter."""
+
+    name: str
+    text: str
+
+
+class RaisesDoc(Value):
+    """Documentation of one exception."""
+
+    type: str
+    text: str
+
+
+class Documentation(Value):
+    """A tool's full docstring, for people and for models on demand."""
+
+    text: str = ""
+    """Short and long description, without sections."""
+    sections: tuple[DocstringSection, ...] = ()
+    parameters: tuple[ParameterDoc, ...] = ()
+    returns: str = ""
+    raises: tuple[RaisesDoc, ...] = ()
+    examples: str = ""
+
+
+class ToolSpec(Value):
+    """Everything that static reading learned about one tool."""
+
+    name: str
+    description: str
+    """The text a model reads when it chooses a tool."""
+    parameters: JsonSchema
+    """JSON Schema 2020-12 of the arguments, always an object."""
+    returns: JsonSchema | None = None
+    """JSON Schema of the serialised result; null if unknown."""
+    documentation: Documentation = Documentation()
+    role: Role = Role.TOOL
+    uri: str | None = None
+    """URI of a resource, or a URI template: `notes://{year}/{name}`."""
+    mime_type: str | None = None
+    """Declared content type of a resource."""
+
+    dialect: Dialect
+    entry: str
+    """Function or method to run: `convert`, `Files.delete`, `Shell.execute`."""
+    injected: dict[str, str] = Field(default_factory=dict)
+    """Parameters that the runtime fills in, hidden from models, with the injected kind."""
+    whole_arguments: str | None = None
+    """Parameter that receives all arguments as one dict: `args`, or `**kwargs`; `*` for the
+    first parameter."""
+    is_async: bool = False
+    parallel: bool = False
+    """Whether it may run concurrently with other calls of the same batch."""
+    isolation: Literal["template", "call"] = "template"
+    pinned: bool = False
+    """Whether it runs in a sandbox on the caller's machine, never on a fleet worker."""
+    output_kind: (
+        Literal["knowledge", "file", "file_view", "execution_result", "error", "status"] | None
+    ) = None
+    stdout_kind: str | None = None
+    stderr_kind: str | None = None
+
+    display_name: str
+    icon: str | None = None
+    color: str | None = None
+    weight: int = 100
+    is_core: bool = False
+    visible: bool = True
+    toolkit: Toolkit | None = None
+
+    hints: Hints = Hints()
+    limits: Limits = Limits()
+    rights: Permissions = Permissions()
+    uses: tuple[Capability, ...] = ()
+    """Capabilities that the source uses, declared or not."""
+    requirements: tuple[str, ...] = ()
+    settings: dict[str, JsonSchema] = Field(default_factory=dict)
+    """Schemas of the settings of the operator (`operator`) and of each user (`user`)."""
+    usages: tuple[str, ...] = ()
+    """Example prompts for this tool, for search."""
+
+    digest: str
+    """SHA-256 of the file, its local helper modules and data files."""
+    path: str
+    line: int
+
+    @property
+    def cannot_be_disabled(self) -> bool:
+        """Whether the tool or its toolkit is a core one."""
+        return self.is_core or (self.toolkit is not None and self.toolkit.is_core)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether listings for people include it; hidden tools can still be called."""
+        return self.visible and (self.toolkit is None or self.toolkit.visible)
+
+    def detailed_description(self) -> str:
+        """Render the documentation as Markdown, for a model that has chosen the tool."""
+        return detailed_description(self.documentation, self.description)
+
+
+class HealthLevel(StrEnum):
+    """Whether strict mode can enforce a tool's schema."""
+
+    STRICT_COMPLIANT = "STRICT_COMPLIANT"
+    NON_STRICT_ONLY = "NON_STRICT_ONLY"
+    INVALID = "INVALID"
+
+
+class HealthPoint(Value):
+    """One part of a schema that prevents a better level."""
+
+    level: HealthLevel
+    path: str
+    """JSON pointer into the parameters."""
+    reason: str
+
+
+class SchemaHealth(Value):
+    """Health of a tool's schema, with the reasons."""
+
+    level: HealthLevel
+    points: tuple[HealthPoint, ...] = ()
+
+
+# In order of precedence: "Important differences" counts as differences, "Usage notes" as usage.
+_DIFFERENCES = re.compile(
+    r"\b(?:differences?|when not to use|do not use|not for|vs|versus|compared|comparison)\b"
+)
+_USAGES = re.compile(
+    r"\b(?:when to use|use cases?|use (?:this |it )?(?:tool )?(?:when|for)|usage)\b"
+)
+_WARNINGS = re.compile(r"\b(?:important|warnings?|caution|danger|attention)\b")
+_NOTES = re.compile(r"\bnotes?\b")
+
+
+def detailed_description(documentation: Documentation, fallback: str) -> str:
+    """Render documentation as Markdown, with at most one section of each kind."""
+    first: dict[re.Pattern[str], DocstringSection] = {}
+    for section in documentation.sections:
+        title = section.title.casefold()
+        kinds = (_DIFFERENCES, _USAGES, _WARNINGS, _NOTES)
+        kind = next((kind for kind in kinds if kind.search(title)), None)
+        if kind:
+            first.setdefault(kind, section)
+    warning = first.get(_WARNINGS) or first.get(_NOTES)
+    chosen = (warning, first.get(_USAGES), first.get(_DIFFERENCES))
+    parts = [documentation.text or fallback]
+    parts += [f"**{section.title}**\n{section.body}" for section in chosen if section]
+    if documentation.parameters:
+        lines = ["**Parameters**"]
+        for item in documentation.parameters:
+            text = item.text.replace("\n", "\n  ")
+            lines.append(f"- {item.name}: {text}" if text else f"- {item.name}")
+        parts.append("\n".join(lines))
+    if examples := documentation.examples:
+        # Without a fence, `>>>` would be three nested block quotes.
+        fenced = examples if "```" in examples else f"```\n{examples}\n```"
+        parts.append(f"**Examples**\n{fenced}")
+    return "\n\n".join(part for part in parts if part)

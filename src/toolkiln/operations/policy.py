@@ -1,0 +1,315 @@
+"""Operations on the operator's rules, and the permissions of tools.
+
+Rules are listed and explained here; they are written in the settings file.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.model import Caller, Effect, Grant, PolicyDecision, Privilege, ToolSpec, Value
+from toolkiln.operations.operation import Nothing, OperationContext, operation
+
+if TYPE_CHECKING:
+    from toolkiln.catalog import CandidateVersion
+    from toolkiln.operations.services import Services
+
+
+class Right(NamedTuple):
+    """A permission that a tool requests."""
+
+    text: str
+    is_granted: bool
+
+
+class InheritedRights(Value):
+    """What a tool gets when a person admits its version without granting anything."""
+
+    tool: str
+    network: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    workspace: Literal["read", "write"] | None = None
+    without_sandbox: bool = False
+    settings: tuple[str, ...] = ()
+    """Names of the operator's settings that its calls receive."""
+    user_settings: bool = False
+    """Whether its calls receive the settings of their callers."""
+
+    def __str__(self) -> str:
+        named = ("network", self.network), ("secrets", self.secrets), ("settings", self.settings)
+        parts = [f"{word} {', '.join(names)}" for word, names in named if names]
+        parts += [f"workspace {self.workspace}"] if self.workspace else []
+        parts += ["running without the sandbox"] if self.without_sandbox else []
+        parts += ["settings of its callers"] if self.user_settings else []
+        return f"{self.tool} inherits {'; '.join(parts)}"
+
+
+def inherited(services: "Services", candidate: "CandidateVersion") -> tuple[InheritedRights, ...]:
+    """Return what each tool of a version inherits when a person admits it.
+
+    That is what `[grants]` in the settings names, or else what an earlier admission of the file
+    granted, limited to what the tools request; and the settings stored under their names.
+    """
+    by_name = services.security.live.current().grants
+    try:
+        entry = services.catalog.manifest.files.get(candidate.file)
+    except InputError:  # nothing was admitted yet
+        entry = None
+    before = entry.rights if entry else {}
+    found = []
+    for spec in candidate.read.reading.tools:
+        setting = by_name.get(spec.name, by_name.get("*"))
+        recorded = before.get(spec.name, Grant())
+        grant = recorded if setting is None else Grant.model_validate(dict(setting))
+        found.append(_inherited(services, spec, grant))
+    return tuple(rights for rights in found if rights != InheritedRights(tool=rights.tool))
+
+
+def _inherited(services: "Services", spec: ToolSpec, grant: Grant) -> InheritedRights:
+    requested, is_writer = spec.rights, grant.workspace == "write"
+    workspace, settings = requested.workspace, tuple[str, ...]()
+    if "operator" in spec.settings:
+        settings = tuple(services.security.tool_settings.masked_values(spec))
+    return InheritedRights(
+        tool=spec.name,
+        network=tuple(host for host in requested.network if _covers(grant.network, host)),
+        secrets=tuple(name for name in requested.secrets if name in grant.secrets),
+        workspace=workspace if is_writer or grant.workspace == workspace else None,
+        without_sandbox=not requested.sandbox and not grant.sandbox,
+        settings=settings,
+        user_settings="user" in spec.settings,
+    )
+
+
+def not_granted(services: "Services", name: str) -> Iterator[str]:
+    """Return the permissions that a tool requests and that neither settings nor admission grant."""
+    return (right.text for right in rights(services, name) if not right.is_granted)
+
+
+def rights(services: "Services", name: str) -> Iterator[Right]:
+    """Return the permissions that a tool of the catalog requests."""
+    if name not in services.registry.specs:
+        return
+    requested, grant = services.registry.spec(name).rights, services.registry.grant(name)
+    yield from _split("network", requested.network, lambda host: _covers(grant.network, host))
+    if requested.workspace:
+        is_granted = grant.workspace in (requested.workspace, "write")
+        yield Right(f"workspace {requested.workspace}", is_granted)
+    if not requested.sandbox:
+        yield Right("to run without the sandbox", not grant.sandbox)
+    yield from _split("secrets", requested.secrets, lambda secret: secret in grant.secrets)
+
+
+def _split(kind: str, names: Iterable[str], is_granted: Callable[[str], bool]) -> Iterator[Right]:
+    """Return the granted names as one permission, and the others as another."""
+    for granted in (True, False):
+        if some := [name for name in names if is_granted(name) is granted]:
+            yield Right(f"{kind} {', '.join(some)}", granted)
+
+
+def _covers(granted: Iterable[str], host: str) -> bool:
+    return any(
+        host == each or (each.startswith("*.") and host.endswith(each[1:])) for each in granted
+    )
+
+
+_LISTS = ("users", "groups", "privileges", "tools", "toolkits", "hints")
+_GLOBS = ("tools", "toolkits")
+_MATCHES_ALL = ("users", "groups", "privileges", "tools")
+"""Conditions where `*` is no condition. A tool without a toolkit matches no `toolkits`."""
+_NO_CONDITIONS = ("effect", "reason", "approve_own")
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Names = Annotated[list[Name], Field(max_length=100)]
+
+RuleTable = Mapping[str, Any]
+"""A rule as written in the settings."""
+
+
+class RuleInfo(Value):
+    """One rule, with its position."""
+
+    place: int
+    """From 1. The first rule that matches decides."""
+    effect: Effect
+    conditions: str
+    """The callers and tools that it matches, as written in the settings; empty: all."""
+    reason: str
+    approve_own: bool | None
+    """Whether callers that it allows may approve their own calls."""
+    shadowed_by: int | None
+    """The position of an earlier rule that matches everything this one matches, so that this one
+    never decides."""
+
+
+class RuleList(Value):
+    """The current rules, and the privileges that the settings give."""
+
+    items: tuple[RuleInfo, ...]
+    policy: Effect
+    """The decision about calls that no rule matches."""
+    privileges: dict[str, tuple[str, ...]]
+    """By user, or `group:NAME`."""
+
+
+class ExplainRules(Value):
+    """A possible caller of a tool; the user need not exist."""
+
+    tool: Name
+    user: Name
+    group: Names = Field(default_factory=list)
+    """Of their session; may be repeated."""
+    privilege: Names = Field(default_factory=list)
+    """Of their session, in addition to those in the settings; may be repeated."""
+    platform: Name | None = None
+
+
+class Need(Value):
+    """A requirement of a call beyond the rules."""
+
+    what: str
+    there: bool
+
+
+class Explanation(Value):
+    """Whether a caller may run a tool, and what decides about it."""
+
+    effect: Effect
+    why: str
+    rule: int | None
+    """The position of the rule that decides, from 1; null: the default, or the session's limits."""
+    approve_own: bool | None
+    """Whether they may approve their own calls; null: only the local person may."""
+    user: str
+    tool: str
+    text: str | None
+    """The rule as it could be written in the settings."""
+    approvals: tuple[str, ...]
+    """What requires an approval."""
+    needs: tuple[Need, ...]
+
+
+@operation("rules.list", privilege=Privilege.ADMIN, read_only=True)
+def list_rules(context: OperationContext, _: Nothing) -> RuleList:
+    """Return the current rules in their order."""
+    settings = context.services.security.live.current()
+    shadowed = shadows(settings.rules)
+    items = (
+        RuleInfo(
+            place=place,
+            effect=rule["effect"],
+            conditions=rule_text({n: v for n, v in rule.items() if n not in _NO_CONDITIONS}),
+            reason=rule.get("reason", ""),
+            approve_own=rule.get("approve_own"),
+            shadowed_by=shadowed.get(place),
+        )
+        for place, rule in enumerate(settings.rules, 1)
+    )
+    privileges = {who: tuple(names) for who, names in settings.privileges.items()}
+    return RuleList.model_validate(
+        {"items": tuple(items), "policy": settings.policy, "privileges": privileges}
+    )
+
+
+@operation("rules.explain", privilege=Privilege.ADMIN, read_only=True)
+def explain_rules(context: OperationContext, request: ExplainRules) -> Explanation:
+    """Return which rule decides whether a user may run a tool, and what else a call needs.
+
+    Raises:
+        UnknownTool: there is no such tool.
+    """
+    services = context.services
+    spec, caller = services.registry.spec(request.tool), _caller(services, request)
+    decision = services.security.guard.decide(caller, spec)
+    rules = services.security.live.current().rules
+    return Explanation(
+        effect=decision.effect,
+        why=decision.why,
+        rule=decision.rule,
+        approve_own=decision.approve_own,
+        user=caller.who,
+        tool=spec.name,
+        text=None if decision.rule is None else rule_text(rules[decision.rule - 1]),
+        approvals=tuple(_approvals(decision, spec)),
+        needs=tuple(_needs(services, caller, spec)),
+    )
+
+
+def rule_text(rule: RuleTable) -> str:
+    """Return a rule as it could be written in the settings, on one line."""
+    values = ((name, json.dumps(value, ensure_ascii=False)) for name, value in rule.items())
+    return ", ".join(f"{name} = {value}" for name, value in values)
+
+
+def shadows(rules: Sequence[RuleTable]) -> dict[int, int]:
+    """Return the positions of rules that never decide, each with that of the rule to blame.
+
+    Only obvious cases: the earlier rule has no conditions, or the same ones.
+    """
+    found: dict[int, int] = {}
+    first: dict[object, int] = {}
+    for place, rule in enumerate(rules, 1):
+        conditions = _conditions(rule)
+        # A rule that does not allow also matches names that merely look the same.
+        is_loose = rule["effect"] != "allow" and any(name in _GLOBS for name, _ in conditions)
+        covering = [((), False), (conditions, True)] + ([] if is_loose else [(conditions, False)])
+        if earlier := [first[key] for key in covering if key in first]:
+            found[place] = min(earlier)
+        first.setdefault((conditions, is_loose), place)
+    return found
+
+
+def _conditions(rule: RuleTable) -> tuple[tuple[str, frozenset[str]], ...]:
+    lists = [(name, frozenset(rule.get(name, ()))) for name in _LISTS]
+    return tuple(
+        (name, values)
+        for name, values in lists
+        if values and not (name in _MATCHES_ALL and "*" in values)
+    )
+
+
+def _caller(services: "Services", request: ExplainRules) -> Caller:
+    caller = Caller(
+        user_id=request.user,
+        platform=request.platform,
+        groups=frozenset(request.group),
+        privileges=frozenset(request.privilege),
+    )
+    privileges = services.security.live.rules().privileges_of(caller)
+    return caller.model_copy(update={"privileges": privileges})
+
+
+def _approvals(decision: PolicyDecision, spec: ToolSpec) -> Iterator[str]:
+    if decision.effect == "ask":
+        yield "the rules"
+    if spec.rights.approval_function is not None:
+        yield f"{spec.name}, with some arguments ({spec.rights.approval_function} decides)"
+    elif spec.rights.needs_approval:
+        yield f"{spec.name}, before every call"
+
+
+def _needs(services: "Services", caller: Caller, spec: ToolSpec) -> Iterator[Need]:
+    if not spec.rights.sandbox:
+        needed = Privilege.UNSANDBOXED_EXEC
+        yield Need(what=f"the privilege {needed}", there=needed in caller.privileges)
+    for right in rights(services, spec.name):
+        yield Need(what=f"the grant: {right.text}", there=right.is_granted)
+    for name in spec.rights.secrets:
+        yield Need(what=f"a value for the secret {name}", there=_has_value(services, name))
+    for scope, user in (("operator", ""), ("user", caller.who)):
+        if scope in spec.settings:
+            lacking = services.security.tool_settings.missing(spec, user)
+            detail = f": {lacking}" if lacking else ""
+            yield Need(what=f"settings of the {scope}{detail}", there=not lacking)
+
+
+def _has_value(services: "Services", name: str) -> bool:
+    try:
+        return services.security.secrets.get(name) is not None
+    except ToolkilnError:  # it exists but cannot be read: no call gets it
+        return False
+
+
+OPERATIONS = (list_rules, explain_rules)

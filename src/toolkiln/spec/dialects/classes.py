@@ -1,0 +1,383 @@
+"""Classes as tools: `BaseTool` subclasses, toolkits, and Open WebUI's `Tools` class."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from toolkiln.model import Dialect, JsonSchema, Toolkit
+from toolkiln.spec.annotations.evaluator import Unknown, evaluate
+from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.dialects.decorators import (
+    Decorator,
+    base_names,
+    decorators,
+    docstring,
+    is_static,
+    keywords,
+    methods,
+    report_unknown,
+    settings_of,
+)
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.names import display_name
+from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope, resolve
+from toolkiln.spec.options import DeclaredOptions, FunctionName
+from toolkiln.spec.signature import docstring_schema
+
+_DICT_PARAMETERS = ("args", "arguments", "params", "input", "kwargs")
+_INJECTED_PARAMETERS = ("ctx", "context", "agent_state", "agent_id")
+_MAX_DEPTH = 20
+_APPROVAL_METHOD = "needs_permission"
+
+
+def has_base_tools(module: Module) -> bool:
+    """Return whether a file has `BaseTool` subclasses, complete or not."""
+    scope = NameScope(module)
+    return any(_base_tool_chain(ClassRef(node, scope)) for node in module.classes)
+
+
+def base_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the concrete direct and indirect subclasses of `BaseTool`."""
+    scope = NameScope(module)
+    extended = {name for node in module.classes for name in base_names(node, scope)}
+    for node in module.classes:
+        chain = _base_tool_chain(ClassRef(node, scope))
+        if not chain or (node.name in extended and _attribute(node, "name") is None):
+            continue  # not a tool, or only a base class of others
+        execute = next((m for ref in chain for m in methods(ref.node) if m.name == "execute"), None)
+        if execute is None:
+            message = f"the BaseTool {node.name!r} defines no execute(args)"
+            fix = "define execute(self, args: dict) -> ToolResult"
+            findings.error("missing-execute", message, node.lineno, fix, tool=node.name)
+        else:
+            yield _base_tool(chain, execute, findings)
+
+
+def _base_tool_chain(reference: ClassRef, depth: int = 0) -> list[ClassRef]:
+    """Return the class and its local ancestors up to `BaseTool`, or [] if it is no subclass."""
+    if depth > _MAX_DEPTH:
+        return []
+    scope = reference.scope
+    for base, name in zip(reference.node.bases, base_names(reference.node, scope), strict=False):
+        if name == "BaseTool":
+            return [reference]
+        target = resolve(base, scope)
+        ancestors = _base_tool_chain(target, depth + 1) if isinstance(target, ClassRef) else []
+        if ancestors:
+            return [reference, *ancestors]
+    return []
+
+
+def _base_tool(chain: list[ClassRef], execute: Function, findings: Findings) -> Declaration:
+    own = chain[0]
+    node = own.node
+    attributes = _Attributes(chain, findings)
+    name = attributes.text("name") or _snake_case(node.name)
+    whole_arguments = _whole_arguments(execute)
+    parameters = attributes.value("parameters")
+    if not isinstance(parameters, dict):
+        parameters = _listed_arguments(chain, execute) if whole_arguments else None
+    options = {
+        "output_kind": attributes.value("output_semantic_type"),
+        "stdout_kind": attributes.value("stdout_semantic_type"),
+        "stderr_kind": attributes.value("stderr_semantic_type"),
+        "needs_approval": _approval_method(node) if _defines(own, _APPROVAL_METHOD) else None,
+        "display_name": attributes.value("display_name"),
+    }
+    return Declaration(
+        dialect=Dialect.BASE_TOOL,
+        name=name,
+        entry=f"{node.name}.execute",
+        line=node.lineno,
+        scope=own.body_scope,
+        function=execute,
+        whole_arguments=whole_arguments,
+        docstring=docstring(node) or docstring(execute),
+        signature_docstring=docstring(execute),
+        description=attributes.text("description"),
+        named_after=node.name,
+        parameters=parameters,
+        parameters_line=node.lineno,
+        options={k: v for k, v in options.items() if v is not None},
+        is_method=True,
+    )
+
+
+def _approval_method(node: ast.ClassDef) -> FunctionName:
+    return FunctionName(f"{node.name}.{_APPROVAL_METHOD}")
+
+
+class _Attributes:
+    """Static attributes of a class, its own before inherited ones."""
+
+    def __init__(self, chain: list[ClassRef], findings: Findings) -> None:
+        self._chain = chain
+        self._findings = findings
+
+    def text(self, name: str) -> str | None:
+        value = self.value(name)
+        return value if isinstance(value, str) and value.strip() else None
+
+    def value(self, name: str) -> Any:
+        for reference in self._chain:
+            node = _attribute(reference.node, name)
+            if node is not None:
+                return self._evaluated(name, node, reference)
+        return None
+
+    def _evaluated(self, name: str, node: ast.expr, reference: ClassRef) -> Any:
+        if _is_self(node):
+            assert isinstance(node, ast.Attribute)
+            return self.value(node.attr) if node.attr != name else None
+        try:
+            return evaluate(node, reference.body_scope)
+        except Unknown:
+            if isinstance(node, ast.Attribute):  # SemanticType.FILE of an external library
+                return node.attr.lower()
+            report_unknown(name, node, self._chain[0].node.name, self._findings)
+            return None
+
+
+def _attribute(node: ast.ClassDef, name: str) -> ast.expr | None:
+    """Return the value of an attribute set in the class body, in `__init__` or by a property."""
+    for child in node.body:
+        if isinstance(child, ast.Assign):
+            if any(isinstance(t, ast.Name) and t.id == name for t in child.targets):
+                return child.value
+        elif isinstance(child, ast.AnnAssign):
+            if isinstance(child.target, ast.Name) and child.target.id == name:
+                return child.value
+        elif isinstance(child, ast.FunctionDef) and child.name == name:
+            last = child.body[-1]
+            return last.value if isinstance(last, ast.Return) else None
+        elif isinstance(child, ast.FunctionDef) and child.name == "__init__":
+            for inner in child.body:
+                if isinstance(inner, ast.Assign) and any(
+                    _is_self(t) and isinstance(t, ast.Attribute) and t.attr == name
+                    for t in inner.targets
+                ):
+                    return inner.value
+    return None
+
+
+def _is_self(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("self", "cls")
+    )
+
+
+def _defines(reference: ClassRef, name: str) -> bool:
+    """Return whether a class or any local ancestor, mixins included, has a member."""
+    pending, seen = [reference], set[ast.ClassDef]()
+    while pending:
+        node, scope = pending.pop()
+        if name in scope.module.class_bindings(node):
+            return True
+        if node not in seen:
+            seen.add(node)
+            bases = (resolve(base, scope) for base in node.bases)
+            pending += [target for target in bases if isinstance(target, ClassRef)]
+    return False
+
+
+def _whole_arguments(execute: Function) -> str | None:
+    names = [a.arg for a in [*execute.args.posonlyargs, *execute.args.args][1:]]
+    passed = [name for name in names if name not in _INJECTED_PARAMETERS]
+    if len(passed) == 1 and passed[0] in _DICT_PARAMETERS:
+        return passed[0]
+    if not passed and execute.args.kwarg is not None and not execute.args.kwonlyargs:
+        return execute.args.kwarg.arg
+    return None
+
+
+def _listed_arguments(chain: list[ClassRef], execute: Function) -> JsonSchema:
+    """Return the schema of the arguments that a docstring lists; any object if none does."""
+    scope = chain[0].body_scope
+    for text in (docstring(execute), *(docstring(reference.node) for reference in chain)):
+        schema = docstring_schema(text, scope)
+        if schema is not None and not schema["properties"].keys() <= {*_DICT_PARAMETERS}:
+            return schema
+    return {"type": "object", "properties": {}}
+
+
+def _snake_case(name: str) -> str:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    return words.removesuffix("_tool") or words
+
+
+_TOOLKIT_FIELDS = (
+    "display_name", "description", "icon", "color", "is_core", "weight", "visible",
+    "instance",
+)  # fmt: skip
+_METHOD_FIELDS = ("display_name", "description", "is_core", "visible")
+_METHOD_DECORATORS = {"method_metadata", "openapi_schema", "tool"}
+
+
+def toolkit_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the tools of all toolkit classes: decorated methods, or all public ones."""
+    scope = NameScope(module)
+    for node in module.classes:
+        class_decorator = next(
+            (item for item in decorators(node, scope) if item.name == "tool_metadata"), None
+        )
+        tools: list[tuple[Function, dict[str, Decorator]]] = []
+        others: list[tuple[Function, dict[str, Decorator]]] = []
+        for method in methods(node):
+            found = {item.name: item for item in decorators(method, scope)}
+            (tools if _METHOD_DECORATORS & found.keys() else others).append((method, found))
+        needs_approval = any(
+            method.name == _APPROVAL_METHOD and (tools or _takes_arguments_dict(method))
+            for method, _ in others
+        )
+        if class_decorator and not tools:
+            tools = [(m, found) for m, found in others if not m.name.startswith("_")]
+        if needs_approval:
+            tools = [(m, found) for m, found in tools if m.name != _APPROVAL_METHOD]
+        if not tools:
+            continue
+        toolkit = _toolkit(node, class_decorator, scope, findings)
+        common = {"needs_approval": _approval_method(node)} if needs_approval else {}
+        for method, found in tools:
+            declaration = _toolkit_tool(node, method, found, toolkit, scope, findings)
+            declaration.options = common | declaration.options
+            yield declaration
+
+
+def _takes_arguments_dict(method: Function) -> bool:
+    args = method.args
+    names = [argument.arg for argument in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+    return names[not is_static(method) :] in (["args"], ["arguments"])
+
+
+def _toolkit(
+    node: ast.ClassDef, decorator: Decorator | None, scope: NameScope, findings: Findings
+) -> Toolkit:
+    call = decorator.call if decorator else None
+    values = keywords(call, scope, findings, node.name, positional=_TOOLKIT_FIELDS)
+    options = DeclaredOptions(values, node.name, node.lineno, findings)
+    text = inspect.cleandoc(docstring(node) or "")
+    return Toolkit(
+        name=node.name,
+        display_name=options.text("display_name") or display_name(node.name),
+        description=options.text("description") or text or f"{node.name} functionality",
+        icon=options.icon("icon"),
+        color=options.color("color"),
+        weight=options.number("weight", integer=True, minimum=None, default=100),
+        is_core=options.flag("is_core"),
+        visible=options.flag("visible"),
+        instance=options.choice("instance", ("call", "template")) or "call",
+    )
+
+
+def _toolkit_tool(
+    node: ast.ClassDef,
+    method: Function,
+    found: dict[str, Decorator],
+    toolkit: Toolkit,
+    scope: NameScope,
+    findings: Findings,
+) -> Declaration:
+    decorator = found.get("method_metadata") or found.get("tool")
+    positional = _METHOD_FIELDS if decorator and decorator.name == "method_metadata" else ()
+    call = decorator.call if decorator else None
+    options = keywords(call, scope, findings, method.name, positional=positional)
+    schema = _openapi_schema(found.get("openapi_schema"), scope, findings, method.name)
+    name = options.get("name") or schema.get("name") or method.name
+    return Declaration(
+        dialect=Dialect.TOOLKIT,
+        name=str(name),
+        entry=f"{node.name}.{method.name}",
+        line=method.lineno,
+        scope=scope._replace(classes=(node,)),
+        function=method,
+        docstring=docstring(method),
+        description=options.get("description") or schema.get("description"),
+        named_after=method.name,
+        parameters=schema.get("parameters"),
+        parameters_line=method.decorator_list[0].lineno if method.decorator_list else method.lineno,
+        options={"weight": toolkit.weight} | options,
+        is_method=not is_static(method),
+        toolkit=toolkit,
+        settings=settings_of(call if positional == () else None, scope),
+    )
+
+
+def _openapi_schema(
+    decorator: Decorator | None, scope: NameScope, findings: Findings, tool: str
+) -> dict[str, Any]:
+    """Return name, description and parameters of a hand-written schema in any provider's form."""
+    if decorator is None or decorator.call is None:
+        return {}
+    call = decorator.call
+    arguments = [*call.args, *(k.value for k in call.keywords if k.arg == "schema")]
+    if not arguments:
+        return {}
+    try:
+        schema = evaluate(arguments[0], scope)
+    except Unknown:
+        report_unknown("openapi_schema", arguments[0], tool, findings)
+        return {}
+    if isinstance(schema, dict) and isinstance(schema.get("function"), dict):
+        schema = schema["function"]
+    if not isinstance(schema, dict):
+        return {}
+    if "properties" in schema or schema.get("type") == "object":
+        return {"parameters": schema, "description": schema.get("description")}
+    parameters = schema.get("parameters", schema.get("input_schema"))
+    return {
+        "name": schema.get("name"),
+        "description": schema.get("description"),
+        "parameters": parameters if isinstance(parameters, dict) else None,
+    }
+
+
+_SETTINGS = {"Valves": "operator", "UserValves": "user"}
+_FRONTMATTER = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$", re.M)
+
+
+def open_webui_tools(module: Module) -> Iterator[Declaration]:
+    """Yield the public methods of Open WebUI's class `Tools`."""
+    node = next((c for c in module.classes if c.name == "Tools"), None)
+    if node is None or any(isinstance(d, ast.Call) for d in node.decorator_list):
+        return
+    public = [m for m in methods(node) if not m.name.startswith("_") and not _is_property(m)]
+    frontmatter = dict(_FRONTMATTER.findall(docstring(module.tree) or ""))
+    toolkit = Toolkit(
+        name=node.name,
+        display_name=frontmatter.get("title") or display_name(node.name),
+        description=frontmatter.get("description")
+        or (docstring(node) or "").strip()
+        or f"{node.name} functionality",
+        visible=True,
+    )
+    scope = NameScope(module, (node,))
+    nested = {child.name for child in node.body if isinstance(child, ast.ClassDef)}
+    settings: dict[str, tuple[ast.expr, NameScope]] = {
+        kind: (ast.Name(name, ast.Load()), scope)
+        for name, kind in _SETTINGS.items()
+        if name in nested
+    }
+    for method in public:
+        yield Declaration(
+            dialect=Dialect.OPEN_WEBUI,
+            name=method.name,
+            entry=f"{node.name}.{method.name}",
+            line=method.lineno,
+            scope=scope,
+            function=method,
+            docstring=docstring(method),
+            named_after=method.name,
+            is_method=not is_static(method),
+            dunder_injected=True,
+            toolkit=toolkit,
+            settings=settings,
+        )
+
+
+def _is_property(method: Function) -> bool:
+    names = (ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list)
+    return not {"property", "cached_property", "setter", "getter", "deleter"}.isdisjoint(names)

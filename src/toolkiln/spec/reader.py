@@ -1,0 +1,174 @@
+"""Source text → tools and findings. The file is never imported or executed.
+
+`read` runs the stages in order: syntax tree, names, helpers, dialect, declarations, specs,
+checks.
+"""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkiln.model import Capability, Finding, Reading, ToolSpec
+from toolkiln.spec import syntax
+from toolkiln.spec.checks import capabilities, file_checks
+from toolkiln.spec.checks.opened_files import check_opened_files
+from toolkiln.spec.data_files import MAX_FILES
+from toolkiln.spec.declaration import Declaration, FileContext, build_spec
+from toolkiln.spec.dialects import declarations
+from toolkiln.spec.dialects.decorators import docstring
+from toolkiln.spec.findings import Findings, apply_ignore_comments, cut_findings
+from toolkiln.spec.limits import MAX_PARAMETERS, MAX_TOOLS, BudgetExceeded
+from toolkiln.spec.local_imports import VersionFiles
+from toolkiln.spec.namespace import Module
+from toolkiln.spec.options import DeclaredOptions
+from toolkiln.spec.requirements import read_requirements
+
+_SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
+
+
+def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading:
+    """Read the tools and findings of a file.
+
+    Helper modules are looked up beside `path`, unless it is a placeholder such as `<memory>`.
+    `data` are the bytes that `source` was decoded from; the digest is computed from them.
+    """
+    path = str(path)
+    version_files = VersionFiles(path)
+    if data is None:
+        data = source.encode("utf-8", "surrogatepass")
+    tree = syntax.parse(source, path)
+    if isinstance(tree, Finding):
+        return Reading(path=path, digest=version_files.digest(data), findings=(tree,))
+    findings = Findings(path)
+    tools: list[ToolSpec] = []
+    try:
+        tools = _tools(tree, source, data, version_files, findings)
+    except RecursionError:
+        fix = "break the deeply nested expression into parts"
+        findings.error("too-deep", "the code is nested too deeply to be read", 1, fix)
+    except BudgetExceeded as error:
+        fix = "split the file, or use simpler types and shorter enumerations"
+        findings.error("too-complex", str(error), 1, fix)
+    sources = {path: source, **dict(version_files.commented_sources())}
+    return Reading(
+        path=path,
+        digest=version_files.digest(data),
+        tools=tuple(tools),
+        findings=cut_findings(apply_ignore_comments(findings.in_order(), sources), path),
+        helpers=version_files.helpers,
+        sought=version_files.missing_modules,
+        data_files=version_files.data_files,
+        file_patterns=version_files.file_patterns,
+    )
+
+
+def _tools(
+    tree: ast.Module, source: str, data: bytes, version_files: VersionFiles, findings: Findings
+) -> list[ToolSpec]:
+    path = version_files.path
+    module = Module(tree, version_files.name, version_files, source=source)
+    nodes = syntax.walk(tree)
+    _replace_surrogates(nodes, source, findings)
+    version_files.load_helpers(module, nodes, findings)
+    declared = _within_limits(declarations(module, findings), findings)
+    requirements = read_requirements(
+        source, docstring(tree), [item for d in declared for item in d.requirements]
+    )
+    patterns = _file_patterns(declared, requirements.table, source, findings)
+    version_files.load_data_files(patterns, findings)
+    files = {path: nodes} | {f: syntax.walk(tree) for f, tree in version_files.helper_trees()}
+    uses = {file: capabilities.find_uses(found) for file, found in files.items()}
+    used = dict.fromkeys(use.capability for found in uses.values() for use in found)
+    digest = version_files.digest(data)
+    context = FileContext(path, digest, requirements.packages, requirements.table, tuple(used))
+    specs = []
+    for declaration in declared:
+        spec = build_spec(declaration, context, findings)
+        version_files.budget.add_schema(_budgeted(spec))
+        specs.append(spec)
+    specs = file_checks.check_roles(_without_duplicates(specs, findings), findings)
+    has_data = bool(version_files.file_patterns)
+    file_checks.check_sources(files, uses, specs, findings, has_data=has_data)
+    if "__file__" in source or Capability.FILES in used:
+        check_opened_files(files, version_files.folder, version_files.file_patterns, findings)
+    file_checks.check_module(module, requirements, findings)
+    file_checks.check_names(specs, findings)
+    names = frozenset(spec.name for spec in specs)
+    for spec in specs:
+        file_checks.check_tool(spec, source, names, findings)
+    return specs
+
+
+def _within_limits(declared: list[Declaration], findings: Findings) -> list[Declaration]:
+    """Drop and report declarations beyond the limits on tools and parameters."""
+    if len(declared) > MAX_TOOLS:
+        first = declared[MAX_TOOLS]
+        message = f"the file declares {len(declared):,} tools; those from here on are ignored"
+        fix = f"declare at most {MAX_TOOLS} tools per file"
+        findings.error("too-many-tools", message, first.line, fix)
+    accepted = []
+    for declaration in declared[:MAX_TOOLS]:
+        name, args = declaration.name, declaration.function.args
+        count = len(args.posonlyargs) + len(args.args) + len(args.kwonlyargs)
+        if count > MAX_PARAMETERS:
+            message = f"{name!r} has {count:,} parameters and is ignored"
+            fix = f"use at most {MAX_PARAMETERS} parameters; group them in a class"
+            findings.error("too-many-parameters", message, declaration.line, fix, tool=name)
+        else:
+            accepted.append(declaration)
+    return accepted
+
+
+def _budgeted(spec: ToolSpec) -> list[Any]:
+    """Return the parts of a spec that count: its schemas, and texts that every tool repeats."""
+    shared = [*spec.requirements, *spec.usages, spec.toolkit.description if spec.toolkit else ""]
+    return [spec.parameters, spec.returns, *spec.settings.values(), *shared, spec.description]
+
+
+def _file_patterns(
+    declared: Sequence[Declaration], table: Mapping[str, Any], source: str, findings: Findings
+) -> dict[str, int]:
+    """Return the patterns of `files` options and of the PEP 723 table, with lines."""
+    patterns: dict[str, int] = {}
+    owners = [(item.options, item.name, item.line) for item in declared if "files" in item.options]
+    if declared and "files" in table:
+        line = source.count("\n", 0, source.find("files")) + 1
+        owners.append((dict(table), declared[0].name, line))
+    for options, tool, line in owners:
+        for pattern in DeclaredOptions(options, tool, line, findings).texts("files"):
+            positions = [source.find(f"{quote}{pattern}{quote}") for quote in "\"'"]
+            at = min((position for position in positions if position >= 0), default=None)
+            patterns.setdefault(pattern, line if at is None else source.count("\n", 0, at) + 1)
+            if len(patterns) > MAX_FILES:
+                fix = f"list at most {MAX_FILES} files or patterns in files=[…]"
+                findings.error("bad-file", f"{tool!r} has too many patterns", line, fix, tool=tool)
+                return {}
+    return patterns
+
+
+def _replace_surrogates(nodes: Sequence[ast.AST], source: str, findings: Findings) -> None:
+    """Replace escaped lone surrogates, which JSON cannot represent."""
+    if not _SURROGATE.search(source):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            replaced = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if replaced != node.value:
+                node.value = replaced
+                message = "the text contains a lone surrogate (half a character)"
+                findings.error("hidden-characters", message, node.lineno, "write both halves")
+
+
+def _without_duplicates(specs: Sequence[ToolSpec], findings: Findings) -> list[ToolSpec]:
+    distinct: dict[str, ToolSpec] = {}
+    for spec in specs:
+        first = distinct.setdefault(spec.name, spec)
+        if first is not spec:
+            other = f"{first.entry} in line {first.line}"
+            message = f"{spec.entry} has the same name {spec.name!r} as {other} and is ignored"
+            findings.error(
+                "duplicate-name", message, spec.line, "rename one of them", tool=spec.name
+            )
+    return list(distinct.values())

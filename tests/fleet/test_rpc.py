@@ -1,0 +1,251 @@
+"""Errands of a front among several pools, and when nobody is there to do them."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln.config import Settings
+from toolkiln.errors import BackendError, UnknownTool
+from toolkiln.fleet.publisher import Publisher
+from toolkiln.kiln import Kiln
+from toolkiln.model import Grant, Status, Value
+from toolkiln.operations import Operation, tool_files, tools, versions
+
+from .servers import Server
+from .test_catalog import put
+from .test_rolling import served
+from .workers import asking, code_of, until, worker
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SOON = 60.0
+SOURCE = '''
+def {name}() -> str:
+    """Tell its name."""
+    return "{name}"
+'''
+
+
+NOTE = '''
+from toolkiln import tool
+
+
+@tool(workspace="write")
+def note() -> str:
+    """Write a note."""
+    return "noted"
+'''
+
+
+@dataclass
+class Fleet:
+    """Two pools, each with a worker and a folder of its own."""
+
+    server: Server
+    folders: dict[str, Path]
+
+
+@pytest.fixture(scope="module")
+def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    folders = {pool: tmp_path_factory.mktemp(pool) / "tools" for pool in ("default", "other")}
+    for pool, folder in folders.items():
+        folder.mkdir()
+        for name in (f"first_of_{pool}", f"second_of_{pool}"):
+            (folder / f"{name}.py").write_text(SOURCE.format(name=name), "utf-8")
+        (folder / "note.py").write_text(NOTE.replace("note()", f"note_of_{pool}()"), "utf-8")
+        grants = f'[grants.note_of_{pool}]\nworkspace = "write"\n'
+        (folder.parent / "toolkiln.toml").write_text(grants, "utf-8")
+        settings = Settings(state=folder.parent / "state")
+        with Kiln(folder, settings=settings) as kiln:
+            waiting = [
+                kiln.services.admissions.candidate(file.name) for file in folder.glob("*.py")
+            ]
+            kiln.services.admissions.admit(waiting, kiln.security.decision())
+    url = shared_server.url
+    with (
+        worker(url, folders["default"]),
+        worker(url, folders["other"], "--pool", "other"),
+    ):
+        yield Fleet(shared_server, folders)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def front(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Kiln]:
+    async with Kiln.connect(fleet.server.url, settings=Settings(state=tmp_path)) as kiln:
+        yield kiln
+
+
+async def test_an_errand_finds_the_pool_that_has_the_tool(front: Kiln, fleet: Fleet) -> None:
+    name = "first_of_other"
+
+    off = await front.run_operation(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
+    is_listed = name in front.services.registry.specs
+    disabled = await front.run_operation(tools.list_disabled, tools.ListUnserved())
+    on = await front.run_operation(tools.change_tool, tools.ChangeTool(name=name, enabled=True))
+    gone = await front.run_operation(tools.remove_tool, tools.RemoveTool(name=name))
+    back = await front.run_operation(
+        versions.rollback, versions.Rollback(name=name, version=str(gone.version))
+    )
+    with pytest.raises(UnknownTool):
+        await front.run_operation(versions.list_versions, tools.ToolName(name="first_of_none"))
+
+    assert (off.enabled, is_listed, on.enabled) == (False, False, True)
+    assert [spec.name for spec in disabled] == [name]
+    assert back.digest == gone.digest
+    assert (fleet.folders["other"] / f"{name}.py").is_file()
+    assert (await front.call(name)).value == name
+
+
+async def test_a_new_tool_is_written_where_the_usual_workers_are(front: Kiln, fleet: Fleet) -> None:
+    order = tool_files.WriteSource(name="fresh", source=SOURCE.format(name="fresh"))
+
+    told = await front.run_operation(tool_files.write_source, order)
+
+    assert (told.authored.success, told.is_new) == (True, True)
+    assert (fleet.folders["default"] / "fresh.py").is_file()
+    assert (await front.call("fresh")).value == "fresh"
+
+
+async def test_workers_of_one_folder_take_turns_without_losing_track(
+    front: Kiln, fleet: Fleet
+) -> None:
+    name, source = "shared", SOURCE.format(name="shared")
+    better = source.replace('return "shared"', 'return "better"')
+
+    with worker(fleet.server.url, fleet.folders["default"]):
+        for _ in range(2):
+            made = await front.run_operation(
+                tool_files.write_source,
+                tool_files.WriteSource(name=name, source=source, only_new=True),
+            )
+            digest = made.authored.digest
+            again = await front.run_operation(
+                tool_files.write_source,
+                tool_files.WriteSource(name=name, source=better, match=(digest,)),
+            )
+            off = await front.run_operation(
+                tools.change_tool, tools.ChangeTool(name=name, enabled=False)
+            )
+            on = await front.run_operation(
+                tools.change_tool,
+                tools.ChangeTool(name=name, enabled=True, match=(off.spec.digest,)),
+            )
+            called = await front.call(name)
+            back = await front.run_operation(
+                versions.rollback, versions.Rollback(name=name, version=digest)
+            )
+            gone = await front.run_operation(
+                tools.remove_tool, tools.RemoveTool(name=name, match=(back.digest,))
+            )
+
+            assert (made.is_new, again.authored.success, on.enabled) == (True, True, True)
+            assert (called.value, gone.digest) == ("better", digest)
+
+
+async def test_a_version_that_a_writer_published_has_no_grants_in_the_fleet(
+    front: Kiln, fleet: Fleet
+) -> None:
+    name = "note_of_other"
+    source = (fleet.folders["other"] / "note.py").read_text().replace("noted", "stolen")
+    bob = front.security.sessions.create("bob", privileges=["WRITE_TOOLS"]).token
+    before = await front.call(name)
+
+    written = await front.run_operation(
+        tool_files.write_source, tool_files.WriteSource(name=name, source=source), bob
+    )
+    refused = await front.call(name)
+    shown = await front.run_operation(tools.tool_state, tools.ToolName(name=name))
+    await front.run_operation(tools.change_tool, tools.ChangeTool(name=name, granted=True))
+
+    assert before.value == "noted"
+    assert written.authored.success, written.authored.error
+    assert code_of(refused) == "not_granted"
+    assert (shown.reviewed, front.services.registry.grant(name)) == (
+        False,
+        Grant(workspace="write"),
+    )
+    assert (await front.call(name)).value == "stolen"
+
+
+@pytest.mark.parametrize(
+    ("remove", "run"),
+    [("operation:tools.remove", "operation:sources.run"), ("errand:remove", "errand:run")],
+)
+async def test_operations_are_no_tools(front: Kiln, fleet: Fleet, remove: str, run: str) -> None:
+    name = "first_of_default"
+
+    called = await front.call(remove, {"name": name})
+    async with asking(fleet.server) as ann:
+        refused = await ann.call(remove, {"name": name})
+        unknown = await ann.call(f"{run}.nothing", {})
+        unfit = await ann.call(remove, {"names": [name]})
+        no_source = await ann.call(run, {"nothing": 1})
+
+    assert (called.status, code_of(called)) == (Status.INVALID, "unknown_tool")
+    assert (refused.status, code_of(refused)) == (Status.DENIED, "not_allowed")
+    assert [code_of(unknown), code_of(unfit), code_of(no_source)] == [
+        "bad_input",
+        "bad_input",
+        "poison",
+    ]
+    assert name in front.services.registry.specs
+
+
+async def test_calls_of_one_moment_wait_until_workers_know_their_session(
+    front: Kiln, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, shared = front.security.sessions, list[str]()
+    share, came, may_go = sessions.share, threading.Event(), threading.Event()
+
+    def share_slowly(token: str, seconds: float) -> None:
+        shared.append(token)
+        came.set()
+        assert may_go.wait(SOON)
+        share(token, seconds)
+
+    monkeypatch.setattr(sessions, "share", share_slowly)
+    ann = sessions.create("ann").token
+    calls = [asyncio.create_task(front.call("first_of_default")) for _ in range(3)]
+    await asyncio.to_thread(came.wait, SOON)
+    known = await front.call("first_of_default", session=ann)  # which nobody has to be told of
+    is_early = [call.done() for call in calls]
+    may_go.set()
+    results = await asyncio.wait_for(asyncio.gather(*calls), SOON)
+
+    assert known.status is Status.OK
+    assert is_early == [False] * 3
+    assert [result.status for result in results] == [Status.OK] * 3
+    assert len(shared) == 1
+
+
+async def test_an_operation_that_no_worker_runs_fails(front: Kiln, fleet: Fleet) -> None:
+    unheard: list[tuple[Operation[Any, Any], Value]] = [
+        (versions.list_versions, tools.ToolName(name="greet")),
+        (tools.change_tool, tools.ChangeTool(name="greet", enabled=False)),
+    ]
+
+    async with asking(fleet.server) as asker:
+        gone = Publisher(asker.pipe, asker.key, "gone", "whose workers have died")
+        await put(gone, served("one"))
+        await asyncio.to_thread(until, lambda: "greet" in front.services.registry.specs)
+        for operation, request in unheard:
+            with pytest.raises(BackendError, match="no worker of the pool 'gone'") as raised:
+                await front.run_operation(replace(operation, timeout=0.3), request)
+            assert "toolkiln fleet status" in (raised.value.hint or "")
+        standing = await front.run_operation(tools.tool_state, tools.ToolName(name="greet"))
+        elsewhere = await front.run_operation(
+            versions.list_versions, tools.ToolName(name="second_of_default")
+        )
+        await gone.withdraw()
+        await asyncio.to_thread(until, lambda: "greet" not in front.services.registry.specs)
+
+    assert standing.enabled
+    assert len(elsewhere) == 1

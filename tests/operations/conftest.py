@@ -1,0 +1,139 @@
+"""A folder that agents write tools into, Kilns over it, and what a fresh one would serve."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from toolkiln.catalog.admission_pipeline import AdmissionPipeline
+from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+from toolkiln.model import (
+    AdmissionDecision,
+    AdmissionResult,
+    FileVersion,
+    Finding,
+    Result,
+    Stage,
+    ToolDraft,
+)
+
+FIRST = '''
+def celsius_to_fahrenheit(celsius: float) -> float:
+    """Convert a temperature from Celsius to Fahrenheit.
+
+    Args:
+        celsius: The temperature in degrees Celsius.
+
+    Examples:
+        >>> celsius_to_fahrenheit(100)
+        212.0
+    """
+    return celsius * 9 / 5 + 32
+'''
+SECOND = FIRST.replace("* 9 / 5", "* 1.8")
+NAME = "celsius_to_fahrenheit"
+
+
+async def unprobed(_: FileVersion) -> list[Finding]:
+    """A probe that finds nothing, where trying the code out is not what a test is about."""
+    return []
+
+
+class Forge:
+    """A tools' folder, its state, and the Kilns over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tools = folder / "tools"
+        self.state = folder / "state"
+        self._kilns: list[Kiln] = []
+
+    def kiln(self, *, dev: bool = False, **settings: Any) -> Kiln:
+        """A Kiln that knows nothing yet, as in a process that just started."""
+        given = {"state": self.state, "environ": dict(os.environ), **settings}
+        kiln = Kiln(self.tools, settings=Settings(**given), dev=dev)
+        self._kilns.append(kiln)
+        return kiln
+
+    def put(self, file: str, source: str) -> Path:
+        """Writes a file as a person does."""
+        path = self.tools / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, "utf-8")
+        return path
+
+    def served(self, **settings: Any) -> dict[str, str]:
+        """The source of each tool that a fresh Kiln would call, by name."""
+        snapshot = self.kiln(**settings).catalog.snapshot
+        return {
+            name: next(iter(snapshot.served[name].sources.values())).decode()
+            for name in snapshot.tools
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """All that lies in the tools' folder, hidden files too, but for the manifest."""
+        found = (path for path in self.tools.rglob("*") if path.is_file())
+        return {
+            str(path.relative_to(self.tools)): path.read_bytes()
+            for path in found
+            if path.name != "_manifest.json"
+        }
+
+    async def close(self) -> None:
+        """Ends what Kilns started."""
+        for kiln in self._kilns:
+            await kiln.close()
+
+
+@pytest_asyncio.fixture
+async def forge(tmp_path: Path) -> AsyncIterator[Forge]:
+    """A folder without tools."""
+    forge = Forge(tmp_path)
+    yield forge
+    await forge.close()
+
+
+async def write(
+    kiln: Kiln, code: str | bytes, name: str = NAME, *, overwrite: bool = False
+) -> AdmissionResult:
+    """Write a tool without trying it out."""
+    return await authoring(kiln).write(
+        ToolDraft(code, name, overwrite=overwrite), AdmissionDecision("ann")
+    )
+
+
+def authoring(
+    kiln: Kiln, probe: Callable[[FileVersion], Awaitable[list[Finding]]] = unprobed
+) -> AdmissionPipeline:
+    """The way into a Kiln's catalog, without trying code out or search."""
+
+    async def index() -> None:
+        return None
+
+    return AdmissionPipeline(
+        kiln.services.admissions, frozenset(kiln.settings.refuse), probe, index
+    )
+
+
+async def call_writer(kiln: Kiln, code: str, name: str = NAME, **more: Any) -> Any:
+    """What `write_python_tool` replies to an agent."""
+    given = {"tool_code": code, "tool_name": name, **more}
+    return answer(await kiln.call("write_python_tool", given))
+
+
+def answer(result: Result) -> Any:
+    """What a call gave."""
+    assert result.value is not None, result.error
+    return result.value
+
+
+def stop_at(wanted: Stage, stop: Callable[[], object]) -> Callable[[Stage], None]:
+    """An observer that does something when a stage is entered."""
+
+    def observe(stage: Stage) -> None:
+        if stage is wanted:
+            stop()
+
+    return observe

@@ -1,0 +1,270 @@
+"""Toolkiln's own tools, called as an agent calls them, and from the command line."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln import tool
+from toolkiln.catalog.registry import BUILTIN_NAMES
+from toolkiln.config import Settings
+from toolkiln.errors import StoreError
+from toolkiln.kiln import Kiln
+from toolkiln.model import AdmissionDecision, Status
+from toolkiln.schema import health
+from toolkiln.store import VersionArchive
+
+from .conftest import FIRST, NAME, SECOND, Forge, answer, call_writer, write
+
+SOON = 60.0
+ECHO = '''
+def echo(name: str, tool: str, arguments: list[str], ctx_id: int = 0) -> list[object]:
+    """Give back what was given.
+
+    Args:
+        name: Any.
+        tool: Any.
+        arguments: Any.
+        ctx_id: Any.
+    """
+    return [name, tool, arguments, ctx_id]
+'''
+
+
+@tool
+def give(number: int) -> int:
+    """Give a number back.
+
+    Args:
+        number: The number.
+    """
+    return number
+
+
+async def ask(kiln: Kiln, called: str, /, **arguments: Any) -> Any:
+    return answer(await kiln.call(called, arguments))
+
+
+async def test_names_known_ahead_are_those_declared(forge: Forge) -> None:
+    kiln = forge.kiln()
+
+    declared = {name: kiln.tool(name) for name in BUILTIN_NAMES}
+
+    assert {name: spec.name for name, spec in declared.items()} == {n: n for n in BUILTIN_NAMES}
+    assert health(kiln.tool("write_python_tool").parameters).level != "invalid"
+
+
+async def test_agent_finds_reads_about_and_calls_what_it_wrote(forge: Forge) -> None:
+    kiln = forge.kiln()
+    await call_writer(kiln, FIRST)
+
+    found = await ask(kiln, "search_tools", query="how warm is it in Fahrenheit?")
+    described = await ask(kiln, "describe_tool", name=NAME)
+    passages = await ask(kiln, "rag_search", query="temperature in degrees Celsius", k=2)
+    value = await ask(kiln, "call_tool", name=NAME, arguments={"celsius": 100})
+
+    assert found["tools"][0]["name"] == NAME
+    assert found["tools"][0]["description"].startswith("Convert a temperature")
+    assert 0 < found["confidence"] <= 1
+    assert described["parameters"]["required"] == ["celsius"]
+    assert "## Parameters" in described["guide"]
+    assert len(passages["passages"]) == 2
+    first = passages["passages"][0]
+    assert first.keys() == {"page", "heading", "citation", "text"}
+    assert first["citation"].startswith(f"{NAME}.md#")
+    assert value == 212.0
+    for reply in (found, described, passages):
+        json.dumps(reply)
+
+
+async def test_search_follows_improvement_and_going_back(forge: Forge) -> None:
+    kiln = forge.kiln()
+    await call_writer(kiln, FIRST)
+    improved = SECOND.replace("Convert a temperature", "Translate weather reports")
+
+    await call_writer(kiln, improved, overwrite=True)
+    after = await ask(kiln, "search_tools", query="weather reports")
+    kiln.services.admissions.rollback(NAME, "1", AdmissionDecision("ann"))
+    back = await ask(kiln, "search_tools", query="convert temperature")
+
+    assert after["tools"][0]["description"].startswith("Translate weather reports")
+    assert back["tools"][0]["description"].startswith("Convert a temperature")
+
+
+async def test_note_tells_that_vectors_are_missing(forge: Forge) -> None:
+    kiln = forge.kiln(embeddings="http://127.0.0.1:1/v1", embeddings_dimensions=8)
+    reply = await call_writer(kiln, FIRST)
+
+    found = await ask(kiln, "search_tools", query="temperature")
+
+    assert reply["success"]
+    assert not reply["embedding_success"]
+    assert found["tools"][0]["name"] == NAME
+    assert "ranked by words only" in found["note"]
+
+
+async def test_any_parameter_name_can_be_passed_through(forge: Forge) -> None:
+    kiln = forge.kiln()
+    await write(kiln, ECHO, "echo")
+    given = {"name": "n", "tool": "t", "arguments": ["a"], "ctx_id": 7}
+
+    assert await ask(kiln, "call_tool", name="echo", arguments=given) == ["n", "t", ["a"], 7]
+
+
+async def test_call_of_what_is_not_served_says_why(forge: Forge) -> None:
+    kiln = forge.kiln(authoring="propose")
+    await write(kiln, FIRST)
+    await write(kiln, ECHO, "echo")
+    kiln.services.admissions.switch("echo", wanted=False)
+    await call_writer(kiln, "def waiting() -> int:\n    'Wait.'\n    return 1\n", "waiting")
+
+    told = {}
+    for name in ("unheard_of", "echo", "waiting", ""):
+        result = await kiln.call("call_tool", {"name": name})
+        assert result.status is Status.FAILED
+        assert result.error is not None
+        told[name] = result.error.message
+        described = await kiln.call("describe_tool", {"name": name})
+        assert described.status is Status.FAILED
+    invalid = await kiln.call("call_tool", {"name": NAME, "arguments": {"kelvin": 1}})
+
+    assert "there is no tool named 'unheard_of'" in told["unheard_of"]
+    assert "disabled" in told["echo"]
+    assert "not admitted" in told["waiting"]
+    assert invalid.error is not None
+    assert "celsius" in invalid.error.message
+
+
+async def test_calls_within_calls_end_at_a_bound_and_never_wait_for_each_other(
+    forge: Forge,
+) -> None:
+    settings = Settings(state=forge.state, environ=dict(os.environ))
+    call: dict[str, Any] = {"name": "give", "arguments": {"number": 7}}
+    deep: list[Status] = []
+    async with Kiln(functions=[give], settings=settings) as kiln, asyncio.timeout(SOON):
+        for _ in range(10):
+            deep.append((await kiln.call("call_tool", call)).status)
+            call = {"name": "call_tool", "arguments": call}
+        nested = {"name": "call_tool", "arguments": {"name": "give", "arguments": {"number": 7}}}
+        many = await asyncio.gather(*(kiln.call("call_tool", nested) for _ in range(100)))
+
+    assert deep == [Status.OK] * 8 + [Status.FAILED] * 2
+    assert {result.value for result in many} == {7}
+
+
+async def test_writing_through_call_tool_is_the_same_writing(forge: Forge) -> None:
+    kiln = forge.kiln()
+    given = {"tool_code": FIRST, "tool_name": NAME}
+
+    reply = await ask(kiln, "call_tool", name="write_python_tool", arguments=given)
+
+    assert reply["success"]
+    assert (await kiln.call(NAME, {"celsius": 100})).value == 212.0
+
+
+async def test_agents_that_write_at_once_all_succeed(forge: Forge) -> None:
+    kiln = forge.kiln()
+    names = [f"tool_{n}" for n in range(6)]
+
+    async with asyncio.timeout(SOON):
+        replies = await asyncio.gather(
+            *(call_writer(kiln, FIRST.replace(NAME, name), name) for name in names)
+        )
+
+    assert all(reply["success"] for reply in replies)
+    assert sorted(forge.served()) == names
+
+
+async def test_writing_without_a_folder_is_told_plainly(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path, environ=dict(os.environ))
+    async with Kiln(functions=[give], settings=settings) as kiln:
+        result = await kiln.call("write_python_tool", {"tool_code": FIRST, "tool_name": NAME})
+
+    assert result.error is not None
+    assert "no folder of tools" in result.error.message
+
+
+async def test_nothing_is_found_under_a_manifest_that_was_tampered_with(forge: Forge) -> None:
+    await write(forge.kiln(), FIRST)
+    (forge.tools / "_manifest.json").write_text("{}")
+    kiln = forge.kiln()
+
+    for name, given in {"search_tools": {"query": "x"}, "rag_search": {"query": "x"}}.items():
+        result = await kiln.call(name, given)
+        assert result.error is not None
+        assert "is damaged" in result.error.message
+
+
+@pytest.mark.parametrize("k", [-5, 0, 10**9])
+async def test_odd_numbers_of_results_are_bounded(forge: Forge, k: int) -> None:
+    kiln = forge.kiln()
+    await write(kiln, FIRST)
+
+    assert len((await ask(kiln, "search_tools", query="temperature", k=k))["tools"]) == 1
+    assert 1 <= len((await ask(kiln, "rag_search", query="temperature", k=k))["passages"]) <= 20
+
+
+async def test_prompts_are_learnt_from_only_if_the_operator_agreed(
+    forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(forge.kiln(), FIRST)
+    given = {"name": NAME, "arguments": {"celsius": 100}, "prompt": "is it hot in Phoenix"}
+
+    unasked = forge.kiln()
+    await ask(unasked, "call_tool", **given)
+    none = unasked.services.store.archive.usages(unasked.catalog.manifest.catalog)
+    agreed = forge.kiln(learn_usages=True)
+    await ask(agreed, "call_tool", **given)
+    learnt = agreed.services.store.archive.usages(agreed.catalog.manifest.catalog)
+
+    def fail(*_: Any) -> Any:
+        raise StoreError("the store is out of reach")
+
+    monkeypatch.setattr(VersionArchive, "add_usage", fail)
+    assert none == {}
+    assert learnt == {NAME: ("is it hot in Phoenix",)}
+    assert await ask(agreed, "call_tool", **given) == 212.0
+
+
+def command(forge: Forge, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("TOOLKILN_")}
+    return subprocess.run(
+        [sys.executable, "-m", "toolkiln.surfaces.cli", *arguments],
+        cwd=forge.tools.parent, capture_output=True, text=True, timeout=SOON,
+        env={**environ, "TOOLKILN_STATE": str(forge.state)},
+    )  # fmt: skip
+
+
+async def test_command_line_admits_what_an_agent_proposed(forge: Forge) -> None:
+    await call_writer(forge.kiln(authoring="propose"), FIRST)
+
+    before = command(forge, "call", NAME, "celsius=100")
+    admitted = command(forge, "admit", "--yes", "tools")
+    after = command(forge, "call", NAME, "celsius=100")
+
+    assert before.returncode != 0
+    assert "not admitted" in before.stderr
+    assert admitted.returncode == 0, admitted.stderr
+    assert after.stdout.strip() == "212.0"
+
+
+async def test_command_line_writes_calls_and_searches(forge: Forge) -> None:
+    given = json.dumps({"tool_code": FIRST, "tool_name": NAME})
+
+    written = command(forge, "call", "write_python_tool", given)
+    again = command(forge, "call", "write_python_tool", given)
+    called = command(
+        forge, "call", "call_tool", f'{{"name": "{NAME}", "arguments": {{"celsius": 100}}}}'
+    )
+    found = command(forge, "call", "search_tools", "query=temperature")
+
+    assert json.loads(written.stdout)["functions_registered"] == [NAME], written.stderr
+    assert again.returncode != 0
+    assert "exists already" in again.stdout + again.stderr
+    assert called.stdout.strip() == "212.0"
+    assert json.loads(found.stdout)["tools"][0]["name"] == NAME

@@ -1,0 +1,235 @@
+"""One watcher, many listeners: who hears of what, and who holds up whom."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from operations.conftest import FIRST, NAME, SECOND, Forge, write
+from toolkiln import config
+from toolkiln.catalog import CatalogChange, Changes
+from toolkiln.errors import InputError
+from toolkiln.kiln import Kiln
+from toolkiln.model import Snapshot
+
+SOON = 30.0
+
+
+class Ears:
+    """A listener that can be waited for."""
+
+    def __init__(self) -> None:
+        self.heard: list[CatalogChange] = []
+        self._came = asyncio.Event()
+
+    def __call__(self, change: CatalogChange) -> None:
+        self.heard.append(change)
+        self._came.set()
+
+    async def until(self, fits: Callable[[CatalogChange], bool]) -> CatalogChange:
+        async with asyncio.timeout(SOON):
+            while True:
+                for change in self.heard:
+                    if fits(change):
+                        return change
+                self._came.clear()
+                await self._came.wait()
+
+
+def change(number: int, tools: str = "", **names: tuple[str, ...]) -> CatalogChange:
+    """What became of a catalog that has tools of one letter each."""
+    return CatalogChange(Snapshot(number, dict.fromkeys(tools)), **names)  # type: ignore[arg-type]
+
+
+class Source:
+    """Something to watch that a test decides about."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[CatalogChange | Exception] = asyncio.Queue()
+        self.begun = 0
+        self.ended = 0
+
+    async def watch(self) -> AsyncGenerator[CatalogChange, None]:
+        self.begun += 1
+        try:
+            while True:
+                item = await self.queue.get()
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self.ended += 1
+
+
+async def test_all_listeners_hear_of_a_change_from_one_watcher() -> None:
+    source, many = Source(), [Ears() for _ in range(50)]
+    changes = Changes(source.watch)
+    for ears in many:
+        changes.listen(ears)
+
+    async with changes.running():
+        changes.start()
+        source.queue.put_nowait(change(1, added=("a",)))
+        for ears in many:
+            await ears.until(lambda told: told.added == ("a",))
+
+    assert (source.begun, source.ended) == (1, 1)
+
+
+async def test_a_listener_that_was_ended_hears_nothing_more() -> None:
+    source, gone, stays = Source(), Ears(), Ears()
+    changes = Changes(source.watch)
+    forget = changes.listen(gone)
+    changes.listen(stays)
+
+    async with changes.running():
+        forget()
+        forget()
+        source.queue.put_nowait(change(1))
+        await stays.until(lambda _: True)
+
+    assert gone.heard == []
+
+
+async def test_a_listener_that_fails_keeps_nothing_from_the_others() -> None:
+    def fail(_: CatalogChange) -> None:
+        raise RuntimeError("a listener's fault")
+
+    source, ears = Source(), Ears()
+    changes = Changes(source.watch)
+    changes.listen(fail)
+    changes.listen(ears)
+
+    async with changes.running():
+        source.queue.put_nowait(change(1))
+        source.queue.put_nowait(change(2))
+        await ears.until(lambda told: told.snapshot.number == 2)
+
+    assert len(ears.heard) == 2
+
+
+async def test_a_slow_taker_gets_what_it_missed_as_one_and_holds_up_nobody() -> None:
+    source, ears = Source(), Ears()
+    changes = Changes(source.watch)
+    changes.listen(ears)
+
+    async with changes.running(), aclosing(changes.stream()) as slow:
+        first = asyncio.ensure_future(anext(slow))
+        await asyncio.sleep(0)
+        source.queue.put_nowait(change(1, "ab", added=("a", "b")))
+        taken = await asyncio.wait_for(first, SOON)
+        source.queue.put_nowait(change(2, "abc", added=("c",), changed=("a",)))
+        source.queue.put_nowait(change(3, "ac", removed=("b",), changed=("c",)))
+        source.queue.put_nowait(change(4, "a", removed=("c",)))
+        await ears.until(lambda told: told.snapshot.number == 4)
+        rest = await asyncio.wait_for(anext(slow), SOON)
+
+    assert taken.snapshot.number == 1
+    assert rest == change(4, "a", changed=("a",), removed=("b",))
+
+
+async def test_a_tool_that_went_and_came_back_meanwhile_has_changed() -> None:
+    source, ears = Source(), Ears()
+    changes = Changes(source.watch)
+
+    async with changes.running(), aclosing(changes.stream()) as slow:
+        first = asyncio.ensure_future(anext(slow))
+        await asyncio.sleep(0)
+        changes.listen(ears)
+        source.queue.put_nowait(change(1))
+        await first
+        source.queue.put_nowait(change(2, removed=("a",)))
+        source.queue.put_nowait(change(3, "a", added=("a",)))
+        await ears.until(lambda told: told.snapshot.number == 3)
+        rest = await asyncio.wait_for(anext(slow), SOON)
+
+    assert (rest.added, rest.changed, rest.removed) == ((), ("a",), ())
+
+
+async def test_watching_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolkiln.catalog.changes._PAUSE", 0.0)
+    source, ears = Source(), Ears()
+    changes = Changes(source.watch)
+    changes.listen(ears)
+
+    async with changes.running():
+        source.queue.put_nowait(OSError("the folder went"))
+        source.queue.put_nowait(change(7))
+        await ears.until(lambda told: told.snapshot.number == 7)
+
+    assert (source.begun, source.ended) == (2, 2)
+
+
+async def test_without_files_there_is_nothing_to_watch() -> None:
+    def watch() -> AsyncGenerator[CatalogChange, None]:
+        raise InputError("functions only")
+
+    changes = Changes(watch)
+
+    async with changes.running():
+        await asyncio.sleep(0)
+
+    await changes.stop()
+
+
+async def test_it_can_be_started_again() -> None:
+    source, ears = Source(), Ears()
+    changes = Changes(source.watch)
+    changes.listen(ears)
+
+    async with changes.running():
+        await asyncio.sleep(0)
+    async with changes.running():
+        source.queue.put_nowait(change(3))
+        await ears.until(lambda told: told.snapshot.number == 3)
+
+    assert source.begun == source.ended == 2
+
+
+async def test_an_edit_in_development_is_heard(forge: Forge) -> None:
+    file, ears = forge.put("convert.py", FIRST), Ears()
+    kiln = forge.kiln(dev=True)
+    kiln.services.changes.listen(ears)
+
+    async with kiln.services.changes.running():
+        await ears.until(lambda told: NAME in told.added)
+        file.write_text(SECOND)
+        await ears.until(lambda told: NAME in told.changed)
+        file.unlink()
+        await ears.until(lambda told: NAME in told.removed)
+
+
+async def test_what_this_process_and_another_decide_is_heard(forge: Forge) -> None:
+    forge.put("nothing.py", "")
+    kiln, other, ears = forge.kiln(), forge.kiln(), Ears()
+    kiln.services.changes.listen(ears)
+
+    async with kiln.services.changes.running():
+        await write(kiln, FIRST)
+        await ears.until(lambda told: NAME in told.added)
+        await write(other, SECOND, overwrite=True)
+        await ears.until(lambda told: NAME in told.changed)
+        await asyncio.to_thread(other.services.admissions.switch, NAME, False, "ann")
+        await ears.until(lambda told: NAME in told.removed)
+
+
+async def test_rules_that_change_are_a_change_without_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.catalog.changes._PAUSE", 0.05)
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "convert.py").write_text(FIRST)
+    file, ears = tmp_path / "toolkiln.toml", Ears()
+    file.write_text('policy = "allow"\ndev = true\n')
+
+    async with Kiln(tmp_path / "tools", settings=config.load(tmp_path, {})) as kiln:
+        kiln.services.changes.listen(ears)
+        kiln.services.changes.start()
+        seen = await ears.until(lambda told: NAME in told.added)
+        file.write_text('policy = "deny"\ndev = true\n')
+        told = await ears.until(lambda told: not told.added)
+
+        assert told == CatalogChange(seen.snapshot)
+        assert kiln.specs() == {}

@@ -1,0 +1,156 @@
+"""Which tools a model is shown, in programs with an event loop and without."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.config import Settings
+from toolkiln.errors import InputError, UnknownTool
+from toolkiln.kiln import PROVIDERS, Kiln
+from toolkiln.operations import listed_tools
+from toolkiln.security import LOCAL_OPERATOR
+
+TOOL = '''
+def convert_{name}(amount: float) -> float:
+    """Convert an amount of {name}.
+
+    Args:
+        amount: How much.
+    """
+    return amount
+'''
+CORE = '''
+from toolkiln import tool
+
+@tool(is_core=True)
+def tell_time() -> str:
+    """Tell the time."""
+    return "noon"
+'''
+FINDERS = ["search_tools", "describe_tool", "call_tool"]
+Open = Callable[..., Kiln]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens Kilns over five tools, one of them a core one."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in ("euros", "miles", "pounds", "litres"):
+        (folder / f"{name}.py").write_text(TOOL.format(name=name))
+    (folder / "tell_time.py").write_text(CORE)
+    kilns: list[Kiln] = []
+
+    def make(**settings: Any) -> Kiln:
+        given = Settings(state=tmp_path / "state", **settings)
+        kilns.append(Kiln(folder, settings=given, dev=True))
+        return kilns[-1]
+
+    yield make
+    for kiln in kilns:
+        kiln.close_sync()
+
+
+def names(tools: list[dict[str, Any]]) -> list[str]:
+    """The tools of a request for Anthropic."""
+    return [tool["name"] for tool in tools]
+
+
+def test_a_few_tools_are_shown_whole(opened: Open) -> None:
+    tools = opened().tools("anthropic")
+
+    assert sorted(names(tools)) == [
+        "convert_euros", "convert_litres", "convert_miles", "convert_pounds", "tell_time"
+    ]  # fmt: skip
+
+
+def test_of_many_tools_the_core_ones_are_shown_and_those_that_find_the_others(
+    opened: Open,
+) -> None:
+    kiln = opened(mcp_tools=4)
+
+    assert names(kiln.tools("anthropic")) == ["tell_time", *FINDERS]
+    assert [spec.name for spec in listed_tools(kiln.services, LOCAL_OPERATOR)] == [
+        "tell_time",
+        *FINDERS,
+    ]
+
+
+def test_rules_hide_tools_and_finders(opened: Open) -> None:
+    denied = ("convert_euros", "call_tool")
+    kiln = opened(mcp_tools=3, rules=({"effect": "deny", "users": ("eve",), "tools": denied},))
+    eve = kiln.security.sessions.create("eve").token
+
+    assert names(kiln.tools("anthropic", session=eve)) == [
+        "tell_time", "search_tools", "describe_tool"
+    ]  # fmt: skip
+
+
+def test_a_prompt_chooses_core_tools_and_those_that_fit(opened: Open) -> None:
+    tools = opened(mcp_tools=1).tools("anthropic", "how many litres are in a barrel?", 2)
+
+    assert names(tools) == ["tell_time", "convert_litres"]
+
+
+def test_tools_are_chosen_by_name_with_those_of_toolkiln(opened: Open) -> None:
+    tools = opened().tools("anthropic", names=["write_python_tool", "convert_miles"])
+
+    assert names(tools) == ["write_python_tool", "convert_miles"]
+
+
+def test_a_name_that_nobody_has_is_answered_with_the_nearest(opened: Open) -> None:
+    with pytest.raises(UnknownTool) as caught:
+        opened().tools("anthropic", names=["convert_mile"])
+
+    assert "convert_miles" in str(caught.value.hint)
+
+
+def test_a_name_that_somebody_may_not_see_is_unknown_to_them(opened: Open) -> None:
+    kiln = opened(rules=({"effect": "deny", "users": ("eve",), "tools": ("convert_euros",)},))
+    eve = kiln.security.sessions.create("eve").token
+
+    with pytest.raises(UnknownTool) as caught:
+        kiln.tools("anthropic", names=["convert_euros"], session=eve)
+
+    assert "convert_euros" not in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_gets_all_tools(opened: Open, provider: str) -> None:
+    assert str(opened().tools(provider)).count("'convert_") == 4
+
+
+def test_a_provider_that_does_not_exist_is_answered_with_the_nearest(opened: Open) -> None:
+    with pytest.raises(InputError) as caught:
+        opened().tools("antropic")
+
+    assert "'anthropic'" in str(caught.value.hint)
+
+
+def test_what_a_provider_would_refuse_is_left_out_and_logged(
+    opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    kiln = opened()
+    source = CORE.replace("is_core=True", "name='12_oclock'")
+    kiln.catalog.root.joinpath("late.py").write_text(source)
+
+    with caplog.at_level(logging.WARNING):
+        shown = str(kiln.tools("gemini"))
+
+    assert ("12_oclock" in shown, "convert_miles" in shown) == (False, True)
+    assert ["12_oclock is left out for gemini" in told for told in caplog.messages] == [True]
+    assert "12_oclock" in names(kiln.tools("anthropic"))
+
+
+def test_a_program_without_a_loop_handles_messages(opened: Open) -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "convert_miles", "input": {"amount": "many"}}
+
+    with opened() as kiln:
+        (answer,) = kiln.handle_sync({"role": "assistant", "content": [call]})
+
+    (result,) = answer["content"]
+    assert (result["tool_use_id"], result["is_error"]) == ("c1", True)
+    assert "amount" in result["content"]

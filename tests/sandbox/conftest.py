@@ -1,0 +1,185 @@
+"""A service for each mode of the sandbox, under attack by the tools in `attacks/`."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from execution import conftest as execution_conftest
+from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+from toolkiln.model import Caller, Result, Status
+from toolkiln.sandbox.bubblewrap import Interpreter, interpreter
+from toolkiln.sandbox.cgroup import find_cgroup
+from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.launchers import ProcessLauncher
+from toolkiln.sandbox.network.access import Networks
+
+ATTACKS = Path(__file__).with_name("attacks")
+BOUND = 10.0
+"""Seconds that anything may take before a test gives up."""
+CONCURRENT = 6
+"""Attacks side by side."""
+SECRET = "the host's secret"
+_NOBODY = Caller(workspace="default")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A Kiln under attack."""
+
+    mode: str
+    kiln: Kiln
+    state: Path
+    secret: Path
+    """A file of the host that everybody there can read."""
+
+    _sessions: dict[str, str] = field(default_factory=dict)
+
+    def _session(self, caller: Caller) -> str:
+        known = caller.model_dump_json()
+        if known not in self._sessions:
+            self._sessions[known] = self.kiln.security.sessions.local(caller)
+        return self._sessions[known]
+
+    async def attack(self, tool: str, /, caller: Caller = _NOBODY, **arguments: Any) -> Result:
+        """Call a tool; whatever it does, there is one plain result, and the next call works."""
+        result = await self.kiln.call(tool, arguments, session=self._session(caller))
+
+        assert result.status not in (Status.UNAVAILABLE, Status.INVALID), result.error
+        whole = result.model_dump(mode="json")
+        json.dumps(whole, ensure_ascii=False, allow_nan=False).encode()
+        after = await self.kiln.call("good", {"number": 1})
+        assert (after.status, after.value) == (Status.OK, 2), after.error
+        assert result.sandbox == self.mode
+        return result
+
+    async def codes(self, tool: str, /, cases: Iterable[dict[str, Any]]) -> list[str]:
+        """How attacks side by side were ended."""
+        slots = asyncio.Semaphore(CONCURRENT)
+
+        async def one(arguments: dict[str, Any]) -> str:
+            async with slots:
+                result = await self.attack(tool, **arguments)
+                return f"{result.status}: {result.error.code if result.error else None}"
+
+        return await asyncio.gather(*map(one, cases))
+
+    async def value(self, tool: str, /, **arguments: Any) -> Any:
+        """What an attack that runs to its end has to tell."""
+        result = await self.attack(tool, **arguments)
+
+        assert result.status is Status.OK, result.error
+        return result.value
+
+    async def code(self, tool: str, /, **arguments: Any) -> str:
+        """How an attack was ended: the status and the code of the error."""
+        result = await self.attack(tool, **arguments)
+
+        assert result.error is not None, result.value
+        return f"{result.status}: {result.error.code}"
+
+
+def settings(state: Path, mode: str, **further: Any) -> Settings:
+    """What an operator would set, with small workspaces."""
+    return Settings(
+        state=state,
+        sandbox=mode,
+        allow_reduced=True,
+        show_exceptions=True,
+        workspace_bytes=4 << 20,
+        workspace_files=100,
+        **further,
+    )
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that every user of the machine can pass through."""
+    folder = Path(tempfile.mkdtemp(prefix="attacked-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["A", "B"])
+async def service(request: pytest.FixtureRequest, open_folder: Path) -> AsyncIterator[Service]:
+    """The service in one mode; `params` of a test name others."""
+    mode = request.param
+    state = open_folder / mode
+    secret = open_folder / f"secret-{mode}"
+    secret.write_text(SECRET)
+    grants = {"*": {"workspace": "write"}}
+    async with Kiln(ATTACKS, settings=settings(state, mode, grants=grants), dev=True) as kiln:
+        if mode == "C" and not is_reachable(interpreter()):
+            await replace_interpreter(kiln, state)
+        trial = await kiln.call("good", {"number": 1})
+        if trial.status is Status.UNAVAILABLE:
+            assert trial.error is not None
+            assert "failed layers" not in trial.error.message
+            pytest.skip(f"mode {mode}: {trial.error.message}")
+        yield Service(mode, kiln, state, secret)
+        assert secret.read_text() == SECRET
+
+
+def is_reachable(python: Interpreter) -> bool:
+    """Whether an ordinary user can start it, or we are one."""
+    folders = python.executable.parents
+    return os.geteuid() != 0 or all(folder.stat().st_mode & 0o001 for folder in folders)
+
+
+def system_python() -> Interpreter | None:
+    """A Python of the version that runs this, which every user can start."""
+    found = Path(os.path.realpath("/usr/bin/python3"))
+    same = found.name == f"python3.{sys.version_info.minor}"
+    return Interpreter(found, Path("/usr")) if same and found.exists() else None
+
+
+async def replace_interpreter(kiln: Kiln, state: Path) -> None:
+    """Run mode C on a Python that every user can start."""
+    python = system_python()
+    if python is None:
+        pytest.skip("mode C: no Python here can be started by an ordinary user")
+    launcher = ProcessLauncher(python, state, find_cgroup())
+    executor = SandboxExecutor(launcher, state, Networks())
+    kiln.engine.sandboxes._executors[True] = executor
+
+
+@pytest.fixture
+def marker() -> str:
+    """An argument by which `running` finds a process."""
+    return f"3600.{secrets.randbelow(10**9):09}"
+
+
+def running(marker: str) -> list[int]:
+    """Processes of the whole machine with this argument."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        try:
+            if marker.encode() in Path("/proc", pid, "cmdline").read_bytes().split(b"\0"):
+                found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+async def all_gone(marker: str) -> None:
+    """Wait until there is no such process."""
+    async with asyncio.timeout(BOUND):
+        while running(marker):
+            await asyncio.sleep(0.02)
+
+
+kiln = execution_conftest.kiln
+make_kiln = execution_conftest.make_kiln
+start_python = execution_conftest.start_python

@@ -1,0 +1,140 @@
+"""Only names with versions come through, each in one spelling."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkiln.errors import InputError
+from toolkiln.sandbox.environments import normalise, read_requirements_file
+
+REFUSED = [
+    "-r other.txt",
+    "six_",
+    "six[extra_]",
+    "-e .",
+    "--index-url=https://example.com/simple",
+    "six --hash=sha256:00",
+    "six --no-binary :all:",
+    "https://example.com/six.whl",
+    "six @ https://example.com/six.whl",
+    "six @ file:///tmp/six.whl",
+    "six @ git+https://example.com/six.git",
+    "git+https://example.com/six.git",
+    "./six",
+    "/tmp/six",
+    "../six-1.0.whl",
+    "six=1",
+    "six==",
+    "six idna",
+    "six\nidna",
+    "six\n--index-url=https://example.com",
+    "six===${HOME}",
+    "six===1.0\\",
+    "six; os.system('true')",
+    "six; python_version >= '3' and " + "(" * 300 + "'a' == 'a'" + ")" * 100,
+    "six; 'linux' ~= 'windows'",
+    "s" * 501,
+    "",
+    "\0",
+    "six\0",
+    "-",
+]
+
+
+def test_every_spelling_of_a_requirement_is_one() -> None:
+    one = normalise(["Foo_Bar[B,a_b] >= 1, <2", "six", "six "])
+    other = normalise(["six", "foo-bar[a.b,b]<2,>=1"])
+
+    assert one == other == ("foo-bar[a-b,b]<2,>=1", "six")
+
+
+@pytest.mark.parametrize("versions", ["==1.0", ">=1", "<=2", "~=1.2", "!=1.1", "===1.0", "==1.*"])
+def test_every_kind_of_constraint_is_kept(versions: str) -> None:
+    assert normalise([f"six{versions}"]) == (f"six{versions}",)
+
+
+def test_only_requirements_whose_marker_holds_count() -> None:
+    found = normalise(
+        ["six>=1; python_version >= '3'", "pywin32; sys_platform == 'win32'", "idna; extra == 'x'"]
+    )
+
+    assert found == ("six>=1",)
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: ascii(text)[:30])
+def test_what_is_not_a_name_with_versions_is_refused(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        normalise([text])
+
+    assert caught.value.hint
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60))
+def test_any_text_is_a_requirement_or_refused(text: str) -> None:
+    try:
+        found = normalise([text])
+    except InputError:
+        return
+
+    assert normalise(found) == found
+    assert not any(set(item) & set("$\\ \n\r@/#;") for item in found)
+
+
+def test_requirements_file_has_comments_blank_and_continued_lines(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(
+        "\ufeff# ours\n\nsix >= 1  # old\n  \nidna \\\n  >= 2, \\\n  < 4\n"
+        "iniconfig \\\n# a comment ends it\nattrs#not-a-comment\n",
+        "utf-8",
+    )
+
+    with pytest.raises(InputError, match=r"requirements\.txt:10: 'attrs#not-a-comment'"):
+        read_requirements_file(file)
+    file.write_text(file.read_text("utf-8").replace("#not-a", " #a"), "utf-8")
+
+    assert normalise(read_requirements_file(file)) == ("attrs", "idna<4,>=2", "iniconfig", "six>=1")
+
+
+def test_last_line_may_end_in_a_backslash(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("six\\", "utf-8")
+
+    assert read_requirements_file(file) == ("six",)
+
+
+@pytest.mark.parametrize(
+    "line", ["-r other.txt", "--index-url https://example.com", "six==1 --hash=sha256:0", "./six"]
+)
+def test_requirements_file_refuses_options_with_their_line(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(f"# first\nsix\n{line}\n", "utf-8")
+
+    with pytest.raises(InputError, match=r"requirements\.txt:3: "):
+        read_requirements_file(file)
+
+
+def test_continued_hash_is_refused_with_the_line_where_it_starts(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("idna\nsix==1 \\\n    --hash=sha256:0\n", "utf-8")
+
+    with pytest.raises(InputError, match=r"requirements\.txt:2: "):
+        read_requirements_file(file)
+
+
+def test_absent_requirements_file_asks_for_nothing(tmp_path: Path) -> None:
+    assert read_requirements_file(tmp_path / "requirements.txt") == ()
+
+
+def test_requirements_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    folder, binary, pipe, large = (tmp_path / name for name in ("folder", "binary", "pipe", "big"))
+    folder.mkdir()
+    binary.write_bytes(b"\xff\xfe\x00")
+    os.mkfifo(pipe)
+    large.write_bytes(b"# " + b"x" * (1 << 20))
+
+    for file in (folder, binary, pipe, large):
+        with pytest.raises(InputError, match=str(file)):
+            read_requirements_file(file)

@@ -1,0 +1,68 @@
+"""The listener comes out of a network namespace of its own, as in the sandbox."""
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import sys
+from ipaddress import ip_address
+
+import pytest
+
+from sandbox.network.loopback import BOUND, greet, server
+from toolkiln.model import parse_rules
+from toolkiln.sandbox.network import Address, ConnectionOutcome, ConnectionRecord, serve
+
+UNSHARE = ["unshare", "--user", "--map-root-user", "--net"]
+INSIDE = """
+import fcntl, os, socket, struct, sys, urllib.request
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # bring loopback up
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    port = listener.getsockname()[1]
+    with socket.socket(fileno=int(sys.argv[1])) as host:
+        socket.send_fds(host, [b"x"], [listener.fileno()])
+os.environ["http_proxy"] = f"http://127.0.0.1:{port}"
+print(urllib.request.urlopen(f"http://web.example:{sys.argv[2]}/").status)
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def can_unshare() -> bool:
+    return (
+        bool(shutil.which("unshare"))
+        and not subprocess.run([*UNSHARE, "true"], capture_output=True).returncode
+    )
+
+
+async def test_a_granted_host_is_all_that_a_separate_network_reaches() -> None:
+    if not can_unshare():
+        pytest.skip("this machine lets nobody make a network namespace")
+    records: list[ConnectionRecord] = []
+
+    async def resolve(host: str, port: int) -> list[Address]:
+        return [ip_address("127.0.0.1")]
+
+    ours, theirs = socket.socketpair()
+    ours.settimeout(BOUND)
+    async with server(greet) as port:
+        with ours, theirs:
+            process = await asyncio.create_subprocess_exec(
+                *UNSHARE, sys.executable, "-I", "-S", "-c", INSIDE, str(theirs.fileno()), str(port),
+                env={"PATH": "/usr/bin:/bin"}, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE,
+            )  # fmt: skip
+            _, (descriptor,), _, _ = await asyncio.to_thread(socket.recv_fds, ours, 1, 1)
+        async with serve(
+            socket.socket(fileno=descriptor),
+            parse_rules([f"web.example:{port}"]),
+            allow_private=["127.0.0.1"],
+            resolve=resolve,
+            on_connection=records.append,
+        ):
+            async with asyncio.timeout(BOUND):
+                out, _ = await process.communicate()
+
+    assert out.split() == [b"200", b"ConnectionRefusedError"]
+    assert [record.outcome for record in records] == [ConnectionOutcome.ALLOWED]

@@ -1,0 +1,226 @@
+"""Plain sockets where a mode cannot offer all of them, for other users, and when grants change."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sysconfig
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from toolkiln.config import load
+from toolkiln.kiln import Kiln
+from toolkiln.model import Status
+from toolkiln.sandbox import sandbox
+from toolkiln.sandbox.bubblewrap import PACKAGE, find_bwrap, interpreter
+from toolkiln.sandbox.network import Address
+
+from .conftest import BOUND, is_reachable, replace_interpreter, settings, system_python
+from .services import echo, serving, web
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+USER = 64990
+"""Belongs to nobody, and is not whom root's own sandboxes run as."""
+CLIENT = '''
+"""A client that knows of no proxy."""
+{imports}
+import os
+import socket
+import urllib.request
+
+from toolkiln import tool
+
+
+@tool(network={network})
+def say(host: str, port: int) -> list:
+    """Send a text and read it back."""
+    with socket.create_connection((host, port), 10) as there:
+        there.sendall(b"hello")
+        there.shutdown(socket.SHUT_WR)
+        return [there.makefile("rb").read().decode(), os.getpid()]
+
+
+@tool(network={network})
+def fetch(url: str) -> str:
+    """Fetch a page."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+'''
+
+
+async def on_loopback(host: str, port: int) -> list[Address]:
+    return [ip_address("127.0.0.1")]
+
+
+def write_client(folder: Path, *network: str, imports: str = "") -> Path:
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "client.py").write_text(CLIENT.format(network=list(network), imports=imports))
+    return tools
+
+
+@pytest.fixture
+def bwrap_without_namespaces(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bwrap inside which no further namespace can be made, as some systems set it up."""
+    real = find_bwrap()
+    if real is None:
+        pytest.skip("there is no bwrap")
+    bwrap = open_folder / "bwrap"
+    bwrap.write_text(f'#!/bin/sh\nexec {real} --disable-userns "$@"\n')
+    bwrap.chmod(0o755)
+    monkeypatch.setattr(sandbox, "find_bwrap", lambda: bwrap)
+
+
+@pytest.mark.usefixtures("bwrap_without_namespaces")
+async def test_doctor_says_if_low_ports_are_out_of_reach_of_plain_sockets(tmp_path: Path) -> None:
+    trial = await sandbox.try_mode("B", tmp_path, with_network=True)
+
+    assert trial.works, trial.reason
+    assert not trial.layers[-1].stands
+    assert trial.layers[-1].detail == "through the proxy; by plain sockets only on ports from 1024"
+
+
+@pytest.mark.usefixtures("bwrap_without_namespaces")
+async def test_a_failed_call_says_which_hosts_only_the_proxy_reaches(tmp_path: Path) -> None:
+    async with serving(echo) as port, serving(web) as web_port:
+        hosts = ["a.internal", f"a.internal:{port}", f"a.internal:{web_port}", "localhost:80"]
+        given = settings(
+            tmp_path / "state", "B",
+            grants={"*": {"network": hosts}}, private_networks=("127.0.0.0/8",),
+        )  # fmt: skip
+        tools = write_client(tmp_path, *hosts)
+        async with Kiln(tools, settings=given, resolve_host=on_loopback, dev=True) as kiln:
+            high = await kiln.call("say", {"host": "a.internal", "port": port})
+            low = await kiln.call("say", {"host": "a.internal", "port": 443})
+            proxied = await kiln.call("fetch", {"url": f"http://a.internal:{web_port}/x"})
+            local = await kiln.call("fetch", {"url": "http://localhost/"})
+
+    assert high.value[0] == "hello"
+    assert high.notes == ()
+    assert low.status is Status.FAILED
+    assert any("a.internal:443" in note and "doctor" in note for note in low.notes), low.notes
+    assert proxied.value == "GET /x HTTP/1.1"
+    # Its endpoint is missing: asked of the proxy instead, which finds no server at that port.
+    assert "502" in str(local.error) or local.error is None
+
+
+async def test_mode_c_refuses_a_tool_with_network_access_and_says_what_to_do(
+    tmp_path: Path,
+) -> None:
+    given = settings(tmp_path / "state", "C", grants={"*": {"network": ["a.internal"]}})
+    async with Kiln(write_client(tmp_path, "a.internal"), settings=given, dev=True) as kiln:
+        if not is_reachable(interpreter()):
+            await replace_interpreter(kiln, tmp_path / "state")
+        result = await kiln.call("say", {"host": "a.internal", "port": 443})
+
+    assert result.status is Status.UNAVAILABLE
+    assert result.error is not None
+    assert "network access" in result.error.message
+    assert "doctor" in str(result.error.hint)
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+@pytest.mark.parametrize("imports", ["", "import pydantic"])
+async def test_a_changed_grant_counts_from_the_next_call_on(
+    mode: str, imports: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "toolkiln.toml"
+
+    def grant(*hosts: str) -> None:
+        lines = [
+            f'sandbox = "{mode}"', "show_exceptions = true", 'private_networks = ["127.0.0.1"]',
+            "[grants.say]", f"network = {json.dumps(hosts)}",
+        ]  # fmt: skip
+        beside = file.with_suffix(".new")
+        beside.write_text("\n".join(lines))
+        beside.rename(file)
+
+    async with serving(echo) as port:
+        first, second = f"a.team.internal:{port}", f"b.team.internal:{port}"
+        tools = write_client(tmp_path, f"*.team.internal:{port}", imports=imports)
+        grant(first)
+        given = load(tmp_path, {})
+        async with Kiln(tools, settings=given, resolve_host=on_loopback, dev=True) as kiln:
+
+            async def say(host: str) -> str:
+                result = await kiln.call("say", {"host": host, "port": port})
+                assert result.status in (Status.OK, Status.FAILED), result.error
+                return result.value[0] if result.error is None else result.error.message
+
+            for _ in range(5):  # until there is a template, if the tool gets one
+                assert await say("a.team.internal") == "hello"
+            assert "gaierror" in await say("b.team.internal")
+            grant(second)
+            async with asyncio.timeout(BOUND):
+                while await say("b.team.internal") != "hello":
+                    await asyncio.sleep(0.1)
+            for _ in range(5):
+                assert "gaierror" in await say("a.team.internal")
+                assert await say("b.team.internal") == "hello"
+
+
+CHILD = """
+import asyncio, json, sys
+from ipaddress import ip_address
+from pathlib import Path
+from toolkiln.kiln import Kiln
+from toolkiln.config import Settings
+
+async def on_loopback(host, port):
+    return [ip_address("127.0.0.1")]
+
+async def main(tools, state, mode, port):
+    settings = Settings(
+        state=Path(state), sandbox=mode, show_exceptions=True, private_networks=("127.0.0.1",),
+        grants={"*": {"network": ["a.internal", f"a.internal:{port}"]}},
+    )
+    async with Kiln(tools, settings=settings, resolve_host=on_loopback, dev=True) as kiln:
+        said = []
+        for to in (int(port), 443):
+            result = await kiln.call("say", {"host": "a.internal", "port": to})
+            said.append([str(result.status), result.value, str(result.error), result.notes])
+    print(json.dumps(said))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="every test here runs as an ordinary user")
+@pytest.mark.parametrize("mode", ["A", "B"])
+async def test_an_ordinary_users_service_reaches_granted_hosts(
+    mode: str, open_folder: Path
+) -> None:
+    python = system_python()
+    packages = Path(sysconfig.get_path("purelib"))
+    if python is None or not all(_is_open(path) for path in (packages, PACKAGE)):
+        pytest.skip("an ordinary user can reach neither this checkout nor a Python for it")
+    home = open_folder / f"plain-{mode}"
+    home.mkdir()
+    async with serving(echo) as port:
+        tools = write_client(home, "a.internal", f"a.internal:{port}")
+        for path in (home, tools):
+            os.chown(path, USER, USER)
+        child = await asyncio.to_thread(
+            subprocess.run,
+            [str(python.executable), "-c", CHILD, str(tools), str(home / "state"), mode, str(port)],
+            env={
+                "PYTHONPATH": f"{PACKAGE.parent}:{packages}", "HOME": str(home), "PATH": "/usr/bin",
+            },
+            user=USER, group=USER, extra_groups=[], cwd="/", capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+
+    assert child.returncode == 0, child.stderr
+    high, low = json.loads(child.stdout)
+    assert (high[0], high[1][0]) == ("ok", "hello"), high
+    assert low[0] == "failed"
+    # The endpoint accepted: what failed is that this machine serves nothing at that port.
+    assert "ConnectionRefused" not in low[2]
+    assert "no connection to a.internal:443" in " ".join(low[3])
+
+
+def _is_open(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))

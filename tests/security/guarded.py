@@ -1,0 +1,73 @@
+"""What the tests of guarded calls share: waiting, records, people, files. Not a test itself."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from toolkiln.kiln import Kiln
+from toolkiln.model import AuditFilter, AuditRecord, Call, Event, Result, Status
+
+SOON = 30.0
+"""Seconds; far more than anything here takes."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(SOON):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def records(kiln: Kiln, **wanted: Any) -> list[AuditRecord]:
+    """What was recorded and fits, oldest first."""
+    return [entry.record for entry in kiln.security.audit.export(AuditFilter(**wanted))]
+
+
+def about(kiln: Kiln, result: Result) -> list[AuditRecord]:
+    """What was recorded of one call, oldest first."""
+    return [record for record in records(kiln) if record.call_id == result.call_id]
+
+
+def holding(folder: Path, text: str) -> set[str]:
+    """The files below a folder in which a text stands."""
+    needle = text.encode()
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.name for file in files if needle in file.read_bytes()}
+
+
+def code(result: Result) -> tuple[Status, str | None]:
+    """How a call ended, and why."""
+    return result.status, result.error.code if result.error else None
+
+
+def made(tool: str, session: str | None, **arguments: Any) -> Call:
+    """A call for a batch."""
+    return Call(tool=tool, arguments=arguments, session=session)
+
+
+class Waiting:
+    """A call that waits for a person."""
+
+    def __init__(self, running: "asyncio.Task[Result]", approval: str, events: list[Event]) -> None:
+        self.running = running
+        self.approval = approval
+        self.events = events
+
+    async def result(self) -> Result:
+        """How it ended."""
+        async with asyncio.timeout(SOON):
+            return await self.running
+
+
+async def waiting(kiln: Kiln, tool: str, arguments: Any = None, **options: Any) -> Waiting:
+    """Make a call that a person has to approve."""
+    events: list[Event] = []
+    running = asyncio.create_task(kiln.call(tool, arguments, observe=events.append, **options))
+
+    def asked() -> list[str]:
+        return [event.text for event in events if event.kind == "pending"]
+
+    await until(lambda: running.done() or bool(asked()))
+    assert asked(), running.result()
+    return Waiting(running, asked()[0], events)

@@ -1,0 +1,590 @@
+"""What is recorded gets into the ledger, or what it would record does not happen."""
+
+import gc
+import logging
+import math
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.errors import InputError, StoreError, ToolkilnError
+from toolkiln.model import AuditFilter, AuditRecord
+from toolkiln.security.audit import AuditFailed, AuditWriter, audit_key, sanitized
+from toolkiln.store import open_audit_log
+
+KEY = b"0123456789abcdef"
+
+
+def record(call_id: str = "", **fields: Any) -> AuditRecord:
+    return AuditRecord(1.0, "call", "ok", call_id=call_id)._replace(**fields)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "audit.db"
+
+
+Make = Callable[..., AuditWriter]
+
+
+@pytest.fixture
+def recorder_of() -> Iterator[Make]:
+    """Makes recorders and closes them at the end."""
+    made: list[AuditWriter] = []
+
+    def make(open_one: Callable[[], Any], interval: float = 0.01) -> AuditWriter:
+        made.append(AuditWriter(open_one, interval=interval))
+        return made[-1]
+
+    yield make
+    for recorder in made:
+        recorder.close()
+
+
+@pytest.fixture
+def recorder(file: Path, recorder_of: Make) -> AuditWriter:
+    """One that writes to `file` when told to, or after an hour."""
+    return recorder_of(lambda: open_audit_log(file, KEY), interval=3600.0)
+
+
+def written(file: Path) -> list[AuditRecord]:
+    if not file.exists():
+        return []
+    with closing(open_audit_log(file, KEY)) as ledger:
+        assert ledger.verify().problems == ()
+        return [entry.record for entry in ledger.entries(AuditFilter(), newest_first=False)]
+
+
+def ids(file: Path) -> list[str]:
+    return [record.call_id for record in written(file)]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it did not happen")
+
+
+class Flaky:
+    """A ledger that fails while told to."""
+
+    def __init__(self) -> None:
+        self.records: list[AuditRecord] = []
+        self.is_broken = False
+        self.attempts = 0
+        self.opened = 0
+
+    def open(self) -> "Flaky":
+        self.opened += 1
+        return self
+
+    def append(self, records: Sequence[AuditRecord]) -> None:
+        self.attempts += 1
+        if self.is_broken:
+            raise StoreError("the disk is on fire", hint="put it out")
+        self.records += records
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_is_added_is_written_by_itself(file: Path, recorder_of: Make) -> None:
+    recorder = recorder_of(lambda: open_audit_log(file, KEY))
+
+    recorder.add(record("c1"))
+    wait_until(lambda: ids(file) == ["c1"])
+    recorder.add(record("c2"))
+    recorder.add(record("c3"))
+
+    wait_until(lambda: ids(file) == ["c1", "c2", "c3"])
+
+
+def test_many_are_written_at_once(recorder_of: Make) -> None:
+    ledger = Flaky()
+    recorder = recorder_of(ledger.open, interval=0.1)
+
+    for number in range(1000):
+        recorder.add(record(str(number)))
+
+    wait_until(lambda: len(ledger.records) == 1000)
+    assert ledger.attempts < 100
+    assert [r.call_id for r in ledger.records] == [str(number) for number in range(1000)]
+
+
+def test_a_committed_record_is_there_with_all_before_it(file: Path, recorder: AuditWriter) -> None:
+    recorder.add(record("c1"))
+
+    recorder.commit(record("c2"))
+
+    assert ids(file) == ["c1", "c2"]
+
+
+def test_flushing_and_closing_write_what_waits(file: Path, recorder: AuditWriter) -> None:
+    recorder.add(record("c1"))
+    recorder.flush()
+    assert ids(file) == ["c1"]
+
+    recorder.add(record("c2"))
+    recorder.close()
+
+    assert ids(file) == ["c1", "c2"]
+    recorder.close()
+
+
+def test_stragglers_after_closing_are_written_at_once(file: Path, recorder: AuditWriter) -> None:
+    recorder.close()
+    assert not file.exists()
+
+    recorder.add(record("c1"))
+    recorder.end("x", record("c2"))
+
+    assert ids(file) == ["c1", "c2"]
+
+
+def test_a_short_call_leaves_one_record(file: Path, recorder: AuditWriter) -> None:
+    recorder.begin("k", lambda: record("never", outcome="started"))
+    recorder.end("k", record("c1"))
+
+    recorder.flush()
+
+    assert ids(file) == ["c1"]
+
+
+def test_a_long_call_leaves_a_record_of_its_start(file: Path, recorder_of: Make) -> None:
+    recorder = recorder_of(lambda: open_audit_log(file, KEY))
+    recorder.begin("k", lambda: record("c1", outcome="started"))
+
+    wait_until(lambda: ids(file) == ["c1"])
+    recorder.end("k", record("c1"))
+    recorder.flush()
+
+    assert [r.outcome for r in written(file)] == ["started", "ok"]
+
+
+def test_a_committed_start_is_not_recorded_again(recorder_of: Make) -> None:
+    ledger = Flaky()
+    recorder = recorder_of(ledger.open)
+    recorder.begin("k", lambda: record("twice"))
+    recorder.begin("other", lambda: record("other"))
+
+    recorder.commit(record("once"), "k")
+
+    wait_until(lambda: len(ledger.records) == 2)
+    assert {r.call_id for r in ledger.records} == {"once", "other"}
+
+
+def test_texts_are_cleaned_on_the_way(file: Path, recorder: AuditWriter) -> None:
+    recorder.add(record("a\nb\x1b[31m\0\ud800\u202e", detail="x" * 100_000, duration=math.inf))
+
+    recorder.flush()
+
+    (kept,) = written(file)
+    assert kept.call_id == "a\\nb\\x1b[31m\\x00\\ud800\\u202e"
+    assert len(kept.detail) == 500
+    assert kept.detail.endswith("…")
+    assert kept.duration is None
+
+
+def test_a_clean_record_stays_as_it_is() -> None:
+    plain = record("c1", user="Jürgen", duration=0.5, arguments='{"x": 1}')
+
+    assert sanitized(plain) is plain
+    assert len(sanitized(record(arguments="x" * 5000)).arguments) == 2000
+    assert sanitized(record(at=math.nan)).at == 0.0
+
+
+def test_what_fails_is_tried_again_in_order(recorder_of: Make) -> None:
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open)
+
+    recorder.add(record("c1"))
+    wait_until(lambda: ledger.attempts >= 2)
+    recorder.add(record("c2"))
+    ledger.is_broken = False
+
+    wait_until(lambda: len(ledger.records) == 2)
+    assert [r.call_id for r in ledger.records] == ["c1", "c2"]
+    assert ledger.opened >= 2
+
+
+def test_a_commit_that_fails_raises_and_is_not_written_later(recorder_of: Make) -> None:
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open, interval=3600.0)
+    recorder.add(record("kept"))
+
+    with pytest.raises(AuditFailed, match="the disk is on fire") as caught:
+        recorder.commit(record("refused"))
+    ledger.is_broken = False
+    recorder.flush()
+
+    assert isinstance(caught.value, ToolkilnError)
+    assert caught.value.code == "audit_failed"
+    assert caught.value.hint
+    assert [r.call_id for r in ledger.records] == ["kept"]
+
+
+def test_a_ledger_that_cannot_be_opened_is_said_at_once(tmp_path: Path, recorder_of: Make) -> None:
+    (tmp_path / "file").touch()
+    recorder = recorder_of(lambda: open_audit_log(tmp_path / "file" / "audit.db", KEY))
+
+    with pytest.raises(AuditFailed, match="cannot be created"):
+        recorder.flush()
+    with pytest.raises(AuditFailed, match="cannot be created"):
+        recorder.commit(record())
+
+
+async def test_opening_is_tried_before_the_first_call(recorder_of: Make) -> None:
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open)
+
+    with pytest.raises(AuditFailed):
+        await recorder.caught_up()
+    ledger.is_broken = False
+    await recorder.caught_up()
+    attempts = ledger.attempts
+    await recorder.caught_up()
+
+    assert ledger.attempts == attempts
+
+
+def test_another_key_is_said_before_the_first_call(file: Path, recorder_of: Make) -> None:
+    with closing(open_audit_log(file, b"another key of some length")) as ledger:
+        ledger.append([record()])
+    recorder = recorder_of(lambda: open_audit_log(file, KEY))
+
+    with pytest.raises(AuditFailed, match="sealed with another key"):
+        recorder.flush()
+
+
+def test_too_many_waiting_records_stop_further_ones(
+    recorder_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.security.audit._MAX_QUEUE", 3)
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open, interval=3600.0)
+    for number in range(4):
+        recorder.add(record(str(number)))
+    with pytest.raises(AuditFailed):
+        recorder.flush()
+
+    for act in (
+        recorder.ready,
+        lambda: recorder.add(record("refused")),
+        lambda: recorder.begin("k", record),
+        lambda: recorder.commit(record("refused")),
+    ):
+        with pytest.raises(AuditFailed, match="the disk is on fire"):
+            act()
+    recorder.end("k", record("happened"))
+    ledger.is_broken = False
+    recorder.flush()
+
+    recorder.ready()
+    assert [r.call_id for r in ledger.records] == ["0", "1", "2", "3", "happened"]
+
+
+def test_waiting_too_long_stops_further_records(
+    recorder_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open, interval=3600.0)
+    recorder.add(record("c1"))
+    with pytest.raises(AuditFailed):
+        recorder.flush()
+    recorder.ready()
+
+    monkeypatch.setattr("toolkiln.security.audit._MAX_DELAY", -1.0)
+
+    with pytest.raises(AuditFailed):
+        recorder.ready()
+
+
+def test_a_commit_that_failed_long_ago_does_not_stop_later_ones(
+    recorder_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkiln.security.audit._MAX_DELAY", -1.0)
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open)
+    with pytest.raises(AuditFailed):
+        recorder.commit(record("refused"))
+    ledger.is_broken = False
+
+    recorder.commit(record("c1"))
+
+    assert [r.call_id for r in ledger.records] == ["c1"]
+
+
+def test_a_ledger_that_hangs_stops_further_records(
+    recorder_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    class Hanging(Flaky):
+        def append(self, records: Sequence[AuditRecord]) -> None:
+            is_inside.set()
+            may_go_on.wait(20)
+            super().append(records)
+
+    ledger = Hanging()
+    recorder = recorder_of(ledger.open)
+    recorder.add(record("c1"))
+    assert is_inside.wait(60)
+    recorder.add(record("c2"))
+    monkeypatch.setattr("toolkiln.security.audit._MAX_DELAY", -1.0)
+
+    with pytest.raises(AuditFailed):
+        recorder.add(record("c3"))
+    may_go_on.set()
+    recorder.flush()
+
+    assert [r.call_id for r in ledger.records] == ["c1", "c2"]
+
+
+def test_what_is_lost_in_the_end_is_logged(
+    recorder_of: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = Flaky()
+    ledger.is_broken = True
+    recorder = recorder_of(ledger.open, interval=3600.0)
+    recorder.add(record("c1\nforged line"))
+
+    recorder.close()
+
+    (lost,) = [entry for entry in caplog.records if entry.levelno == logging.CRITICAL]
+    assert "c1\\\\nforged line" in lost.getMessage()
+    assert "the disk is on fire" in lost.getMessage()
+
+
+def test_a_record_that_cannot_be_made_does_not_stop_the_others(recorder_of: Make) -> None:
+    ledger = Flaky()
+    recorder = recorder_of(ledger.open)
+    recorder.begin("k", lambda: AuditRecord(1 / 0, "call", "never"))
+
+    recorder.add(record("c1"))
+    wait_until(lambda: ledger.records)
+    recorder.add(record("c2"))
+
+    wait_until(lambda: len(ledger.records) == 2)
+
+
+def test_a_log_moved_away_is_followed_by_another(file: Path, recorder: AuditWriter) -> None:
+    recorder.commit(record("c1"))
+    away = file.parent.rename(file.parent.with_name("away"))
+    with pytest.raises(AuditFailed, match="removed or replaced"):
+        recorder.commit(record("c2"))
+
+    recorder.commit(record("c3"))
+
+    assert ids(file) == ["c3"]
+    assert ids(away / file.name) == ["c1"]
+
+
+def test_a_log_moved_away_in_part_is_not_followed_by_another(
+    file: Path, recorder: AuditWriter
+) -> None:
+    recorder.commit(record("c1"))
+    away = file.rename(file.with_name("away.db"))
+    with pytest.raises(AuditFailed, match="removed or replaced"):
+        recorder.commit(record("c2"))
+    with pytest.raises(AuditFailed, match="its write-ahead log exists"):
+        recorder.commit(record("c3"))
+
+    away.rename(file)
+    recorder.commit(record("c4"))
+
+    assert ids(file) == ["c1", "c4"]
+
+
+def test_threads_lose_nothing(file: Path, recorder_of: Make) -> None:
+    recorder = recorder_of(lambda: open_audit_log(file, KEY))
+
+    def work(name: str) -> None:
+        for number in range(100):
+            key = f"{name}-{number}"
+            recorder.begin(key, lambda: record("started", outcome="started"))
+            if number % 20 == 0:
+                recorder.commit(record(f"{key}-commit"), key)
+            recorder.end(key, record(key))
+
+    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recorder.close()
+
+    ended = [call_id for call_id in ids(file) if call_id.count("-") == 1]
+    assert sorted(ended) == sorted(f"{name}-{n}" for name in range(8) for n in range(100))
+    assert sum(call_id.endswith("commit") for call_id in ids(file)) == 40
+
+
+def test_recorders_of_one_process_share_a_chain(file: Path, recorder_of: Make) -> None:
+    recorders = [recorder_of(lambda: open_audit_log(file, KEY)) for _ in range(3)]
+
+    for number in range(30):
+        recorders[number % 3].add(record(str(number)))
+    for recorder in recorders:
+        recorder.close()
+
+    assert sorted(ids(file), key=int) == [str(number) for number in range(30)]
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, str(Path(__file__).with_name("recording.py")), *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def test_processes_share_a_chain_and_lose_nothing_when_they_end(file: Path) -> None:
+    with ExitStack() as stack:
+        running = [stack.enter_context(process(str(file), "add", "200")) for _ in range(3)]
+        for one in running:
+            assert one.stdout
+            assert one.stdout.readline() == "waiting\n"
+        for one in running:
+            one.communicate("go\n", timeout=60)
+
+    assert sorted(map(int, ids(file))) == sorted([*range(200)] * 3)
+
+
+def test_a_killed_process_loses_at_most_its_last_second(file: Path) -> None:
+    with process(str(file), "stream") as running:
+        assert running.stdout
+        said = [running.stdout.readline()]
+        while float(said[-1].split()[1]) - float(said[0].split()[1]) < 1.5:
+            said.append(running.stdout.readline())
+        killed = time.time()
+        running.kill()
+
+    older = {line.split()[0] for line in said if float(line.split()[1]) < killed - 1.0}
+    assert len(older) > 10
+    assert older <= set(ids(file))
+
+
+def test_a_killed_process_leaves_the_start_of_a_long_call(file: Path) -> None:
+    with process(str(file), "run") as running:
+        assert running.stdout
+        assert running.stdout.readline() == "begun\n"
+        wait_until(lambda: written(file))
+        running.kill()
+
+    (kept,) = written(file)
+    assert (kept.outcome, kept.tool) == ("started", "endless")
+
+
+def test_a_forked_child_records_its_own_and_nothing_twice(file: Path) -> None:
+    with process(str(file), "fork") as running:
+        assert running.wait(timeout=60) == 0
+
+    assert sorted(ids(file)) == ["1", "2"]
+    assert len({r.user for r in written(file)}) == 2
+
+
+def test_a_recorder_that_was_closed_can_be_forgotten(file: Path) -> None:
+    recorder = AuditWriter(lambda: open_audit_log(file, KEY))
+    recorder.commit(record())
+    recorder.close()
+    remembered = weakref.ref(recorder)
+
+    del recorder
+    gc.collect()
+
+    assert remembered() is None
+
+
+def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
+    state = tmp_path / "new" / "state"
+
+    key = audit_key("", state)
+
+    assert audit_key("", state) == key
+    assert len(key) == 64
+    assert (state / "audit.key").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in state.iterdir()] == ["audit.key"]
+
+
+def test_threads_that_make_a_key_at_once_agree(tmp_path: Path) -> None:
+    start, keys = threading.Barrier(8), []
+
+    def make() -> None:
+        start.wait(60)
+        keys.append(audit_key("", tmp_path))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(keys) == 8
+    assert len(set(keys)) == 1
+
+
+def test_a_key_from_the_settings_needs_no_file(tmp_path: Path) -> None:
+    assert audit_key("a key from the settings", tmp_path) == b"a key from the settings"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o666])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    audit_key("", tmp_path)
+    (tmp_path / "audit.key").chmod(mode)
+
+    with pytest.raises(InputError, match="by others") as caught:
+        audit_key("", tmp_path)
+
+    assert "chmod 600" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("content", ["", "short", "\n" * 100])
+def test_a_key_file_without_a_key_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "audit.key").write_text(content)
+    (tmp_path / "audit.key").chmod(0o600)
+
+    with pytest.raises(InputError, match="too short") as caught:
+        audit_key("", tmp_path)
+
+    assert caught.value.hint
+
+
+def test_a_short_key_in_the_settings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="audit_key"):
+        audit_key("hunter2", tmp_path)
+
+
+def test_a_key_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "audit.key").mkdir()
+
+    for state in (tmp_path / "file", tmp_path):
+        with pytest.raises(InputError, match="cannot be used"):
+            audit_key("", state)
+
+
+def test_a_recorder_that_records_nothing_makes_no_file(file: Path) -> None:
+    recorder = AuditWriter(lambda: open_audit_log(file, KEY))
+
+    recorder.close()
+
+    assert not file.exists()

@@ -1,0 +1,813 @@
+"""Calls that wait for a person: who is asked about what, and what an answer is good for."""
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+from subprocess import Popen
+from typing import Any, Literal
+
+import pytest
+import pytest_asyncio
+
+from toolkiln import Context, tool
+from toolkiln.define import ToolError
+from toolkiln.errors import InputError, NotAllowed
+from toolkiln.kiln import Kiln
+from toolkiln.model import (
+    ANONYMOUS,
+    AdmissionDecision,
+    Approval,
+    ApprovalVerdict,
+    Caller,
+    Result,
+    Status,
+    Task,
+)
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
+
+from .guarded import SOON, Waiting, about, code, holding, made, records, until, waiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+RAN: list[Any] = []
+TOOLS = {
+    "careful.py": '''
+        import time
+        from toolkiln import BaseTool, Context, ToolResult, tool
+
+        def risky(args):
+            match args["path"]:
+                case "raise": raise RuntimeError("oops")
+                case "hang": time.sleep(60)
+                case "none": return None
+                case "zero": return 0
+                case "text": return "no"
+                case "risky": return True
+            return False
+
+        @tool(needs_approval=risky)
+        def remove(path: str) -> str:
+            """Remove a file."""
+            return f"removed {path}"
+
+        class Shell(BaseTool):
+            name = "shell"
+            description = "Run a command."
+            parameters = {
+                "type": "object",
+                "properties": {"command": {"type": "string"}},
+                "required": ["command"],
+            }
+
+            def needs_permission(self, args):
+                return args["command"].startswith("rm")
+
+            def execute(self, args):
+                return ToolResult(True, stdout=f"did {args['command']}")
+
+        @tool
+        def indirectly(ctx: Context, to: str) -> object:
+            """Pay by way of another tool."""
+            return ctx.call("pay", to=to, amount=1)
+    ''',
+}
+
+
+@tool(needs_approval=True)
+def pay(to: str, amount: int = 1, notes: list[str] | None = None) -> str:
+    """Pay somebody."""
+    RAN.append((to, amount, notes))
+    return f"paid {amount} to {to}"
+
+
+@tool
+def look(at: str = "") -> str:
+    """Look at something."""
+    RAN.append(at)
+    return "seen"
+
+
+@tool
+def via(to: str, ctx: Context) -> Any:
+    """Pay by way of another tool."""
+    try:
+        return ctx.call("pay", to=to)
+    except ToolError as error:
+        return f"nested: {error.message}"
+
+
+@tool(needs_approval=True, sandbox=False)
+def pay_outside() -> None:
+    """Pay outside the sandbox."""
+    RAN.append("outside")
+
+
+@tool(needs_approval=True, requires_secrets=["KEY"])
+def pay_with_key() -> None:
+    """Pay with a secret."""
+    RAN.append("key")
+
+
+FUNCTIONS = [pay, look, via, pay_outside, pay_with_key]
+SETTINGS: dict[str, Any] = {
+    "rules": (
+        {"effect": "deny", "users": ("outcast",)},
+        {"effect": "ask", "users": ("kid",), "tools": ("look",), "reason": "kids ask"},
+        {"effect": "ask", "users": ("chief",), "tools": ("look",), "approve_own": True},
+        {"effect": "allow", "users": ("chief",), "approve_own": True},
+    ),
+    "privileges": {"boss": ("APPROVE",), "chief": ("APPROVE",), "group:approvers": ("APPROVE",)},
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    RAN.clear()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ann(kiln: Kiln) -> AsyncIterator[str]:
+    yield kiln.security.sessions.create("ann").token
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def boss(kiln: Kiln) -> AsyncIterator[str]:
+    yield kiln.security.sessions.create("boss").token
+
+
+def approve(kiln: Kiln, call: Waiting, session: Any = LOCAL_OPERATOR, **how: Any) -> Approval:
+    return kiln.security.approve(call.approval, session=session, **how)
+
+
+async def test_call_runs_once_a_person_approves_it_and_not_before(
+    kiln: Kiln, ann: str, boss: str
+) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob", "amount": 3}, session=ann)
+    listed = next(a for a in kiln.security.approvals.waiting() if a.id == call.approval)
+    before = list(RAN)
+
+    approve(kiln, call, boss, reason="fine\nby me \x1b[1m")
+    result = await call.result()
+
+    assert (before, RAN) == ([], [("bob", 3, None)])
+    assert (listed.tool, listed.user, listed.arguments) == (
+        "pay",
+        "ann",
+        {"to": "bob", "amount": 3},
+    )
+    assert listed.digest == kiln.tool("pay").digest
+    assert result.value == "paid 3 to bob"
+    started, ended = (r for r in about(kiln, result) if r.act == "call" and r.arguments)
+    assert (started.outcome, ended.outcome) == ("started", "ok")
+    assert "approved by boss" in ended.detail
+    assert json.loads(started.arguments) == {"to": "bob", "amount": 3}
+    act = next(r for r in records(kiln, act="approve", outcome="ok") if call.approval in r.detail)
+    assert (act.user, act.tool, act.call_id) == ("boss", "pay", result.call_id)
+    assert act.detail.isprintable()
+
+
+async def test_rejected_call_never_runs_and_tells_the_reason(
+    kiln: Kiln, ann: str, boss: str
+) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id="rejected")
+
+    kiln.security.reject(call.approval, session=boss, reason="not on a Sunday")
+    result = await call.result()
+    again = await kiln.call("pay", {"to": "bob"}, session=ann, call_id="rejected")
+
+    assert code(result) == code(again) == (Status.DENIED, "rejected")
+    assert "boss rejected this call: not on a Sunday" in result.text
+    assert about(kiln, result)[-1].outcome == "denied"
+    assert RAN == []
+
+
+@pytest.mark.parametrize("background", [True, "auto"])
+@pytest.mark.parametrize("call_id", [None, "unseen"])
+async def test_task_that_nobody_approved_in_time_is_known_and_may_be_tried_again(
+    kiln: Kiln, ann: str, boss: str, background: Literal[True, "auto"], call_id: str | None
+) -> None:
+    given: dict[str, Any] = {"session": ann}
+    if call_id is not None:
+        given["call_id"] = f"{call_id} {background}"
+    task = await kiln.call("pay", {"to": "bob"}, timeout=0.2, background=background, **given)
+    assert isinstance(task, Task)
+
+    ended = await kiln.tasks.wait(task.id, ann)
+    again = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id=task.id)
+    approve(kiln, again, boss)
+
+    assert ended.result is not None
+    assert code(ended.result) == (Status.DENIED, "approval_expired")
+    assert (await again.result()).status is Status.OK
+    assert len(RAN) == 1
+
+
+async def test_nobody_in_time_means_no(kiln: Kiln, ann: str, boss: str) -> None:
+    result = await kiln.call("pay", {"to": "bob"}, session=ann, timeout=0.2, call_id="late")
+    late = kiln.security.approvals.history(1)[0]
+
+    with pytest.raises(InputError):
+        kiln.security.approve(late.id, session=boss)
+    assert code(result) == (Status.DENIED, "approval_expired")
+    assert late.state in ("expired", "withdrawn")
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id="late")
+    assert call.approval != late.id
+    approve(kiln, call, boss)
+    assert (await call.result()).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "asks"),
+    [
+        ("remove", {"path": "calm"}, False),
+        ("remove", {"path": "risky"}, True),
+        ("remove", {"path": "raise"}, True),
+        ("remove", {"path": "hang"}, True),
+        ("remove", {"path": "none"}, True),
+        ("remove", {"path": "zero"}, True),
+        ("remove", {"path": "text"}, True),
+        ("shell", {"command": "ls"}, False),
+        ("shell", {"command": "rm -r"}, True),
+    ],
+)
+async def test_function_of_the_arguments_decides_and_any_doubt_asks(
+    kiln: Kiln, ann: str, name: str, arguments: dict[str, str], asks: bool
+) -> None:
+    if not asks:
+        assert (await kiln.call(name, arguments, session=ann)).status is Status.OK
+        return
+    call = await waiting(kiln, name, arguments, session=ann)
+    why = next(a.why for a in kiln.security.approvals.waiting() if a.id == call.approval)
+
+    approve(kiln, call)
+
+    assert (await call.result()).status is Status.OK
+    assert why == f"{name} requires approval for these arguments"
+
+
+async def test_rule_may_ask_about_any_tool(kiln: Kiln, ann: str) -> None:
+    kid = kiln.security.sessions.create("kid").token
+    call = await waiting(kiln, "look", {"at": "sky"}, session=kid)
+    why = next(a.why for a in kiln.security.approvals.waiting() if a.id == call.approval)
+
+    approve(kiln, call)
+
+    assert "kids ask" in why
+    assert (await call.result()).value == "seen"
+    assert (await kiln.call("look", session=ann)).value == "seen"
+
+
+async def test_edited_arguments_run_in_the_place_of_the_others(
+    kiln: Kiln, ann: str, boss: str
+) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob", "amount": 900}, session=ann)
+
+    for wrong in ({"amount": 1}, {"to": 1}, {"to": "bob", "secret": 1}, {"to": "\ud800"}):
+        with pytest.raises(InputError):
+            approve(kiln, call, boss, arguments=wrong)
+    approve(kiln, call, boss, arguments={"to": "bob", "amount": 9})
+    result = await call.result()
+
+    assert (result.value, RAN) == ("paid 9 to bob", [("bob", 9, None)])
+    last = about(kiln, result)[-1]
+    assert json.loads(last.arguments) == {"to": "bob", "amount": 9}
+    assert "with other arguments" in last.detail
+
+
+async def test_edit_that_nobody_checked_is_checked_before_it_runs(kiln: Kiln, ann: str) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+    stolen = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+
+    wrong = {"to": ["bob"], "amount": "x"}
+    kiln.services.store.approvals.decide(
+        call.approval, ApprovalVerdict(approve=True, by="x", arguments=wrong)
+    )
+    kiln.security.approve(stolen.approval, arguments={"to": "secret:KEY"})
+
+    assert code(await call.result()) == (Status.INVALID, "invalid_arguments")
+    assert code(await stolen.result()) == (Status.DENIED, "not_granted")
+    assert RAN == []
+
+
+async def test_arguments_that_change_after_the_call_was_made_change_nothing(
+    kiln: Kiln, ann: str
+) -> None:
+    notes = ["first"]
+    arguments = {"to": "bob", "notes": notes}
+    call = await waiting(kiln, "pay", arguments, session=ann)
+
+    arguments["to"] = "eve"
+    notes.append("second")
+    approve(kiln, call)
+    await call.result()
+
+    assert RAN == [("bob", 1, ["first"])]
+
+
+async def test_nobody_approves_their_own_call_unless_a_rule_lets_them(
+    kiln: Kiln, boss: str
+) -> None:
+    chief = kiln.security.sessions.create("chief").token
+    own = await waiting(kiln, "pay", {"to": "boss"}, session=boss)
+    other_session = kiln.security.sessions.create("boss").token
+    chiefs = [
+        await waiting(kiln, "pay", {"to": "chief"}, session=chief),
+        await waiting(kiln, "look", session=chief),
+    ]
+
+    for session in (boss, other_session):
+        with pytest.raises(NotAllowed):
+            approve(kiln, own, session)
+        with pytest.raises(NotAllowed):
+            kiln.security.reject(own.approval, session=session)
+    for call in chiefs:
+        approve(kiln, call, chief)
+        assert (await call.result()).status is Status.OK
+    assert RAN == [("chief", 1, None), ""]
+    kiln.security.reject(own.approval, session=chief)
+    assert code(await own.result()) == (Status.DENIED, "rejected")
+    denied = records(kiln, act="approve", outcome="denied", user="boss")
+    assert len(denied) == 2
+
+
+async def test_answers_come_from_those_who_may_give_them(kiln: Kiln, ann: str) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+    bob = kiln.security.sessions.create("bob").token
+    key = kiln.security.keys.create(
+        "not boss", KeyScope("boss", groups=["approvers"]), LOCAL_OPERATOR
+    )
+    by_key = kiln.security.keys.session(key.text).token
+    member = kiln.security.sessions.create("mia", groups=["approvers"]).token
+
+    for session in (bob, by_key):
+        with pytest.raises(NotAllowed):
+            approve(kiln, call, session)
+        with pytest.raises(NotAllowed):
+            kiln.security.reject(call.approval, session=session)
+    for nobody in (None, "forged"):
+        with pytest.raises(Exception, match="session"):
+            approve(kiln, call, nobody)
+    assert (RAN, call.running.done()) == ([], False)
+    approve(kiln, call, member)
+    assert (await call.result()).status is Status.OK
+
+
+@pytest.mark.parametrize("approval", ["", "000000", "x" * 100_000, "%", "\ud800\0", "0'--"])
+async def test_answer_to_nothing_is_refused_and_recorded(kiln: Kiln, approval: str) -> None:
+    with pytest.raises(InputError):
+        kiln.security.approve(approval)
+    with pytest.raises(InputError):
+        kiln.security.reject(approval, reason="\x1b[2J" * 1000)
+
+    last = records(kiln, act="reject", outcome="failed")[-1]
+    assert all(text.isprintable() and len(text) <= 500 for text in (last.detail, last.user))
+
+
+async def test_people_are_not_asked_about_what_could_not_run(kiln: Kiln, ann: str) -> None:
+    outcast = kiln.security.sessions.create("outcast").token
+    before = len(kiln.security.approvals.history(10_000))
+
+    results = [
+        await kiln.call("pay", {"to": 3}, session=ann),
+        await kiln.call("pay", {"to": "bob"}, session=outcast),
+        await kiln.call("pay", {"to": "bob"}, session="forged"),
+        await kiln.call("pay_outside", session=ann),
+        await kiln.call("pay_with_key", session=ann),
+        await kiln.call("pay", {"to": "secret:KEY"}, session=ann),
+    ]
+
+    assert [result.status for result in results] == [Status.INVALID, *[Status.DENIED] * 5]
+    assert len(kiln.security.approvals.history(10_000)) == before
+    assert RAN == []
+
+
+async def test_same_call_shares_one_request_and_runs_once(kiln: Kiln, ann: str) -> None:
+    calls = [
+        asyncio.create_task(kiln.call("pay", {"to": "bob"}, session=ann, call_id="shared"))
+        for _ in range(5)
+    ]
+    await until(lambda: any(a.call_id == "shared" for a in kiln.security.approvals.waiting()))
+    asked = [a for a in kiln.security.approvals.waiting() if a.call_id == "shared"]
+
+    kiln.security.approve(asked[0].id)
+    results = await asyncio.wait_for(asyncio.gather(*calls), SOON)
+
+    assert len(asked) == 1
+    assert {result.value for result in results} == {"paid 1 to bob"}
+    assert RAN == [("bob", 1, None)]
+
+
+async def test_changed_body_under_the_same_id_has_no_approval(kiln: Kiln, ann: str) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id="swap")
+    approve(kiln, call)
+    await call.result()
+
+    repeated = await kiln.call("pay", {"to": "bob"}, session=ann, call_id="swap")
+    changed = await kiln.call("pay", {"to": "eve"}, session=ann, call_id="swap")
+    other_tool = await kiln.call("look", session=ann, call_id="swap")
+
+    assert repeated.value == "paid 1 to bob"
+    assert code(changed) == code(other_tool) == (Status.INVALID, "conflict")
+    assert RAN == [("bob", 1, None)]
+
+
+async def test_approval_is_used_once(kiln: Kiln, ann: str) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+    approve(kiln, call)
+    first = await call.result()
+
+    again = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+    with pytest.raises(InputError):
+        approve(kiln, call)
+
+    assert first.status is Status.OK
+    assert again.approval != call.approval
+    assert len(RAN) == 1
+    again.running.cancel()
+
+
+async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_further(
+    kiln: Kiln,
+) -> None:
+    first, second = (kiln.security.sessions.create("ann").token for _ in range(2))
+    other = kiln.security.sessions.create("bob").token
+
+    async def is_asked(session: str, to: str) -> bool:
+        result = await kiln.call("pay", {"to": to}, session=session, timeout=0.05)
+        return code(result) == (Status.DENIED, "approval_expired")
+
+    call = await waiting(kiln, "pay", {"to": "x"}, session=first)
+    approve(kiln, call, remember="session")
+    await call.result()
+    call = await waiting(kiln, "pay", {"to": "y"}, session=second)
+    approve(kiln, call, remember="arguments")
+    remembered = call.approval
+    await call.result()
+
+    assert not await is_asked(first, "anybody")
+    assert await is_asked(second, "x")
+    assert not await is_asked(second, "y")
+    assert not await is_asked(kiln.security.sessions.create("ann").token, "y")
+    assert await is_asked(other, "y")
+    last = about(kiln, await kiln.call("pay", {"to": "y"}, session=second))[-1]
+    assert "remembered for arguments" in last.detail
+    assert kiln.security.forget_approval(remembered)
+    assert await is_asked(second, "y")
+    with pytest.raises(NotAllowed):
+        kiln.security.forget_approval(remembered, other)
+
+
+async def test_an_answer_to_an_anonymous_caller_is_not_remembered_for_others(kiln: Kiln) -> None:
+    anonymous = kiln.security.sessions.local(Caller(user_id=ANONYMOUS))
+    call = await waiting(kiln, "pay", {"to": "x"}, session=anonymous)
+
+    for remember in ("session", "arguments"):
+        with pytest.raises(InputError, match="cannot be remembered"):
+            approve(kiln, call, remember=remember)
+    approve(kiln, call)
+
+    assert (await call.result()).status is Status.OK
+    again = await kiln.call("pay", {"to": "x"}, session=anonymous, timeout=0.05)
+    assert code(again) == (Status.DENIED, "approval_expired")
+
+
+async def test_cancelled_caller_withdraws_the_request(kiln: Kiln, ann: str) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+
+    call.running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call.running
+    left = kiln.security.approvals.get(call.approval)
+
+    assert left
+    assert left.state == "withdrawn"
+    with pytest.raises(InputError):
+        approve(kiln, call)
+    assert RAN == []
+    assert records(kiln, tool="pay")[-2].outcome in ("cancelled", "started")
+    assert "cancelled" in {record.outcome for record in records(kiln, tool="pay")}
+
+
+async def test_background_call_is_pending_until_somebody_answers(kiln: Kiln, ann: str) -> None:
+    states: dict[str, Literal["auto", True]] = {"bg": True, "auto": "auto"}
+    for call_id, state in states.items():
+        task = await kiln.call(
+            "pay", {"to": call_id}, session=ann, call_id=call_id, background=state
+        )
+        assert isinstance(task, Task)
+        found: list[Approval] = []
+
+        def is_listed(call_id: str = call_id, found: list[Approval] = found) -> bool:
+            found[:] = [a for a in kiln.security.approvals.waiting() if a.call_id == call_id]
+            return bool(found)
+
+        await until(is_listed)
+        asked = await kiln.tasks.get(call_id, ann)
+        told = await kiln.call("check_task", {"task_id": call_id}, session=ann)
+        kiln.security.approve(found[0].id)
+        done = await kiln.tasks.wait(call_id, ann, timeout=SOON)
+
+        assert (asked.state, told.value["state"]) == ("pending", "pending")
+        assert done.result
+        assert done.result.value == f"paid 1 to {call_id}"
+
+
+async def test_nested_call_waits_for_a_person_too(kiln: Kiln, ann: str) -> None:
+    for name in ("via", "indirectly"):
+        calling = asyncio.create_task(kiln.call(name, {"to": name}, session=ann))
+        found: list[Approval] = []
+
+        def is_asked(name: str = name, found: list[Approval] = found) -> bool:
+            listed = kiln.security.approvals.waiting()
+            found[:] = [a for a in listed if a.arguments.get("to") == name]
+            return bool(found)
+
+        await until(is_asked)
+        kiln.security.approve(found[0].id)
+        result = await asyncio.wait_for(calling, SOON)
+
+        assert found[0].user == "ann"
+        assert result.value == f"paid 1 to {name}"
+
+
+async def test_batch_waits_for_its_member(kiln: Kiln, ann: str) -> None:
+    calling = asyncio.create_task(
+        kiln.call_many([made("look", ann), made("pay", ann, to="batch"), made("look", ann)])
+    )
+    await until(lambda: any(a.arguments == {"to": "batch"} for a in _listed(kiln)))
+    asked = next(a for a in _listed(kiln) if a.arguments == {"to": "batch"})
+
+    kiln.security.reject(asked.id)
+    results = await asyncio.wait_for(calling, SOON)
+
+    assert [result.status for result in results] == [Status.OK, Status.DENIED, Status.OK]
+
+
+def _listed(kiln: Kiln) -> list[Approval]:
+    return kiln.security.approvals.waiting()
+
+
+async def test_session_that_ends_while_a_person_thinks_takes_the_call_with_it(
+    kiln: Kiln,
+) -> None:
+    opened = kiln.security.sessions.create("ann")
+    key = kiln.security.keys.create("payer", KeyScope("robot"), LOCAL_OPERATOR)
+    by_key = kiln.security.keys.session(key.text).token
+    calls = [
+        await waiting(kiln, "pay", {"to": "bob"}, session=session)
+        for session in (opened.token, by_key)
+    ]
+
+    kiln.security.sessions.end(opened.token)
+    kiln.security.keys.revoke("payer", LOCAL_OPERATOR)
+    for call in calls:
+        approve(kiln, call)
+
+    assert {code(await call.result()) for call in calls} == {(Status.DENIED, "no_session")}
+    assert RAN == []
+
+
+async def test_session_that_merely_expires_while_a_person_thinks_does_not(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann", seconds=0.5)
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=opened.token)
+    await until(
+        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
+    )
+
+    approve(kiln, call)
+
+    assert (await call.result()).status is Status.OK
+
+
+async def test_rule_that_denies_while_a_person_thinks_counts(
+    make_kiln: Callable[..., Kiln], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from toolkiln.security.live_settings import LiveSettings
+
+    async with make_kiln({}, functions=[pay]) as kiln:
+        ann = kiln.security.sessions.create("ann").token
+        call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+        stricter = LiveSettings(
+            replace(kiln.settings, rules=({"effect": "deny", "tools": ("pay",)},))
+        )
+
+        monkeypatch.setattr(kiln.security.live, "_loaded", stricter._loaded)
+        approve(kiln, call)
+
+        assert code(await call.result()) == (Status.DENIED, "not_allowed")
+    assert RAN == []
+
+
+VERSION = 'from toolkiln import tool\n\n@tool(needs_approval=True)\ndef act(n: int = 1) -> str:\n    """Act."""\n    return "first"\n'  # noqa: E501
+
+
+async def test_approval_is_of_one_version(make_kiln: Callable[..., Kiln], tmp_path: Path) -> None:
+    file = tmp_path / "tools" / "act.py"
+    async with make_kiln({"act.py": VERSION}) as developing:
+        tools, settings = developing.services.path, developing.settings
+    from dataclasses import replace
+
+    async with Kiln(tools, settings=replace(settings, dev=False)) as kiln:
+        admissions = kiln.services.admissions
+        by = AdmissionDecision("ann", grant=True)
+        admissions.admit([admissions.candidate("act.py")], by)
+        ann = kiln.security.sessions.create("ann").token
+        call = await waiting(kiln, "act", session=ann, call_id="old")
+        file.write_text(VERSION.replace("first", "second"))
+        admissions.admit([admissions.candidate("act.py")], by)
+
+        approve(kiln, call, remember="arguments")
+        old = await call.result()
+        same_id = await kiln.call("act", session=ann, call_id="old")
+        fresh = await kiln.call("act", session=ann, timeout=0.1)
+
+        assert old.value == "first"
+        assert old.digest != kiln.tool("act").digest
+        assert code(same_id) == (Status.INVALID, "conflict")
+        assert code(fresh) == (Status.DENIED, "approval_expired")
+
+
+async def test_answers_of_two_people_in_one_process_count_once(kiln: Kiln, ann: str) -> None:
+    call = await waiting(kiln, "pay", {"to": "race"}, session=ann)
+
+    def answer(number: int) -> str:
+        try:
+            if number % 2:
+                return kiln.security.approve(call.approval).state
+            return kiln.security.reject(call.approval).state
+        except InputError:
+            return "late"
+
+    answers = await asyncio.gather(*(asyncio.to_thread(answer, n) for n in range(8)))
+    result = await call.result()
+
+    assert sorted(answers)[1:] == ["late"] * 7 or sorted(answers)[:7] == ["late"] * 7
+    won = next(one for one in answers if one != "late")
+    assert (result.status is Status.OK) == (won in ("approved", "used"))
+    assert len(RAN) == (result.status is Status.OK)
+
+
+ANSWERING = """
+    import sys
+    from pathlib import Path
+    from toolkiln.kiln import Kiln
+    from toolkiln.config import Settings
+    from toolkiln.errors import InputError
+
+    how, state, *ids = sys.argv[1:]
+    with Kiln(Path(state).parent / "tools", settings=Settings(state=Path(state)), dev=True) as kiln:
+        boss = kiln.security.sessions.create("boss-" + how, privileges=["APPROVE"]).token
+        decide = getattr(kiln.security, how)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for one in ids:
+            try:
+                print(one, decide(one, session=boss).state, flush=True)
+            except InputError as error:
+                print(one, "late", flush=True)
+"""
+
+
+async def test_answers_of_several_processes_count_once(
+    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+) -> None:
+    async with make_kiln({"act.py": VERSION}, functions=[pay]) as kiln:
+        ann = kiln.security.sessions.create("ann").token
+        calls = [await waiting(kiln, "pay", {"to": str(n)}, session=ann) for n in range(12)]
+        ids = [call.approval for call in calls]
+        others = [
+            start_python(ANSWERING, how, tmp_path / "state", *ids) for how in ("approve", "reject")
+        ]
+        for other in others:
+            assert other.stdout
+            assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
+        for other in others:
+            assert other.stdin
+            other.stdin.write("\n")
+            other.stdin.flush()
+        results = await asyncio.gather(*(call.result() for call in calls))
+        said = [
+            dict(
+                line.split()
+                for line in (await asyncio.to_thread(other.communicate))[0].splitlines()
+            )
+            for other in others
+        ]
+
+        for one, result in zip(ids, results, strict=True):
+            approved, rejected = (answers[one] for answers in said)
+            assert (approved == "late") != (rejected == "late")
+            assert (result.status is Status.OK) == (rejected == "late")
+        assert len(RAN) == sum(result.status is Status.OK for result in results)
+        acts = records(kiln, act="approve", outcome="ok") + records(
+            kiln, act="reject", outcome="ok"
+        )
+        assert len(acts) == len(ids)
+        assert kiln.security.audit.verify().ok
+
+
+CALLING = """
+    import asyncio, sys
+    from pathlib import Path
+    from toolkiln.kiln import Kiln
+    from toolkiln.config import Settings
+
+    async def main(tools, state, token):
+        def observe(event):
+            print(event.text, flush=True)
+        async with Kiln(Path(tools), settings=Settings(state=Path(state)), dev=True) as kiln:
+            await kiln.call("act", session=token, call_id="survivor", observe=observe)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
+    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+) -> None:
+    async with make_kiln({"act.py": VERSION}) as kiln:
+        ann, other = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
+        process = start_python(CALLING, tmp_path / "tools", tmp_path / "state", ann)
+        assert process.stdout
+        approval = (await asyncio.to_thread(process.stdout.readline)).strip()
+
+        process.kill()
+        await asyncio.to_thread(process.wait)
+        kiln.security.approve(approval)
+        store = tmp_path / "state" / "store.db"
+        change_calls(store, "UPDATE {} SET leased_until = 1")  # as the clock does, in 20 seconds
+        stolen = await kiln.call("act", session=other, call_id="survivor", timeout=0.1)
+        changed = await kiln.call("act", {"n": 2}, session=ann, call_id="survivor", timeout=0.1)
+        change_calls(store, "DELETE FROM {}")  # as it does in an hour
+        later = await kiln.call("act", {"n": 2}, session=ann, call_id="survivor", timeout=0.1)
+        result = await kiln.call("act", session=ann, call_id="survivor", timeout=SOON)
+        used = kiln.security.approvals.get(approval)
+
+        assert code(stolen) == code(later) == (Status.DENIED, "approval_expired")
+        assert changed.status is Status.INVALID
+        assert result.value == "first"
+        assert used
+        assert used.state == "used"
+        assert [r.outcome for r in records(kiln, tool="act", user="ann")][-1] == "ok"
+
+
+def change_calls(store: Path, statement: str) -> None:
+    """Let time pass for what is known of calls."""
+    with closing(sqlite3.connect(store)) as database, database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+        database.execute(statement.format(next(n for n in tables if n.endswith("calls"))))
+
+
+async def test_clock_that_jumps_neither_revives_nor_prolongs_a_request(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    from toolkiln.store import open_store
+
+    now = [time.time()]
+    async with make_kiln({}, functions=[pay], approval_seconds=60) as kiln:
+        (tmp_path / "state").mkdir(exist_ok=True)
+        kiln.services.__dict__["store"] = open_store(
+            tmp_path / "state" / "store.db", clock=lambda: now[0]
+        )
+        session = kiln.security.operator_in("other")
+        call = await waiting(kiln, "pay", {"to": "bob"}, session=session, timeout=30)
+        boss = kiln.security.sessions.create("boss", privileges=["APPROVE"], seconds=10_000).token
+
+        now[0] += 3600
+        with pytest.raises(InputError):
+            kiln.security.approve(call.approval, session=boss)
+        result = await call.result()
+        now[0] -= 3600
+        with pytest.raises(InputError):
+            kiln.security.approve(call.approval, session=boss)
+
+        assert code(result) == (Status.DENIED, "approval_expired")
+    assert RAN == []
+
+
+async def test_huge_and_strange_arguments_can_be_asked_about(kiln: Kiln, ann: str) -> None:
+    strange = {"to": "\x1b[2J\n\x00\u202e" + "ü" * 200_000, "notes": ["\u2028"] * 100}
+    call = await waiting(kiln, "pay", strange, session=ann)
+
+    approve(kiln, call)
+    result = await call.result()
+
+    assert result.status is Status.OK
+    assert RAN[0][0] == strange["to"]
+    assert all(len(r.arguments) <= 2000 and r.arguments.isprintable() for r in about(kiln, result))
+
+
+async def test_answer_is_not_written_with_the_token_of_who_gave_it(
+    kiln: Kiln, ann: str, boss: str
+) -> None:
+    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
+    approve(kiln, call, boss)
+    result: Result = await call.result()
+
+    assert result.status is Status.OK
+    assert holding(kiln.settings.state, boss) == holding(kiln.settings.state, ann) == set()

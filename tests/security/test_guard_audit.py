@@ -1,0 +1,614 @@
+"""What is recorded of calls and of acts, whatever they are, and whatever happens meanwhile."""
+
+import asyncio
+import contextlib
+import os
+import random
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from toolkiln import Context, tool
+from toolkiln.config import load
+from toolkiln.define import ToolError
+from toolkiln.errors import InputError, NotAllowed, ToolkilnError
+from toolkiln.kiln import Kiln
+from toolkiln.model import AdmissionDecision, Status
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
+
+from .guarded import SOON, about, code, records, until, waiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+RAN: list[Any] = []
+GATE = threading.Event()
+TOOLS = {
+    "files.py": '''
+        import os, sys
+        from toolkiln import Context, ToolError, tool
+
+        @tool
+        def run_file(how: str) -> object:
+            """Do one of several things in the sandbox."""
+            if how == "exit":
+                os._exit(3)
+            if how == "memory":
+                return len(bytearray(1 << 40))
+            if how == "raise":
+                raise ValueError("nobody sees this")
+            return how
+    ''',
+    "broken.py": '''
+        import no_such_module_anywhere
+        from toolkiln import tool
+
+        @tool
+        def unimportable() -> None:
+            """Never run."""
+    ''',
+}
+
+
+@tool
+def run(how: str, text: str = "", ctx: Context | None = None) -> Any:
+    """Do one of several things."""
+    RAN.append(how)
+    match how:
+        case "raise":
+            raise ValueError(text)
+        case "error":
+            raise ToolError(text)
+        case "refuse":
+            raise ToolError("permission denied: no")
+        case "refused":
+            return {"success": False, "error": "Access denied: you are not on the list"}
+        case "sentence":
+            return "You do not have permission to do that."
+        case "failed":
+            return {"success": False, "error": "it broke"}
+        case "wait":
+            GATE.wait(SOON)
+        case "nest":
+            assert ctx
+            return ctx.call("run", how="x")
+    return how
+
+
+@tool(timeout=0.05)
+async def dawdle() -> None:
+    """Take too long."""
+    await asyncio.sleep(10)
+
+
+@tool(destructive=True)
+def destroy(what: Any = None, password: str = "", options: dict[str, Any] | None = None) -> str:
+    """Do something that is recorded before it starts."""
+    RAN.append("destroy")
+    return "destroyed"
+
+
+@tool(sandbox=False)
+def outside() -> str:
+    """Run outside the sandbox."""
+    RAN.append("outside")
+    return "outside"
+
+
+FUNCTIONS: list[Callable[..., Any]] = [run, dawdle, destroy, outside]
+SETTINGS: dict[str, Any] = {"rules": ({"effect": "deny", "users": ("outcast",)},)}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    RAN.clear()
+    GATE.clear()
+    yield
+    GATE.set()
+
+
+OUTCOMES = [
+    ("run", {"how": "x"}, "ok"),
+    ("run", {"how": "raise"}, "exception"),
+    ("run", {"how": "error", "text": "sorry"}, "failed"),
+    ("run", {"how": "refuse"}, "denied"),
+    ("run", {"how": "refused"}, "denied"),
+    ("run", {"how": "sentence"}, "denied"),
+    ("run", {"how": "failed"}, "failed"),
+    ("run", {"how": 3}, "invalid"),
+    ("run", "no JSON", "invalid"),
+    ("no_such_tool", {}, "invalid"),
+    ("dawdle", {}, "timeout"),
+    ("outside", {}, "denied"),
+    ("run_file", {"how": "x"}, "ok"),
+    ("run_file", {"how": "raise"}, "exception"),
+    ("run_file", {"how": "exit"}, "exception"),
+    ("run_file", {"how": "memory"}, "killed"),
+    ("unimportable", {}, "exception"),
+    ("check_task", {"task_id": "nothing"}, "failed"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "outcome"), OUTCOMES, ids=str)
+async def test_every_call_leaves_its_record(
+    kiln: Kiln, name: str, arguments: Any, outcome: str
+) -> None:
+    opened = kiln.security.sessions.create("ann", platform="chat", agent_id="helper")
+    before = time.time()
+
+    result = await kiln.call(name, arguments, session=opened.token)
+
+    *earlier, last = about(kiln, result)
+    assert {record.outcome for record in earlier} <= {"started"}
+    assert last.outcome == outcome
+    assert (last.act, last.surface, last.tool) == ("call", "python", name)
+    assert (last.user, last.agent, last.session) == ("chat:ann", "helper", opened.trace_id)
+    known = {**kiln.services.registry.specs, "check_task": kiln.tool("check_task")}
+    assert last.digest == (known[name].digest if name in known else "")
+    assert (last.call_id, last.parent) == (result.call_id, "")
+    assert before <= last.at <= time.time()
+    assert last.duration is not None
+    assert last.duration >= 0
+    detail = last.detail.removeprefix("dev").removeprefix("; ")  # as files are served here
+    assert (detail == "") == (outcome == "ok")
+    if result.error:
+        assert detail.startswith(f"{result.error.code}: ")
+
+
+async def test_call_that_is_cancelled_or_nested_leaves_its_record(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann")
+    calling = asyncio.create_task(kiln.call("run", {"how": "wait"}, session=opened.token))
+    await until(lambda: RAN == ["wait"])
+    calling.cancel()
+    with suppress(asyncio.CancelledError):
+        await calling
+    GATE.set()
+    nested = await kiln.call("run", {"how": "nest"}, session=opened.token)
+
+    told = records(kiln, session=opened.trace_id)
+    cancelled = next(record for record in told if record.outcome == "cancelled")
+    ended = [record for record in told if record.outcome == "ok"]
+    outer = next(record for record in ended if record.call_id == nested.call_id)
+    inner = next(record for record in ended if record.parent == nested.call_id)
+    assert (cancelled.tool, cancelled.user) == ("run", "ann")
+    assert (inner.session, inner.surface) == (outer.session, outer.surface)
+
+
+async def test_repeated_call_id_leaves_a_record_each_time(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann")
+
+    for _ in range(3):
+        await kiln.call("run", {"how": "x"}, session=opened.token, call_id="thrice")
+    other = await kiln.call("run", {"how": "y"}, session=opened.token, call_id="thrice")
+
+    told = [r.outcome for r in records(kiln, session=opened.trace_id, act="call")]
+    assert [outcome for outcome in told if outcome != "started"] == ["ok", "ok", "ok", "invalid"]
+    assert code(other) == (Status.INVALID, "conflict")
+    assert RAN == ["x"]
+
+
+async def test_surface_is_what_opened_the_kiln(tmp_path: Path) -> None:
+    settings = replace(load(tmp_path, {}), state=tmp_path / "state")
+    async with Kiln(functions=FUNCTIONS, settings=settings, surface="mcp") as kiln:
+        result = await kiln.call("run", {"how": "x"})
+        kiln.security.create_session("ann")
+
+        assert {record.surface for record in records(kiln)} == {"mcp"}
+        assert about(kiln, result)[-1].surface == "mcp"
+
+
+async def test_privileged_call_is_recorded_with_arguments_before_it_starts(kiln: Kiln) -> None:
+    deep: dict[str, Any] = {"level": 1, "api_key": "s3cr3t-value"}
+    for level in range(10):
+        deep = {"level": level, "inner": [deep, {"Authorization": "Bearer s3cr3t-value"}]}
+    arguments = {
+        "what": {"headers": [["Cookie", "s3cr3t-value"]], "url": "https://u:s3cr3t-value@h/"},
+        "password": "s3cr3t-value",
+        "options": {**deep, "kept": "visible", "text": "token=s3cr3t-value", "ref": "visible too"},
+    }
+
+    result = await kiln.call("destroy", arguments)
+    huge = await kiln.call("destroy", {"what": "x\n\x1b[31m" * 100_000})
+
+    started, ended = about(kiln, result)
+    assert (started.outcome, ended.outcome) == ("started", "ok")
+    assert started.duration is None
+    for record in (started, ended):
+        assert "s3cr3t" not in record.arguments
+        assert "[redacted]" in record.arguments
+    assert "visible" in started.arguments
+    for record in about(kiln, huge):
+        assert 1000 < len(record.arguments) <= 2000
+        assert record.arguments.isprintable()
+    ordinary = await kiln.call("run", {"how": "x", "text": "private"})
+    assert "private" not in str(about(kiln, ordinary))
+
+
+HOSTILE = 'evil\nok\tadmin\r\x1b[2J\x00\u2028\u202e"; DROP TABLE x;--' + "A" * 100_000
+
+
+async def test_nothing_that_people_or_tools_choose_breaks_out_of_its_line(kiln: Kiln) -> None:
+    ids = {"user_id": "mallory\n2026 root ok", "agent_id": "\x1b[2J\x07", "platform": "chat\r\n"}
+    opened = kiln.security.sessions.create(**ids)  # type: ignore[arg-type]
+    results = [
+        await kiln.call(HOSTILE, {}, session=opened.token),
+        await kiln.call("run", {"how": "error", "text": HOSTILE}, session=opened.token),
+        await kiln.call("run", {HOSTILE: 1}, session=opened.token),
+        await kiln.call("run", {"how": HOSTILE}, session=opened.token, call_id=HOSTILE[:200]),
+        await kiln.call("destroy", {"what": HOSTILE}, session=opened.token),
+        await kiln.call("run", {"how": "x"}, session=opened.token, digest=HOSTILE),
+    ]
+    with pytest.raises(InputError):
+        kiln.security.reject("0123456789ab", reason=HOSTILE)
+    with pytest.raises(NotAllowed):
+        kiln.security.create_session(HOSTILE[:150], session=opened.token)
+
+    told = [*records(kiln, session=opened.trace_id), *records(kiln, act="reject")]
+    assert len(told) >= len(results) + 2
+    for record in told:
+        texts = [value for value in record if isinstance(value, str)]
+        assert all(text.isprintable() for text in texts)
+        assert all(len(text) <= 500 for text in texts if text is not record.arguments)
+    assert kiln.security.audit.verify().ok
+
+
+async def test_admin_acts_are_recorded_those_that_were_refused_too(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    source = TOOLS["files.py"].replace("run_file(", "act(")
+    async with make_kiln({"act.py": source}, functions=[run]) as developing:
+        settings = replace(developing.settings, dev=False)
+    async with Kiln(tmp_path / "tools", settings=settings, functions=[destroy]) as kiln:
+        guarding, admissions, bob = (
+            kiln.security,
+            kiln.services.admissions,
+            kiln.security.sessions.create("bob").token,
+        )
+        by = AdmissionDecision("ann", grant=True)
+        admissions.admit([admissions.candidate("act.py")], by)
+        (tmp_path / "tools" / "act.py").write_text(
+            (tmp_path / "tools" / "act.py").read_text() + "\n# second\n"
+        )
+        admissions.admit([admissions.candidate("act.py")], by)
+        admissions.rollback("act", "1", AdmissionDecision("ann"))
+        (tmp_path / "tools" / "other.py").write_text('def other() -> int:\n    """O."""\n')
+        admissions.reject("other.py", "ann")
+        admissions.switch("act", False, "ann")
+        admissions.switch("act", True, "ann")
+        with pytest.raises(InputError):
+            admissions.switch("nothing", False, "ann")
+        key = guarding.keys.create("k", KeyScope("robot"), LOCAL_OPERATOR)
+        guarding.keys.revoke(key.key.id, LOCAL_OPERATOR)
+        guarding.set_secret("NAME", "some value")
+        guarding.create_session("guest")
+        for refused in (
+            lambda: guarding.keys.create("k2", KeyScope("robot"), bob),
+            lambda: guarding.keys.revoke("k", bob),
+            lambda: guarding.set_secret("NAME", "x" * 9, bob),
+            lambda: guarding.create_session("guest", session=bob),
+            lambda: guarding.audit.prune(1, bob),
+            lambda: guarding.forget_approval("0123456789ab", bob),
+        ):
+            with pytest.raises(NotAllowed):
+                refused()
+
+        told = [(r.act, r.outcome) for r in records(kiln)]
+        for act in (
+            *("admit", "rollback", "reject", "switch", "key.create", "key.revoke", "secret.set"),
+            "session.create",
+        ):
+            place = told.index((act, "started"))
+            assert (act, "ok") in told[place:], act
+        assert ("switch", "failed") in told
+        denied = {act.split(".")[0] for act, outcome in told if outcome == "denied"}
+        assert denied >= {"key", "secret", "session", "audit", "approval"}
+        assert {r.user for r in records(kiln, outcome="denied")} == {"bob"}
+        assert {r.user for r in records(kiln, act="admit")} == {"ann"}
+        assert "some value" not in str(records(kiln))
+        assert guarding.audit.verify().ok
+
+
+# What cannot be recorded does not happen.
+
+
+@contextlib.contextmanager
+def unwritable(state: Path) -> Iterator[None]:
+    """A ledger whose head somebody has edited: nothing is appended to it."""
+    with closing(sqlite3.connect(state / "audit.db", timeout=20)) as ledger:
+        seal = ledger.execute("SELECT seal FROM toolkiln_audit_head").fetchone()
+        with ledger:
+            ledger.execute("UPDATE toolkiln_audit_head SET seal = 'x'")
+        yield
+        with ledger:
+            ledger.execute("UPDATE toolkiln_audit_head SET seal = ?", seal)
+
+
+async def test_privileged_call_and_act_that_cannot_be_recorded_do_not_happen(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    rules = ({"effect": "ask", "tools": ("run",), "users": ("kid",)},)
+    async with make_kiln({}, functions=FUNCTIONS, rules=rules) as kiln:
+        kid = kiln.security.sessions.create("kid").token
+        await kiln.call("destroy")
+        call = await waiting(kiln, "run", {"how": "asked"}, session=kid)
+        kiln.security.recorder.flush()
+        RAN.clear()
+        with unwritable(kiln.settings.state):
+            refused = [await kiln.call("destroy"), await kiln.call("outside")]
+            with pytest.raises(ToolkilnError):
+                kiln.security.approve(call.approval)
+            for act in (
+                lambda: kiln.security.create_session("ann"),
+                lambda: kiln.security.keys.create("k", KeyScope("x"), LOCAL_OPERATOR),
+                lambda: kiln.security.set_secret("NAME", "a value"),
+            ):
+                with pytest.raises(ToolkilnError):
+                    act()
+            ordinary = await kiln.call("run", {"how": "x"})
+
+            assert [code(r) for r in refused] == [(Status.UNAVAILABLE, "audit_failed")] * 2
+            assert RAN == ["x"]
+            assert not call.running.done()
+            assert kiln.security.keys.list() == []
+            assert not (kiln.settings.state / "secrets.toml").exists()
+        kiln.security.recorder.flush()
+        again = await kiln.call("destroy")
+        kiln.security.approve(call.approval)
+
+        assert again.status is Status.OK
+        assert (await call.result()).status is Status.OK
+        assert about(kiln, ordinary)[-1].outcome == "ok"
+        assert [about(kiln, r)[-1].outcome for r in refused] == ["unavailable"] * 2
+        assert kiln.security.audit.verify().ok
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "folder", "cut", "flipped"])
+async def test_damaged_audit_keeps_everything_from_running(
+    make_kiln: Callable[..., Kiln], tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "state" / "audit.db"
+    if damage == "folder":
+        file.mkdir(parents=True)
+    else:
+        async with make_kiln({}, functions=FUNCTIONS) as kiln:
+            for number in range(40):
+                await kiln.call("destroy", {"what": "x" * 50 * number})
+        hurt(file, damage)
+    RAN.clear()
+
+    async with make_kiln({}, functions=FUNCTIONS) as kiln:
+        results = [await kiln.call("run", {"how": "x"}), await kiln.call("destroy")]
+        with suppress(ToolkilnError):
+            assert not kiln.security.audit.verify().ok
+            assert damage == "flipped"
+
+        if damage != "flipped" or results[0].status is not Status.OK:
+            assert {code(r) for r in results} == {(Status.UNAVAILABLE, "audit_failed")}
+            assert RAN == []
+            assert "audit" in results[0].text
+
+
+@pytest.mark.parametrize("damage", ["garbage", "folder", "cut"])
+async def test_damaged_store_denies_what_needs_it_and_nothing_else(
+    make_kiln: Callable[..., Kiln], tmp_path: Path, damage: str
+) -> None:
+    file = tmp_path / "state" / "store.db"
+    token = "none"
+    if damage == "folder":
+        file.mkdir(parents=True)
+    else:
+        async with make_kiln({}, functions=FUNCTIONS) as kiln:
+            token = kiln.security.sessions.create("ann").token
+        hurt(file, damage)
+
+    async with make_kiln({}, functions=FUNCTIONS) as kiln:
+        by_session = await kiln.call("run", {"how": "session"}, session=token)
+        by_id = await kiln.call("run", {"how": "id"}, call_id="kept")
+        in_background = await kiln.call("run", {"how": "task"}, background=True)
+        own = await kiln.call("run", {"how": "own"})
+        with pytest.raises(ToolkilnError):
+            kiln.security.sessions.create("bob")
+
+        assert by_session.status in (Status.UNAVAILABLE, Status.DENIED)
+        for result in (by_id, in_background):
+            assert result.status is Status.UNAVAILABLE  # type: ignore[union-attr]
+        assert own.status is Status.OK
+        assert RAN == ["own"]
+        assert about(kiln, by_session)[-1].outcome == by_session.status.value
+
+
+def hurt(file: Path, damage: str) -> None:
+    """Damage a database that nobody has open."""
+    data = file.read_bytes()
+    for beside in file.parent.glob(f"{file.name}-*"):
+        beside.unlink()
+    if damage == "garbage":
+        file.write_bytes(random.Random(1).randbytes(len(data)))
+    elif damage == "empty":
+        file.write_bytes(b"\0" * len(data))
+    elif damage == "cut":
+        file.write_bytes(data[: len(data) // 3])
+    else:
+        place = data.index(b"destroy")
+        file.write_bytes(data[:place] + b"D" + data[place + 1 :])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root may mount")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+async def test_full_disk_refuses_what_must_be_recorded_and_loses_nothing(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = replace(load(small_disk, {}), state=small_disk / "state")
+    async with Kiln(functions=FUNCTIONS, settings=settings) as kiln:
+        first = await kiln.call("destroy")
+        filler = small_disk / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as handle:
+            while True:
+                handle.write(b"x" * 512)
+        done, refused = [first], None
+        for number in range(3000):  # the log may have some room of its own left
+            result = await kiln.call("destroy", {"what": f"{number} " * 300})
+            if result.status is not Status.OK:
+                refused = result
+                break
+            done.append(result)
+        ran = len(RAN)
+        filler.unlink()
+        kiln.security.recorder.flush()
+        after = await kiln.call("destroy")
+
+        assert refused is not None
+        assert code(refused) == (Status.UNAVAILABLE, "audit_failed")
+        assert ran == len(done)
+        assert after.status is Status.OK
+        told = {record.call_id: record.outcome for record in records(kiln)}
+        assert [told[result.call_id] for result in (*done, after)] == ["ok"] * (len(done) + 1)
+        assert kiln.security.audit.verify().ok
+
+
+# Several processes, and those that die.
+
+MODULE = '''
+from toolkiln import tool
+import asyncio
+
+@tool
+async def quick(n: int) -> int:
+    """Give a number back."""
+    return n
+
+@tool(destructive=True)
+async def risky(n: int) -> int:
+    """Do something dangerous."""
+    return n
+
+@tool(timeout=300)
+async def endless() -> None:
+    """Never end."""
+    await asyncio.sleep(300)
+'''
+BUSY = """
+    import asyncio, sys, time
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[1])
+    import busy_tools
+    from toolkiln.kiln import Kiln
+    from toolkiln.config import Settings
+
+    async def main(state, user, calls):
+        functions = [busy_tools.quick, busy_tools.risky, busy_tools.endless]
+        async with Kiln(functions=functions, settings=Settings(state=Path(state))) as kiln:
+            session = kiln.security.sessions.create(user, seconds=3600).token
+            print("ready", flush=True)
+            sys.stdin.readline()
+            if calls == "0":
+                running = asyncio.create_task(kiln.call("endless", session=session))
+            number = 0
+            while number < int(calls) or calls == "0":
+                number += 1
+                name = "quick" if number % 10 else "risky"
+                result = await kiln.call(name, {"n": number}, session=session)
+                if calls == "0":
+                    print(result.call_id, result.status.value, time.time(), flush=True)
+                    await asyncio.sleep(0.002)
+
+    asyncio.run(main(*sys.argv[2:]))
+"""
+
+
+async def test_records_survive_the_death_of_their_process(
+    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+) -> None:
+    (tmp_path / "busy_tools.py").write_text(MODULE)
+    process = start_python(BUSY, tmp_path, tmp_path / "state", "ann", "0")
+    assert process.stdin
+    assert process.stdout
+    process.stdout.readline()
+    process.stdin.write("\n")
+    process.stdin.flush()
+    lines: list[list[str]] = []
+
+    def read() -> None:
+        while len(lines) < 20 or float(lines[-1][2]) - float(lines[0][2]) < 2.0:
+            lines.append(process.stdout.readline().split())  # type: ignore[union-attr]
+
+    await asyncio.wait_for(asyncio.to_thread(read), SOON)
+    process.kill()
+    killed = time.time()
+    rest, _ = await asyncio.to_thread(process.communicate)
+    lines += [line.split() for line in rest.splitlines() if line.count(" ") == 2]
+
+    async with make_kiln({}, functions=FUNCTIONS) as kiln:
+        told = {record.call_id: record for record in records(kiln, act="call")}
+        due = [call_id for call_id, _, at in lines if float(at) < killed - 1.0]
+        lasting = [record for record in told.values() if record.tool == "endless"]
+
+        assert len(due) >= 10
+        assert [told[call_id].outcome for call_id in due if call_id in told] == ["ok"] * len(due)
+        assert [(record.outcome, record.user) for record in lasting] == [("started", "ann")]
+        assert kiln.security.audit.verify().ok
+        assert (await kiln.call("destroy")).status is Status.OK
+        assert kiln.security.audit.verify().ok
+
+
+async def test_two_processes_record_in_one_chain(
+    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+) -> None:
+    (tmp_path / "busy_tools.py").write_text(MODULE)
+    processes = [
+        start_python(BUSY, tmp_path, tmp_path / "state", user, "200") for user in ("ann", "bob")
+    ]
+    async with make_kiln({}, functions=FUNCTIONS) as kiln:
+        for process in processes:
+            assert process.stdout
+            await asyncio.to_thread(process.stdout.readline)
+        for process in processes:
+            assert process.stdin
+            process.stdin.write("\n")
+            process.stdin.flush()
+        while any(process.poll() is None for process in processes):
+            await kiln.call("destroy")
+            await asyncio.sleep(0.005)
+        found = kiln.security.audit.verify()
+
+        assert found.ok, found.problems
+        for user in ("ann", "bob"):
+            ended = [r for r in records(kiln, user=user, outcome="ok") if r.act == "call"]
+            assert len({record.call_id for record in ended}) == len(ended) == 200
+            assert len(records(kiln, user=user, tool="risky", outcome="started")) == 20
+
+
+async def test_tampering_is_found_by_whoever_verifies(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    async with make_kiln({}, functions=FUNCTIONS) as kiln:
+        for number in range(5):
+            await kiln.call("destroy", {"what": number})
+        assert kiln.security.audit.verify().ok
+
+        with (
+            closing(sqlite3.connect(tmp_path / "state" / "audit.db", timeout=20)) as ledger,
+            ledger,
+        ):
+            ledger.execute("UPDATE toolkiln_audit SET user = 'bob' WHERE seq = 4")
+        found = kiln.security.audit.verify()
+
+        assert not found.ok
+        assert "4" in found.problems[0]

@@ -1,0 +1,290 @@
+"""How often somebody may call, and how often a tool may be called."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln import Context, tool
+from toolkiln.define import ToolError
+from toolkiln.kiln import Kiln
+from toolkiln.model import Status
+from toolkiln.store import open_store
+
+from .guarded import about, code, made
+
+RAN: list[str] = []
+LIMITED = (Status.DENIED, "rate_limited")
+
+
+@tool
+def quick(word: str = "") -> str:
+    """Answer at once."""
+    RAN.append(word)
+    return word
+
+
+@tool
+def other() -> int:
+    """Answer as well."""
+    return 1
+
+
+@tool(name="ｑuick")
+def lookalike() -> int:
+    """Look like another tool."""
+    return 1
+
+
+@tool
+def many(times: int, ctx: Context) -> int:
+    """Call another tool again and again."""
+    for number in range(times):
+        try:
+            ctx.call("quick")
+        except ToolError:
+            return number
+    return times
+
+
+@tool(needs_approval=True)
+def asked() -> None:
+    """Ask a person first."""
+
+
+FUNCTIONS = [quick, other, lookalike, many, asked]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    RAN.clear()
+
+
+class Clock:
+    """A clock that tests set."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest_asyncio.fixture
+async def limited(
+    make_kiln: Callable[..., Kiln], tmp_path: Path, clock: Clock
+) -> AsyncIterator[Kiln]:
+    """Three calls a minute for each caller of `quick`, five for all of them together."""
+    rates = {"quick": {"caller": "3/minute", "tool": "5/minute"}, "asked": {"tool": "1/day"}}
+    async with make_kiln({}, functions=FUNCTIONS, rates=rates) as kiln:
+        (tmp_path / "state").mkdir(exist_ok=True)
+        kiln.services.__dict__["store"] = open_store(tmp_path / "state" / "store.db", clock=clock)
+        yield kiln
+
+
+def session(kiln: Kiln, user: str, **identity: Any) -> str:
+    return kiln.security.sessions.create(user, seconds=100_000, **identity).token
+
+
+async def test_caller_is_limited_and_others_are_not(limited: Kiln) -> None:
+    ann, again, bob = (session(limited, user) for user in ("ann", "ann", "bob"))
+
+    first = [await limited.call("quick", session=token) for token in (ann, again, ann)]
+    early = [await limited.call("quick", session=token) for token in (ann, again)]
+    of_bob = await limited.call("quick", session=bob)
+    of_another_tool = await limited.call("other", session=ann)
+
+    assert [result.status for result in first] == [Status.OK] * 3
+    assert [code(result) for result in early] == [LIMITED] * 2
+    assert early[0].error
+    assert early[0].error.retry_after == pytest.approx(20, abs=0.1)
+    assert early[0].error.retryable
+    assert (of_bob.status, of_another_tool.status) == (Status.OK, Status.OK)
+    assert len(RAN) == 4
+    assert about(limited, early[0])[-1].outcome == "denied"
+
+
+async def test_tool_is_limited_for_all_callers_together(limited: Kiln) -> None:
+    tokens = [session(limited, f"user {number}") for number in range(7)]
+
+    results = [await limited.call("quick", session=token) for token in tokens]
+
+    assert [result.status for result in results] == [Status.OK] * 5 + [Status.DENIED] * 2
+    assert len(RAN) == 5
+
+
+async def test_whoever_waits_as_long_as_they_were_told_gets_through(
+    limited: Kiln, clock: Clock
+) -> None:
+    ann = session(limited, "ann")
+    for _ in range(3):
+        await limited.call("quick", session=ann)
+    early = await limited.call("quick", {"word": "late"}, session=ann, call_id="patient")
+    assert early.error
+    assert early.error.retry_after
+
+    clock.now += early.error.retry_after
+    later = await limited.call("quick", {"word": "late"}, session=ann, call_id="patient")
+    too_soon = await limited.call("quick", session=ann)
+
+    assert code(early) == LIMITED
+    assert later.value == "late"
+    assert code(too_soon) == LIMITED
+
+
+async def test_repeated_id_costs_nothing_and_denied_or_invalid_calls_neither(
+    limited: Kiln,
+) -> None:
+    ann = session(limited, "ann")
+    narrow = session(limited, "ann", tools=["other"])
+
+    for _ in range(5):
+        assert (await limited.call("quick", session=ann, call_id="same")).status is Status.OK
+        assert (await limited.call("quick", {"word": 7}, session=ann)).status is Status.INVALID
+        assert (await limited.call("quick", session=narrow)).status is Status.DENIED
+    left = [await limited.call("quick", session=ann) for _ in range(3)]
+
+    assert [result.status for result in left] == [Status.OK, Status.OK, Status.DENIED]
+
+
+async def test_nested_calls_and_batches_count(limited: Kiln) -> None:
+    ann, bob = session(limited, "ann"), session(limited, "bob")
+
+    nested = await limited.call("many", {"times": 10}, session=ann)
+    batch = await limited.call_many([made("quick", bob) for _ in range(4)])
+
+    assert nested.value == 3
+    assert [result.status for result in batch] == [Status.OK] * 2 + [Status.DENIED] * 2
+
+
+async def test_limits_are_not_evaded_by_another_agent_channel_or_session(limited: Kiln) -> None:
+    tokens = [
+        session(limited, "ann", agent_id=f"agent {n}", channel_id=str(n), groups=[str(n)])
+        for n in range(5)
+    ]
+
+    results = [await limited.call("quick", session=token) for token in tokens]
+
+    assert [result.status for result in results] == [Status.OK] * 3 + [Status.DENIED] * 2
+    elsewhere = session(limited, "ann", platform="chat")
+    assert (await limited.call("quick", session=elsewhere)).status is Status.OK
+
+
+async def test_person_is_not_asked_about_a_call_that_comes_too_early(limited: Kiln) -> None:
+    ann = session(limited, "ann")
+
+    first = await limited.call("asked", session=ann, timeout=0.05)
+    second = await limited.call("asked", session=ann, timeout=0.05)
+
+    assert code(first) == (Status.DENIED, "approval_expired")
+    assert code(second) == LIMITED
+    assert len(limited.security.approvals.history()) == 1
+
+
+@pytest.mark.parametrize("jump", [-100_000.0, -30.0, 0.0])
+async def test_clock_that_is_set_back_neither_adds_calls_nor_locks_out_for_long(
+    limited: Kiln, clock: Clock, jump: float
+) -> None:
+    # A session from the future does not hold, so that the operator's own is used.
+    for _ in range(3):
+        assert (await limited.call("quick")).status is Status.OK
+
+    clock.now += jump
+    early = await limited.call("quick")
+    assert early.error
+    assert early.error.retry_after
+    clock.now += 20.1
+    later = await limited.call("quick")
+
+    assert code(early) == LIMITED
+    assert early.error.retry_after <= 20.1
+    assert later.status is Status.OK
+
+
+async def test_clock_that_is_set_ahead_fills_a_bucket_once(limited: Kiln, clock: Clock) -> None:
+    for _ in range(3):
+        await limited.call("quick")
+
+    clock.now += 1e8
+    results = [await limited.call("quick") for _ in range(4)]
+
+    assert [result.status for result in results] == [Status.OK] * 3 + [Status.DENIED]
+
+
+async def test_all_tools_can_share_one_rate(make_kiln: Callable[..., Kiln]) -> None:
+    async with make_kiln({}, functions=FUNCTIONS, rates={"*": {"caller": "2/day"}}) as kiln:
+        ann = session(kiln, "ann")
+
+        results = [
+            await kiln.call("quick", session=ann),
+            await kiln.call("other", session=ann),
+            await kiln.call("quick", session=ann),
+            await kiln.call("search_tools", {"query": "x"}, session=ann),
+        ]
+
+        assert [result.status for result in results] == [Status.OK] * 2 + [Status.DENIED] * 2
+
+
+async def test_name_that_looks_the_same_shares_no_more_than_the_rule(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    async with make_kiln({}, functions=FUNCTIONS, rates={"quick": {"caller": "1/day"}}) as kiln:
+        ann = session(kiln, "ann")
+
+        results = [await kiln.call("ｑuick", session=ann) for _ in range(2)]
+
+        assert [result.status for result in results] == [Status.OK, Status.DENIED]
+
+
+async def test_crowd_gets_no_more_than_the_rate(limited: Kiln) -> None:
+    tokens = [session(limited, f"user {number}") for number in range(4)]
+
+    results = await asyncio.gather(
+        *(limited.call("quick", session=token) for token in tokens for _ in range(5))
+    )
+
+    assert sum(result.status is Status.OK for result in results) == len(RAN) == 5
+    assert all(result.error.retry_after for result in results if result.error)
+
+
+PROCESS = """
+    import asyncio, sys
+    from pathlib import Path
+    from toolkiln.kiln import Kiln
+    from toolkiln.config import Settings
+
+    async def main(tools, state, token):
+        settings = Settings(state=Path(state), rates={"add": {"caller": "5/day"}})
+        async with Kiln(Path(tools), settings=settings, dev=True) as kiln:
+            for _ in range(4):
+                print((await kiln.call("add", {"a": 1}, session=token)).status.value, flush=True)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_processes_share_their_rates(
+    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+) -> None:
+    source = 'def add(a: int) -> int:\n    """Add."""\n    return a\n'
+    async with make_kiln({"add.py": source}, rates={"add": {"caller": "5/day"}}) as kiln:
+        ann = session(kiln, "ann")
+        processes = [
+            start_python(PROCESS, tmp_path / "tools", tmp_path / "state", ann) for _ in range(2)
+        ]
+        said = [
+            word
+            for process in processes
+            for word in (await asyncio.to_thread(process.communicate))[0].split()
+        ]
+
+        assert sorted(said) == ["denied"] * 3 + ["ok"] * 5
+        assert code(await kiln.call("add", {"a": 1}, session=ann)) == LIMITED

@@ -1,0 +1,440 @@
+"""What a caller may not run: it is not there for them, whichever way they take."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from toolkiln import Context, tool
+from toolkiln.config import load
+from toolkiln.define import ToolError
+from toolkiln.errors import InputError, NotAllowed
+from toolkiln.kiln import Kiln
+from toolkiln.model import Caller, PassageHit, Result, Status, ToolDraft
+from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from written_tools import write_tool
+
+from .guarded import about, code, made, records
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+DENIED = (Status.DENIED, "not_allowed")
+RAN: list[str] = []
+TOOLS = {
+    "payments.py": '''
+        """Payments and their dangers."""
+        from toolkiln import Context, tool
+
+        @tool(destructive=True)
+        def wire_money(amount: int) -> str:
+            """Wire money to an offshore bank account.
+
+            Args:
+                amount: How much money to wire.
+            """
+            return f"wired {amount}"
+
+        @tool(read_only=True)
+        def show_balance() -> int:
+            """Show the balance of a bank account."""
+            return 7
+
+        @tool
+        def relay(ctx: Context, name: str) -> object:
+            """Call another tool of the bank."""
+            return ctx.call(name, amount=1)
+    ''',
+}
+
+
+@tool
+def wire_funds(amount: int = 1) -> str:
+    """Wire funds from a bank account."""
+    RAN.append("wire_funds")
+    return f"wired {amount}"
+
+
+@tool(name="wire＿cash")
+def wire_cash(amount: int = 1) -> str:
+    """Hand out cash under a name that looks like another."""
+    RAN.append("wire_cash")
+    return "cash"
+
+
+@tool
+def hand_on(name: str, ctx: Context, amount: int = 1) -> Any:
+    """Call a tool on the caller's behalf."""
+    try:
+        return ctx.call(name, amount=amount)
+    except ToolError as error:
+        return f"nested: {error.message}"
+
+
+@tool(sandbox=False)
+def outside() -> str:
+    """Run outside the sandbox."""
+    RAN.append("outside")
+    return "outside"
+
+
+FUNCTIONS: list[Callable[..., Any]] = [wire_funds, wire_cash, hand_on, outside]
+SETTINGS: dict[str, Any] = {
+    "authoring": "admit",
+    "rules": (
+        {"effect": "allow", "groups": ("bankers",)},
+        {"effect": "deny", "tools": ("wire_*",), "reason": "ask\nfirst \x1b[31m"},
+        {"effect": "deny", "users": ("bob",), "tools": ("write_python_tool",)},
+    ),
+    "privileges": {"ann": ("WRITE_TOOLS",), "group:bankers": ("UNSANDBOXED_EXEC", "WRITE_TOOLS")},
+}
+FORBIDDEN = ("wire_money", "wire_funds", "wire＿cash")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    RAN.clear()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bob(kiln: Kiln) -> AsyncIterator[str]:
+    yield kiln.security.sessions.create("bob").token
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def banker(kiln: Kiln) -> AsyncIterator[str]:
+    yield kiln.security.sessions.create("eve", groups=["bankers"]).token
+
+
+def search_docs(kiln: Kiln, query: str, session: str) -> list[PassageHit]:
+    return kiln.library.search_docs(query, 20, kiln.services.may_see(session))
+
+
+async def test_forbidden_tools_are_neither_listed_nor_found(
+    kiln: Kiln, bob: str, banker: str
+) -> None:
+    query = "wire money from a bank account"
+
+    def found(session: str) -> set[str]:
+        return {
+            *kiln.specs(session),
+            *(hit.key for hit in kiln.search(query, 20, session)),
+            *(hit.passage.tool for hit in search_docs(kiln, query, session)),
+            *(spec.name for spec in kiln.select(query, 20, session)),
+        }
+
+    deferred = str(kiln.tools("anthropic", query, 3, defer=True, session=bob))
+
+    assert found(bob).isdisjoint(FORBIDDEN)
+    assert "show_balance" in found(bob)
+    assert not any(name in deferred for name in FORBIDDEN)
+    assert found(banker) >= set(FORBIDDEN)
+
+
+async def test_an_agent_does_not_find_forbidden_tools_either(
+    kiln: Kiln, bob: str, banker: str
+) -> None:
+    query = "wire money from a bank account"
+    asked = [
+        ("search_tools", {"query": query, "k": 50}),
+        ("rag_search", {"query": query, "k": 20}),
+        ("describe_tool", {"name": "show_balance"}),
+        ("describe_tool", {"name": "wire_monet"}),
+        ("call_tool", {"name": "wire_monet"}),
+        ("hand_on", {"name": "wire_monet"}),
+        ("wire_monet", {}),
+    ]
+
+    told = [await kiln.call(name, arguments, session=bob) for name, arguments in asked]
+    to_banker = [await kiln.call(name, arguments, session=banker) for name, arguments in asked]
+
+    for result in told:
+        assert not any(name in f"{result.text} {result.error}" for name in FORBIDDEN), result
+    for result in (*to_banker[:2], to_banker[3], to_banker[6]):
+        assert "wire_money" in f"{result.text} {result.error}", result
+
+
+@pytest.mark.parametrize("name", [*FORBIDDEN, "write_python_tool"])
+async def test_forbidden_tool_is_not_described(
+    kiln: Kiln, bob: str, banker: str, name: str
+) -> None:
+    denied = await kiln.call("describe_tool", {"name": name}, session=bob)
+    unknown = await kiln.call("describe_tool", {"name": "nothing"}, session=bob)
+    allowed = await kiln.call("describe_tool", {"name": name}, session=banker)
+
+    assert denied.status is Status.FAILED
+    assert denied.error
+    assert unknown.error
+    assert denied.error.message.startswith(unknown.error.message[:20])
+    assert allowed.status is Status.OK
+    assert (await kiln.call("describe_tool", {"name": "read_output"}, session=bob)).value
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+async def test_forbidden_tool_is_denied_on_every_way(kiln: Kiln, bob: str, name: str) -> None:
+    direct = await kiln.call(name, {"amount": 1}, session=bob)
+    badly = await kiln.call(name, {"amount": "many", "x": 1}, session=bob)
+    once = await kiln.call(name, {"amount": 1}, session=bob, call_id=f"once {name}")
+    task = await kiln.call(name, {"amount": 1}, session=bob, background=True)
+    batch = await kiln.call_many([made(name, bob, amount=1), made("show_balance", bob)])
+    pinned = await kiln.call(name, {"amount": 1}, session=bob, digest=kiln.tool(name).digest)
+    nested = [
+        await kiln.call("relay", {"name": name}, session=bob),
+        await kiln.call("hand_on", {"name": name}, session=bob),
+        await kiln.call("call_tool", {"name": name, "arguments": {"amount": 1}}, session=bob),
+    ]
+
+    assert isinstance(task, Result)
+    for result in (direct, badly, once, task, batch[0], pinned):
+        assert code(result) == DENIED
+        assert about(kiln, result)[-1].outcome == "denied"
+    assert batch[1].status is Status.OK
+    for result in nested:
+        assert f"there is no tool named {name!r}" in f"{result.value} {result.text}"
+        inner = [record for record in records(kiln, tool=name) if record.parent == result.call_id]
+        assert [record.outcome for record in inner if record.outcome != "started"] == ["denied"]
+    assert RAN == []
+
+
+async def test_why_a_tool_is_denied_is_one_line(kiln: Kiln, bob: str) -> None:
+    result = await kiln.call("wire_funds", session=bob)
+
+    assert result.error
+    assert "rule 2 denies" in result.error.message
+    assert result.error.message.isprintable()
+
+
+async def test_rule_of_a_group_lets_its_members_through(kiln: Kiln, banker: str) -> None:
+    for name in FORBIDDEN:
+        assert (await kiln.call(name, {"amount": 1}, session=banker)).status is Status.OK
+    assert (await kiln.call("relay", {"name": "wire_money"}, session=banker)).value == "wired 1"
+
+
+async def test_a_tool_called_by_another_has_no_more_rights_than_the_caller(
+    kiln: Kiln, bob: str, banker: str
+) -> None:
+    direct = await kiln.call("outside", session=bob)
+    nested = await kiln.call("hand_on", {"name": "outside"}, session=bob)
+    allowed = await kiln.call("outside", session=banker)
+
+    assert code(direct) == DENIED
+    assert "UNSANDBOXED_EXEC" in str(direct.error)
+    assert nested.status is Status.OK
+    assert "nested:" in nested.value
+    assert (allowed.status, RAN) == (Status.OK, ["outside"])
+
+
+async def test_session_that_is_limited_to_a_tool_does_not_get_further_through_it(
+    kiln: Kiln,
+) -> None:
+    session = kiln.security.sessions.create("eve", groups=["bankers"], tools=["hand_on"]).token
+
+    result = await kiln.call("hand_on", {"name": "wire_funds"}, session=session)
+
+    assert "there is no tool" in result.value
+    assert set(kiln.specs(session)) == {"hand_on"}
+    assert RAN == []
+
+
+SANDBOXED = 'def mild() -> int:\n    """Give one.\n\n    >>> mild()\n    1\n    """\n    return 1\n'
+UNSANDBOXED = (
+    "from toolkiln import tool\n\n@tool(sandbox=False)\n"
+    'def wild() -> int:\n    """Give one."""\n    return 1\n'
+)
+
+
+async def test_having_a_tool_served_takes_a_privilege(kiln: Kiln) -> None:
+    nobody = kiln.security.sessions.create("zoe", groups=["others"]).token
+    draft = {"tool_code": SANDBOXED, "tool_name": "mild"}
+
+    result = await kiln.call("write_python_tool", draft, session=nobody)
+    nested = await kiln.call("call_tool", {"name": "write_python_tool", "arguments": draft},
+                             session=nobody)  # fmt: skip
+    told = await write_tool(kiln, ToolDraft(SANDBOXED, "mild"), nobody)
+
+    assert result.value["proposed"]
+    assert nested.value["proposed"]
+    assert told.proposed
+    assert "mild" not in kiln.services.registry.specs
+
+
+async def test_letting_in_what_runs_outside_the_sandbox_takes_a_privilege(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    first = {"first.py": SANDBOXED.replace("mild", "first")}
+    options = {**SETTINGS, "rules": ()}
+    developing = make_kiln(first, **options)
+    async with Kiln(
+        developing.services.path, settings=replace(developing.settings, dev=False)
+    ) as kiln:
+        ann = kiln.security.sessions.create("ann").token
+        eve = kiln.security.sessions.create("eve", groups=["bankers"]).token
+
+        mild = await kiln.call(
+            "write_python_tool", {"tool_code": SANDBOXED, "tool_name": "mild"}, session=ann
+        )
+        wild = await kiln.call(
+            "write_python_tool", {"tool_code": UNSANDBOXED, "tool_name": "wild"}, session=ann
+        )
+        by_eve = await kiln.call(
+            "write_python_tool", {"tool_code": UNSANDBOXED, "tool_name": "wild"}, session=eve
+        )
+
+        assert mild.status is Status.OK
+        assert wild.status is not Status.OK
+        assert "UNSANDBOXED_EXEC" in wild.text
+        assert by_eve.status is Status.OK, by_eve.text
+        assert {"mild", "wild"} <= set(kiln.services.registry.specs)
+        assert code(await kiln.call("wild", session=ann)) == DENIED
+
+
+# Rules that change while work goes on.
+
+FIRST = '[[rules]]\neffect = "deny"\ntools = "wire_*"\nusers = "bob"\n'
+
+
+@pytest_asyncio.fixture
+async def live(tmp_path: Path) -> AsyncIterator[tuple[Kiln, Path]]:
+    """A Kiln whose settings come from a file that an operator edits."""
+    file = tmp_path / "toolkiln.toml"
+    file.write_text('state = "state"\n' + FIRST)
+    settings = load(tmp_path, {"HOME": str(tmp_path)})
+    async with Kiln(functions=FUNCTIONS, settings=settings) as kiln:
+        yield kiln, file
+
+
+def edit(file: Path, text: str) -> None:
+    """Save a file as editors do."""
+    beside = file.with_suffix(".new")
+    beside.write_text('state = "state"\n' + text)
+    beside.replace(file)
+
+
+async def denied(kiln: Kiln, session: str, name: str = "wire_funds") -> bool:
+    return (await kiln.call(name, session=session)).status is Status.DENIED
+
+
+async def becomes(wanted: bool, kiln: Kiln, session: str, name: str = "wire_funds") -> None:
+    """Wait until calls are denied, or not."""
+    async with asyncio.timeout(20):
+        while await denied(kiln, session, name) is not wanted:
+            await asyncio.sleep(0.02)
+
+
+async def test_rules_follow_their_file_and_a_broken_one_changes_nothing(
+    live: tuple[Kiln, Path],
+) -> None:
+    kiln, file = live
+    ann, bob = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
+    assert (await denied(kiln, bob), await denied(kiln, ann)) == (True, False)
+
+    edit(file, FIRST.replace("bob", "ann"))
+    await becomes(False, kiln, bob)
+    assert await denied(kiln, ann)
+    assert "wire_funds" in kiln.specs(bob)
+    assert "wire_funds" not in kiln.specs(ann)
+
+    for broken in ("[[rules", '[[rules]]\neffect = "allow"\ntoolz = "*"\n', "policy = 3\n"):
+        count = len(records(kiln, act="config", outcome="failed"))
+        edit(file, broken)
+
+        async with asyncio.timeout(20):
+            while len(records(kiln, act="config", outcome="failed")) == count:
+                assert await denied(kiln, ann)
+                await asyncio.sleep(0.02)
+    assert (await denied(kiln, ann), await denied(kiln, bob)) == (True, False)
+
+    edit(file, 'policy = "deny"\n')
+    await becomes(True, kiln, bob)
+    assert kiln.specs(bob) == {}
+    edit(file, "# nothing is forbidden\n")
+    await becomes(False, kiln, ann)
+    outcomes = [record.outcome for record in records(kiln, act="config")]
+    assert outcomes == ["ok", "failed", "failed", "failed", "ok", "ok"]
+
+
+async def test_rule_that_arrives_later_holds_for_the_operator_too(live: tuple[Kiln, Path]) -> None:
+    kiln, file = live
+    edit(file, "# none\n")
+    bob = kiln.security.sessions.create("bob").token
+    await becomes(False, kiln, bob)
+    assert "wire_funds" in kiln.specs()
+
+    edit(file, '[[rules]]\neffect = "deny"\ntools = "wire_*"\n')
+    await becomes(True, kiln, kiln.security.operator)
+
+    assert "wire_funds" not in kiln.specs()
+    assert not any(hit.key == "wire_funds" for hit in kiln.search("wire funds"))
+
+
+async def test_privileges_and_grants_follow_the_file(live: tuple[Kiln, Path]) -> None:
+    kiln, file = live
+    ann = kiln.security.sessions.create("ann").token
+    assert await denied(kiln, ann, "outside")
+
+    edit(file, '[privileges]\nann = ["UNSANDBOXED_EXEC", "ADMIN"]\n')
+    await becomes(False, kiln, ann, "outside")
+    kiln.security.create_session("guest", session=ann)
+
+    edit(file, "# taken away\n")
+    await becomes(True, kiln, ann, "outside")
+    with pytest.raises(NotAllowed):
+        kiln.security.create_session("guest", session=ann)
+    assert records(kiln, act="session.create", outcome="denied")[-1].user == "ann"
+
+
+async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: tuple[Kiln, Path]) -> None:
+    kiln, file = live
+    ann = kiln.security.sessions.create("ann").token
+    before = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
+
+    edit(file, FIRST.replace("bob", "ann"))
+    await becomes(True, kiln, ann)
+    after = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
+
+    assert before.value == "wired 1"
+    assert "there is no tool" in after.value
+
+
+async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
+    pretenders = [
+        kiln.security.sessions.local(Caller(user_id="group:bankers")),
+        kiln.security.sessions.create("bankers", platform="group").token,
+        kiln.security.sessions.create("bankers").token,
+        kiln.security.sessions.create(
+            "x", groups=["Bankers", "bankers ", "ＢANKERS", "bankers\n"]
+        ).token,
+        kiln.security.sessions.local(Caller(user_id=None, groups=frozenset({"banker"}))),
+    ]
+
+    for session in pretenders:
+        assert code(await kiln.call("wire_funds", session=session)) == DENIED
+        assert code(await kiln.call("outside", session=session)) == DENIED
+    assert RAN == []
+
+
+@pytest.mark.parametrize("identity", [{}, {"platform": "disc:ord"}, {"platform": ""}])
+async def test_nobody_goes_by_the_name_of_another_platforms_user(
+    kiln: Kiln, identity: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="colon"):
+        kiln.security.sessions.create("discord:42", **identity)
+    with pytest.raises(InputError, match="colon"):
+        kiln.security.keys.create("ci", KeyScope("discord:42"), LOCAL_OPERATOR)
+
+
+async def test_default_of_the_operator_decides_where_no_rule_fits(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    rules = ({"effect": "allow", "hints": ("read_only",)},)
+    async with make_kiln(TOOLS, policy="deny", rules=rules, functions=[wire_funds]) as kiln:
+        bob = kiln.security.sessions.create("bob").token
+
+        assert set(kiln.specs(bob)) == set(kiln.specs(LOCAL_OPERATOR)) == {"show_balance"}
+        assert (await kiln.call("show_balance", session=bob)).value == 7
+        assert code(await kiln.call("wire_funds", session=bob)) == DENIED
+        assert code(await kiln.call("wire_funds")) == DENIED
+        assert code(await kiln.call("cancel_task", {"task_id": "x"}, session=bob)) == DENIED
+        assert (await kiln.call("search_tools", {"query": "x"}, session=bob)).status is Status.OK

@@ -1,0 +1,587 @@
+"""Who makes a call: sessions that are missing, forged, expired, ended or stolen, and API keys."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from toolkiln import Context, tool
+from toolkiln.define import ToolError
+from toolkiln.errors import InputError, NotAllowed
+from toolkiln.kiln import Kiln
+from toolkiln.model import AuditFilter, Call, Caller, Result, Status, Task
+from toolkiln.security import LOCAL_OPERATOR, KeyScope, NoSession
+from toolkiln.store import open_store
+
+from .guarded import about, code, holding, made, records, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+DENIED = (Status.DENIED, "no_session")
+RAN: list[str] = []
+STARTED, GATE = threading.Event(), threading.Event()
+TOOLS = {
+    "files.py": '''
+        from toolkiln import Context, ToolError, tool
+
+        @tool
+        def tell_file(ctx: Context) -> dict:
+            """Tell who calls."""
+            return {"user": ctx.user_id, "platform": ctx.platform, "guild": ctx.guild_id}
+
+        @tool
+        def pass_on_file(ctx: Context, tool: str) -> object:
+            """Call another tool."""
+            return ctx.call(tool)
+    ''',
+    "webui.py": '''
+        class Tools:
+            def greet(self, __user__: dict = {}) -> str:
+                """Greet whoever calls."""
+                return __user__["id"]
+    ''',
+}
+SETTINGS: dict[str, Any] = {
+    "privileges": {
+        "kim": ("UNSANDBOXED_EXEC", "ADMIN", "APPROVE"),
+        "max": ("ADMIN",),
+        "group:ops": ("WRITE_TOOLS",),
+    }
+}
+
+
+@tool
+def tell(ctx: Context) -> dict[str, Any]:
+    """Tell who calls."""
+    RAN.append(str(ctx.user_id))
+    return {"user": ctx.user_id, "agent": ctx.agent_id, "state": ctx.agent_state}
+
+
+@tool
+def claim(user_id: str, groups: list[str], privileges: list[str], ctx: Context) -> list[Any]:
+    """Take arguments that sound like an identity."""
+    return [ctx.user_id, user_id, groups, privileges]
+
+
+@tool
+def pass_on(name: str, ctx: Context, arguments: dict[str, Any] | None = None) -> Any:
+    """Call another tool once somebody lets it."""
+    STARTED.set()
+    GATE.wait(20)
+    try:
+        return ctx.call(name, **(arguments or {}))
+    except ToolError as error:
+        return f"nested: {error.message}"
+
+
+@tool(sandbox=False)
+def reach_out() -> str:
+    """Run outside the sandbox."""
+    return "outside"
+
+
+FUNCTIONS = [tell, claim, pass_on, reach_out]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    RAN.clear()
+    STARTED.clear()
+    GATE.clear()
+
+
+TOKENS = [
+    None,
+    "",
+    "0" * 43,
+    "own",
+    "\0",
+    "\ud800",
+    "' OR 1=1 --",
+    "x" * 1_000_000,
+]
+
+
+@pytest.mark.parametrize("token", TOKENS, ids=range(len(TOKENS)))
+async def test_missing_or_forged_session_is_denied_whatever_the_tool(
+    kiln: Kiln, token: str | None
+) -> None:
+    for name in ("tell", "tell_file", "no_such_tool", "check_task", "write_python_tool", "tel"):
+        result = await kiln.call(name, {}, session=token)
+        again = await kiln.call(name, {}, session=token, call_id="forged", background=True)
+
+        assert code(result) == DENIED
+        assert isinstance(again, Result)
+        assert code(again) == DENIED
+        assert "tell" not in result.text.replace(name, "")
+        record = about(kiln, result)[-1]
+        assert (record.outcome, record.user, record.session) == ("denied", "", "")
+    assert RAN == []
+
+
+async def test_nobody_lists_searches_or_asks_without_a_session(kiln: Kiln) -> None:
+    for token in (None, "forged"):
+        for attempt in (kiln.specs, lambda s: kiln.search("x", session=s)):
+            with pytest.raises(NoSession):
+                attempt(token)
+        for ask in (
+            kiln.tasks.list(token),
+            kiln.tasks.get("x", token),
+            kiln.tasks.read_output("x", token),
+        ):
+            with pytest.raises(NoSession):
+                await ask
+
+
+async def test_public_trace_id_is_no_token(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann")
+
+    result = await kiln.call("tell", session=opened.trace_id)
+
+    assert code(result) == DENIED
+    assert (await kiln.call("tell", session=opened.token)).value["user"] == "ann"
+
+
+async def test_token_of_another_store_is_denied(kiln: Kiln, make_kiln: Callable[..., Kiln]) -> None:
+    async with make_kiln({}, functions=[tell]) as other:
+        opened = other.security.sessions.create("ann")
+        own = other.security.operator
+
+        assert code(await kiln.call("tell", session=opened.token)) == DENIED
+        assert code(await kiln.call("tell", session=own)) == DENIED
+        assert (await other.call("tell", session=opened.token)).status is Status.OK
+
+
+async def test_expired_session_is_denied_and_cannot_be_renewed(kiln: Kiln) -> None:
+    short = kiln.security.sessions.create("ann", seconds=0.05)
+    renewed = kiln.security.sessions.create("ann", seconds=0.5)
+    later = kiln.security.sessions.create("ann", seconds=0.5)
+    kiln.security.sessions.renew(renewed.token)
+    await kiln.call("tell", session=renewed.token)
+
+    async def is_denied(token: str) -> bool:
+        return code(await kiln.call("tell", session=token)) == DENIED
+
+    async with asyncio.timeout(20):
+        while not (await is_denied(short.token) and await is_denied(later.token)):
+            await asyncio.sleep(0.02)
+
+    for token in (short.token, later.token, "forged", kiln.security.operator):
+        with pytest.raises(NoSession):
+            kiln.security.sessions.renew(token)
+    assert await is_denied(short.token)
+    assert not await is_denied(renewed.token)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), 1e9])
+async def test_session_holds_neither_for_ever_nor_for_no_time(kiln: Kiln, seconds: float) -> None:
+    opened = kiln.security.sessions.create("ann")
+
+    with pytest.raises(InputError):
+        kiln.security.sessions.create("ann", seconds=seconds)
+    with pytest.raises(InputError):
+        kiln.security.sessions.renew(opened.token, seconds)
+
+
+async def test_ended_session_is_denied_at_once(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann")
+    before = await kiln.call("tell", session=opened.token)
+
+    kiln.security.sessions.end(opened.token)
+
+    assert before.status is Status.OK
+    assert code(await kiln.call("tell", session=opened.token)) == DENIED
+    with pytest.raises(NoSession):
+        kiln.security.sessions.renew(opened.token)
+
+
+async def test_token_is_in_no_file(make_kiln: Callable[..., Kiln], tmp_path: Path) -> None:
+    async with make_kiln({}, functions=[tell, pass_on]) as kiln:
+        opened = kiln.security.sessions.create("ann")
+        key = kiln.security.keys.create("robot", KeyScope("robot"), LOCAL_OPERATOR)
+        by_key = kiln.security.keys.session(key.text)
+        tokens = [opened.token, by_key.token, kiln.security.operator, key.text]
+        GATE.set()
+        for token in tokens[:3]:
+            await kiln.call("tell", session=token, call_id="kept")
+            await kiln.call("pass_on", {"name": "tell"}, session=token)
+        state = tmp_path / "state"
+        while_open = [holding(state, token) for token in tokens]
+
+        assert while_open == [set()] * 4
+        assert not any(token in str(record) for record in records(kiln) for token in tokens)
+    assert [holding(state, token) for token in tokens] == [set()] * 4
+    assert holding(state, opened.trace_id) == {"audit.db", "store.db"}
+
+
+async def test_request_has_no_room_for_an_identity(kiln: Kiln) -> None:
+    for field in ("caller", "user_id", "groups", "privileges", "agent_id", "platform"):
+        with pytest.raises(ValidationError):
+            Call.model_validate({"tool": "tell", field: "admin"})
+        with pytest.raises(ValidationError):
+            Call.model_validate_json(f'{{"tool": "tell", "{field}": "admin"}}')
+
+
+async def test_arguments_that_sound_like_an_identity_change_nothing(kiln: Kiln) -> None:
+    session = kiln.security.sessions.create(
+        "ann", agent_id="helper", platform="chat", guild_id="g"
+    ).token
+    identity = {"user_id": "root", "groups": ["ops"], "privileges": ["ADMIN"]}
+
+    claimed = await kiln.call("claim", identity, session=session)
+    unasked = await kiln.call("tell", identity, session=session)
+    told = await kiln.call("tell", session=session)
+    in_file = await kiln.call("tell_file", session=session)
+
+    assert claimed.value == ["ann", "root", ["ops"], ["ADMIN"]]
+    assert unasked.status is Status.INVALID
+    assert told.value == {"user": "ann", "agent": "helper", "state": {}}
+    assert in_file.value == {"user": "ann", "platform": "chat", "guild": "g"}
+    assert {record.user for record in about(kiln, claimed)} == {"chat:ann"}
+
+
+@pytest.mark.parametrize("name", ["__user__", "__id__", "ctx", "self"])
+async def test_what_is_injected_is_not_taken_from_arguments(kiln: Kiln, name: str) -> None:
+    session = kiln.security.sessions.create("ann").token
+    forged = {name: {"id": "root", "user_id": "root"}}
+
+    for tool_name in ("greet", "tell", "tell_file"):
+        result = await kiln.call(tool_name, forged, session=session)
+
+        assert result.status is Status.INVALID
+        assert "root" not in str(result.value)
+    assert (await kiln.call("greet", session=session)).value == "ann"
+
+
+async def test_request_that_claims_to_be_nested_is_none(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann", seconds=0.05)
+    held = kiln.security.sessions.create("bob")
+    await until(
+        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
+    )
+    claims = {"depth": 1, "parent": "somebody's call"}
+
+    expired = made("tell", opened.token).model_copy(update=claims)
+    holding_one = made("tell", held.token).model_copy(update=claims | {"depth": -1000})
+    denied, allowed = await kiln.call_many([expired, holding_one])
+
+    assert code(denied) == DENIED
+    assert RAN == ["bob"]
+    assert {record.parent for record in (*about(kiln, denied), *about(kiln, allowed))} == {""}
+
+
+async def test_nested_calls_run_for_the_same_session(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann", agent_id="helper")
+    GATE.set()
+
+    inline = await kiln.call("pass_on", {"name": "tell"}, session=opened.token)
+    sandboxed = await kiln.call("pass_on_file", {"tool": "tell"}, session=opened.token)
+    mixed = await kiln.call("pass_on", {"name": "tell_file"}, session=opened.token)
+
+    assert [inline.value["user"], sandboxed.value["user"], mixed.value["user"]] == ["ann"] * 3
+    nested = [r for r in records(kiln, session=opened.trace_id) if r.parent]
+    assert [r.parent for r in nested] == [inline.call_id, sandboxed.call_id, mixed.call_id]
+    assert {(r.user, r.agent, r.session) for r in nested} == {("ann", "helper", opened.trace_id)}
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
+    kiln: Kiln, background: bool
+) -> None:
+    opened = kiln.security.sessions.create("ann")
+    calling = asyncio.create_task(
+        kiln.call(
+            "pass_on",
+            {"name": "tell"},
+            session=opened.token,
+            background=background,
+            call_id=f"losing {background}",
+        )
+    )
+    await until(STARTED.is_set)
+
+    kiln.security.sessions.end(opened.token)
+    GATE.set()
+    ended: Any = await calling
+    if isinstance(ended, Task):
+        same = kiln.security.sessions.create("ann")
+        ended = (await kiln.tasks.wait(ended.id, same.token, timeout=20)).result
+
+    assert "session" in ended.value
+    assert ended.value.startswith("nested: tell: ")
+    assert RAN == []
+
+
+async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln) -> None:
+    opened = kiln.security.sessions.create("ann", seconds=1)
+    calling = asyncio.create_task(kiln.call("pass_on", {"name": "tell"}, session=opened.token))
+    await until(STARTED.is_set)
+    await until(
+        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
+    )
+
+    GATE.set()
+
+    assert (await calling).value["user"] == "ann"
+    assert code(await kiln.call("tell", session=opened.token)) == DENIED
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("search_tools", {"query": "tell"}),
+        ("describe_tool", {"name": "tell"}),
+        ("check_task", {"task_id": "before"}),
+    ],
+)
+async def test_own_tools_serve_a_call_that_runs_although_its_session_has_expired(
+    kiln: Kiln, name: str, arguments: dict[str, Any]
+) -> None:
+    opened = kiln.security.sessions.create("ann", seconds=0.5)
+    await kiln.call("tell", session=opened.token, call_id="before")
+    given = {"name": name, "arguments": arguments}
+    calling = asyncio.create_task(kiln.call("pass_on", given, session=opened.token))
+    await until(STARTED.is_set)
+    await until(
+        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
+    )
+
+    GATE.set()
+    result = await calling
+
+    assert "nested:" not in str(result.value), result.value
+    assert code(await kiln.call(name, arguments, session=opened.token)) == DENIED
+
+
+async def test_clock_that_jumps_revives_no_session(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    now = [1_000_000.0]
+    (tmp_path / "state").mkdir()
+
+    def opened() -> Kiln:
+        """A Kiln that remembers nothing of what another one has looked up."""
+        kiln = make_kiln({}, functions=[tell])
+        kiln.services.__dict__["store"] = open_store(
+            tmp_path / "state" / "store.db", clock=lambda: now[0]
+        )
+        return kiln
+
+    async def statuses(*tokens: str) -> list[Status]:
+        async with opened() as kiln:
+            return [(await kiln.call("tell", session=token)).status for token in tokens]
+
+    async with opened() as kiln:
+        first, second = (kiln.security.sessions.create("ann", seconds=300).token for _ in range(2))
+    assert await statuses(first, second) == [Status.OK, Status.OK]
+    now[0] -= 10_000
+    assert await statuses(first, second) == [Status.DENIED, Status.DENIED]
+    now[0] += 10_000 + 301
+    assert await statuses(first) == [Status.DENIED]
+    now[0] -= 200
+    assert await statuses(first) == [Status.DENIED]
+
+
+async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:
+    ann, bob = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
+    same = kiln.security.sessions.create("ann").token
+
+    first = await kiln.call("tell", session=ann, call_id="shared id")
+    other = await kiln.call("tell", session=bob, call_id="shared id")
+    again = await kiln.call("tell", session=same, call_id="shared id")
+
+    assert (first.value["user"], other.value["user"], again.value["user"]) == ("ann", "bob", "ann")
+    assert RAN == ["ann", "bob"]
+    assert "shared id" not in {
+        t.id for t in await kiln.tasks.list(kiln.security.sessions.create("eve").token)
+    }
+
+
+@pytest.mark.parametrize(
+    ("user", "identity"),
+    [
+        ("", {}),
+        ("x" * 1000, {}),
+        ("ann", {"session": "x"}),
+        ("ann", {"usre": 1}),
+        ("ann", {"groups": "ops"}),
+        ("ann", {"privileges": 1}),
+        ("ann", {"platform": "p" * 1000}),
+        (None, {}),
+    ],
+)
+async def test_unusable_identity_makes_no_session(
+    kiln: Kiln, user: Any, identity: dict[str, Any]
+) -> None:
+    before = len(kiln.security.sessions.alive(10_000))
+
+    with pytest.raises(InputError):
+        kiln.security.sessions.create(user, **identity)
+
+    assert len(kiln.security.sessions.alive(10_000)) == before
+
+
+# Keys.
+
+
+async def test_key_reaches_the_tools_of_its_scope_and_no_others(kiln: Kiln) -> None:
+    made_key = kiln.security.keys.create(
+        "scoped", KeyScope("robot", tools=["tell*"]), LOCAL_OPERATOR
+    )
+    session = kiln.security.keys.session(made_key.text).token
+    GATE.set()
+
+    told = await kiln.call("tell", session=session)
+    others = [
+        await kiln.call(name, arguments, session=session)
+        for name, arguments in [
+            ("claim", {}),
+            ("pass_on", {"name": "tell"}),
+            ("search_tools", {"query": "tell"}),
+            ("ｔell", {}),
+        ]
+    ]
+
+    assert told.value["user"] == "robot"
+    assert set(kiln.specs(session)) == {"tell", "tell_file"}
+    assert [result.status for result in others] == [Status.DENIED] * 3 + [Status.INVALID]
+    assert "limited" in others[0].text
+
+
+async def test_settings_do_not_widen_the_privileges_of_a_key(kiln: Kiln) -> None:
+    scope = KeyScope("kim", groups=["ops"])
+    key = kiln.security.keys.create("kim's", scope, LOCAL_OPERATOR).text
+    by_key = kiln.security.keys.session(key).token
+    by_hand = kiln.security.sessions.create("kim", groups=["ops"]).token
+
+    denied = await kiln.call("reach_out", session=by_key)
+    with pytest.raises(NotAllowed):
+        kiln.security.keys.create("another", KeyScope("kim"), by_key)
+
+    assert code(denied) == (Status.DENIED, "not_allowed")
+    assert (await kiln.call("reach_out", session=by_hand)).value == "outside"
+    assert kiln.security.caller(by_key).privileges == frozenset()
+    assert "WRITE_TOOLS" in kiln.security.caller(by_hand).privileges
+    assert records(kiln, act="key.create", outcome="denied")[-1].user == "kim"
+
+
+async def test_nobody_gives_a_key_what_they_lack(kiln: Kiln) -> None:
+    admin = kiln.security.sessions.create("max").token
+
+    with pytest.raises(NotAllowed):
+        kiln.security.keys.create("greedy", KeyScope("x", privileges=["WRITE_TOOLS"]), admin)
+
+    assert "greedy" not in {key.name for key in kiln.security.keys.list()}
+    denied = records(kiln, act="key.create", outcome="denied")[-1]
+    assert (denied.user, "WRITE_TOOLS" in denied.detail) == ("max", True)
+
+
+async def test_expired_key_makes_no_session_and_none_outlives_it(kiln: Kiln) -> None:
+    keys = kiln.security.keys
+    short = keys.create("short", KeyScope("robot", days=0.5 / 86_400), LOCAL_OPERATOR)
+    opened = keys.session(short.text, seconds=3600)
+    with pytest.raises(InputError):
+        kiln.security.sessions.renew(opened.token, 3600)
+
+    async def is_over() -> bool:
+        return code(await kiln.call("tell", session=opened.token)) == DENIED
+
+    assert opened.seconds <= 0.5
+    async with asyncio.timeout(20):
+        while not await is_over():
+            await asyncio.sleep(0.02)
+    await until(lambda: _refuses(keys, short.text))
+
+
+def _refuses(keys: Any, text: str) -> bool:
+    try:
+        keys.session(text)
+    except NoSession:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("text", ["", "tk_", "tk_" + "0" * 43, "\ud800", "tk_" + "x" * 100_000])
+async def test_what_is_no_key_makes_no_session(kiln: Kiln, text: str) -> None:
+    assert _refuses(kiln.security.keys, text)
+
+
+async def test_revoked_key_ends_its_sessions_at_once_and_no_others(kiln: Kiln) -> None:
+    keys = kiln.security.keys
+    key = keys.create("to be revoked", KeyScope("robot"), LOCAL_OPERATOR)
+    sessions = [keys.session(key.text).token for _ in range(3)]
+    other = kiln.security.sessions.create("robot").token
+    before = [await kiln.call("tell", session=token) for token in (*sessions, other)]
+
+    with pytest.raises(NotAllowed):
+        keys.revoke(key.key.id, other)
+    keys.revoke(key.key.id, LOCAL_OPERATOR)
+
+    assert {result.status for result in before} == {Status.OK}
+    for token in sessions:
+        assert code(await kiln.call("tell", session=token)) == DENIED
+        with pytest.raises(NoSession):
+            kiln.security.sessions.renew(token)
+    assert _refuses(keys, key.text)
+    assert (await kiln.call("tell", session=other)).status is Status.OK
+    acts = [(r.outcome, r.detail) for r in records(kiln, act="key.revoke")][-3:]
+    assert [outcome for outcome, _ in acts] == ["denied", "started", "ok"]
+
+
+OTHER_PROCESS = """
+    import asyncio, sys, time
+    from pathlib import Path
+    from toolkiln.kiln import Kiln
+    from toolkiln.config import Settings
+
+    async def main(tools, state, tokens):
+        tokens = tokens.split()
+        async with Kiln(Path(tools), settings=Settings(state=Path(state)), dev=True) as kiln:
+            while True:
+                results = [await kiln.call("nobody", session=token) for token in tokens]
+                print(*(result.status.value for result in results), time.time(), flush=True)
+                if all(result.status.value == "denied" for result in results):
+                    return
+                await asyncio.sleep(0.05)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_another_process_denies_what_was_ended_or_revoked_here_within_a_moment(
+    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+) -> None:
+    source = 'def add(a: int) -> int:\n    """Add."""\n    return a\n'
+    async with make_kiln({"add.py": source}) as kiln:
+        key = kiln.security.keys.create("robot", KeyScope("robot"), LOCAL_OPERATOR)
+        by_key = kiln.security.keys.session(key.text)
+        ended = kiln.security.sessions.create("ann")
+        tokens = f"{by_key.token} {ended.token}"
+        other = start_python(OTHER_PROCESS, tmp_path / "tools", tmp_path / "state", tokens)
+        assert other.stdout
+        first = await asyncio.to_thread(other.stdout.readline)
+
+        kiln.security.keys.revoke("robot", LOCAL_OPERATOR)
+        kiln.security.sessions.end(ended.token)
+        rest = await asyncio.wait_for(asyncio.to_thread(other.stdout.read), 20)
+
+        assert first.split()[:2] == ["invalid", "invalid"]
+        assert rest.splitlines()[-1].split()[:2] == ["denied", "denied"]
+        told = list(kiln.security.audit.entries(AuditFilter(user="robot", outcome="invalid")))
+        assert told
+
+
+async def test_local_sessions_are_of_this_process_alone(
+    kiln: Kiln, make_kiln: Callable[..., Kiln]
+) -> None:
+    local = kiln.security.sessions.local(Caller(user_id="guest"))
+
+    assert (await kiln.call("tell", session=local)).value["user"] == "guest"
+    async with Kiln(settings=kiln.settings, functions=[tell]) as other:
+        assert code(await other.call("tell", session=local)) == DENIED
+    kiln.security.sessions.end(local)
+    assert code(await kiln.call("tell", session=local)) == DENIED

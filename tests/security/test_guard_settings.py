@@ -1,0 +1,340 @@
+"""Settings of tools: typed values, per user, checked, and secret where they say so."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.errors import InputError, NotAllowed
+from toolkiln.kiln import Kiln
+from toolkiln.model import Caller, Status
+
+from .guarded import about, code, holding, records
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+KEY = "sk-0123456789-abcdefghij"
+PERSONAL = "personal-token-987654"
+PROD = "production-password-42"
+TOOLS = {
+    "webui.py": '''
+        from pydantic import BaseModel, Field, SecretStr
+
+        class Tools:
+            class Valves(BaseModel):
+                url: str
+                retries: int = Field(3, ge=0, le=10)
+                key: SecretStr = Field(min_length=24, max_length=24)
+
+            class UserValves(BaseModel):
+                nick: str = "nobody"
+                tags: list[str] = []
+                token: SecretStr = SecretStr("none")
+
+            def __init__(self):
+                self.valves = self.Valves.model_construct()
+
+            def fetch(self, __user__: dict = {}) -> dict:
+                """Fetch something with what was set."""
+                mine = __user__["valves"]
+                return {
+                    "url": self.valves.url,
+                    "retries": [self.valves.retries, type(self.valves.retries).__name__],
+                    "key": len(self.valves.key.get_secret_value()),
+                    "leak": self.valves.key.get_secret_value(),
+                    "nick": mine.nick,
+                    "tags": mine.tags,
+                    "token": [len(mine.token.get_secret_value()), mine.token.get_secret_value()],
+                    "user": __user__["id"],
+                }
+    ''',
+    "declared.py": '''
+        from dataclasses import dataclass
+        from pydantic import BaseModel, SecretStr
+        from toolkiln import Context, tool
+
+        class Account(BaseModel):
+            host: str
+            port: int = 443
+            password: SecretStr
+
+        @tool(settings=Account)
+        def connect(ctx: Context) -> list:
+            """Connect to a host."""
+            password = ctx.settings["password"]
+            word = getattr(password, "get_secret_value", lambda: password)()
+            print("with", word)
+            return [ctx.settings["host"], ctx.settings["port"], len(word), word]
+
+        @tool(settings=Account, needs_approval=True)
+        def connect_carefully(ctx: Context) -> str:
+            """Connect to a host if a person agrees."""
+            return ctx.settings["host"]
+    ''',
+    "plain.py": '''
+        from toolkiln import tool
+
+        @tool
+        def plain() -> int:
+            """Have no settings."""
+            return 1
+    ''',
+}
+SETTINGS: dict[str, Any] = {"environ": {"TOOLKILN_SECRET_PROD": PROD}, "show_exceptions": True}
+
+
+def set_up(kiln: Kiln) -> None:
+    kiln.security.change_tool_settings(kiln.tool("fetch"), {"url": "http://x.test", "key": KEY})
+
+
+async def test_tool_says_what_has_to_be_set_instead_of_running(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    async with make_kiln(TOOLS, **SETTINGS) as kiln:
+        spec = kiln.tool("connect")
+        results = [await kiln.call("connect", call_id="c")]
+        kiln.security.change_tool_settings(spec, {"host": "h"})
+        results.append(await kiln.call("connect", call_id="c"))
+        kiln.security.change_tool_settings(spec, {"password": KEY})
+        done = await kiln.call("connect", call_id="c")
+        kiln.security.change_tool_settings(spec, {}, removed=frozenset({"password"}))
+        results.append(await kiln.call("connect"))
+        unasked = await kiln.call("connect_carefully")
+
+        for result, missing in zip(
+            results, ("host, password", "password", "password"), strict=True
+        ):
+            assert code(result) == (Status.UNAVAILABLE, "missing_settings")
+            assert result.error
+            assert f"not configured: {missing} must be set" in result.error.message
+            assert "toolkiln settings connect" in str(result.error.hint)
+            assert about(kiln, result)[-1].outcome in ("unavailable", "ok")
+        assert done.value == ["h", 443, len(KEY), "[secret:connect.password]"]
+        assert code(unasked) == (Status.UNAVAILABLE, "missing_settings")
+        assert kiln.security.approvals.history() == []
+
+
+async def test_values_are_typed_and_secrets_masked_everywhere(kiln: Kiln) -> None:
+    set_up(kiln)
+    ann = kiln.security.sessions.create("ann").token
+
+    result = await kiln.call("fetch", session=ann)
+    shown = kiln.security.tool_settings.masked_values(kiln.tool("fetch"))
+
+    assert result.value == {
+        "url": "http://x.test",
+        "retries": [3, "int"],
+        "key": len(KEY),
+        "leak": "[secret:fetch.key]",
+        "nick": "nobody",
+        "tags": [],
+        "token": [4, "none"],
+        "user": "ann",
+    }
+    assert KEY not in str(shown)
+    assert shown["key"] == "(secret, set)"
+    assert KEY not in str(records(kiln))
+    assert holding(kiln.settings.state, KEY) == {"secrets.toml"}
+    started = about(kiln, result)[0]
+    assert (started.outcome, started.arguments) == ("started", "{}")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"retries": 11},
+        {"retries": "many"},
+        {"url": None},
+        {"urll": "x"},
+        {"key": "short"},
+        {"key": "k" * 25},
+        {"key": 7},
+        {"key": {"a": 1}},
+        {"url": "\ud800"},
+        {"url": "ok", "retries": -1},
+        {"key": "q" * 24, "retries": 99},
+        {"__class__": "x"},
+        {"": "x"},
+    ],
+    ids=str,
+)
+async def test_values_that_do_not_fit_are_refused_and_change_nothing(
+    kiln: Kiln, wrong: dict[str, Any]
+) -> None:
+    set_up(kiln)
+    before = await kiln.call("fetch")
+
+    with pytest.raises(InputError):
+        kiln.security.change_tool_settings(kiln.tool("fetch"), wrong)
+
+    assert (await kiln.call("fetch")).value == before.value
+    assert records(kiln, act="settings")[-1].outcome == "failed"
+    assert holding(kiln.settings.state, "q" * 24) == set()
+
+
+async def test_users_set_their_own_values_and_see_no_others(kiln: Kiln) -> None:
+    set_up(kiln)
+    spec, settings = kiln.tool("fetch"), kiln.security.tool_settings
+    ann, bob = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
+    there = kiln.security.sessions.create("ann", platform="chat").token
+
+    kiln.security.change_tool_settings(
+        spec, {"nick": "Ännchen", "token": PERSONAL}, user="ann", session=ann
+    )
+    kiln.security.change_tool_settings(spec, {"nick": "Bobby"}, user="bob", session=bob)
+    told = {
+        name: (await kiln.call("fetch", session=session)).value
+        for name, session in (("ann", ann), ("bob", bob), ("chat", there))
+    }
+
+    assert [told[name]["nick"] for name in ("ann", "bob", "chat")] == ["Ännchen", "Bobby", "nobody"]
+    assert told["ann"]["token"][0] == len(PERSONAL)
+    assert told["bob"]["token"] == told["chat"]["token"] == [4, "none"]
+    assert PERSONAL not in json.dumps(told)
+    assert settings.masked_values(spec, "ann") == {"nick": "Ännchen", "token": "(secret, set)"}
+    assert settings.masked_values(spec, "bob") == {"nick": "Bobby"}
+    assert holding(kiln.settings.state, PERSONAL) == {"secrets.toml"}
+
+
+async def test_caller_without_a_name_has_no_values_not_the_operators(
+    make_kiln: Callable[..., Kiln],
+) -> None:
+    source = TOOLS["webui.py"].replace("nick: str", "url: str").replace("mine.nick", "mine.url")
+    async with make_kiln({"webui.py": source}, **SETTINGS) as kiln:
+        set_up(kiln)
+
+        result = await kiln.call("fetch", session=kiln.security.sessions.local(Caller()))
+
+        assert (result.value["url"], result.value["nick"]) == ("http://x.test", "nobody")
+
+
+async def test_nobody_sets_values_of_others_or_of_the_operator(kiln: Kiln) -> None:
+    set_up(kiln)
+    spec = kiln.tool("fetch")
+    bob = kiln.security.sessions.create("bob").token
+    impostor = kiln.security.sessions.create("ann", platform="chat").token
+
+    for session, user in ((bob, "ann"), (bob, ""), (impostor, "ann")):
+        with pytest.raises(NotAllowed):
+            kiln.security.change_tool_settings(
+                spec, {"nick": "evil", "url": "x"}, user=user, session=session
+            )
+        denied = records(kiln, act="settings")[-1]
+        assert denied.outcome == "denied"
+    with pytest.raises(InputError):
+        kiln.security.change_tool_settings(kiln.tool("plain"), {"x": 1})
+    with pytest.raises(InputError):
+        kiln.security.change_tool_settings(
+            kiln.tool("connect"), {"host": "x"}, user="bob", session=bob
+        )
+
+
+@pytest.mark.parametrize(
+    "stolen",
+    [
+        {"nick": "secret:PROD"},
+        {"nick": "secret:fetch.key"},
+        {"tags": ["x", "secret:PROD"]},
+    ],
+    ids=str,
+)
+async def test_setting_is_no_way_to_a_secret_that_nobody_granted(
+    kiln: Kiln, stolen: dict[str, Any]
+) -> None:
+    set_up(kiln)
+    zed = kiln.security.sessions.create("zed").token
+    spec = kiln.tool("fetch")
+
+    with pytest.raises(InputError):
+        kiln.security.change_tool_settings(spec, stolen, user="zed", session=zed)
+
+    assert kiln.security.tool_settings.masked_values(spec, "zed").keys().isdisjoint(stolen)
+
+
+def set_one(name: str, value: object, values: dict[str, object]) -> dict[str, object]:
+    return {**values, name: value}
+
+
+@pytest.mark.parametrize("user", ["", "bob"])
+async def test_reference_among_settings_that_nobody_granted_is_not_followed(
+    make_kiln: Callable[..., Kiln], user: str
+) -> None:
+    name = "tags" if user else "url"
+    async with make_kiln(TOOLS, **SETTINGS) as kiln:
+        set_up(kiln)
+        book = kiln.services.store.tool_settings
+        for value in ("secret:PROD", ["secret:PROD"]) if user else ("secret:PROD",):
+            book.change("fetch", partial(set_one, name, value), user)
+            result = await kiln.call("fetch", session=kiln.security.sessions.create("bob").token)
+
+            assert result.status is Status.UNAVAILABLE
+            assert PROD not in result.model_dump_json()
+
+
+async def test_secret_field_that_reads_like_a_reference_stays_text(kiln: Kiln) -> None:
+    set_up(kiln)
+    bob = kiln.security.sessions.create("bob").token
+    kiln.security.change_tool_settings(
+        kiln.tool("fetch"), {"token": "secret:PROD"}, user="bob", session=bob
+    )
+
+    result = await kiln.call("fetch", session=bob)
+    kiln.security.change_tool_settings(
+        kiln.tool("fetch"), {}, removed=frozenset({"token"}), user="bob", session=bob
+    )
+
+    assert result.value["token"][0] == len("secret:PROD")
+
+
+async def test_values_that_no_longer_fit_their_tool_keep_it_from_running(
+    make_kiln: Callable[..., Kiln], tmp_path: Path
+) -> None:
+    async with make_kiln(TOOLS, **SETTINGS) as kiln:
+        kiln.security.change_tool_settings(
+            kiln.tool("connect"), {"host": "h", "password": KEY, "port": 1}
+        )
+    source = TOOLS["declared.py"].replace("port: int = 443", "port: list[int] = []")
+    async with make_kiln({**TOOLS, "declared.py": source}, **SETTINGS) as kiln:
+        result = await kiln.call("connect")
+        kiln.security.change_tool_settings(kiln.tool("connect"), {"port": [1]})
+        mended = await kiln.call("connect")
+
+        assert code(result) == (Status.UNAVAILABLE, "missing_settings")
+        assert "port" in result.text
+        assert mended.value[:2] == ["h", [1]]
+
+
+async def test_records_of_settings_name_fields_and_no_values(kiln: Kiln) -> None:
+    kiln.security.change_tool_settings(
+        kiln.tool("fetch"), {"url": "http://private.test", "key": KEY}
+    )
+
+    acts = records(kiln, act="settings", tool="fetch")[-2:]
+
+    assert [act.outcome for act in acts] == ["started", "ok"]
+    assert acts[-1].detail == "key, url"
+    assert "private" not in str(acts)
+
+
+async def test_secret_that_was_lost_is_named_instead_of_handed_over(kiln: Kiln) -> None:
+    set_up(kiln)
+    kiln.security.set_secret("fetch.key", None)
+
+    result = await kiln.call("fetch")
+    set_up(kiln)
+
+    assert code(result) == (Status.UNAVAILABLE, "secret_unusable")
+    assert "fetch.key" in result.text
+
+
+async def test_values_that_are_too_large_to_be_kept_are_refused(kiln: Kiln) -> None:
+    set_up(kiln)
+    spec = kiln.tool("fetch")
+    ina = kiln.security.sessions.create("ina").token
+
+    with pytest.raises(InputError, match="larger than 65,536 bytes"):
+        kiln.security.change_tool_settings(spec, {"nick": "x" * 70_000}, user="ina", session=ina)
+
+    assert kiln.security.tool_settings.masked_values(spec, "ina") == {}

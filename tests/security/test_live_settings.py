@@ -1,0 +1,523 @@
+"""Settings that follow a real file, whatever becomes of it."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkiln.config import Settings, effective_settings, load, reload
+from toolkiln.errors import ConfigError
+from toolkiln.model import Caller, Dialect, Rate, ToolSpec
+from toolkiln.security import Rules, live_settings
+from toolkiln.security.live_settings import LIVE, LiveSettings
+from toolkiln.security.rules import decide
+
+TOOL = ToolSpec(
+    name="delete_file",
+    description="Delete a file.",
+    parameters={"type": "object"},
+    dialect=Dialect.FUNCTION,
+    entry="delete_file",
+    display_name="Delete File",
+    digest="0" * 64,
+    path="delete_file.py",
+    line=1,
+)
+DENY = '[[rules]]\neffect = "deny"\ntools = "delete_*"\n'
+ALLOW = '[[rules]]\neffect = "allow"\n'
+ASK = '[[rules]]\neffect = "ask"\n'
+
+
+class Following:
+    """A file, the settings that follow it, and what was told of them."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        self.file = folder / "toolkiln.toml"
+        self.environ = environ
+        self.told: list[tuple[str, ConfigError | None]] = []
+
+    def start(self, text: str | None = None) -> LiveSettings:
+        if text is not None:
+            self.file.write_text(text)
+        self.live = LiveSettings(load(self.file.parent, self.environ), self.tell)
+        return self.live
+
+    def tell(self, said: str, error: ConfigError | None) -> None:
+        self.told.append((said, error))
+
+    def replace(self, text: str) -> None:
+        """As careful programs do."""
+        beside = self.file.with_suffix(".new")
+        beside.write_text(text)
+        beside.replace(self.file)
+
+    @property
+    def effect(self) -> str:
+        return effect(self.live.rules())
+
+
+def effect(rules: Rules) -> str:
+    return decide(Caller(user_id="ann"), TOOL, rules).effect
+
+
+@pytest.fixture
+def following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Following:
+    """With a look at the file whenever somebody asks."""
+    monkeypatch.setattr(live_settings, "_INTERVAL", 0.0)
+    return Following(tmp_path)
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.wall = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.wall
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(live_settings, "time", clock)
+    return clock
+
+
+# Files that can be used
+
+
+def test_a_changed_file_is_where_settings_come_from(following: Following) -> None:
+    following.start('policy = "ask"\nport = 1\n')
+    following.replace("approval_seconds = 7\nport = 2\n")
+
+    origins = {one.name: one.origin for one in effective_settings(following.live.current())}
+
+    file = str(following.file)
+    assert (origins["approval_seconds"], origins["policy"]) == (file, "default")
+    assert (origins["port"], following.live.current().port) == (file, 1)
+
+
+@pytest.mark.parametrize("write", [Following.replace, lambda f, text: f.file.write_text(text)])
+def test_changed_rules_hold_at_once(
+    following: Following,
+    write: Callable[[Following, str], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    following.start(DENY)
+    before = following.effect
+
+    write(following, ASK)
+
+    assert (before, following.effect) == ("deny", "ask")
+    ((said, error),) = following.told
+    assert said == f"{following.file} was read again: rules changed"
+    assert error is None
+    assert said in caplog.text
+
+
+def test_a_file_that_appears_is_taken(following: Following) -> None:
+    following.start()
+
+    following.replace(DENY)
+
+    assert following.effect == "deny"
+
+
+def test_what_changed_before_anybody_asked_is_taken(following: Following) -> None:
+    settings = load(following.file.parent, {})
+    following.replace(DENY)
+
+    rules = LiveSettings(settings, following.tell).rules()
+
+    assert effect(rules) == "deny"
+
+
+def test_everything_that_may_change_does_and_nothing_else(following: Following) -> None:
+    started = following.start('tools = "one"\nworkspace_files = 1').current()
+
+    following.replace(
+        """
+        tools = "two"
+        workspace_files = 2
+        audit_key = "k"
+        policy = "ask"
+        refuse = ["bad-name"]
+        authoring = "off"
+        proposals_per_caller = 3
+        approval_seconds = 1
+        session_seconds = 2
+        rules = [{effect = "deny", users = "bob"}]
+        [privileges]
+        ann = "APPROVE"
+        [rates."*"]
+        caller = "60/minute"
+        [grants.x]
+        secrets = ["A"]
+        """
+    )
+    current = following.live.current()
+
+    assert [name for name in LIVE if getattr(current, name) == getattr(started, name)] == []
+    assert replace(current, **{name: getattr(started, name) for name in LIVE}) == started
+    assert current.workspace_files == 1
+    assert following.effect == "ask"
+    assert following.live.rules().privileges_of(Caller(user_id="ann")) == {"APPROVE"}
+    (draw,) = following.live.rates().draws(Caller(), TOOL)
+    assert draw.rate == Rate(60, 60)
+
+
+def test_a_variable_still_goes_before_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_settings, "_INTERVAL", 0.0)
+    following = Following(tmp_path, TOOLKILN_POLICY="ask")
+    following.start('policy = "allow"')
+
+    following.replace('policy = "deny"')
+
+    assert following.effect == "ask"
+
+
+def test_a_file_that_says_the_same_changes_nothing_and_is_not_mentioned(
+    following: Following,
+) -> None:
+    following.start(DENY)
+    rules, rates = following.live.rules(), following.live.rates()
+
+    following.replace(f"# but for this\n{DENY}")
+
+    assert following.live.rules() is rules
+    assert following.live.rates() is rates
+    assert following.told == []
+
+
+def test_rules_are_made_once_for_a_version(following: Following) -> None:
+    following.start(DENY)
+
+    assert following.live.rules() is following.live.rules()
+    assert following.live.rates() is following.live.rates()
+    assert following.live.current() is following.live.current()
+
+
+def test_the_working_directory_may_change(
+    following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    current = LiveSettings(load(Path(), {}), following.tell)
+    monkeypatch.chdir("/")
+
+    following.replace(DENY)
+
+    assert effect(current.rules()) == "deny"
+
+
+# Files that cannot
+
+
+def ruin(file: Path, how: str) -> None:
+    if how == "folder":
+        file.unlink()
+        file.mkdir()
+    elif how == "removed":
+        file.unlink()
+    elif how == "unreadable":
+        file.chmod(0)
+    elif how == "dangling":
+        file.unlink()
+        file.symlink_to(file)
+    else:
+        file.write_text(how)
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        '[[rules]]\neffect = "den',
+        '[[rules]]\neffect = "maybe"',
+        "polcy = 'deny'",
+        "x = " + "[" * 10_000,
+        f"audit_days = {'9' * 5000}",
+        "",
+        "folder",
+        "removed",
+        "dangling",
+        pytest.param("unreadable", marks=AS_ROOT),
+    ],
+    ids=lambda how: str(how)[:20],
+)
+def test_a_file_that_cannot_be_used_keeps_the_old_rules_and_says_so_once(
+    following: Following, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    following.start(DENY)
+
+    ruin(following.file, how)
+    effects = [following.effect for _ in range(5)]
+
+    assert effects == ["deny"] * 5
+    ((said, error),) = following.told
+    assert isinstance(error, ConfigError)
+    assert error.hint
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    text = record.getMessage()
+    assert str(following.file) in text
+    assert error.message in text
+    assert error.hint in text
+    assert "stay in force" in text
+    assert said in text
+
+
+def test_each_broken_version_is_told_and_so_is_the_correction(following: Following) -> None:
+    following.start(DENY)
+
+    for text in ("a = ", "b = ", ASK):
+        following.replace(text)
+        following.live.current()
+
+    assert [error is None for _, error in following.told] == [False, False, True]
+    assert following.effect == "ask"
+
+
+def test_a_correction_that_says_what_was_said_before_is_told(following: Following) -> None:
+    following.start(DENY)
+    rules = following.live.rules()
+
+    following.replace("a = ")
+    following.live.current()
+    following.replace(DENY)
+
+    assert following.live.rules() is rules
+    assert following.told[-1] == (f"{following.file} was read again: nothing changed", None)
+
+
+def test_a_removed_file_that_comes_back_is_taken(following: Following) -> None:
+    following.start(DENY)
+
+    following.file.unlink()
+    effects = [following.effect for _ in range(3)]
+    following.replace(ALLOW)
+
+    assert [*effects, following.effect] == ["deny"] * 3 + ["allow"]
+    assert [error is None for _, error in following.told] == [False, True]
+
+
+@AS_ROOT
+def test_a_file_that_may_be_read_again_is_taken(following: Following) -> None:
+    following.start(DENY)
+
+    following.file.write_text(ALLOW)
+    following.file.chmod(0)
+    before = following.effect
+    following.file.chmod(0o600)
+
+    assert (before, following.effect) == ("deny", "allow")
+
+
+def test_a_file_that_flaps_ends_as_it_ends(following: Following) -> None:
+    following.start(DENY)
+
+    for text in (ALLOW, "a = ", DENY, ASK) * 25:
+        following.replace(text)
+        following.live.current()
+
+    assert following.effect == "ask"
+    assert len(following.told) == 100
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following.start(DENY)
+    following.replace(ALLOW)
+    read = reload
+
+    def slowly(old: Settings) -> Settings:
+        monkeypatch.setattr("toolkiln.config.reload", read)
+        settings = read(old)
+        following.replace(ASK)
+        return settings
+
+    monkeypatch.setattr("toolkiln.config.reload", slowly)
+
+    assert [following.effect, following.effect] == ["deny", "ask"]
+    assert len(following.told) == 1
+
+
+# When it is looked at
+
+
+def touch(file: Path, text: str, clock: Clock) -> None:
+    """Write a file at the clock's time, which is what the system's clock says."""
+    file.write_text(text)
+    clock.wall = file.stat().st_ctime_ns / 1e9
+
+
+def test_a_file_is_looked_at_a_few_times_a_second(tmp_path: Path, clock: Clock) -> None:
+    following = Following(tmp_path)
+    following.start(DENY)
+    touch(following.file, ASK, clock)
+    clock.wall += 10
+
+    effects = []
+    for now in (1000.0, 1000.2, 1000.26):
+        clock.now = now
+        effects.append(following.effect)
+
+    assert effects == ["deny", "deny", "ask"]
+
+
+def test_a_file_that_is_half_written_is_left_alone_until_it_is_whole(
+    tmp_path: Path, clock: Clock
+) -> None:
+    following = Following(tmp_path)
+    following.start(DENY + ASK)
+    effects = []
+
+    for text in ("# rules\n", "# rules\n" + ASK, None):
+        if text is not None:
+            touch(following.file, text, clock)
+        clock.now += 0.3
+        effects.append(following.effect)
+
+    assert effects == ["deny", "deny", "ask"]
+
+
+def test_a_file_that_was_changed_a_while_ago_is_taken_at_the_first_look(
+    tmp_path: Path, clock: Clock
+) -> None:
+    following = Following(tmp_path)
+    following.start(DENY)
+    touch(following.file, ASK, clock)
+
+    clock.now += 3600
+    clock.wall += 3600
+
+    assert following.effect == "ask"
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_does_not_keep_changes_away(
+    tmp_path: Path, clock: Clock, jump: float
+) -> None:
+    following = Following(tmp_path)
+    following.start(DENY)
+    touch(following.file, ASK, clock)
+
+    clock.now += 0.3
+    clock.wall += jump
+
+    assert following.effect == "ask"
+
+
+def test_a_file_that_is_away_for_a_moment_is_not_mentioned(tmp_path: Path, clock: Clock) -> None:
+    following = Following(tmp_path)
+    following.start(DENY)
+
+    following.file.unlink()
+    clock.now += 0.3
+    following.live.current()
+    following.file.write_text(ASK)
+    clock.now += 0.3
+
+    assert following.effect == "ask"
+    assert [error for _, error in following.told] == [None]
+
+
+# Without a file
+
+
+def test_settings_made_in_python_never_change(
+    following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(rules=({"effect": "ask"},), rates={"*": {"tool": "1/day"}})
+    current = LiveSettings(settings, following.tell)
+
+    following.replace(DENY)
+
+    assert effect(current.rules()) == "ask"
+    assert current.current() is settings
+    assert current.rates().draws(Caller(), TOOL)[0].rate == Rate(1, 86_400)
+
+
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        {"rules": ({"effect": "allow", "users": ()},)},
+        {"rules": ({"effect": "maybe"},)},
+        {"rules": [None]},
+        {"policy": "yes"},
+        {"privileges": {"*": ["ADMIN"]}},
+        {"rates": {"*": {"caller": "often"}}},
+    ],
+    ids=str,
+)
+def test_settings_made_in_python_are_looked_at_as_strictly(made_up: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        LiveSettings(Settings(**made_up))
+
+
+# Several at a time
+
+
+def test_threads_that_ask_get_rules_of_one_version_or_the_other(following: Following) -> None:
+    following.start(DENY)
+    done = threading.Event()
+
+    def ask() -> set[str]:
+        seen: set[str] = set()
+        while not done.is_set():
+            seen.add(following.effect)
+        return seen
+
+    with ThreadPoolExecutor(4) as threads:
+        asking = [threads.submit(ask) for _ in range(4)]
+        for text in (ASK, "a = ", DENY) * 10:
+            following.replace(text)
+            following.live.current()
+        done.set()
+        seen = set().union(*(one.result(30) for one in asking))
+
+    assert seen <= {"deny", "ask"}
+    assert following.effect == "deny"
+
+
+def test_who_is_told_may_ask(following: Following) -> None:
+    current = following.start(DENY)
+    asked: list[str] = []
+    following.live = LiveSettings(current.current(), lambda *_: asked.append(following.effect))
+
+    following.replace(ASK)
+
+    assert following.effect == "ask"
+    assert asked == ["ask"]
+
+
+def test_what_goes_wrong_in_telling_reaches_who_asked_and_the_rules_hold(
+    following: Following,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    following.start(DENY)
+    following.live = LiveSettings(following.live.current(), fail)
+    following.replace(ASK)
+
+    with pytest.raises(OSError, match="full"):
+        following.live.current()
+
+    assert following.effect == "ask"

@@ -1,0 +1,558 @@
+"""Who may run what: the first rule that fits decides, and nothing else does."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, get_args
+from unicodedata import normalize
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from properties import examples
+from toolkiln.model import Caller, Dialect, Effect, Hints, PolicyDecision, Rule, Toolkit, ToolSpec
+from toolkiln.security import rules as module
+from toolkiln.security.rules import Rules, decide
+
+ANN = Caller(user_id="ann", groups=frozenset({"staff"}))
+
+
+def spec(name: str = "delete_file", toolkit: str | None = None, **hints: bool | None) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        description="Do it.",
+        parameters={"type": "object"},
+        dialect=Dialect.FUNCTION,
+        entry="run",
+        display_name="Run",
+        toolkit=toolkit
+        if toolkit is None
+        else Toolkit(name=toolkit, display_name="Kit", description="Tools."),
+        hints=Hints(**hints),
+        digest="0" * 64,
+        path="run.py",
+        line=1,
+    )
+
+
+def effect(
+    *rules: Rule, caller: Caller = ANN, tool: ToolSpec | None = None, default: Effect = "allow"
+) -> Effect:
+    return decide(caller, tool or spec(), Rules(rules, default)).effect
+
+
+# What decides
+
+
+@pytest.mark.parametrize("default", get_args(Effect))
+def test_without_a_rule_that_fits_the_default_decides(default: Effect) -> None:
+    rules = Rules([Rule(effect="deny", users=("bob",))], default)
+
+    decision = decide(ANN, spec(), rules)
+
+    assert decision == PolicyDecision(
+        default, f'no rule fits, and policy = "{default}" decides', None
+    )
+
+
+def test_the_first_rule_that_fits_decides_and_says_which_it_is() -> None:
+    rules = Rules(
+        [
+            Rule(effect="allow", users=("bob",)),
+            Rule(effect="allow", groups=("staff",), hints=("read_only",)),
+            Rule(
+                effect="deny",
+                groups=("guests", "staff"),
+                hints=("destructive",),
+                reason="guests change nothing",
+            ),
+            Rule(effect="allow"),
+        ]
+    )
+
+    decision = decide(ANN, spec(destructive=True), rules)
+
+    assert (decision.effect, decision.rule) == ("deny", 3)
+    assert decision.why == (
+        'rule 3 denies: guests change nothing (groups = ["guests", "staff"], '
+        'hints = ["destructive"])'
+    )
+
+
+def test_a_rule_that_asks_for_nothing_fits_any_call() -> None:
+    decision = decide(Caller(), spec(), Rules([Rule(effect="ask")]))
+
+    assert decision == PolicyDecision("ask", "rule 1 asks for approval (any call)", 1)
+
+
+def test_who_may_approve_their_own_calls_comes_with_the_decision() -> None:
+    rules = Rules([Rule(effect="ask", users=("ann",), approve_own=True), Rule(effect="ask")])
+
+    assert decide(ANN, spec(), rules).approve_own
+    assert not decide(Caller(user_id="bob"), spec(), rules).approve_own
+
+
+def test_places_count_rules_that_never_decide() -> None:
+    rules = Rules([Rule(effect="deny", users=("bob",))] * 3 + [Rule(effect="deny")])
+
+    assert decide(ANN, spec(), rules).rule == 4
+
+
+# The session's own limits
+
+
+def test_outside_the_limits_of_a_session_everything_is_denied() -> None:
+    caller = Caller(user_id="ann", tools=("read_*", "list"))
+    rules = Rules([Rule(effect="allow")])
+
+    assert decide(caller, spec("read_file"), rules).effect == "allow"
+    assert decide(caller, spec("list"), rules).effect == "allow"
+    assert decide(caller, spec("delete_file"), rules) == PolicyDecision(
+        "deny",
+        'the session is limited to tools = ["read_*", "list"], and "delete_file" is not among them',
+    )
+
+
+def test_within_its_limits_a_session_is_still_held_to_the_rules() -> None:
+    caller = Caller(user_id="ann", tools=("delete_*",))
+
+    assert effect(Rule(effect="deny"), caller=caller) == "deny"
+
+
+@pytest.mark.parametrize("name", ["Read_file", "read-file", "ｒead_file"])
+def test_limits_fit_exactly(name: str) -> None:
+    assert effect(caller=Caller(tools=("read_*",)), tool=spec(name)) == "deny"
+
+
+def test_a_session_without_tools_runs_none() -> None:
+    assert effect(caller=Caller(tools=())) == "deny"
+
+
+# Callers
+
+
+def test_users_are_named_with_their_platform() -> None:
+    rule = Rule(effect="deny", users=("discord:42",))
+
+    assert effect(rule, caller=Caller(user_id="42", platform="discord")) == "deny"
+    assert effect(rule, caller=Caller(user_id="42")) == "allow"
+    assert effect(rule, caller=Caller(user_id="42", platform="slack")) == "allow"
+
+
+@pytest.mark.parametrize("caller", [Caller(), Caller(platform="discord"), Caller(user_id="")])
+def test_nobody_fits_no_user_but_the_star(caller: Caller) -> None:
+    assert effect(Rule(effect="deny", users=("", "discord:", "None")), caller=caller) == "allow"
+    assert effect(Rule(effect="deny", users=("*",)), caller=caller) == "deny"
+
+
+@pytest.mark.parametrize("field", ["users", "groups", "privileges"])
+def test_callers_are_matched_exactly(field: str) -> None:
+    caller = Caller(user_id="ann", groups=frozenset({"ann"}), privileges=frozenset({"ann"}))
+
+    def found(*values: str, caller: Caller = caller) -> Effect:
+        given: Any = {field: values}
+        return effect(Rule(effect="deny", **given), caller=caller)
+
+    for value in ("Ann", "an", "ann ", "a*", "an?", "[a]nn"):
+        assert found(value) == "allow"
+    assert found("bob", "ann") == "deny"
+    assert found("*", caller=Caller()) == "deny"
+
+
+# Tools
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "does_fit"),
+    [
+        ("delete_file", "delete_file", True),
+        ("delete_file", "delete_files", False),
+        ("delete_*", "delete_file", True),
+        ("*_file", "delete_file", True),
+        ("de*le", "delete_file", True),
+        ("*let*", "delete_file", True),
+        ("*e*e*e*e", "delete_file", True),
+        ("*e*e*e*e*e", "delete_file", False),
+        ("d[aeiou]lete_?ile", "delete_file", True),
+        ("d[!e]lete_file", "delete_file", False),
+        ("delete*delete", "delete", False),
+        ("a*a", "a", False),
+        ("x[z-a]", "xz", False),
+        ("[", "[", True),
+        ("[]]", "]", True),
+        ("[a-]", "-", True),
+        ("[[&&[a]", "&", True),
+        ("a?b", "a\nb", True),
+        ("a*b", "a\n\nb", True),
+        ("\ud800*", "\ud800x", True),
+    ],
+)
+def test_globs_fit_whole_names(glob: str, name: str, does_fit: bool) -> None:
+    rule = Rule.model_construct(effect="allow", tools=(glob,))
+
+    found = effect(rule, tool=spec().model_copy(update={"name": name}), default="deny")
+
+    assert found == ("allow" if does_fit else "deny")
+
+
+def test_a_long_name_and_a_glob_of_many_stars_are_no_trouble() -> None:
+    rule = Rule(effect="deny", tools=("*a" * 50 + "*b",))
+
+    assert effect(rule, tool=spec("a" * 200_000)) == "allow"
+    assert effect(rule, tool=spec("a" * 200_000 + "b")) == "deny"
+
+
+LOOK_ALIKES = ["Delete-File", "DELETE_FILE", "delete-file", "ｄelete_file", "delete_ﬁle"]
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+@pytest.mark.parametrize(
+    "glob", ["delete_file", "Delete-File", "delete_*", "*_FILE", "[d]elete?f*"]
+)
+@pytest.mark.parametrize("says", ["deny", "ask"])
+def test_what_is_forbidden_is_forbidden_under_a_name_that_looks_the_same(
+    name: str, glob: str, says: Effect
+) -> None:
+    assert effect(Rule(effect=says, tools=(glob,)), tool=spec(name)) == says
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+@pytest.mark.parametrize("glob", ["delete_file", "delete_*", "*_file"])
+def test_what_is_allowed_is_allowed_under_its_own_name_only(name: str, glob: str) -> None:
+    tool = spec(name)
+
+    is_same = fnmatchcase(name, glob)
+    assert effect(Rule(effect="allow", tools=(glob,)), tool=tool, default="deny") == (
+        "allow" if is_same else "deny"
+    )
+
+
+def test_allowing_a_name_does_not_hide_that_its_look_alikes_are_forbidden() -> None:
+    rules = [
+        Rule(effect="allow", tools=("delete_file",)),
+        Rule(effect="deny", tools=("delete_file",)),
+    ]
+
+    assert effect(*rules, tool=spec("delete_file")) == "allow"
+    assert effect(*rules, tool=spec("Delete-File")) == "deny"
+
+
+def test_look_alikes_of_a_choice_are_forbidden_too() -> None:
+    rule = Rule(effect="deny", tools=("[A-D]elete[-+]file",))
+
+    assert effect(rule, tool=spec("Delete-file")) == "deny"
+    assert effect(rule, tool=spec("delete_file")) == "deny"
+    assert effect(rule, tool=spec("eelete_file")) == "allow"
+
+
+def test_a_name_that_looks_different_when_composed_fits_as_it_is_written() -> None:
+    rule = Rule(effect="deny", tools=("cafe*",))
+
+    assert effect(rule, tool=spec("cafe\u0301")) == "deny"
+
+
+def test_toolkits_fit_tools_that_belong_to_one() -> None:
+    rule = Rule(effect="deny", toolkits=("files*", "shell"))
+
+    assert effect(rule, tool=spec(toolkit="files_admin")) == "deny"
+    assert effect(rule, tool=spec(toolkit="Shell")) == "deny"
+    assert effect(rule, tool=spec(toolkit="mail")) == "allow"
+    assert effect(rule, tool=spec("files_admin")) == "allow"
+
+
+def test_a_tool_of_no_toolkit_fits_no_toolkit() -> None:
+    assert effect(Rule(effect="deny", toolkits=("*",))) == "allow"
+    assert effect(Rule(effect="deny", toolkits=("*",)), tool=spec(toolkit="x")) == "deny"
+
+
+def test_a_hint_counts_only_if_the_tool_gives_it() -> None:
+    rule = Rule(effect="deny", hints=("destructive", "open_world"))
+
+    assert effect(rule, tool=spec(destructive=True)) == "deny"
+    assert effect(rule, tool=spec(open_world=True, destructive=False)) == "deny"
+    assert effect(rule, tool=spec(destructive=False)) == "allow"
+    assert effect(rule, tool=spec(read_only=True)) == "allow"
+
+
+# What is said
+
+
+def test_hostile_names_and_reasons_stay_on_one_line() -> None:
+    evil = "x\n\x1b[31m\u202e\x7f\0"
+    rules = Rules([Rule(effect="deny", users=(evil,), reason=evil)])
+
+    said = [
+        decide(Caller(user_id=evil), spec(), rules).why,
+        decide(Caller(tools=(evil,)), spec(evil), rules).why,
+    ]
+
+    assert all(text.isprintable() for text in said)
+
+
+def test_lone_surrogates_in_a_reason_can_be_written_down() -> None:
+    rule = Rule.model_construct(effect="deny", reason="\ud800", users=("\udfff",))
+
+    why = decide(Caller.model_construct(user_id="\udfff"), spec(), Rules([rule])).why
+
+    assert why.encode("utf-8")
+
+
+def test_long_lists_and_names_are_cut_in_what_is_said() -> None:
+    users = ("ann", *(str(number) * 1000 for number in range(10_000)))
+    rules = Rules([Rule(effect="deny", users=users, reason="r" * 10_000)])
+
+    why = decide(ANN, spec(), rules).why
+
+    assert len(why) < 1000
+    assert "… 9,996 more]" in why
+
+
+# Privileges
+
+
+GIVEN = Rules(
+    [], privileges={"ann": ["APPROVE"], "group:staff": ("ADMIN", "X"), "discord:7": ["Y"]}
+)
+
+
+def test_the_operator_adds_privileges_to_those_of_the_session() -> None:
+    caller = ANN.model_copy(update={"privileges": frozenset({"OWN"})})
+
+    assert GIVEN.privileges_of(caller) == {"OWN", "APPROVE", "ADMIN", "X"}
+
+
+def test_a_session_from_a_key_has_what_the_key_has() -> None:
+    caller = ANN.model_copy(update={"privileges": frozenset({"OWN"})})
+
+    assert GIVEN.privileges_of(caller, from_key=True) == {"OWN"}
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        Caller(),
+        Caller(user_id="group:staff"),
+        Caller(user_id="staff", platform="group"),
+        Caller(user_id="ann", platform="discord"),
+        Caller(user_id="7"),
+        Caller(groups=frozenset({"ann", "group:staff"})),
+    ],
+)
+def test_nobody_gets_the_privileges_of_others_by_their_name(caller: Caller) -> None:
+    assert GIVEN.privileges_of(caller) == set()
+
+
+# However many there are
+
+SHAPES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "user": lambda n: {"users": (f"user{n}",)},
+    "group": lambda n: {"groups": (f"group{n}",)},
+    "privilege": lambda n: {"privileges": (f"P{n}",), "tools": ("*",)},
+    "tool": lambda n: {"tools": (f"tool{n}",)},
+    "beginning": lambda n: {"tools": (f"team{n}_*",), "groups": ("staff",)},
+    "end": lambda n: {"tools": (f"*_of{n}",), "users": ("*",)},
+    "both ends": lambda n: {"tools": (f"team_*_of{n}",)},
+    "toolkit": lambda n: {"toolkits": (f"kit{n}",), "users": ("ann",)},
+    "toolkits": lambda n: {"toolkits": (f"kit{n}_*", f"*_kit{n}")},
+    "grid": lambda n: {"groups": (f"group{n % 100}",), "tools": (f"team{n // 100}_*",)},
+    "hint": lambda n: {"hints": ("destructive", "open_world")[: n % 2 + 1]},
+    "many users": lambda n: {"users": tuple(f"u{n}_{m}" for m in range(80)), "tools": (f"t{n}",)},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_repeated_decision_looks_at_no_rule(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules([Rule(effect="deny", **SHAPES[shape](number)) for number in range(500)])
+    caller = Caller(
+        user_id="ann",
+        groups=frozenset({"staff", "group5", "group499"}),
+        privileges=frozenset({"P7", "P499"}),
+    )
+    tools = [spec("team7_list_of8", toolkit="kit9_x"), spec("tool499"), spec("Other-Tool")]
+    first = [decide(caller, tool, rules) for tool in tools]
+    monkeypatch.setattr(module.Globs, "match", None)
+    monkeypatch.setattr(rules, "_rows", ())
+
+    assert [decide(caller, tool, rules) for tool in tools] == first
+
+
+@pytest.mark.parametrize("shape", ["user", "group", "privilege", "many users"])
+def test_rules_for_other_callers_are_not_matched_against_tools(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = Rules([Rule(effect="deny", **SHAPES[shape](number)) for number in range(500)])
+    monkeypatch.setattr(module.Globs, "match", None)
+
+    assert decide(Caller(user_id="bob"), spec("tool499"), rules).effect == "allow"
+
+
+def test_a_rule_for_many_callers_and_many_tools_fits_each_pair() -> None:
+    users = tuple(f"user{number}" for number in range(20))
+    names = tuple(f"{letter}_*" for letter in "abcdefghij")
+    rules = Rules([Rule(effect="deny", users=users, tools=names)])
+
+    for user in (*users, "other"):
+        for name in ("a_x", "j_x", "k_x"):
+            found = decide(Caller(user_id=user), spec(name), rules).effect
+            assert (found == "deny") == (user != "other" and name != "k_x")
+
+
+def test_beginnings_that_begin_with_each_other_are_all_found() -> None:
+    texts = ["team*", "team_a*", "team_ab*", "team_abc*", "team_b*", "tea*"]
+    for first in texts:
+        rules = Rules([Rule(effect="ask", tools=(first,)), Rule(effect="deny", tools=tuple(texts))])
+        for name in ("team_abz", "team_abcd", "team_az", "team_bz", "teams", "tear", "tez", "zz"):
+            fits_first = name.startswith(first[:-1])
+            expected = "ask" if fits_first else "deny" if name.startswith("tea") else "allow"
+            assert decide(ANN, spec(name), rules).effect == expected
+
+
+NAMES = st.text("aAbB_-éａ", min_size=1, max_size=4)
+LITERAL = st.sampled_from(["a", "B", "_", "-", "ab", "é", "ａ"])
+WILD = st.sampled_from(["*", "*", "?", "[ab]", "[!a]", "[A-B]"])
+GLOBS = st.lists(st.one_of(LITERAL, WILD), min_size=1, max_size=4).map(tuple)
+"""As parts, for the oracle to tell letters from signs."""
+USERS = st.sampled_from(["ann", "bob", "7", "discord:7", "*"])
+GROUPS = st.sampled_from(["a", "b", "c", "*"])
+HINTS = st.sampled_from(["read_only", "destructive"])
+
+
+@st.composite
+def rule_parts(draw: st.DrawFn) -> dict[str, Any]:
+    fields: dict[str, st.SearchStrategy[list[Any]]] = {
+        "users": st.lists(USERS, min_size=1, max_size=3),
+        "groups": st.lists(GROUPS, min_size=1, max_size=2),
+        "privileges": st.lists(GROUPS, min_size=1, max_size=2),
+        "tools": st.lists(GLOBS, min_size=1, max_size=3),
+        "toolkits": st.lists(GLOBS, min_size=1, max_size=2),
+        "hints": st.lists(HINTS, min_size=1, max_size=2),
+    }
+    chosen = draw(st.sets(st.sampled_from(sorted(fields)), max_size=3))
+    parts = {name: tuple(draw(fields[name])) for name in sorted(chosen)}
+    return {"effect": draw(st.sampled_from(get_args(Effect))), **parts}
+
+
+CALLERS = st.builds(
+    Caller,
+    user_id=st.sampled_from([None, "ann", "bob", "7"]),
+    platform=st.sampled_from([None, None, "discord"]),
+    groups=st.frozensets(st.sampled_from("abc")),
+    privileges=st.frozensets(st.sampled_from("abc")),
+    tools=st.sampled_from([("*",), ("*",), ("a*", "B"), ()]),
+)
+SPECS = st.builds(
+    spec,
+    NAMES,
+    st.one_of(st.none(), NAMES),
+    read_only=st.sampled_from([None, True, False]),
+    destructive=st.sampled_from([None, True, False]),
+)
+RULES = st.lists(rule_parts(), max_size=12)
+DEFAULTS = st.sampled_from(get_args(Effect))
+
+
+def rule_of(parts: dict[str, Any]) -> Rule:
+    given: dict[str, Any] = {
+        name: tuple(map("".join, value)) if name in ("tools", "toolkits") else value
+        for name, value in parts.items()
+    }
+    return Rule(**given)
+
+
+def looks(text: str) -> str:
+    return normalize("NFKC", normalize("NFKC", text).casefold()).replace("-", "_")
+
+
+def glob_fits(parts: tuple[str, ...], name: str, says: Effect) -> bool:
+    if fnmatchcase(name, "".join(parts)):
+        return True
+    alike = "".join(part.lower() if part[0] == "[" else looks(part) for part in parts)
+    return says != "allow" and fnmatchcase(looks(name), alike)
+
+
+def expected(
+    caller: Caller, tool: ToolSpec, rules: list[dict[str, Any]], default: Effect
+) -> tuple[Effect, int | None]:
+    """One rule after the other."""
+    if not any(fnmatchcase(tool.name, glob) for glob in caller.tools):
+        return "deny", None
+    for place, rule in enumerate(rules, 1):
+        fields = [name for name in rule if name != "effect"]
+        if all(
+            any(fits(rule, name, value, caller, tool) for value in rule[name]) for name in fields
+        ):
+            return rule["effect"], place
+    return default, None
+
+
+def fits(rule: dict[str, Any], field: str, value: Any, caller: Caller, tool: ToolSpec) -> bool:
+    match field:
+        case "users":
+            return value == "*" or (caller.user_id is not None and value == caller.who)
+        case "groups":
+            return value == "*" or value in caller.groups
+        case "privileges":
+            return value == "*" or value in caller.privileges
+        case "tools":
+            return glob_fits(value, tool.name, rule["effect"])
+        case "toolkits":
+            return tool.toolkit is not None and glob_fits(value, tool.toolkit.name, rule["effect"])
+        case _:
+            return getattr(tool.hints, value) is True
+
+
+@given(CALLERS, SPECS, RULES, DEFAULTS)
+@examples(300)
+def test_the_first_matching_rule_decides_for_any_rules(
+    caller: Caller, tool: ToolSpec, rules: list[dict[str, Any]], default: Effect
+) -> None:
+    decision = decide(caller, tool, Rules([rule_of(parts) for parts in rules], default))
+
+    assert (decision.effect, decision.rule) == expected(caller, tool, rules, default)
+    assert decision.why.isprintable()
+
+
+@given(CALLERS, SPECS, RULES, rule_parts(), st.data())
+def test_a_rule_behind_the_one_that_decides_changes_nothing(
+    caller: Caller,
+    tool: ToolSpec,
+    parts: list[dict[str, Any]],
+    more: dict[str, Any],
+    data: st.DataObject,
+) -> None:
+    rules = [rule_of(some) for some in parts]
+    before = decide(caller, tool, Rules(rules))
+    if before.rule is None:
+        return
+
+    at = data.draw(st.integers(before.rule, len(rules)))
+    after = decide(caller, tool, Rules([*rules[:at], rule_of(more), *rules[at:]]))
+
+    assert after == before
+
+
+@given(CALLERS, SPECS, RULES, st.randoms(use_true_random=False))
+def test_the_order_within_a_rule_does_not_matter(
+    caller: Caller, tool: ToolSpec, parts: list[dict[str, Any]], random: Any
+) -> None:
+    def shuffled(values: Any) -> Any:
+        return values if isinstance(values, str) else tuple(random.sample(values, len(values)))
+
+    others = [
+        {name: shuffled(some[name]) for name in random.sample(sorted(some), len(some))}
+        for some in parts
+    ]
+
+    one = decide(caller, tool, Rules([rule_of(some) for some in parts]))
+    other = decide(caller, tool, Rules([rule_of(some) for some in others]))
+
+    assert (one.effect, one.rule) == (other.effect, other.rule)
+
+
+@given(CALLERS, SPECS, RULES)
+def test_denying_everything_first_denies_everything(
+    caller: Caller, tool: ToolSpec, parts: list[dict[str, Any]]
+) -> None:
+    rules = [Rule(effect="deny", tools=("*",)), *map(rule_of, parts)]
+
+    assert decide(caller, tool, Rules(rules)).effect == "deny"
