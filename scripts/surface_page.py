@@ -41,6 +41,9 @@ def page() -> Files:
                 for text in texts:
                     found = opened.locator("main").get_by_text(text).first
                     expect(found).to_be_attached(timeout=60_000)
+                if path.startswith("tools/pay"):  # the count comes with a request of its own
+                    health = opened.get_by_role("tab", name="Health 1")
+                    expect(health).to_be_attached(timeout=60_000)
                 expect(opened.locator(".busy")).to_have_count(0, timeout=60_000)
                 # What is around it is the same everywhere.
                 part = opened.locator("main" if path else "body")
