@@ -199,7 +199,9 @@ class ManifestFile:
         digest = self._digest()
         cached = self._cached
         if cached is None or cached[0] != digest:
-            cached = self._cached = digest, manifests.load(self._folder, self._key)
+            cached = digest, manifests.load(self._folder, self._key)
+            # Another process may have replaced the file between the digest and the load.
+            self._cached = cached if self._digest() == digest else None
         return cached[1]
 
     def write(
