@@ -146,9 +146,8 @@ def _manifest(data: bytes) -> Any:
                 {k: v for k, v in content.items() if k not in ("format", "seal")}, ""
             )
             data = json.dumps({**content, "seal": seal}).encode()
-    (_folder() / manifest.FILE_NAME).write_bytes(data)
     with suppress(manifest.ManifestError):
-        return manifest.encode(manifest.load(_folder()))
+        return manifest.encode(manifest.decode(data, _folder()))
     return None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from toolkiln import Kiln
 from toolkiln.catalog import manifest as manifests
+from toolkiln.catalog.transaction import ManifestFile
 from toolkiln.model import Admission, Result
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
@@ -200,7 +201,7 @@ def test_what_dev_or_an_agent_admitted_earlier_is_reported_until_confirmed(proje
 
 def _as_before(tools: Path, by: dict[str, str]) -> None:
     """A manifest as earlier versions wrote it."""
-    found = manifests.load(tools)
+    found = ManifestFile(tools, "").read()
     files: dict[str, Admission] = {
         file: entry.model_copy(update={"admitted_by": by[file], "reviewed": None})
         for file, entry in found.files.items()

@@ -18,8 +18,8 @@ from toolkiln.catalog.manifest import (
     MissingManifest,
     Switch,
     encode,
-    load,
 )
+from toolkiln.catalog.transaction import ManifestFile
 from toolkiln.model import Admission, DecisionRecord, Grant
 
 from .conftest import Workshop, tool
@@ -85,7 +85,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_manifest_is_read_as_it_was_written(place: Path, manifest: Manifest, key: str) -> None:
     write(place, encode(manifest, key))
 
-    assert load(place, key) == manifest
+    assert ManifestFile(place, key).read() == manifest
 
 
 @given(data=st.data(), key=st.sampled_from(["", "secret"]))
@@ -99,7 +99,7 @@ def test_any_changed_byte_is_refused_unless_it_says_the_same(
 
     found = MANIFEST
     with suppress(ManifestError):
-        found = load(place, key)
+        found = ManifestFile(place, key).read()
 
     assert found == MANIFEST
 
@@ -110,12 +110,12 @@ def test_any_cut_manifest_is_refused(place: Path, data: st.DataObject) -> None:
     write(place, whole[: data.draw(st.integers(0, len(whole) - 2))])
 
     with pytest.raises(ManifestError):
-        load(place)
+        ManifestFile(place, "").read()
 
 
 def test_missing_manifest_tells_how_to_admit(tmp_path: Path) -> None:
     with pytest.raises(MissingManifest, match="no tool has been admitted") as caught:
-        load(tmp_path)
+        ManifestFile(tmp_path, "").read()
 
     assert f"toolkiln admit {tmp_path}" in (caught.value.hint or "")
 
@@ -162,7 +162,7 @@ def test_manifest_edited_by_hand_is_refused(tmp_path: Path, edit: Any, key: str)
     write(tmp_path, edited(encode(MANIFEST, key), edit))
 
     with pytest.raises(ManifestError, match="nothing is served") as caught:
-        load(tmp_path, key)
+        ManifestFile(tmp_path, key).read()
 
     assert f"toolkiln admit --reset {tmp_path}" in (caught.value.hint or "")
 
@@ -179,7 +179,7 @@ def test_file_that_is_no_manifest_is_refused(tmp_path: Path, data: bytes) -> Non
     write(tmp_path, data)
 
     with pytest.raises(ManifestError) as caught:
-        load(tmp_path)
+        ManifestFile(tmp_path, "").read()
 
     assert caught.value.hint
     assert not isinstance(caught.value, MissingManifest)
@@ -204,14 +204,14 @@ def test_sealed_content_of_other_types_is_refused(tmp_path: Path, content: Any) 
     write(tmp_path, encode(Forged()))
 
     with pytest.raises(ManifestError, match="is damaged"):
-        load(tmp_path)
+        ManifestFile(tmp_path, "").read()
 
 
 def test_folder_in_place_of_the_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
 
     with pytest.raises(ManifestError, match="cannot be read"):
-        load(tmp_path)
+        ManifestFile(tmp_path, "").read()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -220,7 +220,7 @@ def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).chmod(0)
 
     with pytest.raises(ManifestError, match="Permission denied"):
-        load(tmp_path)
+        ManifestFile(tmp_path, "").read()
 
 
 @each_row(
@@ -237,7 +237,7 @@ def test_manifest_of_another_key_is_refused(
     write(tmp_path, encode(MANIFEST, sealed))
 
     with pytest.raises(ManifestError, match=said):
-        load(tmp_path, asked)
+        ManifestFile(tmp_path, asked).read()
 
 
 def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None:

@@ -4,25 +4,34 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog import manifest as manifests
+from toolkiln.catalog.manifest import FILE_NAME
 from toolkiln.catalog.transaction import ManifestFile
 
 
-def test_a_manifest_replaced_while_it_is_read_is_not_mistaken_for_the_one_before(
+def test_a_manifest_replaced_around_each_read_is_never_mistaken_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, reader = ManifestFile(tmp_path, ""), ManifestFile(tmp_path, "")
+    file, writer, reader = (
+        tmp_path / FILE_NAME,
+        ManifestFile(tmp_path, ""),
+        ManifestFile(tmp_path, ""),
+    )
     writer.write(lambda manifest: manifest)
-    before = (tmp_path / manifests.FILE_NAME).read_bytes()
+    enabled = file.read_bytes()
+    writer.write(lambda manifest: manifest.model_copy(update={"enabled": {"pay": False}}))
+    disabled = file.read_bytes()
+    file.write_bytes(enabled)
+    read_bytes = Path.read_bytes
 
-    def load_late(folder: Path, key: str) -> manifests.Manifest:
-        monkeypatch.undo()
-        writer.write(lambda manifest: manifest.model_copy(update={"enabled": {"pay": False}}))
-        return manifests.load(folder, key)
+    def read_and_replace(path: Path) -> bytes:
+        data = read_bytes(path)
+        path.write_bytes(disabled if data == enabled else enabled)
+        return data
 
-    monkeypatch.setattr(manifests, "load", load_late)
-    replaced = reader.read()
-    (tmp_path / manifests.FILE_NAME).write_bytes(before)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", read_and_replace)
+        reader.read()
 
-    assert replaced.enabled == {"pay": False}
-    assert reader.read().enabled == {}
+    for data, expected in ((enabled, {}), (disabled, {"pay": False}), (enabled, {})):
+        file.write_bytes(data)
+        assert reader.read().enabled == expected

@@ -24,9 +24,10 @@ from tables import each_row
 from toolkiln.catalog import Admissions, EditConflict
 from toolkiln.catalog.admission import CandidateVersion
 from toolkiln.catalog.folder import read_version
-from toolkiln.catalog.manifest import FILE_NAME, Manifest, MissingManifest, encode, load
+from toolkiln.catalog.manifest import FILE_NAME, Manifest, MissingManifest, encode
 from toolkiln.catalog.transaction import (
     Installation,
+    ManifestFile,
     commit,
     lock_folder,
     needs_recovery,
@@ -383,7 +384,7 @@ def test_of_two_threads_that_write_one_file_one_wins(shop: Workshop) -> None:
     assert sorted(ended) == ["conflict", "won"]
     winner = drafts[ended.index("won")][1]
     assert (shop.tools / "a.py").read_bytes() == winner.read.sources["a.py"]
-    assert load(shop.tools).files["a.py"].sha256 == winner.read.reading.digest
+    assert ManifestFile(shop.tools, "").read().files["a.py"].sha256 == winner.read.reading.digest
 
 
 def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_python: Start) -> None:
@@ -452,7 +453,7 @@ def test_reader_always_sees_a_whole_manifest_while_writers_die(
         known = len(seen)
         until = time.monotonic() + SOON
         while len(seen) < known + 5 and time.monotonic() < until:
-            seen.add(load(shop.tools).catalog)
+            seen.add(ManifestFile(shop.tools, "").read().catalog)
         writer.kill()
         writer.wait(SOON)
 

@@ -666,7 +666,7 @@ def test_a_manifest_of_our_own_is_not_parsed_again(
     admissions = Admissions(catalog)
     admissions.admit([admissions.candidate("greet.py")], AdmissionDecision("ann"))
     manifest = sys.modules["toolkiln.catalog.manifest"]
-    monkeypatch.setattr(manifest, "load", lambda *_: pytest.fail("it was parsed"))
+    monkeypatch.setattr(manifest, "decode", lambda *_: pytest.fail("it was parsed"))
 
     catalog.refresh([shop.tools / MANIFEST])
 

@@ -100,22 +100,16 @@ def _differences(ours: Mapping[str, object], theirs: Mapping[str, object]) -> se
     }
 
 
-def load(folder: Path, key: str = "") -> Manifest:
-    """Load the manifest of a folder.
+def read_bytes(folder: Path) -> bytes:
+    """Return the content of a folder's manifest file.
 
     Raises:
         MissingManifest: it does not exist.
-        ManifestError: it cannot be read, or its seal is wrong.
+        ManifestError: it cannot be read.
     """
     file = folder / FILE_NAME
     try:
-        content = json.loads(file.read_bytes())
-        seal = content.pop("seal")
-        if content.pop("format") != _FORMAT:
-            raise _unusable(file, "was written by another version of Toolkiln")
-        if not hmac.compare_digest(str(seal).encode(), _seal(content, key).encode()):
-            raise _unusable(file, _seal_problem(str(seal), key))
-        return Manifest.model_validate(content)
+        return file.read_bytes()
     except FileNotFoundError:
         raise MissingManifest(
             folder,
@@ -125,6 +119,23 @@ def load(folder: Path, key: str = "") -> Manifest:
         ) from None
     except OSError as error:
         raise _unusable(file, f"cannot be read: {error.strerror}") from error
+
+
+def decode(data: bytes, folder: Path, key: str = "") -> Manifest:
+    """Decode the manifest of a folder.
+
+    Raises:
+        ManifestError: it is damaged, or its seal is wrong.
+    """
+    file = folder / FILE_NAME
+    try:
+        content = json.loads(data)
+        seal = content.pop("seal")
+        if content.pop("format") != _FORMAT:
+            raise _unusable(file, "was written by another version of Toolkiln")
+        if not hmac.compare_digest(str(seal).encode(), _seal(content, key).encode()):
+            raise _unusable(file, _seal_problem(str(seal), key))
+        return Manifest.model_validate(content)
     except (
         ValueError, ValidationError, KeyError, AttributeError, TypeError, RecursionError,
     ) as error:  # fmt: skip

@@ -187,7 +187,7 @@ class ManifestFile:
     def __init__(self, folder: Path, key: str) -> None:
         self._folder = folder
         self._key = key
-        self._cached: tuple[str | None, Manifest] | None = None
+        self._cached: tuple[str, Manifest] | None = None
         """As last read or written, with its digest."""
 
     def read(self) -> Manifest:
@@ -196,12 +196,12 @@ class ManifestFile:
         Raises:
             ManifestError: it is missing or unusable.
         """
-        digest = self._digest()
+        data = manifests.read_bytes(self._folder)
+        digest = _sha256(data)
         cached = self._cached
         if cached is None or cached[0] != digest:
-            cached = digest, manifests.load(self._folder, self._key)
-            # Another process may have replaced the file between the digest and the load.
-            self._cached = cached if self._digest() == digest else None
+            # Of the same bytes: another process may replace the file at any moment.
+            cached = self._cached = digest, manifests.decode(data, self._folder, self._key)
         return cached[1]
 
     def write(
@@ -230,7 +230,7 @@ class ManifestFile:
             after = edit(before)
             data = manifests.encode(after, self._key)
             commit(self._folder, data, install)
-            self._cached = hashlib.sha256(data).hexdigest(), after
+            self._cached = _sha256(data), after
         return after
 
     def recover(self) -> None:
@@ -242,9 +242,3 @@ class ManifestFile:
                 recover(self._folder)
         except (EditConflict, OSError):
             return  # locked or read-only: the manifest is valid in any case
-
-    def _digest(self) -> str | None:
-        try:
-            return hashlib.sha256((self._folder / manifests.FILE_NAME).read_bytes()).hexdigest()
-        except OSError:
-            return None

@@ -6,21 +6,18 @@ user first, because process limits do not apply to root. Sources below folders t
 enter (/root/.pyenv, say) go through `runtime.root_mounts`.
 """
 
+import compileall
 import json
 import os
-import py_compile
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
-from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -75,22 +72,10 @@ class Bind:
 @cache
 def _compile_runtime() -> None:
     """Compile the runtime package, because the sandbox cannot write bytecode."""
-    files = [PACKAGE / "__init__.py", PACKAGE / "define.py", *(PACKAGE / "runtime").glob("*.py")]
-    for file in files:
-        with suppress(OSError):  # a read-only installation is already compiled
-            if not _is_compiled(file):
-                py_compile.compile(str(file), quiet=2)
-
-
-def _is_compiled(file: Path) -> bool:
-    """Return whether Python would accept the cached bytecode: same mtime and size."""
-    info = file.stat()
-    stamp = struct.pack("<II", int(info.st_mtime) & 0xFFFFFFFF, info.st_size & 0xFFFFFFFF)
-    try:
-        header = Path(cache_from_source(str(file))).read_bytes()[:16]
-    except FileNotFoundError:
-        return False
-    return header == MAGIC_NUMBER + bytes(4) + stamp
+    # Files whose bytecode is current are skipped; a read-only installation is compiled already.
+    for file in ("__init__.py", "define.py"):
+        compileall.compile_file(PACKAGE / file, quiet=2)
+    compileall.compile_dir(PACKAGE / "runtime", maxlevels=0, quiet=2)
 
 
 def common_binds(python: Interpreter) -> list[Bind]:
@@ -172,6 +157,7 @@ SANDBOX_USER = 64991
 """The uid and gid of calls when Toolkiln runs as root; no account has it."""
 
 
+@cache
 def sandbox_user() -> int | None:
     """Return the uid of calls; None means the current uid.
 
@@ -225,11 +211,11 @@ def start(bwrap: Path, python: Interpreter, launch: Launch) -> "BwrapProcess":
     """Start bwrap; raises BackendError if it cannot be executed."""
     sources = [bind.source for bind in launch.binds]
     user = sandbox_user()
-    via_root_mounts = user is not None and not all(map(_is_accessible, [bwrap, *sources]))
+    via_root_mounts = user is not None and not _are_accessible([bwrap, *sources])
     if via_root_mounts:
         binds = [replace(b, source=Path(f"/mnt/{n}")) for n, b in enumerate(launch.binds)]
         launch = replace(launch, binds=binds)
-        if not _is_accessible(bwrap):
+        if not _are_accessible([bwrap]):
             # The whole folder of the bundled binary, which contains its libraries.
             home = bwrap.parents[2]
             bwrap = Path(f"/mnt/{len(sources)}", bwrap.relative_to(home))
@@ -324,6 +310,7 @@ def _pipe_with(data: bytes) -> int:
     return reader
 
 
-def _is_accessible(path: Path) -> bool:
-    """Return whether every user can reach a path."""
-    return all(parent.stat().st_mode & 0o001 for parent in path.parents)
+def _are_accessible(paths: list[Path]) -> bool:
+    """Return whether every user can reach these paths."""
+    folders = {parent for path in paths for parent in path.parents}
+    return all(folder.stat().st_mode & 0o001 for folder in folders)

@@ -36,6 +36,8 @@ _ORDERED = (
     ("minProperties", "maxProperties"),
     ("minimum", "maximum"),
 )
+_Nodes = list[tuple[str, JsonSchema]]
+"""The object subschemas of a document, each with its JSON pointer."""
 
 
 def invalid_points(parameters: object) -> list[HealthPoint]:
@@ -48,10 +50,11 @@ def invalid_points(parameters: object) -> list[HealthPoint]:
     found = list(_against_metaschema(parameters))
     if found:
         return found[:_MAX_POINTS]
-    references = list(_reference_points(parameters))
+    nodes = list(walk(parameters))
+    references = list(_reference_points(parameters, nodes))
     if not references:
-        references = list(_expansion_points(parameters))
-    found = [*references, *_contradictions(parameters)]
+        references = list(_expansion_points(parameters, nodes))
+    found = [*references, *_contradictions(nodes)]
     if not references:
         found.extend(_root_points(parameters))
     if not found:
@@ -85,8 +88,7 @@ def _brief(error: ValidationError) -> str:
     return message if len(message) <= 160 else f"{message[:157]}..."
 
 
-def _reference_points(root: JsonSchema) -> Iterator[HealthPoint]:
-    nodes = list(walk(root))
+def _reference_points(root: JsonSchema, nodes: _Nodes) -> Iterator[HealthPoint]:
     positions = {id(node) for _, node in nodes}
     for path, node in nodes:
         if "$dynamicRef" in node:
@@ -122,10 +124,10 @@ def _in_place(root: JsonSchema, node: JsonSchema) -> Iterator[Any]:
     yield from node.get("dependentSchemas", {}).values()
 
 
-def _expansion_points(root: JsonSchema) -> Iterator[HealthPoint]:
+def _expansion_points(root: JsonSchema, nodes: _Nodes) -> Iterator[HealthPoint]:
     """Yield circular references, and references that multiply beyond the limit."""
     cost: dict[int, int] = {}
-    for path, start in walk(root):
+    for path, start in nodes:
         pending: list[tuple[JsonSchema, bool]] = [(start, False)]
         open_nodes: set[int] = set()
         while pending:
@@ -147,8 +149,8 @@ def _expansion_points(root: JsonSchema) -> Iterator[HealthPoint]:
             return
 
 
-def _contradictions(root: JsonSchema) -> Iterator[HealthPoint]:
-    for path, node in walk(root):
+def _contradictions(nodes: _Nodes) -> Iterator[HealthPoint]:
+    for path, node in nodes:
         for keyword in ("pattern", "patternProperties"):
             patterns = node.get(keyword, ())
             for pattern in (patterns,) if isinstance(patterns, str) else patterns:
