@@ -10,8 +10,8 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from bench.timing import Figure, at_most, ratio
-from toolkiln.schema import Checked, check
-from toolkiln.spec import read
+from toolkiln.schema.arguments import Checked, check
+from toolkiln.spec.reader import read
 
 
 class Convert(TypedDict):

@@ -8,11 +8,13 @@ from pathlib import Path
 from statistics import median
 
 from bench.timing import Figure
-from toolkiln.catalog import Admissions, Catalog, CatalogOptions, tool_files
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.catalog import Catalog, CatalogOptions
+from toolkiln.catalog.files import tool_files
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision
-from toolkiln.store import open_store
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.store.store import open_store
 
 FILES = 10_000
 FEW = 100

@@ -14,7 +14,7 @@ from typing import Any
 from bench.queued import IN_FLIGHT, Call, answer_async
 from toolkiln import Kiln, tool
 from toolkiln.config import Settings
-from toolkiln.fleet import new_loop, serve_fleet
+from toolkiln.fleet.worker_process import new_loop, serve_fleet
 
 
 @tool(read_only=True)

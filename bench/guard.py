@@ -21,8 +21,11 @@ from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.execution.call_events import RunningCall
 from toolkiln.execution.preflight import CallInputs, PreparedCall
-from toolkiln.model import Call, Caller, Result, Rule, ToolSpec
-from toolkiln.schema import Checked, check
+from toolkiln.model.call import Call, Result
+from toolkiln.model.identity import Caller
+from toolkiln.model.policy import Rule
+from toolkiln.model.spec import ToolSpec
+from toolkiln.schema.arguments import Checked, check
 from toolkiln.security.rules import Rules, decide
 from toolkiln.security.tool_settings import CallSettings
 

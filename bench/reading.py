@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from bench.timing import Figure, at_most, ratio
-from toolkiln.catalog import check
-from toolkiln.spec import read
+from toolkiln.catalog.reports import check
+from toolkiln.spec.reader import read
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "tools"
 FILES = 10_000

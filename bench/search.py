@@ -24,9 +24,10 @@ from statistics import median
 from typing import Any
 
 from bench.timing import Figure
-from toolkiln.search import BundledEmbedder, SearchDocument, SearchIndex
-from toolkiln.search.documents import parameter_texts
+from toolkiln.search.bundled_embedder import BundledEmbedder
+from toolkiln.search.documents import SearchDocument, parameter_texts
 from toolkiln.search.evaluation import Case, evaluate
+from toolkiln.search.index import SearchIndex
 
 _DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 _BOUNDS = {

@@ -26,7 +26,7 @@ async def _toolkiln_on(listener: socket.socket | None) -> None:
 
             await HttpServer(kiln, lambda _: None).run_on(listener)
             return
-        from toolkiln.security import Authenticator
+        from toolkiln.security.authentication import Authenticator
         from toolkiln.surfaces.mcp.server import McpServer
         from toolkiln.surfaces.mcp.stdio import stdio_streams
 

@@ -22,15 +22,20 @@ from toolkiln.config import load
 from toolkiln.errors import ConfigError, InputError, InvalidCursor
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.fleet import wire
-from toolkiln.model import Admission, DecisionRecord, Dialect, Grant, ToolSpec
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission, DecisionRecord
+from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.operations import pages
 from toolkiln.sandbox.channel import CallChannel
 from toolkiln.sandbox.network.connection import ConnectionEnded
 from toolkiln.sandbox.network.request import parse_request, requested_host
-from toolkiln.schema import PROVIDERS, ArgumentChecker, compile_tool, health
-from toolkiln.spec import decode, read
+from toolkiln.schema.arguments import ArgumentChecker
+from toolkiln.schema.providers import PROVIDERS, compile_tool
+from toolkiln.schema.providers.compilers import health
 from toolkiln.spec.docstrings import parse
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import decode
 from toolkiln.surfaces.mcp import tools
 
 MAX_INPUT = 4096

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.model import uri_problem, uri_values, uri_variables
+from toolkiln.model.base import uri_problem, uri_values, uri_variables
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from toolkiln import (
     tool,
     tool_metadata,
 )
-from toolkiln.model import ToolSpec
+from toolkiln.model.spec import ToolSpec
 from toolkiln.spec.dialects.functions import OPTIONS, PROMPT_OPTIONS
 
 

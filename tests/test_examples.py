@@ -21,11 +21,13 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Kiln
-from toolkiln.catalog import check
+from toolkiln.catalog.reports import check
 from toolkiln.config import Settings, load
 from toolkiln.kiln import PROVIDERS
-from toolkiln.model import Dialect, Event, Severity, Status
-from toolkiln.schema import compile_tool
+from toolkiln.model.call import Event, Status
+from toolkiln.model.source import Severity
+from toolkiln.model.spec import Dialect
+from toolkiln.schema.providers import compile_tool
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FILES = sorted((FOLDER / "tools").glob("[!_]*.py"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkiln.model import DocstringSection, Documentation, ParameterDoc, detailed_description
+from toolkiln.model.spec import DocstringSection, Documentation, ParameterDoc, detailed_description
 
 
 def sections(*titles: str) -> Documentation:

@@ -13,7 +13,7 @@ import pytest
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, InputError
-from toolkiln.model import Result
+from toolkiln.model.call import Result
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
 GREET = '''def greet(name: str) -> str:

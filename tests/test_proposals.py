@@ -11,7 +11,8 @@ import pytest
 from toolkiln import Kiln
 from toolkiln.catalog import manifest as manifests
 from toolkiln.catalog.transaction import ManifestFile
-from toolkiln.model import Admission, Result
+from toolkiln.model.call import Result
+from toolkiln.model.catalog import Admission
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
 DOUBLE = '''def {name}(number: int) -> int:
@@ -174,7 +175,7 @@ def test_a_caller_whom_the_rules_deny_the_tool_proposes_nothing(project: Path) -
 
 def test_running_a_source_takes_write_tools(project: Path) -> None:
     from toolkiln.errors import NotAllowed
-    from toolkiln.operations import SourceCall
+    from toolkiln.operations.sources import SourceCall
 
     with Kiln("tools") as kiln:
         wanted = SourceCall(source=source("double"), arguments={"number": 1}, session=agent(kiln))
@@ -207,4 +208,4 @@ def _as_before(tools: Path, by: dict[str, str]) -> None:
         for file, entry in found.files.items()
     }
     old = found.model_copy(update={"files": files})
-    (tools / manifests.FILE_NAME).write_bytes(manifests.encode(old))
+    (tools / manifests.MANIFEST).write_bytes(manifests.encode(old))

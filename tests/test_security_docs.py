@@ -16,9 +16,10 @@ from typing import get_args
 import pytest
 
 from test_docs import DOCS, ROOT, called, strings
-from toolkiln.model import ApprovalState, Privilege
 from toolkiln.model.catalog import Action
-from toolkiln.security import account_name
+from toolkiln.model.identity import Privilege
+from toolkiln.model.policy import ApprovalState
+from toolkiln.security.sessions import account_name
 
 _BLOCK = re.compile(r"^```(python|toml|console)\n(.*?)^```$", re.M | re.S)
 _FILE = re.compile(r"# (\S+\.(?:py|toml))\n")

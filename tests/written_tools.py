@@ -1,9 +1,9 @@
 """Writing a tool through its operation, as agents and clients do."""
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionResult, ToolDraft
+from toolkiln.model.admission import AdmissionResult, ToolDraft
 from toolkiln.operations import tool_files
-from toolkiln.security import LOCAL_OPERATOR, SessionToken
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 
 async def write_tool(

@@ -9,31 +9,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
-from toolkiln import schema
 from toolkiln.config import Settings, project_settings
 from toolkiln.errors import InputError
-from toolkiln.model import Call, Result, Role, SearchResult, Task, ToolSpec
-from toolkiln.operations import Services, SqlStores
-from toolkiln.security import LOCAL_OPERATOR, SessionToken
+from toolkiln.model.call import Call, Result, Task
+from toolkiln.model.search import SearchResult
+from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.operations.services import Services, SqlStores
+from toolkiln.schema.providers import PROVIDERS as PROVIDERS
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from toolkiln.catalog import Catalog, Specs
-    from toolkiln.operations import (
-        CallEngine,
-        CallOptions,
-        CallStores,
-        FleetAdmin,
-        Library,
-        Operation,
-        Report,
-        Tasks,
-    )
-    from toolkiln.sandbox import Resolve
-    from toolkiln.security import Security
+    from toolkiln.catalog.catalog import Catalog
+    from toolkiln.catalog.registry import Specs
+    from toolkiln.operations.calls import Tasks
+    from toolkiln.operations.engine import CallEngine, CallOptions
+    from toolkiln.operations.library import Library
+    from toolkiln.operations.operation import Operation, Report
+    from toolkiln.operations.services import CallStores, FleetAdmin
+    from toolkiln.sandbox.network.proxy import Resolve
+    from toolkiln.security.security import Security
 
-PROVIDERS = schema.PROVIDERS
 """The providers that tools are compiled for."""
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
@@ -136,7 +133,7 @@ class Kiln:
             InputError: there is no URL, neither given nor in the settings.
             StoreError: the URL cannot be read, or the extra `toolkiln[redis]` is missing.
         """
-        from toolkiln.fleet import FleetServices
+        from toolkiln.fleet.front import FleetServices
 
         settings = settings or project_settings()
         url = url or settings.fleet
@@ -235,7 +232,7 @@ class Kiln:
             InputError: there is no such provider, no such tool for the caller, or the provider
                 cannot defer tools.
         """
-        from toolkiln.operations import compiled, listed_tools, named
+        from toolkiln.operations.library import compiled, listed_tools, named
 
         if defer:
             allow = self.services.may_see(session)
@@ -258,7 +255,7 @@ class Kiln:
         Raises:
             InputError: the message has another form. Never for what a model wrote.
         """
-        from toolkiln.operations import handle
+        from toolkiln.operations.model_messages import handle
 
         return await handle(self.services, message, provider, session)
 
@@ -384,12 +381,12 @@ def _stores(services: Services) -> "CallStores":
     settings = services.settings
     if not settings.redis:
         return SqlStores(lambda: services.store)
-    from toolkiln.fleet import RedisStores
+    from toolkiln.fleet.security_stores import RedisStores
 
     return RedisStores(settings.redis, lambda: services.store, settings.worker_keys)
 
 
 def _open_fleet(url: str) -> "AbstractAsyncContextManager[FleetAdmin]":
-    from toolkiln.fleet import open_fleet_admin
+    from toolkiln.fleet.admin import open_fleet_admin
 
     return open_fleet_admin(url)

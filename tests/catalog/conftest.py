@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import Admissions, Catalog, CatalogOptions
-from toolkiln.model import AdmissionDecision, Version
-from toolkiln.store import Store, VersionArchive, open_store
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.catalog import Catalog, CatalogOptions
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.catalog import Version
+from toolkiln.store.store import Store, open_store
+from toolkiln.store.version_archive import VersionArchive
 
 
 def tool(name: str, value: object = 1, *, doc: str = "Answer.", extra: str = "") -> str:

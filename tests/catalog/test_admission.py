@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog import (
-    MANIFEST,
-    Admissions,
-    CandidateVersion,
-    EditConflict,
-    ManifestError,
-    check,
-)
+from toolkiln.catalog.admission import Admissions, CandidateVersion
 from toolkiln.catalog.folder import read_sources
+from toolkiln.catalog.manifest import MANIFEST, ManifestError
+from toolkiln.catalog.reports import check
+from toolkiln.catalog.transaction import EditConflict
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import AdmissionDecision, FileState, FileVersion, Grant
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import FileState, FileVersion
 
 from .conftest import Workshop, text_of, tool
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkiln.catalog import folder as cache_module
-from toolkiln.catalog import read_file
-from toolkiln.catalog.files import tool_files
+from toolkiln.catalog.files import read_file, tool_files
 from toolkiln.catalog.folder import Cache, read_version
-from toolkiln.model import FileVersion, Reading, Sources
+from toolkiln.model.catalog import FileVersion, Sources
+from toolkiln.model.source import Reading
 
 from .conftest import Start, tool
 

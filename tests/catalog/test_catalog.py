@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import MANIFEST, Admissions, Catalog, EditConflict, ManifestError
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.catalog import Catalog
+from toolkiln.catalog.manifest import MANIFEST, ManifestError
+from toolkiln.catalog.transaction import EditConflict
 from toolkiln.errors import InputError
-from toolkiln.model import AdmissionDecision, FileState, Snapshot
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.catalog import FileState, Snapshot
 
 from .conftest import Workshop, text_of, tool
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.catalog.diff import RequestedPermissions, new_findings, requested_permissions, unified
-from toolkiln.model import Capability, Finding, Permissions, Reading, Severity
-from toolkiln.spec import read
+from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.model.spec import Capability, Permissions
+from toolkiln.spec.reader import read
 
 TEN = b"".join(b"x%d = 1\n" % n for n in range(10))
 

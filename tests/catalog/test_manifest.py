@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.catalog.manifest import (
-    FILE_NAME,
+    MANIFEST,
     Manifest,
     ManifestError,
     MissingManifest,
@@ -20,7 +20,8 @@ from toolkiln.catalog.manifest import (
     encode,
 )
 from toolkiln.catalog.transaction import ManifestFile
-from toolkiln.model import Admission, DecisionRecord, Grant
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission, DecisionRecord
 
 from .conftest import Workshop, tool
 
@@ -60,13 +61,13 @@ ADMISSION = Admission(
     since="2030-01-01T00:00:00Z",
     rights={"fetch": Grant(network=("example.org",))},
 )
-MANIFEST = Manifest(
+SAMPLE = Manifest(
     catalog="c", files={"a.py": ADMISSION}, enabled={"kit": Switch(methods={"m": False})}
 )
 
 
 def write(folder: Path, data: bytes) -> Path:
-    (folder / FILE_NAME).write_bytes(data)
+    (folder / MANIFEST).write_bytes(data)
     return folder
 
 
@@ -92,21 +93,21 @@ def test_any_manifest_is_read_as_it_was_written(place: Path, manifest: Manifest,
 def test_any_changed_byte_is_refused_unless_it_says_the_same(
     place: Path, data: st.DataObject, key: str
 ) -> None:
-    whole = bytearray(encode(MANIFEST, key))
+    whole = bytearray(encode(SAMPLE, key))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] = data.draw(st.integers(0, 255))
     write(place, bytes(whole))
 
-    found = MANIFEST
+    found = SAMPLE
     with suppress(ManifestError):
         found = ManifestFile(place, key).read()
 
-    assert found == MANIFEST
+    assert found == SAMPLE
 
 
 @given(data=st.data())
 def test_any_cut_manifest_is_refused(place: Path, data: st.DataObject) -> None:
-    whole = encode(MANIFEST)
+    whole = encode(SAMPLE)
     write(place, whole[: data.draw(st.integers(0, len(whole) - 2))])
 
     with pytest.raises(ManifestError):
@@ -159,7 +160,7 @@ def enable(content: Any) -> None:
      enable],
 )  # fmt: skip
 def test_manifest_edited_by_hand_is_refused(tmp_path: Path, edit: Any, key: str) -> None:
-    write(tmp_path, edited(encode(MANIFEST, key), edit))
+    write(tmp_path, edited(encode(SAMPLE, key), edit))
 
     with pytest.raises(ManifestError, match="nothing is served") as caught:
         ManifestFile(tmp_path, key).read()
@@ -208,7 +209,7 @@ def test_sealed_content_of_other_types_is_refused(tmp_path: Path, content: Any) 
 
 
 def test_folder_in_place_of_the_manifest_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).mkdir()
+    (tmp_path / MANIFEST).mkdir()
 
     with pytest.raises(ManifestError, match="cannot be read"):
         ManifestFile(tmp_path, "").read()
@@ -216,8 +217,8 @@ def test_folder_in_place_of_the_manifest_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, encode(MANIFEST))
-    (tmp_path / FILE_NAME).chmod(0)
+    write(tmp_path, encode(SAMPLE))
+    (tmp_path / MANIFEST).chmod(0)
 
     with pytest.raises(ManifestError, match="Permission denied"):
         ManifestFile(tmp_path, "").read()
@@ -234,7 +235,7 @@ def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
 def test_manifest_of_another_key_is_refused(
     tmp_path: Path, sealed: str, asked: str, said: str
 ) -> None:
-    write(tmp_path, encode(MANIFEST, sealed))
+    write(tmp_path, encode(SAMPLE, sealed))
 
     with pytest.raises(ManifestError, match=said):
         ManifestFile(tmp_path, asked).read()
@@ -244,19 +245,19 @@ def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None
     shop.write("a.py", tool("a"))
     shop.admit("a.py")
     catalog = shop.catalog()
-    good = (shop.tools / FILE_NAME).read_bytes()
+    good = (shop.tools / MANIFEST).read_bytes()
     assert "a" in catalog.snapshot.tools
 
-    (shop.tools / FILE_NAME).write_bytes(good.replace(b"ann", b"eve"))
-    catalog.refresh([shop.tools / FILE_NAME])
+    (shop.tools / MANIFEST).write_bytes(good.replace(b"ann", b"eve"))
+    catalog.refresh([shop.tools / MANIFEST])
 
     with pytest.raises(ManifestError):
         _ = catalog.snapshot
     with pytest.raises(ManifestError):
         _ = shop.catalog().snapshot
 
-    (shop.tools / FILE_NAME).write_bytes(good)
-    catalog.refresh([shop.tools / FILE_NAME])
+    (shop.tools / MANIFEST).write_bytes(good)
+    catalog.refresh([shop.tools / MANIFEST])
 
     assert "a" in catalog.snapshot.tools
 
@@ -265,29 +266,29 @@ def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Worksho
     shop.write("a.py", tool("a"))
     shop.admit("a.py")
     catalog = shop.catalog(dev=True)
-    good = (shop.tools / FILE_NAME).read_bytes()
+    good = (shop.tools / MANIFEST).read_bytes()
     assert not catalog.snapshot.served["a"].dev
 
-    (shop.tools / FILE_NAME).write_bytes(good.replace(b"ann", b"eve"))
-    catalog.refresh([shop.tools / FILE_NAME])
+    (shop.tools / MANIFEST).write_bytes(good.replace(b"ann", b"eve"))
+    catalog.refresh([shop.tools / MANIFEST])
 
     for one in (catalog, shop.catalog(dev=True)):
         (finding,) = one.snapshot.findings
-        assert (finding.rule, finding.path) == ("manifest-unusable", str(shop.tools / FILE_NAME))
+        assert (finding.rule, finding.path) == ("manifest-unusable", str(shop.tools / MANIFEST))
         assert "was changed since Toolkiln wrote it" in finding.message
         assert "toolkiln admit --reset" in finding.fix
         assert one.snapshot.served["a"].dev
 
-    (shop.tools / FILE_NAME).write_bytes(good)
-    catalog.refresh([shop.tools / FILE_NAME])
+    (shop.tools / MANIFEST).write_bytes(good)
+    catalog.refresh([shop.tools / MANIFEST])
 
     assert catalog.snapshot.findings == ()
     assert not catalog.snapshot.served["a"].dev
 
 
 def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Workshop) -> None:
-    from toolkiln.catalog import Admissions
-    from toolkiln.model import AdmissionDecision
+    from toolkiln.catalog.admission import Admissions
+    from toolkiln.model.admission import AdmissionDecision
 
     shop.write("a.py", tool("a"))
     shop.write("b.py", tool("b"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog.manifest import FILE_NAME
+from toolkiln.catalog.manifest import MANIFEST
 from toolkiln.catalog.transaction import ManifestFile
 
 
@@ -12,7 +12,7 @@ def test_a_manifest_replaced_around_each_read_is_never_mistaken_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, writer, reader = (
-        tmp_path / FILE_NAME,
+        tmp_path / MANIFEST,
         ManifestFile(tmp_path, ""),
         ManifestFile(tmp_path, ""),
     )

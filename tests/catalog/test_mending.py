@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.catalog.reports import with_docstrings
-from toolkiln.spec import decode, read
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import decode
 
 SAID = "Convert an amount."
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -9,10 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.catalog import tool_files
-from toolkiln.catalog.files import file_for, name_finding
+from toolkiln.catalog.files import file_for, name_finding, tool_files
 from toolkiln.errors import InputError
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 
 
 def refused(name: str, folder: Path) -> InputError:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from toolkiln import tool
-from toolkiln.catalog import MANIFEST, ManifestError
+from toolkiln.catalog.manifest import MANIFEST, ManifestError
 from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, Grant, Status
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Grant, Status
 
 SOON = 60.0
 ANN = AdmissionDecision("ann")
@@ -214,7 +215,7 @@ def test_spec_and_sources_are_of_one_version_while_the_catalog_changes(tmp_path:
     mixed: list[str] = []
 
     def resolve() -> None:
-        from toolkiln.spec import version_digest
+        from toolkiln.spec.local_imports import version_digest
 
         while not is_over.is_set():
             found = kiln.services.registry.resolve("a", None)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog import Admissions, EditConflict
-from toolkiln.catalog.manifest import FILE_NAME
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.manifest import MANIFEST
 from toolkiln.catalog.removal import RemovesOtherTools, StaleVersion
-from toolkiln.catalog.transaction import Installation, commit, needs_recovery, recover
+from toolkiln.catalog.transaction import EditConflict, Installation, commit, needs_recovery, recover
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import AdmissionDecision
+from toolkiln.model.admission import AdmissionDecision
 
 from .conftest import Workshop, tool
 from .test_transaction import BEFORE, MANIFESTS, folder_with, interrupt, killed, state
@@ -197,7 +197,7 @@ class TestWhatStays:
 
 def test_death_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
     template = folder_with(tmp_path, BEFORE)
-    ends = state(template), {FILE_NAME: MANIFESTS[1]}
+    ends = state(template), {MANIFEST: MANIFESTS[1]}
     seen = []
     for at in range(1, 60):
         folder = shutil.copytree(template, tmp_path / str(at))
@@ -214,7 +214,7 @@ def test_death_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> N
 
 def test_failure_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
     template = folder_with(tmp_path, BEFORE)
-    ends = state(template), {FILE_NAME: MANIFESTS[1]}
+    ends = state(template), {MANIFEST: MANIFESTS[1]}
 
     def fail() -> None:
         raise OSError(errno.EIO, "broken")

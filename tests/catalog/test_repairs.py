@@ -7,8 +7,9 @@ from pathlib import Path
 from textwrap import dedent
 
 from tables import each_row
-from toolkiln.catalog import Repair, repairs_for, report
-from toolkiln.spec import decode, read
+from toolkiln.catalog.reports import Repair, repairs_for, report
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import decode
 
 
 def found(source: str, rule: str) -> Repair | None:

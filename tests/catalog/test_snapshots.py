@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.snapshots import Snapshots
-from toolkiln.model import Admission, FileVersion, ServedVersion, Severity, Snapshot
-from toolkiln.spec import read
+from toolkiln.model.catalog import Admission, FileVersion, ServedVersion, Snapshot
+from toolkiln.model.source import Severity
+from toolkiln.spec.reader import read
 
 from .conftest import tool
 

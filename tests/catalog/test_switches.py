@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from tables import each_row
-from toolkiln.catalog import MANIFEST, Admissions, Catalog
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.catalog import Catalog
+from toolkiln.catalog.manifest import MANIFEST
 from toolkiln.errors import InputError, UnknownTool
 
 from .conftest import Workshop, tool

@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from tables import each_row
-from toolkiln.catalog import Admissions, EditConflict
-from toolkiln.catalog.admission import CandidateVersion
+from toolkiln.catalog.admission import Admissions, CandidateVersion
 from toolkiln.catalog.folder import read_version
-from toolkiln.catalog.manifest import FILE_NAME, Manifest, MissingManifest, encode
+from toolkiln.catalog.manifest import MANIFEST, Manifest, MissingManifest, encode
 from toolkiln.catalog.transaction import (
+    EditConflict,
     Installation,
     ManifestFile,
     commit,
@@ -34,7 +34,8 @@ from toolkiln.catalog.transaction import (
     recover,
 )
 from toolkiln.errors import InputError
-from toolkiln.model import AdmissionDecision, FileVersion
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.catalog import FileVersion
 
 from .conftest import Start, Workshop, text_of, tool
 
@@ -50,7 +51,7 @@ JOURNAL = ".toolkiln-journal.json"
 def folder_with(tmp_path: Path, content: bytes | None) -> Path:
     folder = tmp_path / "tools"
     folder.mkdir()
-    (folder / FILE_NAME).write_bytes(MANIFESTS[0])
+    (folder / MANIFEST).write_bytes(MANIFESTS[0])
     if content is not None:
         (folder / "a.py").write_bytes(content)
     return folder
@@ -113,7 +114,7 @@ def test_death_at_any_step_leaves_the_folder_as_before_or_after(
     tmp_path: Path, content: bytes | None
 ) -> None:
     template = folder_with(tmp_path, content)
-    before, after = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+    before, after = state(template), {"a.py": AFTER, MANIFEST: MANIFESTS[1]}
     seen = []
     for at in range(1, 60):
         folder = shutil.copytree(template, tmp_path / str(at))
@@ -131,7 +132,7 @@ def test_death_at_any_step_leaves_the_folder_as_before_or_after(
 @pytest.mark.faults
 def test_death_during_recovery_is_recovered_from(tmp_path: Path) -> None:
     template = folder_with(tmp_path, BEFORE)
-    ends = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+    ends = state(template), {"a.py": AFTER, MANIFEST: MANIFESTS[1]}
     for at in range(5, 14):
         torn = shutil.copytree(template, tmp_path / f"torn{at}")
         assert killed(at, lambda torn=torn: install(torn))  # type: ignore[misc]
@@ -149,7 +150,7 @@ def test_failure_at_any_step_leaves_the_folder_as_before_or_after(
     tmp_path: Path, content: bytes | None, failure: BaseException
 ) -> None:
     template = folder_with(tmp_path, content)
-    ends = state(template), {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+    ends = state(template), {"a.py": AFTER, MANIFEST: MANIFESTS[1]}
 
     def fail() -> None:
         raise failure
@@ -172,13 +173,13 @@ def test_failure_at_any_step_leaves_the_folder_as_before_or_after(
 def test_failure_before_the_manifest_is_written_undoes_everything_at_once(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, BEFORE)
     before = state(folder)
-    (folder / FILE_NAME).unlink()
-    (folder / FILE_NAME).mkdir()
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).mkdir()
 
     with pytest.raises(IsADirectoryError):
         install(folder)
 
-    (folder / FILE_NAME).rmdir()
+    (folder / MANIFEST).rmdir()
     assert state(folder) == {"a.py": before["a.py"]}
 
 
@@ -189,7 +190,7 @@ def test_file_is_installed_with_the_mode_of_the_one_before(tmp_path: Path) -> No
     install(folder)
 
     assert (folder / "a.py").stat().st_mode & 0o777 == 0o640
-    assert state(folder) == {"a.py": AFTER, FILE_NAME: MANIFESTS[1]}
+    assert state(folder) == {"a.py": AFTER, MANIFEST: MANIFESTS[1]}
 
 
 def test_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         install(folder)
 
-    assert state(folder) == {FILE_NAME: MANIFESTS[0]}
+    assert state(folder) == {MANIFEST: MANIFESTS[0]}
 
 
 @each_row("name", ["n" * 252 + ".py", "\N{SNOWMAN}" * 84 + ".py", "a b/ü\n.py"])
@@ -208,7 +209,7 @@ def test_file_of_any_name_is_installed(tmp_path: Path, name: str) -> None:
 
     commit(folder, MANIFESTS[1], Installation(name, AFTER))
 
-    assert state(folder) == {name: AFTER, FILE_NAME: MANIFESTS[1]}
+    assert state(folder) == {name: AFTER, MANIFEST: MANIFESTS[1]}
 
 
 def test_file_edited_between_death_and_recovery_is_left_alone(tmp_path: Path) -> None:
@@ -391,10 +392,12 @@ def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_pyt
     code = """
         import sys
         from pathlib import Path
-        from toolkiln.catalog import Admissions, Catalog, EditConflict
-        from toolkiln.model import AdmissionDecision
+        from toolkiln.catalog.admission import Admissions
+        from toolkiln.catalog.catalog import Catalog
+        from toolkiln.catalog.transaction import EditConflict
+        from toolkiln.model.admission import AdmissionDecision
         from toolkiln.catalog.folder import read_version
-        from toolkiln.store import open_store
+        from toolkiln.store.store import open_store
         tools, state, draft = map(Path, sys.argv[1:])
         store = open_store(state / "store.db")
         admissions = Admissions(Catalog(tools, lambda: store.archive))
@@ -433,7 +436,7 @@ def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_pyt
 def test_reader_always_sees_a_whole_manifest_while_writers_die(
     shop: Workshop, start_python: Start
 ) -> None:
-    (shop.tools / FILE_NAME).write_bytes(MANIFESTS[0])
+    (shop.tools / MANIFEST).write_bytes(MANIFESTS[0])
     code = """
         import itertools, os, sys
         from pathlib import Path

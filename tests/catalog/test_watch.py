@@ -9,20 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog import (
-    MANIFEST,
-    Admissions,
-    Catalog,
-    CatalogChange,
-    CatalogOptions,
-    ManifestError,
-    watch,
-)
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.catalog import Catalog, CatalogOptions
+from toolkiln.catalog.manifest import MANIFEST, ManifestError
+from toolkiln.catalog.watch import CatalogChange, watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, Severity
-from toolkiln.store import VersionArchive
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.source import Severity
+from toolkiln.store.version_archive import VersionArchive
 
 from .conftest import Start, Workshop, text_of, tool
 
@@ -543,9 +539,10 @@ async def test_only_what_another_process_admits_is_served(
         admit = """
             import sys
             from pathlib import Path
-            from toolkiln.catalog import Admissions, Catalog
-            from toolkiln.model import AdmissionDecision
-            from toolkiln.store import open_store
+            from toolkiln.catalog.admission import Admissions
+            from toolkiln.catalog.catalog import Catalog
+            from toolkiln.model.admission import AdmissionDecision
+            from toolkiln.store.store import open_store
             store = open_store(Path(sys.argv[2]))
             admissions = Admissions(Catalog(Path(sys.argv[1]), lambda: store.archive))
             admissions.admit([admissions.candidate("late.py")], AdmissionDecision("bob"))

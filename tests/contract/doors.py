@@ -25,7 +25,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from fleet import servers
 from toolkiln import Kiln
 from toolkiln.config import load
-from toolkiln.model import Result
+from toolkiln.model.call import Result
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
 BOUND = 60.0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from toolkiln import Kiln
-from toolkiln.model import AuditFilter, ChainedRecord
+from toolkiln.model.audit import AuditFilter, ChainedRecord
 
 from . import doors
 from .conftest import SECRET

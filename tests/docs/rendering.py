@@ -6,7 +6,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from toolkiln.model import Dialect, ToolSpec
+from toolkiln.model.spec import Dialect, ToolSpec
 
 # What a viewer might switch on; text of a tool may trigger none of it.
 _PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

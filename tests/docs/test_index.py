@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.docs import prompt_index
-from toolkiln.model import Toolkit, ToolSpec
+from toolkiln.docs.pages import prompt_index
+from toolkiln.model.spec import Toolkit, ToolSpec
 
 from .rendering import spec
 

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from tables import each_row
-from toolkiln.docs import guide, page, page_name
-from toolkiln.docs.pages import page_of
+from toolkiln.docs.pages import guide, page, page_name, page_of
 from toolkiln.docs.site import rst
-from toolkiln.model import (
-    Admission,
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission
+from toolkiln.model.spec import (
     Capability,
     DocstringSection,
     Documentation,
-    Grant,
     Hints,
     Limits,
     ParameterDoc,
@@ -25,7 +24,7 @@ from toolkiln.model import (
     Toolkit,
     ToolSpec,
 )
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 from .rendering import HOSTILE, doctree, headings, kinds, params, shown, spec
 

@@ -6,8 +6,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.docs import page, passages
-from toolkiln.model import DocstringSection, Documentation, Hints, Permissions, RaisesDoc, ToolSpec
+from toolkiln.docs.pages import page
+from toolkiln.docs.passages import passages
+from toolkiln.model.spec import (
+    DocstringSection,
+    Documentation,
+    Hints,
+    Permissions,
+    RaisesDoc,
+    ToolSpec,
+)
 
 from .rendering import HOSTILE, headings, kinds, params, shown, spec
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.docs import page
 from toolkiln.docs.blocks import Paragraph
 from toolkiln.docs.markdown import blocks_markdown
+from toolkiln.docs.pages import page
 from toolkiln.docs.schema_text import SchemaWords
 
 from .rendering import params, spec

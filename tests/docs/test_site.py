@@ -10,10 +10,13 @@ from unittest.mock import patch
 import pytest
 
 from tables import each_row
-from toolkiln.docs import build_site, page, write_site
 from toolkiln.docs.blocks import words
+from toolkiln.docs.pages import page
+from toolkiln.docs.site import build_site, write_site
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import Admission, DocstringSection, Documentation, Site, Toolkit, ToolSpec
+from toolkiln.model.catalog import Admission
+from toolkiln.model.search import Site
+from toolkiln.model.spec import DocstringSection, Documentation, Toolkit, ToolSpec
 
 from .rendering import HOSTILE, headings, kinds, spec
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from toolkiln.execution import CallObserver, RunningCall
-from toolkiln.model import Event, Result
+from toolkiln.execution.call_events import CallObserver, RunningCall
+from toolkiln.model.call import Event, Result
 
 
 class RecordingObserver(CallObserver):

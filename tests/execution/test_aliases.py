@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.security import NoSession, SessionService, token_hash
-from toolkiln.store import Store, open_store
+from toolkiln.security.sessions import NoSession, SessionService, token_hash
+from toolkiln.store.store import Store, open_store
 
 
 @pytest.fixture

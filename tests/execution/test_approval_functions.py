@@ -15,12 +15,13 @@ from toolkiln.errors import BackendError
 from toolkiln.execution.executor import ExecutionOutcome, Executor, Invocation
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.preflight import needs_approval
-from toolkiln.model import Grant, Permissions, Status
+from toolkiln.model.call import Grant, Status
+from toolkiln.model.spec import Permissions
 from toolkiln.model.tool import ResolvedTool
-from toolkiln.sandbox import Networks
 from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.network.access import Networks
 from toolkiln.sandbox.sandbox import make_launcher, try_mode
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

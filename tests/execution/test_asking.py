@@ -13,14 +13,14 @@ from security.guarded import records
 from tables import each_row
 from toolkiln.errors import Unanswered
 from toolkiln.kiln import Kiln
-from toolkiln.model import (
+from toolkiln.model.call import Status
+from toolkiln.model.question import (
     FormAnswer,
     Question,
     Reply,
     RootFolder,
     RootsAnswer,
     SampleAnswer,
-    Status,
 )
 
 from . import surveys

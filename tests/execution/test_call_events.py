@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from toolkiln.config import Settings
 from toolkiln.define import Context, tool
-from toolkiln.execution import CallEvents, CallObserver, EventCallback, RunningCall
+from toolkiln.execution.call_events import CallEvents, CallObserver, EventCallback, RunningCall
 from toolkiln.kiln import Kiln
-from toolkiln.model import Call, Event, Result
-from toolkiln.security import Mask
+from toolkiln.model.call import Call, Event, Result
+from toolkiln.security.masking import Mask
 
 from .observers import RecordingObserver
 

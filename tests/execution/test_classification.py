@@ -11,7 +11,8 @@ from toolkiln.define import ToolError, ToolResult
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.execution.inline import InlineExecutor
 from toolkiln.execution.outcomes import failure_in, is_refusal
-from toolkiln.model import Dialect, Status, ToolSpec
+from toolkiln.model.call import Status
+from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.tool import ResolvedTool
 
 REFUSALS = [

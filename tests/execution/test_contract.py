@@ -13,12 +13,13 @@ import pytest_asyncio
 from tables import each_row
 from toolkiln.execution.executor import Bounds, ExecutionOutcome, Executor, Invocation
 from toolkiln.execution.inline import InlineExecutor
-from toolkiln.model import Caller, CallError, Event, Result, Status
+from toolkiln.model.call import CallError, Event, Result, Status
+from toolkiln.model.identity import Caller
 from toolkiln.model.tool import ResolvedTool
-from toolkiln.sandbox import Networks
 from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.network.access import Networks
 from toolkiln.sandbox.sandbox import make_launcher, try_mode
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

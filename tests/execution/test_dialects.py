@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Caller, Dialect, Status
+from toolkiln.model.call import Status
+from toolkiln.model.identity import Caller
+from toolkiln.model.spec import Dialect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

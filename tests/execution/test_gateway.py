@@ -11,8 +11,9 @@ import pytest
 
 from tables import each_row
 from toolkiln.kiln import Kiln
-from toolkiln.model import Call, Caller, Event, Result, Status
-from toolkiln.operations import SourceCall
+from toolkiln.model.call import Call, Event, Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.operations.sources import SourceCall
 
 from .observers import RecordingObserver
 

@@ -16,7 +16,8 @@ import pytest_asyncio
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Call, Caller, Status
+from toolkiln.model.call import Call, Status
+from toolkiln.model.identity import Caller
 
 SOON = 30.0
 SOURCE = '''

@@ -7,7 +7,8 @@ import pytest
 
 from toolkiln.execution.executor import MAXIMA, Bounds, bounds_of
 from toolkiln.kiln import Kiln
-from toolkiln.model import Limits, Status
+from toolkiln.model.call import Status
+from toolkiln.model.spec import Limits
 
 TOOLS = {
     "greedy.py": '''

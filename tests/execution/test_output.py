@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tables import each_row
 from toolkiln.execution.executor import ExecutionOutcome
 from toolkiln.execution.output import TruncatedText, limit_of, model_text, render, truncate
-from toolkiln.model import CallError, Dialect, Limits, Status, ToolSpec
+from toolkiln.model.call import CallError, Status
+from toolkiln.model.spec import Dialect, Limits, ToolSpec
 
 MARKER = re.compile(r"\n\[… ([\d,]+) characters left out …\]\n")
 CHARACTERS = ["\r\n", "e\u0301", "👍🏽", "👩\u200d👧", "🇳🇴", "\u1112\u1161\u11ab", "☎\ufe0f"]

@@ -13,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.errors import BackendError
-from toolkiln.execution import Bounds, run_examples, run_probe
-from toolkiln.execution.executor import ExecutionOutcome, Invocation
-from toolkiln.model import CallError, Dialect, Finding, Grant, ResolvedTool, Severity, Status
-from toolkiln.sandbox import Networks, Sandbox
-from toolkiln.spec import read
+from toolkiln.execution.executor import Bounds, ExecutionOutcome, Invocation
+from toolkiln.execution.probe import run_examples, run_probe
+from toolkiln.model.call import CallError, Grant, Status
+from toolkiln.model.source import Finding, Severity
+from toolkiln.model.spec import Dialect
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.sandbox.network.access import Networks
+from toolkiln.sandbox.sandbox import Sandbox
+from toolkiln.spec.reader import read
 from toolkiln.surfaces.cli.templates import source as template
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

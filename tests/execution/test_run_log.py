@@ -10,10 +10,11 @@ import pytest_asyncio
 
 from toolkiln.config import Settings
 from toolkiln.define import Context, tool
-from toolkiln.execution import CallEvents, RunLog, RunRecord
-from toolkiln.execution.run_log import MAX_ENDED
+from toolkiln.execution.call_events import CallEvents
+from toolkiln.execution.run_log import MAX_ENDED, RunLog, RunRecord
 from toolkiln.kiln import Kiln
-from toolkiln.model import AuditFilter, Call, Event, Status
+from toolkiln.model.audit import AuditFilter
+from toolkiln.model.call import Call, Event, Status
 from toolkiln.security.masking import Mask
 
 SOON = 30.0

@@ -8,12 +8,13 @@ import pytest
 import pytest_asyncio
 
 from toolkiln.execution.executor import ExecutionOutcome, Executor, Invocation
-from toolkiln.model import Caller, Status
+from toolkiln.model.call import Status
+from toolkiln.model.identity import Caller
 from toolkiln.model.tool import ResolvedTool
-from toolkiln.sandbox import Networks
 from toolkiln.sandbox.executor import SandboxExecutor
+from toolkiln.sandbox.network.access import Networks
 from toolkiln.sandbox.sandbox import make_launcher, try_mode
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

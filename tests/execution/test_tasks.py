@@ -13,10 +13,11 @@ import pytest
 
 from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.execution import EventCallback
+from toolkiln.execution.call_events import EventCallback
 from toolkiln.execution.tasks import SOFT_LIMIT, TaskService
 from toolkiln.kiln import Kiln
-from toolkiln.model import Call, Caller, Event, Result, Status, Task
+from toolkiln.model.call import Call, Event, Result, Status, Task
+from toolkiln.model.identity import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 30.0

@@ -13,9 +13,11 @@ from typing import Protocol
 import pytest
 import redis
 
-from toolkiln.fleet import RedisBuckets, RedisSessions, open_redis
-from toolkiln.model import Draw, SessionRecord
-from toolkiln.store import open_store
+from toolkiln.fleet.address import open_redis
+from toolkiln.fleet.security_stores import RedisBuckets, RedisSessions
+from toolkiln.model.identity import SessionRecord
+from toolkiln.model.policy import Draw
+from toolkiln.store.store import open_store
 
 from . import servers
 from .servers import Proxy, Server

@@ -14,8 +14,8 @@ from typing import Any
 
 from toolkiln import Context, Kiln, tool
 from toolkiln.config import Settings
-from toolkiln.fleet import WorkerConfig, new_loop
-from toolkiln.fleet.worker_process import run_embedded_worker
+from toolkiln.fleet.supervisor import WorkerConfig
+from toolkiln.fleet.worker_process import new_loop, run_embedded_worker
 
 FOLDER = Path(sys.argv[4]) if len(sys.argv) > 4 else Path()
 

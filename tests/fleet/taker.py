@@ -8,9 +8,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from toolkiln.fleet import RedisBuckets, RedisClient, open_redis
-from toolkiln.model import Draw, Rate
-from toolkiln.store import Store, open_store
+from toolkiln.fleet.address import RedisClient, open_redis
+from toolkiln.fleet.security_stores import RedisBuckets
+from toolkiln.model.policy import Draw, Rate
+from toolkiln.store.store import Store, open_store
 
 
 def main(place: str, bucket: str, tries: str) -> None:

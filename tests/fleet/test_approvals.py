@@ -45,8 +45,9 @@ from store.test_approvals import (  # noqa: F401  # collected here, over the fix
     test_what_was_rejected_is_never_used,
 )
 from toolkiln.errors import InputError, StoreError
-from toolkiln.fleet import RedisApprovals, open_redis
-from toolkiln.model import ApprovalVerdict
+from toolkiln.fleet.address import open_redis
+from toolkiln.fleet.security_stores import RedisApprovals
+from toolkiln.model.policy import ApprovalVerdict
 
 from .servers import Server
 

@@ -28,16 +28,17 @@ from toolkiln.fleet.message_auth import FleetKeys
 from toolkiln.fleet.questions import ANSWER, QuestionSender, write_answers, write_questions
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import CallReply, Envelope
-from toolkiln.model import (
+from toolkiln.model.call import Result
+from toolkiln.model.question import (
     FormAnswer,
+    FormField,
     FormQuestion,
+    Message,
     Question,
-    Result,
     SampleAnswer,
     SampleQuestion,
 )
-from toolkiln.model import Reply as Answer
-from toolkiln.model.question import FormField, Message
+from toolkiln.model.question import Reply as Answer
 
 from .queues import call
 from .servers import Server, running

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import InputError
-from toolkiln.model import Draw, Rate
+from toolkiln.model.policy import Draw, Rate
 
 from .conftest import BucketsLike, Guards
 

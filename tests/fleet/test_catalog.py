@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from toolkiln.catalog import read_sources
+from toolkiln.catalog.folder import read_sources
 from toolkiln.fleet import keys, published_tool
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
@@ -19,7 +19,8 @@ from toolkiln.fleet.message_auth import FleetKeys, seal_bytes
 from toolkiln.fleet.published_tool import StoredDocument, write_entry
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.remote_catalog import CatalogReader, fetch
-from toolkiln.model import Admission, FileVersion, Grant, ServedVersion, Snapshot, Tools
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission, FileVersion, ServedVersion, Snapshot, Tools
 
 from .servers import Server
 

@@ -21,7 +21,7 @@ from toolkiln.fleet.delivery import Delivery, Ending
 from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import CallReply, Envelope
-from toolkiln.model import Event, Result, Status
+from toolkiln.model.call import Event, Result, Status
 
 from .queues import desk
 from .servers import Proxy, Server, running

@@ -26,9 +26,11 @@ from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.message_auth import KeySettings, fleet_keys, seal
-from toolkiln.model import FormAnswer, Question, Result, SessionRecord, Status, Task
-from toolkiln.security import token_hash
-from toolkiln.store import key_of
+from toolkiln.model.call import Result, Status, Task
+from toolkiln.model.identity import SessionRecord
+from toolkiln.model.question import FormAnswer, Question
+from toolkiln.security.sessions import token_hash
+from toolkiln.store.codec import key_of
 
 from . import servers
 from .servers import Server

@@ -19,7 +19,7 @@ from toolkiln.fleet.delivery import Delivery, Ending
 from toolkiln.fleet.message_auth import fleet_keys
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.steps import leaves_open
-from toolkiln.model import CallError, Result, Status, Task
+from toolkiln.model.call import CallError, Result, Status, Task
 
 from .queues import Desk, desk
 from .servers import Server, running

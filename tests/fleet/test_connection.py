@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import StoreError
-from toolkiln.fleet import RedisBuckets, RedisSessions, address, open_redis
-from toolkiln.model import Caller, Draw, Rate, SessionRecord
+from toolkiln.fleet import address
+from toolkiln.fleet.address import open_redis
+from toolkiln.fleet.security_stores import RedisBuckets, RedisSessions
+from toolkiln.model.identity import Caller, SessionRecord
+from toolkiln.model.policy import Draw, Rate
 
 from . import servers
 from .servers import Proxy, Server

@@ -10,11 +10,14 @@ import redis
 from msgspec import Raw
 
 from toolkiln.errors import InputError, StoreError
-from toolkiln.fleet import RedisApprovals, RedisBuckets, RedisFleetAdmin, keys, open_redis
+from toolkiln.fleet import keys
+from toolkiln.fleet.address import open_redis
+from toolkiln.fleet.admin import RedisFleetAdmin
 from toolkiln.fleet.delivery import Ending
 from toolkiln.fleet.message_auth import KeySettings, fleet_keys
+from toolkiln.fleet.security_stores import RedisApprovals, RedisBuckets
 from toolkiln.fleet.wire import Envelope, envelope_to_wire, pack
-from toolkiln.model import Approval, Draw, Rate
+from toolkiln.model.policy import Approval, Draw, Rate
 
 from .queues import desk
 from .servers import Server

@@ -20,13 +20,15 @@ from redis.exceptions import NoPermissionError as REFUSED
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError
-from toolkiln.fleet import RedisFleetAdmin, generate_worker_keys, keys, wire
+from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
+from toolkiln.fleet.admin import RedisFleetAdmin
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.message_auth import KeySettings, fleet_keys
 from toolkiln.fleet.published_tool import write_entry
-from toolkiln.fleet.signatures import Signer, leaf_of
-from toolkiln.model import FormAnswer, Grant, Question, Result, Status
+from toolkiln.fleet.signatures import Signer, generate_worker_keys, leaf_of
+from toolkiln.model.call import Grant, Result, Status
+from toolkiln.model.question import FormAnswer, Question
 
 from . import servers
 from .servers import Server

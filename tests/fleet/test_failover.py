@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from . import servers
 from .servers import Server

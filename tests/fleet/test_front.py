@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 from typer.testing import CliRunner, Result
 
-from toolkiln.surfaces.cli import app
+from toolkiln.surfaces.cli.app import app
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN
 from .servers import Server

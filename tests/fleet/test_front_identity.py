@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from toolkiln.surfaces.cli import app
+from toolkiln.surfaces.cli.app import app
 
 from .contract_tools import SETTINGS, SOURCE
 from .servers import Server

@@ -11,7 +11,7 @@ import pytest_asyncio
 from toolkiln.config import Settings
 from toolkiln.errors import NotFound
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status, Task
+from toolkiln.model.call import Status, Task
 
 from .servers import Server
 from .workers import worker

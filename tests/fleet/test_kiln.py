@@ -7,8 +7,9 @@ import pytest
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ToolkilnError
-from toolkiln.model import Status
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.model.call import Status
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from .servers import Server
 

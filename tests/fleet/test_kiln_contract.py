@@ -12,40 +12,29 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Context, tool
-from toolkiln.catalog import StaleVersion
+from toolkiln.catalog.removal import StaleVersion
 from toolkiln.config import Settings, load
 from toolkiln.errors import InputError, NotAllowed, NotFound, Unanswered, UnknownTool
 from toolkiln.kiln import Kiln
-from toolkiln.model import (
-    AuditFilter,
-    Call,
-    ChainedRecord,
-    Event,
-    FileState,
+from toolkiln.model.admission import ToolDraft
+from toolkiln.model.audit import AuditFilter, ChainedRecord
+from toolkiln.model.base import Value
+from toolkiln.model.call import Call, Event, Result, Status, Task
+from toolkiln.model.catalog import FileState
+from toolkiln.model.question import (
     FormAnswer,
     FormQuestion,
     Question,
     Reply,
-    Result,
     RootFolder,
     RootsAnswer,
     SampleAnswer,
-    Status,
-    Task,
-    ToolDraft,
-    Value,
 )
-from toolkiln.operations import (
-    Operation,
-    SourceCall,
-    proposals,
-    tool_files,
-    tool_settings,
-    tools,
-    versions,
-)
-from toolkiln.schema import check
-from toolkiln.security import NoSession
+from toolkiln.operations import proposals, tool_files, tool_settings, tools, versions
+from toolkiln.operations.operation import Operation
+from toolkiln.operations.sources import SourceCall
+from toolkiln.schema.arguments import check
+from toolkiln.security.sessions import NoSession
 from written_tools import write_tool
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN

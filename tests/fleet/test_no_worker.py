@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError
-from toolkiln.model import Status
-from toolkiln.surfaces.cli import app
+from toolkiln.model.call import Status
+from toolkiln.surfaces.cli.app import app
 
 from .servers import Server
 from .workers import BOUND, worker

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from surfaces.http.test_tracing import Collector
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .servers import Server
 from .workers import BOUND, Running, asking, code_of, until, worker

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
-from toolkiln.fleet import RedisFleetAdmin, keys
+from toolkiln.fleet import keys
 from toolkiln.fleet.address import read_address
+from toolkiln.fleet.admin import RedisFleetAdmin
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import AlreadyRunning, Ending, Finished
 from toolkiln.fleet.queue import Queue
@@ -21,7 +22,7 @@ from toolkiln.fleet.wire import Envelope, pack
 from toolkiln.kiln import Kiln
 from toolkiln.operations import system
 from toolkiln.operations.operation import Nothing
-from toolkiln.surfaces.cli import app
+from toolkiln.surfaces.cli.app import app
 
 from .servers import Server
 

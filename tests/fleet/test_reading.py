@@ -8,7 +8,7 @@ from toolkiln.fleet.delivery import Delivery
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker import Observe
-from toolkiln.model import Result, Status
+from toolkiln.model.call import Result, Status
 
 from .queues import POOL, call, desk, working
 from .servers import Server

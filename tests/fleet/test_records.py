@@ -57,14 +57,16 @@ from store.test_contract import (  # noqa: F401
     test_the_same_id_with_another_fingerprint_is_a_conflict,
 )
 from toolkiln.errors import StoreError
-from toolkiln.fleet import RedisApprovals, RedisCallStore, keys, open_redis
-from toolkiln.fleet.address import read_address
+from toolkiln.fleet import keys
+from toolkiln.fleet.address import open_redis, read_address
+from toolkiln.fleet.call_store import RedisCallStore
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Ending
 from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.security_stores import RedisApprovals
 from toolkiln.fleet.wire import Envelope, pack, result_to_wire
-from toolkiln.model import Call, Claimed, Lease, Status
-from toolkiln.store import key_of
+from toolkiln.model.call import Call, Claimed, Lease, Status
+from toolkiln.store.codec import key_of
 
 from .servers import Server
 

@@ -8,7 +8,8 @@ import redis
 
 from toolkiln.errors import StoreError
 from toolkiln.fleet import keys
-from toolkiln.model import Caller, Draw, Rate, SessionRecord
+from toolkiln.model.identity import Caller, SessionRecord
+from toolkiln.model.policy import Draw, Rate
 
 from .conftest import Guards
 from .servers import Server

@@ -12,8 +12,7 @@ import pytest
 from toolkiln.errors import StoreError, Unreachable
 from toolkiln.fleet import connection as link
 from toolkiln.fleet import connection as resp
-from toolkiln.fleet import open_redis
-from toolkiln.fleet.address import read_address
+from toolkiln.fleet.address import open_redis, read_address
 from toolkiln.fleet.connection import RedisPipe
 
 from . import servers

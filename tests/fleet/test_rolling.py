@@ -3,12 +3,13 @@
 import asyncio
 from pathlib import Path
 
-from toolkiln.catalog import read_sources
+from toolkiln.catalog.folder import read_sources
 from toolkiln.config import Settings
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.remote_catalog import CatalogReader
 from toolkiln.kiln import Kiln
-from toolkiln.model import Admission, Event, FileVersion, Result, ServedVersion
+from toolkiln.model.call import Event, Result
+from toolkiln.model.catalog import Admission, FileVersion, ServedVersion
 
 from .servers import Server
 from .test_catalog import put

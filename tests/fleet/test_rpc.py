@@ -15,8 +15,10 @@ from toolkiln.config import Settings
 from toolkiln.errors import BackendError, UnknownTool
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.kiln import Kiln
-from toolkiln.model import Grant, Status, Value
-from toolkiln.operations import Operation, tool_files, tools, versions
+from toolkiln.model.base import Value
+from toolkiln.model.call import Grant, Status
+from toolkiln.operations import tool_files, tools, versions
+from toolkiln.operations.operation import Operation
 
 from .servers import Server
 from .test_catalog import put

@@ -3,7 +3,7 @@
 import pytest
 
 from toolkiln.errors import InputError, StoreError
-from toolkiln.model import Caller, SessionRecord
+from toolkiln.model.identity import Caller, SessionRecord
 
 from .conftest import Guards, SessionsLike
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from toolkiln.fleet.events import EventPublisher
-from toolkiln.model import Event
+from toolkiln.model.call import Event
 
 from .queues import call, desk, result
 from .servers import Server

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, UnknownTool
-from toolkiln.fleet import Verifier, generate_worker_keys, keys, wire
+from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe
@@ -29,10 +29,10 @@ from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal, seal
 from toolkiln.fleet.publisher import ForeignCatalog, Publisher
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.remote_catalog import CatalogReader
-from toolkiln.fleet.signatures import Signer
+from toolkiln.fleet.signatures import Signer, Verifier, generate_worker_keys
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker_process import check_worker_keys
-from toolkiln.model import Grant, Result, Status
+from toolkiln.model.call import Grant, Result, Status
 from toolkiln.operations import proposals, tool_files, tools, versions
 
 from .queues import desk

@@ -11,7 +11,7 @@ from msgspec import Raw
 from toolkiln.errors import InputError
 from toolkiln.fleet import wire
 from toolkiln.fleet.wire import CallReply, Envelope, Malformed
-from toolkiln.model import CallError, Event, Result, SentFile, Status, Timing, Truncation
+from toolkiln.model.call import CallError, Event, Result, SentFile, Status, Timing, Truncation
 
 any_text = st.text(st.characters(exclude_categories=()))
 any_json = st.recursive(

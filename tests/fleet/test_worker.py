@@ -14,7 +14,8 @@ import pytest
 from toolkiln.fleet import keys
 from toolkiln.fleet.events import announce
 from toolkiln.fleet.remote_catalog import CatalogReader
-from toolkiln.model import Caller, Status
+from toolkiln.model.call import Status
+from toolkiln.model.identity import Caller
 
 from .servers import Server
 from .workers import Running, asking, code_of, until, worker

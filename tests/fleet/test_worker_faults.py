@@ -16,7 +16,7 @@ import pytest
 from toolkiln.fleet import keys
 from toolkiln.fleet.delivery import ControlMessage
 from toolkiln.fleet.remote_catalog import CatalogReader
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from . import servers
 from .servers import Server

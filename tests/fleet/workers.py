@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from toolkiln.fleet import RedisSessions, open_redis
-from toolkiln.fleet.address import read_address
+from toolkiln.fleet.address import open_redis, read_address
 from toolkiln.fleet.client import ReplyStream
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Accepted, Admission
@@ -25,6 +24,7 @@ from toolkiln.fleet.leases import process_state
 from toolkiln.fleet.message_auth import FleetKeys, KeySettings, fleet_keys
 from toolkiln.fleet.message_auth import seal as seal_of
 from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.security_stores import RedisSessions
 from toolkiln.fleet.wire import (
     CallReply,
     Envelope,
@@ -33,10 +33,11 @@ from toolkiln.fleet.wire import (
     pack,
     result_from_wire,
 )
-from toolkiln.model import Caller, Result
-from toolkiln.model import Event as Told
-from toolkiln.security import SessionService, token_hash
-from toolkiln.store import key_of
+from toolkiln.model.call import Event as Told
+from toolkiln.model.call import Result
+from toolkiln.model.identity import Caller
+from toolkiln.security.sessions import SessionService, token_hash
+from toolkiln.store.codec import key_of
 
 from .servers import Server
 

@@ -10,15 +10,10 @@ import pytest_asyncio
 from toolkiln.catalog.admission_pipeline import AdmissionPipeline
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.model import (
-    AdmissionDecision,
-    AdmissionResult,
-    FileVersion,
-    Finding,
-    Result,
-    Stage,
-    ToolDraft,
-)
+from toolkiln.model.admission import AdmissionDecision, AdmissionResult, Stage, ToolDraft
+from toolkiln.model.call import Result
+from toolkiln.model.catalog import FileVersion
+from toolkiln.model.source import Finding
 
 FIRST = '''
 def celsius_to_fahrenheit(celsius: float) -> float:

@@ -16,8 +16,10 @@ from sandbox.environments.index import wheel
 from toolkiln.catalog.admission_pipeline import AdmissionPipeline
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, AdmissionResult, Caller, Stage, Status, ToolDraft
-from toolkiln.spec import MAX_BYTES
+from toolkiln.model.admission import AdmissionDecision, AdmissionResult, Stage, ToolDraft
+from toolkiln.model.call import Status
+from toolkiln.model.identity import Caller
+from toolkiln.spec.syntax import MAX_BYTES
 from written_tools import write_tool
 
 from .conftest import (

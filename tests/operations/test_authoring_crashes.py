@@ -24,8 +24,8 @@ from toolkiln.catalog import manifest, transaction
 from toolkiln.catalog.folder import ToolFolder
 from toolkiln.errors import StoreError
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, Stage, ToolDraft
-from toolkiln.store import VersionArchive
+from toolkiln.model.admission import AdmissionDecision, Stage, ToolDraft
+from toolkiln.store.version_archive import VersionArchive
 from written_tools import write_tool
 
 from .conftest import FIRST, NAME, SECOND, Forge, authoring, stop_at, write

@@ -15,9 +15,10 @@ from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, Status
-from toolkiln.schema import health
-from toolkiln.store import VersionArchive
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Status
+from toolkiln.schema.providers.compilers import health
+from toolkiln.store.version_archive import VersionArchive
 
 from .conftest import FIRST, NAME, SECOND, Forge, answer, call_writer, write
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from toolkiln import Kiln
-from toolkiln.catalog import watch
-from toolkiln.model import AdmissionDecision, FileState, Status
+from toolkiln.catalog.watch import watch
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Status
+from toolkiln.model.catalog import FileState
 from toolkiln.sandbox.sandbox import try_mode
 
 from .conftest import Forge, authoring, call_writer, write

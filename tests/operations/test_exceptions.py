@@ -10,8 +10,9 @@ import pytest_asyncio
 
 from toolkiln import Kiln, tool
 from toolkiln.config import Settings
-from toolkiln.model import AuditFilter, CallError, Result, Status
-from toolkiln.operations import SourceCall
+from toolkiln.model.audit import AuditFilter
+from toolkiln.model.call import CallError, Result, Status
+from toolkiln.operations.sources import SourceCall
 
 FAILING = '''
 import json

@@ -6,9 +6,12 @@ import pytest
 
 from toolkiln.errors import UnknownTool
 from toolkiln.kiln import Kiln
-from toolkiln.model import Grant, Privilege, Result, Value
-from toolkiln.operations import Operation, proposals, tool_files, tools, versions
-from toolkiln.security import LOCAL_OPERATOR
+from toolkiln.model.base import Value
+from toolkiln.model.call import Grant, Result
+from toolkiln.model.identity import Privilege
+from toolkiln.operations import proposals, tool_files, tools, versions
+from toolkiln.operations.operation import Operation
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from .conftest import Forge, answer
 

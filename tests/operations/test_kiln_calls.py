@@ -18,7 +18,7 @@ from toolkiln import Context, tool
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Event, Status
+from toolkiln.model.call import Event, Status
 
 SOON = 60.0
 SANDBOXED = '''

@@ -9,9 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, ToolDraft, ToolSpec
+from toolkiln.model.admission import AdmissionDecision, ToolDraft
+from toolkiln.model.spec import ToolSpec
 from toolkiln.operations import library
-from toolkiln.search import EmbeddingFailed, OpenAIEmbedder
+from toolkiln.search.embedder import EmbeddingFailed
+from toolkiln.search.openai_embedder import OpenAIEmbedder
 from written_tools import write_tool
 
 from .conftest import FIRST, NAME, Forge, authoring, write

@@ -7,7 +7,8 @@ import pytest
 
 from toolkiln import Kiln
 from toolkiln.errors import InputError
-from toolkiln.model import AdmissionDecision, FileState, ToolDraft
+from toolkiln.model.admission import AdmissionDecision, ToolDraft
+from toolkiln.model.catalog import FileState
 from toolkiln.operations import proposals
 from toolkiln.security.sessions import LOCAL_OPERATOR
 from written_tools import write_tool
@@ -155,7 +156,7 @@ async def test_a_rule_that_the_operator_refuses_cannot_be_overruled(forge: Forge
 async def test_a_source_that_no_person_admits_is_not_run_with_an_overruled_error(
     forge: Forge,
 ) -> None:
-    from toolkiln.operations import SourceCall
+    from toolkiln.operations.sources import SourceCall
 
     forge.tools.mkdir()
     with pytest.raises(InputError, match="cannot be run"):

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog import check
+from toolkiln.catalog.reports import check
 from toolkiln.config import Settings
 from toolkiln.errors import UnknownTool
 from toolkiln.kiln import PROVIDERS, Kiln
-from toolkiln.model import Role, Status
-from toolkiln.operations import listed_tools
-from toolkiln.security import LOCAL_OPERATOR
+from toolkiln.model.call import Status
+from toolkiln.model.spec import Role
+from toolkiln.operations.library import listed_tools
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 SOURCE = '''
 from toolkiln import prompt, resource, tool

@@ -10,8 +10,8 @@ import pytest
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.kiln import PROVIDERS, Kiln
-from toolkiln.operations import listed_tools
-from toolkiln.security import LOCAL_OPERATOR
+from toolkiln.operations.library import listed_tools
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 TOOL = '''
 def convert_{name}(amount: float) -> float:

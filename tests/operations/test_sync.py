@@ -464,7 +464,7 @@ class TestForking:
 
 def outcomes(folder: Path) -> list[tuple[str, str]]:
     """How calls ended, as the audit has it, oldest first."""
-    from toolkiln.model import AuditFilter
+    from toolkiln.model.audit import AuditFilter
 
     with make(folder) as kiln:
         entries = list(kiln.security.audit.export(AuditFilter(act="call")))

@@ -12,9 +12,9 @@ import pytest
 
 from tables import each_row
 from toolkiln import Kiln
-from toolkiln.model import Dialect, ToolSpec
+from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.runtime.binder import Binder
-from toolkiln.schema import Checked, check
+from toolkiln.schema.arguments import Checked, check
 
 FOLDER = Path(__file__).parents[2] / "examples" / "tools"
 SPECS = dict(Kiln(FOLDER, dev=True).specs(role=None))

@@ -18,7 +18,8 @@ import pytest_asyncio
 from execution import conftest as execution_conftest
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.model import Caller, Result, Status
+from toolkiln.model.call import Result, Status
+from toolkiln.model.identity import Caller
 from toolkiln.sandbox.bubblewrap import Interpreter, interpreter
 from toolkiln.sandbox.cgroup import find_cgroup
 from toolkiln.sandbox.executor import SandboxExecutor

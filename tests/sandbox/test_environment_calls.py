@@ -9,7 +9,7 @@ import pytest
 
 from sandbox.environments.index import wheel
 from toolkiln.kiln import Kiln
-from toolkiln.model import Event, Status
+from toolkiln.model.call import Event, Status
 
 TOOLS = {
     "old.py": '''

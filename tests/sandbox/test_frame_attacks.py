@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .conftest import Service, all_gone
 

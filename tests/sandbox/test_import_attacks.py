@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from toolkiln.execution.executor import Invocation
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .conftest import SECRET, settings
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .conftest import ATTACKS, BOUND, settings
 

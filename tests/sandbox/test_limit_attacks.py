@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .conftest import BOUND, Service
 

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Event, Result, Status
-from toolkiln.sandbox.network import Address
+from toolkiln.model.call import Event, Result, Status
+from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import BOUND, settings
 

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
-from toolkiln.sandbox.network import Address
+from toolkiln.model.call import Status
+from toolkiln.sandbox.network.addresses import Address
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOURCE = '''

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .conftest import Service
 

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
-from toolkiln.sandbox.network import Address
+from toolkiln.model.call import Status
+from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import settings
 from .services import serving

@@ -12,10 +12,10 @@ import pytest
 
 from toolkiln.config import load
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 from toolkiln.sandbox import sandbox
 from toolkiln.sandbox.bubblewrap import PACKAGE, find_bwrap, interpreter
-from toolkiln.sandbox.network import Address
+from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import BOUND, is_reachable, replace_interpreter, settings, system_python
 from .services import echo, serving, web

@@ -19,8 +19,8 @@ from fleet.servers import running as redis_server
 from sandbox.environments.index import installed_wheel
 from store.servers import postgres_server
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, Status
-from toolkiln.sandbox.network import Address
+from toolkiln.model.call import Result, Status
+from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import settings
 from .services import certificate_authority, echo, mail_server, serving, web

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.model import Caller
+from toolkiln.model.identity import Caller
 
 from .conftest import BOUND, Service, all_gone
 

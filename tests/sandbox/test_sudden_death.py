@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 from toolkiln.sandbox.bubblewrap import interpreter
 from toolkiln.sandbox.cgroup import find_cgroup
 

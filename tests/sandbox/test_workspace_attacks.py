@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolkiln.model import Caller, Result
+from toolkiln.model.call import Result
+from toolkiln.model.identity import Caller
 
 from .conftest import SECRET, Service
 

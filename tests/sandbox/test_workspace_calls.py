@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import Caller, Status
+from toolkiln.model.call import Status
+from toolkiln.model.identity import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOOLS = {

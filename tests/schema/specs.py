@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toolkiln.model import Dialect, ToolSpec
+from toolkiln.model.spec import Dialect, ToolSpec
 
 
 def spec(parameters: dict[str, Any], **changes: Any) -> ToolSpec:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tables import each_row
-from toolkiln.schema import RuntimeParameter, RuntimeSignature, signature_mismatches
+from toolkiln.schema.signature_match import RuntimeParameter, RuntimeSignature, signature_mismatches
 
 Schema = dict[str, Any]
 

@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 
 from properties import examples
 from tables import each_row
-from toolkiln.schema import (
-    ArgumentChecker,
-    ArgumentProblem,
-    Checked,
-    JsonLimits,
-    Problems,
-    check,
-    unknown_tool,
-)
+from toolkiln.schema.argument_problems import ArgumentProblem, unknown_tool
+from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check
+from toolkiln.schema.document import JsonLimits
 
 from .shapes import JSON, Shape, parameters
 from .specs import params, spec

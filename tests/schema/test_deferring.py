@@ -6,7 +6,8 @@ import pytest
 
 from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.schema import compile_tool, deferred_request_tools
+from toolkiln.schema.providers import compile_tool
+from toolkiln.schema.providers.compilers import deferred_request_tools
 
 from .specs import params, spec
 

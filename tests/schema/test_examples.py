@@ -1,9 +1,9 @@
 """Calls that docstrings show, read off their text."""
 
 from tables import each_row
-from toolkiln.model import ToolSpec
-from toolkiln.operations import read_source
-from toolkiln.schema import example_calls
+from toolkiln.model.spec import ToolSpec
+from toolkiln.operations.sources import read_source
+from toolkiln.schema.examples import example_calls
 
 TOOL = '''
 from datetime import date, datetime

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from tables import each_row
-from toolkiln.schema import Checked, Problems, check
+from toolkiln.schema.arguments import Checked, Problems, check
 from toolkiln.schema.fast_check import FORMAT_PATTERNS
 from toolkiln.schema.validator_options import FORMATS
 

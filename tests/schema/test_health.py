@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from properties import examples
 from tables import each_row
-from toolkiln.model import HealthLevel, SchemaHealth
-from toolkiln.schema import health
+from toolkiln.model.spec import HealthLevel, SchemaHealth
+from toolkiln.schema.providers.compilers import health
 
 from .shapes import JSON, Shape, parameters
 from .specs import params

@@ -18,7 +18,7 @@ from toolkiln import ToolError, tool
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.security import NoSession
+from toolkiln.security.sessions import NoSession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

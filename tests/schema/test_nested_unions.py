@@ -7,8 +7,7 @@ from types import FrameType
 from typing import Any
 
 from tables import each_row
-from toolkiln.schema import Checked, Problems
-from toolkiln.schema.arguments import ArgumentChecker
+from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems
 
 
 class TooManyCalls(BaseException):

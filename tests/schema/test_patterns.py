@@ -7,8 +7,7 @@ from types import FrameType
 from typing import Any
 
 from tables import each_row
-from toolkiln.schema import ArgumentChecker, Checked, Problems, is_quick
-from toolkiln.schema.arguments import check
+from toolkiln.schema.arguments import ArgumentChecker, Checked, Problems, check, is_quick
 from toolkiln.schema.validator_options import (
     BACKTRACKING,
     LINEAR,

@@ -9,9 +9,10 @@ from inline_snapshot import snapshot
 from properties import examples
 from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.model import Hints
-from toolkiln.schema import PROVIDERS, Compiled, Loss, compile_tool
+from toolkiln.model.spec import Hints
+from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.mcp import wraps_result
+from toolkiln.schema.providers.profile import Compiled, Loss
 
 from .rules import schema_of
 from .shapes import JSON, Shape, parameters

@@ -3,8 +3,10 @@
 from typing import Any
 
 from tables import each_row
-from toolkiln.model import Dialect, ToolSpec
-from toolkiln.schema import Compiled, compile_tool, request_tools
+from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.schema.providers import compile_tool
+from toolkiln.schema.providers.compilers import request_tools
+from toolkiln.schema.providers.profile import Compiled
 
 
 def made(provider: str, name: str = "find", optional: int = 0) -> Compiled:

@@ -3,8 +3,8 @@
 from textwrap import dedent
 
 from tables import each_row
-from toolkiln.schema import secret_fields
-from toolkiln.spec import read
+from toolkiln.schema.document import secret_fields
+from toolkiln.spec.reader import read
 
 SOURCE = """
     from typing import Optional

@@ -6,7 +6,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkiln.search import EmbeddingFailed, SearchDocument
+from toolkiln.search.documents import SearchDocument
+from toolkiln.search.embedder import EmbeddingFailed
 
 MEANINGS = {"forecast": "weather", "climate": "weather", "money": "currency", "cash": "currency"}
 """Words that mean the same to it."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tables import each_row
-from toolkiln.search import SearchDocument, SearchIndex
+from toolkiln.search.documents import SearchDocument
+from toolkiln.search.index import SearchIndex
 from toolkiln.search.postings import Rows
 
 from .bags import Bags, tool

@@ -1,9 +1,7 @@
 """What of a tool can be found."""
 
-from toolkiln.model import DocstringSection, Documentation, Toolkit, ToolSpec
-from toolkiln.model.spec import Dialect
-from toolkiln.search import SearchDocument, document
-from toolkiln.search.documents import parameter_texts, weigh
+from toolkiln.model.spec import Dialect, DocstringSection, Documentation, Toolkit, ToolSpec
+from toolkiln.search.documents import SearchDocument, document, parameter_texts, weigh
 
 
 def spec(**fields: object) -> ToolSpec:

@@ -3,9 +3,11 @@
 import pytest
 
 from tables import each_row
-from toolkiln.model import Dialect, SearchResult, ToolSpec
-from toolkiln.search import SearchDocument, SearchIndex
+from toolkiln.model.search import SearchResult
+from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.search.bundled_embedder import BundledEmbedder
+from toolkiln.search.documents import SearchDocument
+from toolkiln.search.index import SearchIndex
 
 from .bags import Bags, tool
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln.kiln import Kiln
-from toolkiln.model import AuditFilter, AuditRecord, Call, Event, Result, Status
+from toolkiln.model.audit import AuditFilter, AuditRecord
+from toolkiln.model.call import Call, Event, Result, Status
 
 SOON = 30.0
 """Seconds; far more than anything here takes."""

@@ -11,9 +11,9 @@ import sys
 import time
 from itertools import count
 
-from toolkiln.model import AuditRecord
+from toolkiln.model.audit import AuditRecord
 from toolkiln.security.audit import AuditWriter
-from toolkiln.store import open_audit_log
+from toolkiln.store.audit_log import open_audit_log
 
 KEY = b"0123456789abcdef"
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from toolkiln.errors import InputError, StoreError, ToolkilnError
-from toolkiln.model import AuditFilter, AuditRecord
+from toolkiln.model.audit import AuditFilter, AuditRecord
 from toolkiln.security.audit import AuditFailed, AuditWriter, audit_key, sanitized
-from toolkiln.store import open_audit_log
+from toolkiln.store.audit_log import open_audit_log
 
 KEY = b"0123456789abcdef"
 

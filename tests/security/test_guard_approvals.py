@@ -17,17 +17,12 @@ from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
-from toolkiln.model import (
-    ANONYMOUS,
-    AdmissionDecision,
-    Approval,
-    ApprovalVerdict,
-    Caller,
-    Result,
-    Status,
-    Task,
-)
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Result, Status, Task
+from toolkiln.model.identity import ANONYMOUS, Caller
+from toolkiln.model.policy import Approval, ApprovalVerdict
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from .guarded import SOON, Waiting, about, code, holding, made, records, until, waiting
 
@@ -766,7 +761,7 @@ def change_calls(store: Path, statement: str) -> None:
 async def test_clock_that_jumps_neither_revives_nor_prolongs_a_request(
     make_kiln: Callable[..., Kiln], tmp_path: Path
 ) -> None:
-    from toolkiln.store import open_store
+    from toolkiln.store.store import open_store
 
     now = [time.time()]
     async with make_kiln({}, functions=[pay], approval_seconds=60) as kiln:

@@ -22,8 +22,10 @@ from toolkiln.config import load
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import AdmissionDecision, Status
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Status
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from .guarded import SOON, about, code, records, until, waiting
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
-from toolkiln.store import open_store
+from toolkiln.model.call import Status
+from toolkiln.store.store import open_store
 
 from .guarded import about, code, made
 

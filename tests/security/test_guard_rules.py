@@ -14,8 +14,12 @@ from toolkiln.config import load
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
-from toolkiln.model import Caller, PassageHit, Result, Status, ToolDraft
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.model.admission import ToolDraft
+from toolkiln.model.call import Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.model.search import PassageHit
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 from written_tools import write_tool
 
 from .guarded import about, code, made, records

@@ -17,7 +17,7 @@ from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import NotAllowed, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Event, Status
+from toolkiln.model.call import Event, Status
 
 from .guarded import SOON, about, code, holding, records, until, waiting
 

@@ -14,9 +14,12 @@ from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
-from toolkiln.model import AuditFilter, Call, Caller, Result, Status, Task
-from toolkiln.security import LOCAL_OPERATOR, KeyScope, NoSession
-from toolkiln.store import open_store
+from toolkiln.model.audit import AuditFilter
+from toolkiln.model.call import Call, Result, Status, Task
+from toolkiln.model.identity import Caller
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR, NoSession
+from toolkiln.store.store import open_store
 
 from .guarded import about, code, holding, made, records, until
 

@@ -10,7 +10,8 @@ import pytest
 
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
-from toolkiln.model import Caller, Status
+from toolkiln.model.call import Status
+from toolkiln.model.identity import Caller
 
 from .guarded import about, code, holding, records
 

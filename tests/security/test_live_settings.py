@@ -13,10 +13,12 @@ import pytest
 
 from toolkiln.config import Settings, effective_settings, load, reload
 from toolkiln.errors import ConfigError
-from toolkiln.model import Caller, Dialect, Rate, ToolSpec
-from toolkiln.security import Rules, live_settings
+from toolkiln.model.identity import Caller
+from toolkiln.model.policy import Rate
+from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.security import live_settings
 from toolkiln.security.live_settings import LIVE, LiveSettings
-from toolkiln.security.rules import decide
+from toolkiln.security.rules import Rules, decide
 
 TOOL = ToolSpec(
     name="delete_file",

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolkiln.model import Caller, Rate
+from toolkiln.model.identity import Caller
+from toolkiln.model.policy import Rate
 from toolkiln.security.guard import Rates
 
 from .test_rules import spec

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from properties import examples
-from toolkiln.model import Caller, Dialect, Effect, Hints, PolicyDecision, Rule, Toolkit, ToolSpec
+from toolkiln.model.identity import Caller
+from toolkiln.model.policy import Effect, PolicyDecision, Rule
+from toolkiln.model.spec import Dialect, Hints, Toolkit, ToolSpec
 from toolkiln.security import rules as module
 from toolkiln.security.rules import Rules, decide
 

@@ -12,9 +12,11 @@ import pytest
 from toolkiln import Context, Kiln, ToolError
 from toolkiln.config import Settings
 from toolkiln.errors import NotAllowed
-from toolkiln.model import AuditFilter, AuditRecord
-from toolkiln.security import LOCAL_OPERATOR, KeyScope, audit_key
-from toolkiln.store import open_audit_log
+from toolkiln.model.audit import AuditFilter, AuditRecord
+from toolkiln.security.audit import audit_key
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
+from toolkiln.store.audit_log import open_audit_log
 
 DAY = 86_400.0
 

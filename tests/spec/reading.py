@@ -4,8 +4,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from toolkiln.model import Finding, Reading, ToolSpec
-from toolkiln.spec import read
+from toolkiln.model.source import Finding, Reading
+from toolkiln.model.spec import ToolSpec
+from toolkiln.spec.reader import read
 
 
 def reading(source: str, path: str | Path = "<memory>") -> Reading:

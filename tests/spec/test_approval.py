@@ -3,7 +3,8 @@
 from reading import findings, one, reading
 
 from tables import each_row
-from toolkiln.model import Permissions, Severity, ToolSpec
+from toolkiln.model.source import Severity
+from toolkiln.model.spec import Permissions, ToolSpec
 
 DECORATED = """
     from toolkiln import tool

@@ -3,7 +3,7 @@
 from reading import findings, names, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Dialect
+from toolkiln.model.spec import Dialect
 
 SHELL = '''
 from agents.base import BaseTool, ToolResult, SemanticType

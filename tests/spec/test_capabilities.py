@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.model import Capability
+from toolkiln.model.spec import Capability
 from toolkiln.spec.checks.capabilities import CapabilityUse, find_uses
 from toolkiln.spec.syntax import walk
 

@@ -3,7 +3,8 @@
 from reading import findings, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Dialect, Severity
+from toolkiln.model.source import Severity
+from toolkiln.model.spec import Dialect
 
 SCHEMA = """{
     "type": "object",

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.spec import MAX_BYTES, decode, read
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import MAX_BYTES, decode
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 PACKAGES = Path(sysconfig.get_path("purelib"))

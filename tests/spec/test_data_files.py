@@ -6,8 +6,9 @@ from pathlib import Path
 from reading import findings, reading, rules
 
 from tables import each_row
-from toolkiln.model import Reading, Severity
-from toolkiln.spec import read, version_digest
+from toolkiln.model.source import Reading, Severity
+from toolkiln.spec.local_imports import version_digest
+from toolkiln.spec.reader import read
 
 TOOL = '''
 from toolkiln import tool

@@ -5,7 +5,8 @@ from typing import Any
 from reading import findings, names, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Capability, Dialect, Hints, Severity
+from toolkiln.model.source import Severity
+from toolkiln.model.spec import Capability, Dialect, Hints
 
 
 def declared(options: str) -> Any:

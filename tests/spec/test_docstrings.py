@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from properties import examples
 from tables import each_row
-from toolkiln.model import DocstringSection, Documentation
+from toolkiln.model.spec import DocstringSection, Documentation
 from toolkiln.spec.docstrings import parse
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from reading import findings, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DOCS = '"""Convert an amount of money to another currency."""'

@@ -3,7 +3,7 @@
 from reading import names, one, properties, reading
 
 from tables import each_row
-from toolkiln.model import Dialect
+from toolkiln.model.spec import Dialect
 
 CONVERT = '''
 def convert(amount: float, to: str = "EUR") -> float:

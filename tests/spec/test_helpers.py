@@ -9,9 +9,9 @@ import pytest
 from reading import files, findings, one, properties, reading, rules
 
 from tables import each_row
-from toolkiln.catalog import read_file
-from toolkiln.model import Reading, Severity
-from toolkiln.spec import read
+from toolkiln.catalog.files import read_file
+from toolkiln.model.source import Reading, Severity
+from toolkiln.spec.reader import read
 
 MODEL = """
 from pydantic import BaseModel

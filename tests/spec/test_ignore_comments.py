@@ -5,7 +5,7 @@ from pathlib import Path
 from reading import files, findings, reading
 
 from tables import each_row
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 from toolkiln.spec.findings import OVERRULABLE
 
 SECRET = "'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'"

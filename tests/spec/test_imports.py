@@ -5,8 +5,9 @@ import re
 from reading import findings
 
 from tables import each_row
-from toolkiln.catalog import repairs_for, report
-from toolkiln.spec import distribution_of, read
+from toolkiln.catalog.reports import repairs_for, report
+from toolkiln.spec.reader import read
+from toolkiln.spec.requirements import distribution_of
 
 ADVICE = "put your own module next to the file, or list the distribution that provides it"
 

@@ -3,7 +3,7 @@
 from reading import findings, names, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Toolkit, ToolSpec
+from toolkiln.model.spec import Toolkit, ToolSpec
 
 KIT = "class K:\n    @method_metadata()\n    def f(self): ..."
 EVERY_DIALECT = {

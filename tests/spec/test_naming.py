@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.spec import read
 from toolkiln.spec.names import accepted_name, display_name, name_problem, portable_name
+from toolkiln.spec.reader import read
 
 
 @each_row(

@@ -3,7 +3,7 @@
 from reading import names, one, properties, reading, rules
 
 from tables import each_row
-from toolkiln.model import Dialect
+from toolkiln.model.spec import Dialect
 
 WEATHER = '''
 """

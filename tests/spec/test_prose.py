@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 from toolkiln.spec.checks.text_lint import TextRemark, deobfuscate, lint, lint_description
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from reading import files
 
 from tables import each_row
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 HOSTILE = {
     "writes": "open({trap!r}, 'w').write('x')",
@@ -61,7 +61,7 @@ def test_nothing_that_a_file_imports_is_imported(tmp_path: Path) -> None:
     files(tmp_path, helper_of_purity="import this")
     source = "import this, antigravity, helper_of_purity, wave\ndef f(x: wave.Wave_read): ..."
     code = (
-        "import sys; from toolkiln.spec import read\n"
+        "import sys; from toolkiln.spec.reader import read\n"
         f"read('def f(): ...', '<m>'); before = set(sys.modules), list(sys.path)\n"
         f"read({source!r}, {str(tmp_path / 'tool.py')!r})\n"
         "after = set(sys.modules), list(sys.path)\n"
@@ -93,7 +93,7 @@ def test_reading_twice_gives_the_same(source: str) -> None:
 
 def test_reading_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from toolkiln.spec import read\n"
+        "from toolkiln.spec.reader import read\n"
         f"for source in {SOURCES!r}: print(read(source, '<m>').model_dump_json())"
     )
 

@@ -3,7 +3,8 @@
 from reading import findings, names, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Dialect, Reading, Role
+from toolkiln.model.source import Reading
+from toolkiln.model.spec import Dialect, Role
 
 NOTE = '''
 from toolkiln import resource

@@ -9,8 +9,9 @@ import pytest
 from reading import one, properties, reading
 
 from tables import each_row
-from toolkiln.model import Finding, Severity
-from toolkiln.spec import decode, read
+from toolkiln.model.source import Finding, Severity
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import decode
 
 
 def problem(source: str) -> Finding:
@@ -115,7 +116,7 @@ def test_what_is_too_deep_or_too_much_is_survived(source: str) -> None:
 def test_a_value_that_grows_without_bound_is_left_alone() -> None:
     lines = ["A0 = ['x'] * 1000", *(f"A{n + 1} = [A{n}] * 1000" for n in range(9))]
     source = "\n".join([*lines, "def f(x: list = A9): ..."])
-    code = f"from toolkiln.spec import read; print(len(read({source!r}, '<m>').tools))"
+    code = f"from toolkiln.spec.reader import read; print(len(read({source!r}, '<m>').tools))"
 
     # In a process of its own, because a reader that gets this wrong takes all memory there is.
     bounded = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); {code}"

@@ -3,7 +3,8 @@
 from reading import findings, names, one, reading, rules
 
 from tables import each_row
-from toolkiln.model import Dialect, Severity, Toolkit
+from toolkiln.model.source import Severity
+from toolkiln.model.spec import Dialect, Toolkit
 
 FILES = '''
 from agentpress.tool import Tool, ToolResult, method_metadata, openapi_schema, tool_metadata

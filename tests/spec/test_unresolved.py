@@ -3,7 +3,7 @@
 from reading import findings, one, properties, reading, rules
 
 from tables import each_row
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 
 
 @each_row(

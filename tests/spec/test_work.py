@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from tables import each_row
-from toolkiln.catalog import FileReport, report
-from toolkiln.catalog.reports import repairs_for
-from toolkiln.spec import read
+from toolkiln.catalog.reports import FileReport, repairs_for, report
 from toolkiln.spec.limits import MAX_FINDINGS, MAX_PARAMETERS, MAX_TOOLS, MAX_VALUES
+from toolkiln.spec.reader import read
 
 DOCUMENTED = '\n  """Do what its name says."""\n'
 

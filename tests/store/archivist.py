@@ -15,8 +15,10 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from toolkiln.model import Arrival, Dialect, Reading, ToolSpec, VersionContent
-from toolkiln.store import open_store
+from toolkiln.model.catalog import Arrival, VersionContent
+from toolkiln.model.source import Reading
+from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.store.store import open_store
 
 ADMITTED = Arrival(action="admit", by="anna", at="2026-01-02T03:04:05Z", note="looks fine")
 

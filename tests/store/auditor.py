@@ -10,8 +10,8 @@ import sys
 from itertools import count
 
 from toolkiln.errors import StoreError
-from toolkiln.model import AuditRecord
-from toolkiln.store import AuditLog, open_audit_log
+from toolkiln.model.audit import AuditRecord
+from toolkiln.store.audit_log import AuditLog, open_audit_log
 
 KEY = b"0123456789abcdef"
 

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
 
-from toolkiln.model import Call, Caller, Claimed, Result, Status
-from toolkiln.store import Store, open_store
+from toolkiln.model.call import Call, Claimed, Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.store.store import Store, open_store
 
 
 def run(store: Store, call_id: str, owner: str) -> bool:

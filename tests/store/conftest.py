@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from store.servers import postgres_server
-from toolkiln.store import Store, open_store
+from toolkiln.store.store import Store, open_store
 
 
 class Clock:

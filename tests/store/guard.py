@@ -19,8 +19,9 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from toolkiln.errors import InputError
-from toolkiln.model import ApprovalVerdict, Caller, Draw, Rate, SessionRecord
-from toolkiln.store import Store, open_store
+from toolkiln.model.identity import Caller, SessionRecord
+from toolkiln.model.policy import ApprovalVerdict, Draw, Rate
+from toolkiln.store.store import Store, open_store
 
 
 def decide(store: Store, who: str, verdict: str, *ids: str) -> list[str]:

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.errors import InputError, StoreError
-from toolkiln.model import Approval, ApprovalVerdict, Call, Caller, Claimed, Result, Status
-from toolkiln.store import Store, key_of
+from toolkiln.model.call import Call, Claimed, Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.model.policy import Approval, ApprovalVerdict
+from toolkiln.store.codec import key_of
+from toolkiln.store.store import Store
 
 from .conftest import Clock, Opener, count_rows, execute, running
 from .test_contract import json_values

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolkiln.errors import StoreError
-from toolkiln.model import Arrival, Finding, Reading, Severity, Version, VersionContent
-from toolkiln.store import Store, VersionArchive
+from toolkiln.model.catalog import Arrival, Version, VersionContent
+from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.store.store import Store
+from toolkiln.store.version_archive import VersionArchive
 
 from .archivist import ADMITTED, content, spec
 from .conftest import Opener, count_rows, execute

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.errors import InputError, NotFound, StoreError
-from toolkiln.model import (
+from toolkiln.model.call import (
     OUTPUT_CHARACTERS,
     Busy,
     Call,
-    Caller,
     CallError,
     Claim,
     Claimed,
@@ -24,7 +23,8 @@ from toolkiln.model import (
     Status,
     Truncation,
 )
-from toolkiln.store import Store
+from toolkiln.model.identity import Caller
+from toolkiln.store.store import Store
 
 from .conftest import Clock, Opener, count_rows
 

@@ -12,8 +12,9 @@ import pytest
 
 from tables import each_row
 from toolkiln.errors import StoreError, ToolkilnError
-from toolkiln.model import Call, Caller, Claimed, Result, Status
-from toolkiln.store import Store, open_store
+from toolkiln.model.call import Call, Claimed, Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.store.store import Store, open_store
 
 from .conftest import Opener, execute
 
@@ -86,7 +87,7 @@ def test_missing_psycopg_is_said(tmp_path: Path) -> None:
         import sys
         sys.modules["psycopg"] = None
         from toolkiln.errors import StoreError
-        from toolkiln.store import open_store
+        from toolkiln.store.store import open_store
         open_store(sys.argv[1]).close()
         try:
             open_store("postgresql://me@127.0.0.1/db")
@@ -268,9 +269,10 @@ def in_a_mount(tmp_path: Path, script: str) -> str:
 
 SCRIPT = """if True:
     import subprocess, sys
-    from toolkiln.model import Call, Caller, Result
+    from toolkiln.model.call import Call, Result
+    from toolkiln.model.identity import Caller
     from toolkiln.errors import StoreError
-    from toolkiln.store import open_store
+    from toolkiln.store.store import open_store
     folder = sys.argv[1]
     def claim(store, id):
         call, lease = Call(tool="t", id=id), {"fingerprint": "f", "owner": "o", "lease_seconds": 60}
@@ -313,8 +315,8 @@ def test_a_full_disk_keeps_no_part_of_a_version(tmp_path: Path) -> None:
         SCRIPT
         + """
     import os
-    from toolkiln.model import Reading
-    from toolkiln.model import Arrival, VersionContent
+    from toolkiln.model.source import Reading
+    from toolkiln.model.catalog import Arrival, VersionContent
     archive = open_store(folder + "/store.db").archive
     arrival = Arrival(action="admit", by="me", at="2026-01-01T00:00:00Z")
     def keep(digest, source):

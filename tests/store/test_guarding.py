@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolkiln.errors import InputError, StoreError
-from toolkiln.model import Caller, KeyRecord, SessionRecord
-from toolkiln.store import Store
+from toolkiln.model.identity import Caller, KeyRecord, SessionRecord
+from toolkiln.store.store import Store
 
 from .conftest import Clock, Opener, count_rows, execute, running, wait_until_blocked
 

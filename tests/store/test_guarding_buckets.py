@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.errors import InputError, StoreError
-from toolkiln.model import Draw, Rate
-from toolkiln.store import Store
+from toolkiln.model.policy import Draw, Rate
+from toolkiln.store.store import Store
 
 from .conftest import Clock, Opener, count_rows, execute, running
 from .test_processes import go

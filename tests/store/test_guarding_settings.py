@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from toolkiln.errors import StoreError
-from toolkiln.store import Store
+from toolkiln.store.store import Store
 
 from .conftest import Opener, count_rows, execute, running
 from .test_processes import go

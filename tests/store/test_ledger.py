@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from toolkiln.errors import StoreError
-from toolkiln.model import AuditFilter, AuditRecord, ChainedRecord
-from toolkiln.store import AuditLog, open_audit_log
+from toolkiln.model.audit import AuditFilter, AuditRecord, ChainedRecord
+from toolkiln.store.audit_log import AuditLog, open_audit_log
 
 from .conftest import Clock, count_rows, execute
 
@@ -303,11 +303,11 @@ def test_the_ledger_is_private(tmp_path: Path) -> None:
 def test_a_ledger_in_a_file_needs_no_sqlalchemy(tmp_path: Path) -> None:
     code = """
 import sys
-from toolkiln.model import AuditFilter, Verification
-from toolkiln.store import AuditLog, open_audit_log
+from toolkiln.model.audit import AuditFilter, Verification
+from toolkiln.store.audit_log import AuditLog, open_audit_log
 from toolkiln.errors import StoreError
 ledger = open_audit_log(sys.argv[1], b"0123456789abcdef")
-from toolkiln.model import AuditRecord
+from toolkiln.model.audit import AuditRecord
 ledger.append([AuditRecord(1.0, "call", "ok")])
 assert ledger.verify().ok
 print([name for name in ("sqlalchemy", "psycopg", "asyncio") if name in sys.modules])

@@ -10,8 +10,8 @@ import pytest
 
 from tables import each_row
 from toolkiln.errors import StoreError
-from toolkiln.model import AuditFilter, AuditRecord
-from toolkiln.store import open_audit_log
+from toolkiln.model.audit import AuditFilter, AuditRecord
+from toolkiln.store.audit_log import open_audit_log
 
 from .auditor import KEY
 from .conftest import execute, running

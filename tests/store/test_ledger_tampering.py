@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.errors import StoreError
-from toolkiln.model import AuditFilter, AuditRecord, Verification
-from toolkiln.store import open_audit_log
+from toolkiln.model.audit import AuditFilter, AuditRecord, Verification
+from toolkiln.store.audit_log import open_audit_log
 
 from .conftest import execute
 

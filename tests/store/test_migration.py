@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.model import Caller, Draw, Rate, Result, SessionRecord, Status
-from toolkiln.store import Store
+from toolkiln.model.call import Result, Status
+from toolkiln.model.identity import Caller, SessionRecord
+from toolkiln.model.policy import Draw, Rate
+from toolkiln.store.store import Store
 
 from .archivist import ADMITTED, content
 from .conftest import Opener, count_rows, execute, halted, running, wait_until_blocked

@@ -9,8 +9,9 @@ from threading import Barrier
 
 import pytest
 
-from toolkiln.model import Call, Caller, Claimed, Done, Result, Status
-from toolkiln.store import Store, open_store
+from toolkiln.model.call import Call, Claimed, Done, Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.store.store import Store, open_store
 
 from .archivist import ADMITTED, content
 from .conftest import Clock, Opener, count_rows, halted, running, wait_until_blocked

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from toolkiln.surfaces.cli import app
+from toolkiln.surfaces.cli.app import app
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
 BOUND = 60.0

@@ -7,7 +7,7 @@ import pytest
 
 from toolkiln.config import load
 from toolkiln.kiln import Kiln
-from toolkiln.model import ToolDraft
+from toolkiln.model.admission import ToolDraft
 from written_tools import write_tool
 
 from .conftest import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolkiln.model import Approval
-from toolkiln.security import account_name
-from toolkiln.store import open_store
+from toolkiln.model.policy import Approval
+from toolkiln.security.sessions import account_name
+from toolkiln.store.store import open_store
 
 from .conftest import BOUND, Shell
 

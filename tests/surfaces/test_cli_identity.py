@@ -15,9 +15,10 @@ import typer
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.model import AuditFilter
-from toolkiln.security import LOCAL_OPERATOR, KeyScope, NoSession, account_name
-from toolkiln.surfaces.cli import app
+from toolkiln.model.audit import AuditFilter
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR, NoSession, account_name
+from toolkiln.surfaces.cli.app import app
 
 from .conftest import BOUND, GREET, POLITE, Shell
 

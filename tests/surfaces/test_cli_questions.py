@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolkiln.errors import Unanswered
-from toolkiln.model import RootsQuestion
+from toolkiln.model.question import RootsQuestion
 from toolkiln.surfaces.cli.prompts import ask
 
 from .conftest import Shell

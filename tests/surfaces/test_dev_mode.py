@@ -18,7 +18,7 @@ import pytest
 
 from toolkiln import Kiln
 from toolkiln.config import Settings
-from toolkiln.model import ToolDraft
+from toolkiln.model.admission import ToolDraft
 from written_tools import write_tool
 
 from .conftest import ADMITTED, BOUND, GREET, KIT, POLITE, Shell, manifest, write

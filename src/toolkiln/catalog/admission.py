@@ -28,22 +28,21 @@ from toolkiln.catalog.removal import refuse_outdated, removable, without
 from toolkiln.catalog.snapshots import with_enabled
 from toolkiln.catalog.transaction import EditConflict, Installation
 from toolkiln.errors import InputError, NotAllowed, NotFound, UnknownTool
-from toolkiln.model import (
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import (
     Admission,
-    AdmissionDecision,
     DecisionRecord,
     FileState,
     FileVersion,
-    Finding,
-    Grant,
-    Reading,
     ServedVersion,
     Snapshot,
     Sources,
-    ToolSpec,
     Version,
 )
-from toolkiln.spec import KnownTools
+from toolkiln.model.source import Finding, Reading
+from toolkiln.model.spec import ToolSpec
+from toolkiln.spec.checks.file_checks import KnownTools
 
 _SHORTEST_DIGEST = 6
 
@@ -197,7 +196,7 @@ class Admissions:
         Raises:
             EditConflict: one of the files was decided in the meantime.
         """
-        from toolkiln.model import Arrival, VersionContent
+        from toolkiln.model.catalog import Arrival, VersionContent
 
         for candidate in candidates:
             if not candidate.read.sources:
@@ -254,7 +253,7 @@ class Admissions:
             Conflict: the admitted version changed, or another caller's proposal waits.
             InputError: `quota` proposals of this caller wait already.
         """
-        from toolkiln.model import VersionContent  # SQLAlchemy is slow to load
+        from toolkiln.model.catalog import VersionContent  # SQLAlchemy is slow to load
 
         read = candidate.read
         content = VersionContent(file=candidate.file, reading=read.reading, sources=read.sources)

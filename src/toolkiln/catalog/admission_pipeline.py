@@ -15,29 +15,28 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from toolkiln import docs
 from toolkiln.catalog.admission import Admissions, CandidateVersion, refuse_proposal
 from toolkiln.catalog.files import file_for, name_finding, with_companions
-from toolkiln.catalog.manifest import FILE_NAME as MANIFEST
-from toolkiln.catalog.manifest import MissingManifest
+from toolkiln.catalog.manifest import MANIFEST, MissingManifest
 from toolkiln.catalog.reading_pool import ReadingPool
 from toolkiln.catalog.removal import refuse_outdated
 from toolkiln.catalog.reports import report, with_docstrings
+from toolkiln.docs.pages import page, page_name
 from toolkiln.errors import InputError, ServerBusy, ToolkilnError
-from toolkiln.model import (
+from toolkiln.model.admission import (
     AdmissionDecision,
     AdmissionResult,
-    FileVersion,
-    Finding,
     FindingSummary,
-    Severity,
     Stage,
     StageOutcome,
     ToolDraft,
-    ToolSpec,
-    Version,
 )
-from toolkiln.spec import MAX_BYTES, decode, overrule, read
+from toolkiln.model.catalog import FileVersion, Version
+from toolkiln.model.source import Finding, Severity
+from toolkiln.model.spec import ToolSpec
+from toolkiln.spec.findings import overrule
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import MAX_BYTES, decode
 
 _MOST_FINDINGS = 20
 _LONGEST = 400
@@ -329,8 +328,8 @@ class AdmissionPipeline:
             course.passed()
         course.enter(Stage.DOCS)
         for spec in candidate.read.reading.tools:
-            docs.page(spec)
-        course.passed(", ".join(docs.page_name(s.name) for s in candidate.read.reading.tools))
+            page(spec)
+        course.passed(", ".join(page_name(s.name) for s in candidate.read.reading.tools))
         return candidate
 
     def _refuse_findings(self, findings: Sequence[Finding], *, overrules: bool) -> None:

@@ -22,20 +22,19 @@ from toolkiln.catalog.manifest import Manifest, ManifestError, MissingManifest
 from toolkiln.catalog.snapshots import Snapshots
 from toolkiln.catalog.transaction import Installation, ManifestFile
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import (
+from toolkiln.model.catalog import (
     FileState,
     FileStatus,
     FileVersion,
-    Finding,
     ServedVersion,
-    Severity,
     Snapshot,
     Sources,
 )
-from toolkiln.spec import version_digest
+from toolkiln.model.source import Finding, Severity
+from toolkiln.spec.local_imports import version_digest
 
 if TYPE_CHECKING:
-    from toolkiln.store import VersionArchive
+    from toolkiln.store.version_archive import VersionArchive
 
 
 _NO_DECISIONS = Manifest(catalog="")
@@ -156,7 +155,7 @@ class Catalog:
         """
         with self._lock:
             self._manifest_file.write(edit, install, afresh=afresh)
-            touched = [self.root / manifests.FILE_NAME]
+            touched = [self.root / manifests.MANIFEST]
             touched += [self.root / install.file] if install else []
             self.refresh(touched)
 
@@ -264,8 +263,8 @@ class Catalog:
     def _reload(self, paths: list[Path]) -> set[str]:
         manifest = before = self._manifest or Manifest()
         keys: set[str] = set()
-        if self.root / manifests.FILE_NAME in paths:
-            paths.remove(self.root / manifests.FILE_NAME)
+        if self.root / manifests.MANIFEST in paths:
+            paths.remove(self.root / manifests.MANIFEST)
             manifest = self._load_manifest()
             keys = before.differences(manifest)
             paths += [self.root / key for key in keys]  # a decision may have changed the files, too
@@ -381,7 +380,7 @@ def _unusable(error: ManifestError, root: Path) -> Finding:
         severity=Severity.WARNING,
         message=f"the admission decisions for these tools are unknown: {error.reason}",
         fix=error.hint or "restore the manifest",
-        path=str(root / manifests.FILE_NAME),
+        path=str(root / manifests.MANIFEST),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from toolkiln.catalog.watch import CatalogChange
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import Snapshot
+from toolkiln.model.catalog import Snapshot
 
 _PAUSE = 1.0
 """Seconds before a failed watcher is restarted, and between two checks of the rules."""

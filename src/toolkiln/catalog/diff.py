@@ -18,7 +18,10 @@ from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.manifest import Manifest, MissingManifest
 from toolkiln.catalog.reports import source_lines
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import Capability, FileState, Finding, Permissions, Reading, Sources, Value
+from toolkiln.model.base import Value
+from toolkiln.model.catalog import FileState, Sources
+from toolkiln.model.source import Finding, Reading
+from toolkiln.model.spec import Capability, Permissions
 from toolkiln.spec.checks import text_lint
 
 _CONTEXT = 3

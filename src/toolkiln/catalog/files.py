@@ -12,9 +12,12 @@ from itertools import chain
 from pathlib import Path
 
 from toolkiln.errors import InputError
-from toolkiln.model import Finding, Reading, Severity
-from toolkiln.spec import MAX_BYTES, data_files, decode, local_imports, names, read, version_digest
+from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.spec import data_files, local_imports, names
 from toolkiln.spec.checks import text_lint
+from toolkiln.spec.local_imports import version_digest
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import MAX_BYTES, decode
 
 _NEVER_TOOLS = {"conftest.py", "setup.py", "noxfile.py"}
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "tests"}

@@ -22,8 +22,11 @@ from typing import Any, NamedTuple
 
 from toolkiln.catalog.files import is_tool_path, read_file, sources, tool_files
 from toolkiln.errors import InputError
-from toolkiln.model import Dialect, FileVersion, ReadHead, Reading, Sources
-from toolkiln.spec import data_files, version_digest
+from toolkiln.model.catalog import FileVersion, ReadHead, Sources
+from toolkiln.model.source import Reading
+from toolkiln.model.spec import Dialect
+from toolkiln.spec import data_files
+from toolkiln.spec.local_imports import version_digest
 
 _PACKAGE = Path(__file__).parents[1]
 _READ_ATTEMPTS = 5

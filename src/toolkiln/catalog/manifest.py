@@ -17,9 +17,11 @@ from typing import Any, ClassVar
 from pydantic import Field, ValidationError
 
 from toolkiln.errors import InputError
-from toolkiln.model import Admission, DecisionRecord, FileState, Finding, Overruled, Reading, Value
+from toolkiln.model.base import Value
+from toolkiln.model.catalog import Admission, DecisionRecord, FileState, Overruled
+from toolkiln.model.source import Finding, Reading
 
-FILE_NAME = "_manifest.json"
+MANIFEST = "_manifest.json"
 _FORMAT = 1
 _KEYED = "hmac-sha256:"
 
@@ -107,13 +109,13 @@ def read_bytes(folder: Path) -> bytes:
         MissingManifest: it does not exist.
         ManifestError: it cannot be read.
     """
-    file = folder / FILE_NAME
+    file = folder / MANIFEST
     try:
         return file.read_bytes()
     except FileNotFoundError:
         raise MissingManifest(
             folder,
-            f"no tool has been admitted ({FILE_NAME} is missing)",
+            f"no tool has been admitted ({MANIFEST} is missing)",
             hint=f"review the tools and admit them with `toolkiln admit {folder}`, "
             "or work on them with `toolkiln dev`",
         ) from None
@@ -127,7 +129,7 @@ def decode(data: bytes, folder: Path, key: str = "") -> Manifest:
     Raises:
         ManifestError: it is damaged, or its seal is wrong.
     """
-    file = folder / FILE_NAME
+    file = folder / MANIFEST
     try:
         content = json.loads(data)
         seal = content.pop("seal")

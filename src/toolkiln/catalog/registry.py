@@ -13,20 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.files import read_file
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
-from toolkiln.model import (
-    Admission,
-    FileState,
-    FileVersion,
-    Grant,
-    Reading,
-    Role,
-    ServedVersion,
-    Snapshot,
-    ToolSpec,
-)
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission, FileState, FileVersion, ServedVersion, Snapshot
+from toolkiln.model.source import Reading
+from toolkiln.model.spec import Role, ToolSpec
 
 if TYPE_CHECKING:
-    from toolkiln.model import ResolvedTool
+    from toolkiln.model.tool import ResolvedTool
 
 BUILTIN_NAMES = frozenset(
     {"check_task", "await_task", "cancel_task", "read_output", "write_python_tool",
@@ -164,7 +157,7 @@ class ToolRegistry:
         local = self._local.get(name)
         if local is not None:
             return local
-        from toolkiln.model import ResolvedTool
+        from toolkiln.model.tool import ResolvedTool
 
         if name in self._functions or name in BUILTIN_NAMES:
             entry = self._functions.get(name)
@@ -182,7 +175,7 @@ class ToolRegistry:
         return known[2]
 
     def _admitted(self, spec: ToolSpec, served: ServedVersion) -> "ResolvedTool":
-        from toolkiln.model import ResolvedTool
+        from toolkiln.model.tool import ResolvedTool
 
         return ResolvedTool(
             spec,

@@ -10,7 +10,7 @@ from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.manifest import Manifest
 from toolkiln.catalog.transaction import EditConflict
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import ServedVersion
+from toolkiln.model.catalog import ServedVersion
 
 
 class RemovesOtherTools(EditConflict):

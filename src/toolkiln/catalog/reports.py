@@ -11,19 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from toolkiln import schema
 from toolkiln.catalog.files import read_file, tool_files
-from toolkiln.model import (
-    Finding,
-    HealthLevel,
-    Reading,
-    Role,
-    SchemaHealth,
-    Severity,
-    ToolSpec,
-    Value,
-)
-from toolkiln.spec import KnownTools, cut_findings, distribution_of, imported_modules, read, syntax
+from toolkiln.model.base import Value
+from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.model.spec import HealthLevel, Role, SchemaHealth, ToolSpec
+from toolkiln.schema.providers.compilers import health as rate
+from toolkiln.spec import syntax
+from toolkiln.spec.checks.file_checks import KnownTools
+from toolkiln.spec.findings import cut_findings
+from toolkiln.spec.reader import read
+from toolkiln.spec.requirements import distribution_of, imported_modules
 
 _NONE = KnownTools({})
 
@@ -57,7 +54,7 @@ def report(reading: Reading, owners: dict[str, str], known: KnownTools = _NONE) 
     `owners` maps names and addresses to files and is updated with those of this file. `known`
     are tools whose names this file could be confused with.
     """
-    health = {spec.name: schema.health(spec.parameters) for spec in reading.tools}
+    health = {spec.name: rate(spec.parameters) for spec in reading.tools}
     more = known.findings(reading, reading.path)
     for spec in reading.tools:
         more += _schema_findings(spec, health[spec.name])

@@ -9,7 +9,9 @@ from typing import Any
 
 from toolkiln.catalog.manifest import Manifest, Switch
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import Finding, ServedVersion, Severity, Snapshot, Tools, ToolSpec
+from toolkiln.model.catalog import ServedVersion, Snapshot, Tools
+from toolkiln.model.source import Finding, Severity
+from toolkiln.model.spec import ToolSpec
 
 
 def is_enabled(spec: ToolSpec, manifest: Manifest) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkiln.catalog import manifest as manifests
-from toolkiln.catalog.manifest import FILE_NAME, Manifest, ManifestError, MissingManifest
+from toolkiln.catalog.manifest import MANIFEST, Manifest, ManifestError, MissingManifest
 from toolkiln.errors import InputError
 
 _JOURNAL = ".toolkiln-journal.json"
@@ -98,7 +98,7 @@ def commit(folder: Path, manifest: bytes, install: Installation | None = None) -
             _replace(folder / _JOURNAL, json.dumps(entry._asdict()).encode())
             if install.data is not None:
                 _write_temporary(target, install.data)
-        _replace(folder / FILE_NAME, manifest)
+        _replace(folder / MANIFEST, manifest)
     except BaseException:  # undo after any failure
         recover(folder)
         raise
@@ -108,7 +108,7 @@ def commit(folder: Path, manifest: bytes, install: Installation | None = None) -
 
 def needs_recovery(folder: Path) -> bool:
     """Return whether a change is in progress or was interrupted."""
-    names = (folder / _JOURNAL, _temporary(folder / _JOURNAL), _temporary(folder / FILE_NAME))
+    names = (folder / _JOURNAL, _temporary(folder / _JOURNAL), _temporary(folder / MANIFEST))
     return any(name.exists() for name in names)
 
 
@@ -123,13 +123,13 @@ def recover(folder: Path) -> None:
         target = folder / entry.file
         written = _temporary(target)
         expected = entry.manifest, entry.before, entry.after
-        if tuple(map(_sha256_of, (folder / FILE_NAME, target, written))) == expected:
+        if tuple(map(_sha256_of, (folder / MANIFEST, target, written))) == expected:
             if entry.after is None:
                 target.unlink(missing_ok=True)
             else:
                 written.replace(target)
         written.unlink(missing_ok=True)
-    for leftover in (_temporary(folder / FILE_NAME), _temporary(journal), journal):
+    for leftover in (_temporary(folder / MANIFEST), _temporary(journal), journal):
         leftover.unlink(missing_ok=True)
 
 

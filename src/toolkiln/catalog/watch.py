@@ -16,9 +16,10 @@ from typing import Protocol
 
 from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.folder import folders_below, is_folder, may_contain_modules
-from toolkiln.catalog.manifest import FILE_NAME
+from toolkiln.catalog.manifest import MANIFEST
 from toolkiln.errors import InputError
-from toolkiln.model import Finding, ServedVersion, Severity, Snapshot
+from toolkiln.model.catalog import ServedVersion, Snapshot
+from toolkiln.model.source import Finding, Severity
 
 DEBOUNCE = 0.05
 """Seconds without another event before files are reloaded."""
@@ -78,7 +79,7 @@ class _Watcher:
         self._catalog = catalog
         self._say = say
         self._root = catalog.root
-        self._manifest_file = catalog.root / FILE_NAME
+        self._manifest_file = catalog.root / MANIFEST
         self.stop = threading.Event()
         self._events: _Events | None = None
         self._folders: set[Path] = set()

@@ -30,7 +30,10 @@ from toolkiln.docs.blocks import (
 )
 from toolkiln.docs.markdown import markdown
 from toolkiln.docs.schema_text import SchemaWords
-from toolkiln.model import Admission, Grant, JsonSchema, Limits, ToolSpec
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission
+from toolkiln.model.spec import Limits, ToolSpec
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _CODE_MARKER = re.compile(r"^ *(>>>|```|~~~)", re.MULTILINE)

@@ -18,7 +18,8 @@ from toolkiln.docs.blocks import (
 )
 from toolkiln.docs.markdown import blocks_markdown
 from toolkiln.docs.pages import page_name, page_of
-from toolkiln.model import Dialect, DocPassage, ToolSpec
+from toolkiln.model.search import DocPassage
+from toolkiln.model.spec import Dialect, ToolSpec
 
 _MAX_PASSAGE = 1_200
 _MAX_PIECE = 380

@@ -37,7 +37,9 @@ from toolkiln.docs.blocks import (
 from toolkiln.docs.markdown import markdown
 from toolkiln.docs.pages import grouped, page_name, page_of
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import Admission, Site, ToolSpec
+from toolkiln.model.catalog import Admission
+from toolkiln.model.search import Site
+from toolkiln.model.spec import ToolSpec
 
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in f"{punctuation}•‣⁃"})
 _BLANK = re.compile(r"\n +(?=\n)")

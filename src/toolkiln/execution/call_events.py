@@ -11,8 +11,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from toolkiln.model import AuditRecord, Call, Caller, CallError, Event, Result, Status, ToolSpec
-from toolkiln.security import NO_MASK, Mask, redacted_arguments
+from toolkiln.model.audit import AuditRecord
+from toolkiln.model.call import Call, CallError, Event, Result, Status
+from toolkiln.model.identity import Caller
+from toolkiln.model.spec import ToolSpec
+from toolkiln.security.guard import NO_MASK
+from toolkiln.security.masking import Mask
+from toolkiln.security.redaction import redacted_arguments
 
 _STREAMS = ("stdout", "stderr")
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError"})

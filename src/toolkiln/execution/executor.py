@@ -14,19 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from toolkiln.execution.call_events import RunningCall
 from toolkiln.execution.questions import CallQuestions, CallTimer, QuestionChannel
-from toolkiln.model import (
-    Call,
-    Caller,
-    CallError,
-    Event,
-    HostRules,
-    Limits,
-    ResolvedTool,
-    Result,
-    SentFile,
-    Status,
-    ToolSpec,
-)
+from toolkiln.model.call import Call, CallError, Event, Result, SentFile, Status
+from toolkiln.model.identity import Caller
+from toolkiln.model.network import HostRules
+from toolkiln.model.spec import Limits, ToolSpec
+from toolkiln.model.tool import ResolvedTool
 
 _NO_CALLER, _NO_NETWORK = Caller(), HostRules()
 

@@ -46,21 +46,16 @@ from toolkiln.execution.preflight import (
     preflight,
 )
 from toolkiln.execution.questions import CallQuestions, CallTimer, QuestionChannel
-from toolkiln.model import (
-    Call,
-    Caller,
-    CallError,
-    Event,
-    ResolvedTool,
-    Result,
-    Status,
-    Timing,
-    ToolSpec,
-    Truncation,
-    granted,
-)
-from toolkiln.schema import Problems, check, is_quick
-from toolkiln.security import NO_MASK, SESSION, Guard, Mask, NoSession, resolve_references
+from toolkiln.model.call import Call, CallError, Event, Result, Status, Timing, Truncation
+from toolkiln.model.identity import Caller
+from toolkiln.model.network import granted
+from toolkiln.model.spec import ToolSpec
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.schema.arguments import Problems, check, is_quick
+from toolkiln.security.guard import NO_MASK, Guard
+from toolkiln.security.masking import Mask
+from toolkiln.security.secrets import resolve_references
+from toolkiln.security.sessions import SESSION, NoSession
 
 _MAX_DEPTH = 8
 _MAX_NESTED = 200

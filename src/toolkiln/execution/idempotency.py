@@ -17,10 +17,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolkiln.errors import NotFound, ToolkilnError
-from toolkiln.model import Call, Caller, CallError, Result, Status, Task, ToolSpec
+from toolkiln.model.call import Call, CallError, Result, Status, Task
+from toolkiln.model.identity import Caller
+from toolkiln.model.spec import ToolSpec
 
 if TYPE_CHECKING:
-    from toolkiln.model import Claim, Claimed, Lease, OutputPage
+    from toolkiln.model.call import Claim, Claimed, Lease, OutputPage
 
 
 class CallStore(Protocol):
@@ -102,7 +104,7 @@ class CallResults:
         Two calls are the same if `work`, tool and arguments, is. `progress` returns the latest
         progress of the tool.
         """
-        from toolkiln.model import Claimed, Done, IdConflict
+        from toolkiln.model.call import Claimed, Done, IdConflict
 
         fingerprint = _fingerprint(*work)
         identity = {"caller": caller, "fingerprint": fingerprint, "owner": self._owner}
@@ -188,7 +190,7 @@ class CallResults:
         progress: Callable[[], str],
     ) -> Result:
         """Wait for the result, renew the lease, and cancel the call on request."""
-        from toolkiln.model import Lease
+        from toolkiln.model.call import Lease
 
         stored = ""
         while True:

@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 from toolkiln.execution.executor import ExecutionOutcome, Invocation, call_context
 from toolkiln.execution.outcomes import apply_frame, limit_error, reply
 from toolkiln.execution.questions import CANNOT_ASK, CallTimer
-from toolkiln.model import Event, ResolvedTool, Role, SentFile, log_level
+from toolkiln.model.call import Event, SentFile, log_level
+from toolkiln.model.spec import Role
+from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime.binder import Binder
 from toolkiln.runtime.call import failure, tool_result_fields
 from toolkiln.runtime.context import injections

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution.executor import Bounds, ExecutionOutcome, Invocation
-from toolkiln.model import Call, CallError, ResolvedTool, Result, Status, Timing, ToolSpec
-from toolkiln.schema import Problems
-from toolkiln.security import Mask
+from toolkiln.model.call import Call, CallError, Result, Status, Timing
+from toolkiln.model.spec import ToolSpec
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.schema.arguments import Problems
+from toolkiln.security.masking import Mask
 
 _MAX_REFUSAL = 300
 _MAX_JSON = 20_000

@@ -8,7 +8,7 @@ import unicodedata
 from typing import Any, NamedTuple
 
 from toolkiln.execution.executor import ExecutionOutcome
-from toolkiln.model import Limits, Role, ToolSpec
+from toolkiln.model.spec import Limits, Role, ToolSpec
 from toolkiln.runtime.wire import encode
 
 _KINDS = {

@@ -18,31 +18,20 @@ from toolkiln.execution.call_events import RunningCall
 from toolkiln.execution.executor import Bounds, Executor, Invocation
 from toolkiln.execution.outcomes import as_call_error, invalid_arguments
 from toolkiln.execution.questions import QuestionChannel
-from toolkiln.model import (
-    ANONYMOUS,
-    Call,
-    Caller,
-    CallError,
-    Dialect,
-    Permissions,
-    PolicyDecision,
-    Privilege,
-    ResolvedTool,
-    Status,
-    granted,
-)
-from toolkiln.schema import Problems, check
-from toolkiln.security import (
-    NO_SETTINGS,
-    ApprovalRequest,
-    CallSettings,
-    Guard,
-    NoSession,
-    SecretError,
-    find_references,
-    missing_privilege,
-    unreviewed_hint,
-)
+from toolkiln.model.call import Call, CallError, Status
+from toolkiln.model.identity import ANONYMOUS, Caller, Privilege
+from toolkiln.model.network import granted
+from toolkiln.model.policy import PolicyDecision
+from toolkiln.model.spec import Dialect, Permissions
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.schema.arguments import Problems, check
+from toolkiln.security.approvals import ApprovalRequest
+from toolkiln.security.guard import Guard
+from toolkiln.security.masking import SecretError
+from toolkiln.security.secrets import find_references
+from toolkiln.security.security import missing_privilege
+from toolkiln.security.sessions import NoSession
+from toolkiln.security.tool_settings import NO_SETTINGS, CallSettings, unreviewed_hint
 
 
 def permission_refusal(

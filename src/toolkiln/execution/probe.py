@@ -23,8 +23,12 @@ from toolkiln.execution.executor import (
     Invocation,
     bounds_of,
 )
-from toolkiln.model import Dialect, Finding, ResolvedTool, Severity, Status, ToolSpec, Value
-from toolkiln.schema import RuntimeSignature, signature_mismatches
+from toolkiln.model.base import Value
+from toolkiln.model.call import Status
+from toolkiln.model.source import Finding, Severity
+from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.schema.signature_match import RuntimeSignature, signature_mismatches
 
 _MAX_FINDINGS = 20
 _MAX_MISMATCHES = 5

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from toolkiln.errors import Unanswered
-from toolkiln.model import (
+from toolkiln.model.question import (
     FormAnswer,
     FormQuestion,
     Question,
@@ -27,8 +27,8 @@ from toolkiln.model import (
     RootsAnswer,
     SampleAnswer,
 )
-from toolkiln.schema import ArgumentChecker, Problems
-from toolkiln.security import Mask
+from toolkiln.schema.arguments import ArgumentChecker, Problems
+from toolkiln.security.masking import Mask
 
 
 class CallTimer:

@@ -16,17 +16,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from toolkiln.execution.call_events import CallEvents, CallObserver, RunningCall
-from toolkiln.model import (
-    AuditRecord,
-    Caller,
-    CallError,
-    Event,
-    Result,
-    RunEvent,
-    Timing,
-    Truncation,
-)
-from toolkiln.security import redacted_arguments, sanitized
+from toolkiln.model.audit import AuditRecord
+from toolkiln.model.call import CallError, Event, Result, RunEvent, Timing, Truncation
+from toolkiln.model.identity import Caller
+from toolkiln.security.audit import sanitized
+from toolkiln.security.redaction import redacted_arguments
 
 MAX_ENDED = 1_000
 _MAX_EVENTS = 200

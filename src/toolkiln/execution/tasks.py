@@ -16,7 +16,9 @@ from toolkiln.execution.executor import Dispatcher
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.idempotency import CallResults
 from toolkiln.execution.questions import QuestionChannel
-from toolkiln.model import Call, Caller, Event, Question, Reply, Result, Task, TaskState
+from toolkiln.model.call import Call, Event, Result, Task, TaskState
+from toolkiln.model.identity import Caller
+from toolkiln.model.question import Question, Reply
 
 MAX_CALLS_PER_USER = 500
 """Unfinished calls of one user over the network."""

@@ -15,7 +15,7 @@ from toolkiln.fleet.events import announce
 from toolkiln.fleet.steps import LONG_MS
 from toolkiln.fleet.supervisor import open_pipe
 from toolkiln.fleet.wire import Envelope, Malformed
-from toolkiln.model import DeadLetter, FleetReport, PoolStatus, RefusedWorker, WorkerStatus
+from toolkiln.model.system import DeadLetter, FleetReport, PoolStatus, RefusedWorker, WorkerStatus
 
 _SCAN_COUNT = 1000
 _MAX_LETTERS = 10_000

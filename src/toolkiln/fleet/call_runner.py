@@ -12,18 +12,22 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
-from toolkiln.catalog import Disabled
+from toolkiln.catalog.registry import Disabled
 from toolkiln.errors import InputError, StoreError, ToolkilnError
-from toolkiln.execution import CallObserver, EventCallback, Gateway, RunningCall
+from toolkiln.execution.call_events import CallObserver, EventCallback, RunningCall
+from toolkiln.execution.gateway import Gateway
 from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal
 from toolkiln.fleet.questions import QuestionSender
 from toolkiln.fleet.rpc import OperationServer, operation_name
 from toolkiln.fleet.steps import End
 from toolkiln.fleet.wire import Envelope, Malformed, unpack
-from toolkiln.model import Call, Caller, Event, Result, ServedVersion
-from toolkiln.operations import CallEngine
-from toolkiln.security import Security
-from toolkiln.store import REDIS_WAIT_SECONDS, key_of, retry_while_unreachable
+from toolkiln.model.call import Call, Event, Result
+from toolkiln.model.catalog import ServedVersion
+from toolkiln.model.identity import Caller
+from toolkiln.operations.engine import CallEngine
+from toolkiln.security.security import Security
+from toolkiln.store.codec import key_of
+from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 _PROGRESS_SECONDS = 1.0
 

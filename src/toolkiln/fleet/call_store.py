@@ -27,12 +27,11 @@ from toolkiln.fleet.wire import (
     result_from_wire,
     result_to_wire,
 )
-from toolkiln.model import (
+from toolkiln.model.call import (
     KEEP_SECONDS,
     OUTPUT_CHARACTERS,
     Busy,
     Call,
-    Caller,
     Claim,
     Claimed,
     Done,
@@ -42,7 +41,8 @@ from toolkiln.model import (
     Result,
     Task,
 )
-from toolkiln.store import check_page_bounds, decode_guard, key_of, output_not_found, scope_of
+from toolkiln.model.identity import Caller
+from toolkiln.store.codec import check_page_bounds, decode_guard, key_of, output_not_found, scope_of
 
 _MICRO = 1_000_000
 _PROGRESS_CHARACTERS = 2_000

@@ -33,8 +33,8 @@ from toolkiln.fleet.wire import (
     event_from_wire,
     result_from_wire,
 )
-from toolkiln.model import CallError, Event, Result, Status
-from toolkiln.store import REDIS_WAIT_SECONDS
+from toolkiln.model.call import CallError, Event, Result, Status
+from toolkiln.store.retry import REDIS_WAIT_SECONDS
 
 Observe = Callable[[Event], None]
 

@@ -15,17 +15,22 @@ from typing import Any, NamedTuple, get_args
 
 from msgspec import Raw
 
-from toolkiln.catalog import BUILTIN_NAMES
+from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.execution import CallEvents, EventCallback, QuestionChannel, RunningCall
+from toolkiln.execution.call_events import CallEvents, EventCallback, RunningCall
+from toolkiln.execution.questions import QuestionChannel
 from toolkiln.fleet.call_store import RedisCallStore
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe, check_server
 from toolkiln.fleet.remote_catalog import RemoteCatalog, RemoteSnapshot, RemoteToolRegistry
 from toolkiln.fleet.wire import Envelope, pack
-from toolkiln.model import Call, Caller, Event, QuestionKind, Result, ToolSpec
-from toolkiln.security import Guard, token_hash
-from toolkiln.store import REDIS_WAIT_SECONDS, retry_while_unreachable
+from toolkiln.model.call import Call, Event, Result
+from toolkiln.model.identity import Caller
+from toolkiln.model.question import QuestionKind
+from toolkiln.model.spec import ToolSpec
+from toolkiln.security.guard import Guard
+from toolkiln.security.sessions import token_hash
+from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 _WRITE_TOOL = "write_python_tool"
 """The built-in tool that changes the catalog, which only workers can."""

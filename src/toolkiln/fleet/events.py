@@ -16,7 +16,7 @@ from toolkiln.errors import StoreError
 from toolkiln.fleet import keys, wire
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import CallReply, Envelope, event_to_wire
-from toolkiln.model import Event
+from toolkiln.model.call import Event
 
 if TYPE_CHECKING:
     from toolkiln.fleet.connection import RedisPipe

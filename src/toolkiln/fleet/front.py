@@ -12,7 +12,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkiln.catalog import BUILTIN_NAMES, Catalog, CatalogChange
+from toolkiln.catalog.catalog import Catalog
+from toolkiln.catalog.registry import BUILTIN_NAMES
+from toolkiln.catalog.watch import CatalogChange
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.fleet.admin import open_fleet_admin
@@ -25,14 +27,17 @@ from toolkiln.fleet.remote_catalog import (
     key_settings,
 )
 from toolkiln.fleet.security_stores import RedisStores
-from toolkiln.model import Privilege
-from toolkiln.operations import Services, part
-from toolkiln.security import LOCAL_OPERATOR, FleetLive, SessionToken
+from toolkiln.model.identity import Privilege
+from toolkiln.operations.services import Services, part
+from toolkiln.security.live_settings import FleetLive
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 if TYPE_CHECKING:
     from toolkiln.fleet.rpc import RemoteOperations
-    from toolkiln.operations import CallEngine, Operation, PreparedRun, Report, SourceCall
-    from toolkiln.security import Security
+    from toolkiln.operations.engine import CallEngine
+    from toolkiln.operations.operation import Operation, Report
+    from toolkiln.operations.sources import PreparedRun, SourceCall
+    from toolkiln.security.security import Security
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
@@ -95,7 +100,7 @@ class FleetServices(Services):
     @part
     def security(self) -> "Security":
         """Who may run what here; workers decide for themselves what they run."""
-        from toolkiln.security import Security
+        from toolkiln.security.security import Security
 
         live = FleetLive(self.settings, lambda: self._published.snapshot.permissions)
         return Security(
@@ -154,7 +159,7 @@ class FleetServices(Services):
 
     def _new_engine(self) -> "CallEngine":
         """Return an engine for calls that run here, with a dispatcher for all others."""
-        from toolkiln.operations import CallEngine
+        from toolkiln.operations.engine import CallEngine
 
         return CallEngine(
             self.registry,

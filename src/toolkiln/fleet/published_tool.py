@@ -19,8 +19,11 @@ from pydantic import TypeAdapter
 
 from toolkiln.fleet.message_auth import SEAL_BYTES, FleetKeys, seal_bytes, unseal_bytes
 from toolkiln.fleet.wire import Malformed, read_model
-from toolkiln.model import Admission, FileVersion, Grant, Reading, ServedVersion, ToolSpec
-from toolkiln.store import write_json
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import Admission, FileVersion, ServedVersion
+from toolkiln.model.source import Reading
+from toolkiln.model.spec import ToolSpec
+from toolkiln.store.codec import write_json
 
 _log = logging.getLogger(__name__)
 NOT_SEALED = "not sealed with the fleet's key: `fleet_key` differs between processes"

@@ -22,9 +22,10 @@ from toolkiln.errors import StoreError, ToolkilnError
 from toolkiln.fleet import keys, published_tool
 from toolkiln.fleet.events import Announcements
 from toolkiln.fleet.message_auth import FleetKeys
-from toolkiln.model import Grant, ServedVersion, Snapshot
-from toolkiln.operations import Services
-from toolkiln.security import PERMISSIONS
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import ServedVersion, Snapshot
+from toolkiln.operations.services import Services
+from toolkiln.security.live_settings import PERMISSIONS
 
 if TYPE_CHECKING:
     from toolkiln.fleet.connection import RedisPipe

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter
 
 from toolkiln.errors import InputError, StoreError, Unanswered
-from toolkiln.execution import QuestionChannel
+from toolkiln.execution.questions import QuestionChannel
 from toolkiln.fleet import keys
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.consumers import PoolConsumers
@@ -30,10 +30,10 @@ from toolkiln.fleet.events import EventPublisher
 from toolkiln.fleet.message_auth import FleetKeys, seal_bytes, unseal_bytes
 from toolkiln.fleet.queue import REPLIES_KEPT_MS
 from toolkiln.fleet.wire import BODY_LIMIT, CallReply, Envelope, Malformed, pack, read_model, unpack
-from toolkiln.model import Question, Reply
+from toolkiln.model.question import Question, Reply
 
 if TYPE_CHECKING:
-    from toolkiln.execution import Ask
+    from toolkiln.execution.questions import Ask
 
 T = TypeVar("T")
 ANSWER = "answer"

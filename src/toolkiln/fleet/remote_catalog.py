@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from toolkiln.catalog import CatalogChange, ToolRegistry, read_sources
+from toolkiln.catalog.folder import read_sources
+from toolkiln.catalog.registry import ToolRegistry
+from toolkiln.catalog.watch import CatalogChange
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError, StoreError, ToolkilnError
 from toolkiln.fleet import keys, published_tool
@@ -24,10 +26,12 @@ from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.events import Announcements
 from toolkiln.fleet.message_auth import FleetKeys, KeySettings, fleet_keys
 from toolkiln.fleet.published_tool import PublishedTool, read_entry
-from toolkiln.model import FileVersion, Grant, ServedVersion, Snapshot, Sources, Tools, ToolSpec
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import FileVersion, ServedVersion, Snapshot, Sources, Tools
+from toolkiln.model.spec import ToolSpec
 
 if TYPE_CHECKING:
-    from toolkiln.model import ResolvedTool
+    from toolkiln.model.tool import ResolvedTool
 
 _REFRESH_SECONDS = 15.0
 """How often a caller refreshes without an announcement."""
@@ -422,7 +426,7 @@ class RemoteToolRegistry(ToolRegistry):
 
         Only this machine's settings grant it permissions on this machine.
         """
-        from toolkiln.model import ResolvedTool
+        from toolkiln.model.tool import ResolvedTool
 
         def sources() -> Sources:
             if not spec.pinned:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from toolkiln.catalog import MANIFEST
+from toolkiln.catalog.manifest import MANIFEST
 from toolkiln.errors import (
     BackendError,
     InputError,
@@ -26,9 +26,12 @@ from toolkiln.errors import (
 from toolkiln.fleet.dispatcher import FleetDispatcher
 from toolkiln.fleet.steps import End
 from toolkiln.fleet.wire import Envelope, Malformed, unpack
-from toolkiln.model import Call, CallError, Event, Result, Status
-from toolkiln.operations import Operation, PreparedRun, Services, SourceCall, find_operation
-from toolkiln.security import NoSession
+from toolkiln.model.call import Call, CallError, Event, Result, Status
+from toolkiln.operations import find_operation
+from toolkiln.operations.operation import Operation
+from toolkiln.operations.services import Services
+from toolkiln.operations.sources import PreparedRun, SourceCall
+from toolkiln.security.sessions import NoSession
 
 PREFIX = "operation:"
 """How the names begin under which operations travel."""

@@ -19,12 +19,16 @@ from pydantic import BaseModel
 from toolkiln.errors import InputError, NotAllowed, StoreError
 from toolkiln.fleet import keys
 from toolkiln.fleet.address import RedisClient, open_redis
-from toolkiln.model import Approval, ApprovalVerdict, Draw, Remember, SessionRecord
-from toolkiln.store import approval_rules, decode_guard, hash_of, write_json
+from toolkiln.model.identity import SessionRecord
+from toolkiln.model.policy import Approval, ApprovalVerdict, Draw, Remember
+from toolkiln.store import approval_rules
+from toolkiln.store.codec import decode_guard, hash_of, write_json
 
 if TYPE_CHECKING:
     from toolkiln.fleet.call_store import RedisCallStore
-    from toolkiln.store import SqlApprovals, SqlBuckets, Store
+    from toolkiln.store.approvals import SqlApprovals
+    from toolkiln.store.security_stores import SqlBuckets
+    from toolkiln.store.store import Store
 
 
 class RedisSessions:

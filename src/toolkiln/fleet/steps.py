@@ -7,7 +7,7 @@ Times are in milliseconds of the Redis clock. `worker` applies them to calls tha
 from dataclasses import dataclass
 from typing import Protocol
 
-from toolkiln.model import Result, Status
+from toolkiln.model.call import Result, Status
 
 MOST_STARTS = 3
 """How often a call is started before it counts as poison."""

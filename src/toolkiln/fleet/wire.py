@@ -17,7 +17,8 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from toolkiln.errors import InputError, StoreError
-from toolkiln.model import CallError, Event, QuestionKind, Result, Status
+from toolkiln.model.call import CallError, Event, Result, Status
+from toolkiln.model.question import QuestionKind
 
 T = TypeVar("T")
 BODY_LIMIT = 32 * 1024 * 1024

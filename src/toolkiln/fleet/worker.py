@@ -25,7 +25,7 @@ from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.steps import Begin, Bury, End, Requeue, before_leaving, leaves_open, next_step
 from toolkiln.fleet.sweeper import apply_step
 from toolkiln.fleet.wire import BODY_LIMIT, Envelope, result_to_wire
-from toolkiln.model import CallError, Event, Result, Status
+from toolkiln.model.call import CallError, Event, Result, Status
 
 BLOCK_MS = 2000
 """How long a read waits for calls, and so how long a worker takes to notice a stop."""

@@ -36,8 +36,8 @@ from toolkiln.fleet.rpc import OperationServer
 from toolkiln.fleet.sidecar import SidecarConfig, start_sidecar
 from toolkiln.fleet.supervisor import READY, SLOTS, WorkerConfig, background, open_pipe
 from toolkiln.fleet.worker import Trace, Worker, WorkerParts
-from toolkiln.model import ServedVersion
-from toolkiln.operations import Services
+from toolkiln.model.catalog import ServedVersion
+from toolkiln.operations.services import Services
 
 _DESCRIBE_SECONDS = 2.0
 """Seconds between updates of a worker's description, which expires after five times that."""

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from toolkiln.errors import NotFound
-from toolkiln.model import Approval, Page, Privilege, Remember, Value
+from toolkiln.model.base import Page, Value
+from toolkiln.model.identity import Privilege
+from toolkiln.model.policy import Approval, Remember
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import PageQuery, page_of
 

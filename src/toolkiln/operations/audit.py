@@ -5,7 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolkiln.model import AuditEntry, AuditFilter, Page, Privilege, Value, Verification
+from toolkiln.model.audit import AuditEntry, AuditFilter, Verification
+from toolkiln.model.base import Page, Value
+from toolkiln.model.identity import Privilege
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import PageQuery, decode_cursor, encode_cursor
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from toolkiln.errors import InputError
-from toolkiln.execution import EventCallback
-from toolkiln.model import Call, Caller, Event, OutputPage, Page, Result, Task, Value
+from toolkiln.execution.call_events import EventCallback
+from toolkiln.model.base import Page, Value
+from toolkiln.model.call import Call, Event, OutputPage, Result, Task
+from toolkiln.model.identity import Caller
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import Count, PageQuery, page_of
-from toolkiln.schema import Provider, compile_tool
-from toolkiln.security import LOCAL_OPERATOR, SessionToken
+from toolkiln.schema.providers import Provider, compile_tool
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 if TYPE_CHECKING:
     from toolkiln.operations.engine import CallOptions

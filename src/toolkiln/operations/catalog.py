@@ -10,28 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkiln.appearance import paint
-from toolkiln.catalog import MANIFEST, FileReport, ManifestError, check
+from toolkiln.catalog.manifest import MANIFEST, ManifestError
+from toolkiln.catalog.reports import FileReport, check
 from toolkiln.errors import BackendError, InputError
-from toolkiln.model import (
-    CardPermissions,
-    FileState,
-    FileStatus,
-    Finding,
-    Privilege,
-    ServingState,
-    Severity,
-    ToolCard,
-    ToolDraft,
-    Toolkit,
-    ToolSpec,
-    Value,
-)
+from toolkiln.model.admission import ToolDraft
+from toolkiln.model.base import Value
+from toolkiln.model.catalog import FileState, FileStatus
+from toolkiln.model.identity import Privilege
+from toolkiln.model.source import Finding, Severity
+from toolkiln.model.spec import Toolkit, ToolSpec
+from toolkiln.model.tool import CardPermissions, ServingState, ToolCard
 from toolkiln.operations import tools
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 from toolkiln.operations.policy import inherited
 from toolkiln.operations.proposals import FileAdmission, may_declare_tools, usage_notes
 from toolkiln.operations.visibility import refuse_hidden, refuse_hidden_file
-from toolkiln.schema import health
+from toolkiln.schema.providers.compilers import health
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services

@@ -5,54 +5,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from toolkiln.catalog import ToolRegistry
+from toolkiln.catalog.registry import ToolRegistry
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
-from toolkiln.execution import (
-    MAXIMA,
-    Ask,
-    Bounds,
-    CallEvents,
-    CallResults,
-    CallStore,
-    Dispatcher,
-    EventCallback,
-    Gateway,
-    GatewayParts,
-    InlineExecutor,
-    QuestionChannel,
-    TaskService,
-    run_examples,
-    run_probe,
-)
-from toolkiln.model import (
-    Call,
-    Caller,
-    Event,
-    FileVersion,
-    Finding,
-    Privilege,
-    QuestionKind,
-    ResolvedTool,
-    Result,
-    Status,
-    Task,
-)
-from toolkiln.sandbox import (
-    Environment,
-    Environments,
-    LockCandidate,
-    Networks,
-    Quota,
-    Report,
-    Resolve,
-    Sandbox,
-    Workspaces,
-    normalise,
-    read_requirements_file,
-    sandbox_user,
-)
-from toolkiln.security import Guard, SessionToken
+from toolkiln.execution.call_events import CallEvents, EventCallback
+from toolkiln.execution.executor import MAXIMA, Bounds, Dispatcher
+from toolkiln.execution.gateway import Gateway, GatewayParts
+from toolkiln.execution.idempotency import CallResults, CallStore
+from toolkiln.execution.inline import InlineExecutor
+from toolkiln.execution.probe import run_examples, run_probe
+from toolkiln.execution.questions import Ask, QuestionChannel
+from toolkiln.execution.tasks import TaskService
+from toolkiln.model.call import Call, Event, Result, Status, Task
+from toolkiln.model.catalog import FileVersion
+from toolkiln.model.identity import Caller, Privilege
+from toolkiln.model.question import QuestionKind
+from toolkiln.model.source import Finding
+from toolkiln.model.tool import ResolvedTool
+from toolkiln.sandbox.bubblewrap import sandbox_user
+from toolkiln.sandbox.environments.environments import Environment, Environments, LockCandidate
+from toolkiln.sandbox.environments.lockfile import normalise, read_requirements_file
+from toolkiln.sandbox.environments.quota import Quota
+from toolkiln.sandbox.environments.uv import Report
+from toolkiln.sandbox.network.access import Networks
+from toolkiln.sandbox.network.proxy import Resolve
+from toolkiln.sandbox.sandbox import Sandbox
+from toolkiln.sandbox.workspaces import Workspaces
+from toolkiln.security.guard import Guard
+from toolkiln.security.sessions import SessionToken
 
 _NOT_SERVED = ("not_admitted", "disabled")
 _REVEALING = {

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from toolkiln.errors import NotFound
-from toolkiln.model import KeyRecord, Page, Privilege, SessionRecord, Value
+from toolkiln.model.base import Page, Value
+from toolkiln.model.identity import KeyRecord, Privilege, SessionRecord
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 from toolkiln.operations.pages import PageQuery, page_of
-from toolkiln.security import KeyScope, NoSession
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import NoSession
 
 _MOST_SESSIONS = 10_000
 Name = Annotated[str, Field(min_length=1, max_length=200)]

@@ -15,26 +15,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkiln import docs, schema
-from toolkiln import search as retrieval
-from toolkiln.catalog import Catalog, ToolRegistry, utc_now
+from toolkiln.catalog.catalog import Catalog, utc_now
+from toolkiln.catalog.registry import ToolRegistry
 from toolkiln.config import Settings
+from toolkiln.docs.pages import guide, page, prompt_index
+from toolkiln.docs.passages import passages
 from toolkiln.errors import ToolkilnError, UnknownTool
-from toolkiln.model import (
-    Admission,
-    FormLoss,
-    PassageHit,
-    ProviderForm,
-    Role,
-    SearchResult,
-    Site,
-    ToolSpec,
-)
+from toolkiln.model.catalog import Admission
+from toolkiln.model.search import PassageHit, SearchResult, Site
+from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.model.tool import FormLoss, ProviderForm
+from toolkiln.schema.providers import compile_tool
+from toolkiln.schema.providers.compilers import deferred_request_tools, request_tools
+from toolkiln.schema.providers.profile import Compiled
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services
-    from toolkiln.security import SessionToken
-    from toolkiln.store import Store
+    from toolkiln.search.embedder import Embedder
+    from toolkiln.search.evaluation import Comparison, Evaluation, SearchFunction
+    from toolkiln.search.index import SearchIndex
+    from toolkiln.security.sessions import SessionToken
+    from toolkiln.store.store import Store
 
 Allow = Callable[[ToolSpec], bool]
 """Returns whether a caller may see a tool."""
@@ -62,7 +63,7 @@ class Library:
         name = hashlib.sha256(str(path and path.absolute()).encode()).hexdigest()[:24]
         self._file = settings.state.absolute() / "search" / f"{name}.index"
         self._changing = threading.Lock()
-        self._index: retrieval.SearchIndex | None = None
+        self._index: SearchIndex | None = None
         self._indexed: Mapping[str, ToolSpec] = {}
         self._unsaved = 0
         self._retry_at = 0.0
@@ -89,52 +90,57 @@ class Library:
             InputError: the provider has no deferred loading.
         """
         chosen = {spec.name for spec in self.select(prompt, k, allow)}
-        loaded: list[schema.Compiled] = []
-        deferred: list[schema.Compiled] = []
+        loaded: list[Compiled] = []
+        deferred: list[Compiled] = []
         for name, spec in self._registry.tools.items():
             if allow is not None and not allow(spec):
                 continue
-            compiled = schema.compile_tool(spec, provider)
+            compiled = compile_tool(spec, provider)
             (loaded if name in chosen else deferred).append(compiled)
-        return schema.deferred_request_tools(provider, loaded, deferred)
+        return deferred_request_tools(provider, loaded, deferred)
 
     def search_docs(self, query: str, k: int, allow: Allow | None = None) -> list[PassageHit]:
         """Return the passages of tools' pages that match a query best."""
+        from toolkiln.search.documents import SearchDocument
+        from toolkiln.search.index import SearchIndex
+
         index, tools = self._current()
         near = index.query(query, max(_PAGES, k), _by_name(allow, tools)).hits
-        found = {passage.key: passage for hit in near for passage in docs.passages(tools[hit.key])}
+        found = {passage.key: passage for hit in near for passage in passages(tools[hit.key])}
         documents = [
-            retrieval.SearchDocument(key, {"title": f"{p.tool} {p.heading}", "description": p.text})
+            SearchDocument(key, {"title": f"{p.tool} {p.heading}", "description": p.text})
             for key, p in found.items()
         ]
-        ranked = retrieval.SearchIndex.build(documents, self._embedder).query(query, k)
+        ranked = SearchIndex.build(documents, self._embedder).query(query, k)
         return [PassageHit(passage=found[hit.key], score=hit.score) for hit in ranked.hits]
 
     def page(self, name: str) -> str:
         """Return the page about a tool, as Markdown."""
-        return docs.page(self._registry.spec(name), self._admission(name))
+        return page(self._registry.spec(name), self._admission(name))
 
     def guide(self, name: str) -> str:
         """Return how to use a tool, as Markdown for a model."""
-        return docs.guide(self._registry.spec(name))
+        return guide(self._registry.spec(name))
 
     def prompt_index(self, allow: Allow | None = None) -> str:
         """Return all tools in one line each, for a prompt."""
         tools = self._registry.tools.values()
-        return docs.prompt_index(spec for spec in tools if allow is None or allow(spec))
+        return prompt_index(spec for spec in tools if allow is None or allow(spec))
 
     def build_docs(self, folder: Path, *, html: bool, allow: Allow | None = None) -> Site:
         """Write the pages of the allowed tools to a folder, with an HTML site if `html` is set."""
+        from toolkiln.docs.site import build_site, write_site
+
         entries = [
             (spec, self._admission(name))
             for name, spec in self._registry.tools.items()
             if allow is None or allow(spec)
         ]
-        site = docs.write_site(folder, entries)
+        site = write_site(folder, entries)
         if not html:
             return site
         output = folder / "html"
-        docs.build_site(folder, output)
+        build_site(folder, output)
         return site.model_copy(update={"html": str(output)})
 
     def refresh(self) -> str | None:
@@ -151,13 +157,16 @@ class Library:
         served = self._registry.snapshot.served.get(name)
         return served.admission if served else None
 
-    def _current(self) -> "tuple[retrieval.SearchIndex, Mapping[str, ToolSpec]]":
+    def _current(self) -> "tuple[SearchIndex, Mapping[str, ToolSpec]]":
+        from toolkiln.search.documents import document
+        from toolkiln.search.index import SearchIndex
+
         with self._changing:
             tools = self._registry.tools
             if self._index is not None and self._index.is_complete and self._indexed is tools:
                 return self._index, tools
             if self._index is None:
-                self._index = retrieval.SearchIndex.load(self._file, self._embedder)
+                self._index = SearchIndex.load(self._file, self._embedder)
             if not self._index.is_complete and time.monotonic() >= self._retry_at:
                 has = self._index.fingerprints
                 self._indexed = {n: s for n, s in self._indexed.items() if has.get(n)}
@@ -167,7 +176,7 @@ class Library:
             gone = (known.keys() | self._indexed.keys()) - tools.keys()
             if changed or gone:
                 past = self._usages()
-                documents = (retrieval.document(spec, past.get(spec.name, ())) for spec in changed)
+                documents = (document(spec, past.get(spec.name, ())) for spec in changed)
                 added = [doc for doc in documents if known.get(doc.key) != doc.fingerprint]
                 self._index = self._index.apply(added, gone)
                 self._unsaved += len(added) + len(gone)
@@ -184,17 +193,21 @@ class Library:
             self._index.save(self._file)
 
     @cached_property
-    def _embedder(self) -> "retrieval.Embedder":
+    def _embedder(self) -> "Embedder":
+        from toolkiln.search.bundled_embedder import BundledEmbedder
+        from toolkiln.search.openai_embedder import OpenAIEmbedder
+        from toolkiln.search.vector_cache import CachedEmbedder
+
         settings = self._settings
         if not settings.embeddings:
-            return retrieval.BundledEmbedder()
-        endpoint = retrieval.OpenAIEmbedder(
+            return BundledEmbedder()
+        endpoint = OpenAIEmbedder(
             settings.embeddings,
             settings.embeddings_model,
             settings.embeddings_dimensions,
             key=settings.embeddings_key or None,
         )
-        return retrieval.CachedEmbedder(endpoint, settings.state.absolute() / "search")
+        return CachedEmbedder(endpoint, settings.state.absolute() / "search")
 
 
 def _by_name(allow: Allow | None, tools: Mapping[str, ToolSpec]) -> Callable[[str], bool] | None:
@@ -249,16 +262,16 @@ def refuse_other_roles(services: "Services", name: str) -> None:
 
 def compiled(specs: Iterable[ToolSpec], provider: str) -> list[dict[str, Any]]:
     """Return the `tools` of a request; those that the provider would refuse are logged."""
-    tools = [(spec, schema.compile_tool(spec, provider)) for spec in specs]
+    tools = [(spec, compile_tool(spec, provider)) for spec in specs]
     for spec, tool in tools:
         if tool.errors:
             _log.warning("%s is left out for %s: %s", spec.name, provider, "; ".join(tool.errors))
-    return schema.request_tools(provider, [tool for _, tool in tools if not tool.errors])
+    return request_tools(provider, [tool for _, tool in tools if not tool.errors])
 
 
 def provider_form(spec: ToolSpec, provider: str) -> ProviderForm:
     """Return a tool in the form of a provider."""
-    tool = schema.compile_tool(spec, provider)
+    tool = compile_tool(spec, provider)
     return ProviderForm(
         provider=provider,
         tool=None if tool.errors else tool.payload,
@@ -294,12 +307,14 @@ class Usages:
 
 def evaluate_search(
     file: Path,
-    search: "retrieval.SearchFunction",
+    search: "SearchFunction",
     tools: Collection[str],
     against: Path | None,
     progress: Callable[[int, int], None],
-) -> "tuple[retrieval.Evaluation, retrieval.Comparison | None]":
+) -> "tuple[Evaluation, Comparison | None]":
     """Evaluate a search on the queries of a file, and compare it with the JSON of another run."""
-    before = retrieval.read_evaluation(against) if against else None
-    after = retrieval.evaluate(retrieval.read_cases(file), search, tools, progress)
-    return after, retrieval.compare(before, after) if before else None
+    from toolkiln.search.evaluation import compare, evaluate, read_cases, read_evaluation
+
+    before = read_evaluation(against) if against else None
+    after = evaluate(read_cases(file), search, tools, progress)
+    return after, compare(before, after) if before else None

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from toolkiln.errors import BackendError
-from toolkiln.execution import Threads
+from toolkiln.execution.inline import Threads
 
 _STOPPING = 10.0
 """Seconds that cancelled coroutines have to end before the loop stops without them."""

@@ -10,13 +10,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.errors import InputError, UnknownTool
-from toolkiln.model import Call, Result, Status
+from toolkiln.model.call import Call, Result, Status
 from toolkiln.operations.library import refuse_other_roles
-from toolkiln.schema import Message, MessageFormat, ToolCall, ToolReply, compile_tool, read
+from toolkiln.schema.providers import compile_tool
+from toolkiln.schema.providers.messages import Message, MessageFormat, ToolCall, ToolReply, read
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services
-    from toolkiln.security import SessionToken
+    from toolkiln.security.sessions import SessionToken
 
 
 async def handle(

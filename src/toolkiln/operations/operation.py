@@ -21,12 +21,13 @@ from typing import (
     overload,
 )
 
-from toolkiln.model import Caller, Privilege, Value
-from toolkiln.security import LOCAL_OPERATOR
+from toolkiln.model.base import Value
+from toolkiln.model.identity import Caller, Privilege
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services
-    from toolkiln.security import SessionToken
+    from toolkiln.security.sessions import SessionToken
 
 I = TypeVar("I")  # noqa: E741 - the input
 O = TypeVar("O")  # noqa: E741 - the output

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from toolkiln.errors import InvalidCursor
-from toolkiln.model import Page, Value
+from toolkiln.model.base import Page, Value
 
 T = TypeVar("T")
 Position = tuple[float, str]

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import Caller, Effect, Grant, PolicyDecision, Privilege, ToolSpec, Value
+from toolkiln.model.base import Value
+from toolkiln.model.call import Grant
+from toolkiln.model.identity import Caller, Privilege
+from toolkiln.model.policy import Effect, PolicyDecision
+from toolkiln.model.spec import ToolSpec
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 
 if TYPE_CHECKING:
-    from toolkiln.catalog import CandidateVersion
+    from toolkiln.catalog.admission import CandidateVersion
     from toolkiln.operations.services import Services
 
 

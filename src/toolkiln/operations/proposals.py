@@ -14,27 +14,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from toolkiln.catalog import (
-    MANIFEST,
-    CandidateVersion,
-    RequestedPermissions,
-    StaleVersion,
-    refuse_outdated,
-)
+from toolkiln.catalog.admission import CandidateVersion
+from toolkiln.catalog.diff import RequestedPermissions
+from toolkiln.catalog.manifest import MANIFEST
+from toolkiln.catalog.removal import StaleVersion, refuse_outdated
 from toolkiln.errors import InputError, NotFound
-from toolkiln.model import (
-    AdmissionDecision,
-    AdmissionResult,
-    DecisionRecord,
-    FileState,
-    FileStatus,
-    Finding,
-    FindingSummary,
-    Privilege,
-    Severity,
-    Sources,
-    Value,
-)
+from toolkiln.model.admission import AdmissionDecision, AdmissionResult, FindingSummary
+from toolkiln.model.base import Value
+from toolkiln.model.catalog import DecisionRecord, FileState, FileStatus, Sources
+from toolkiln.model.identity import Privilege
+from toolkiln.model.source import Finding, Severity
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import Count, PageQuery, decode_cursor, encode_cursor
 from toolkiln.operations.policy import InheritedRights, inherited, not_granted

@@ -14,24 +14,15 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from toolkiln.errors import NotFound, TooLate
-from toolkiln.execution import NO_RESULT, RunLog, RunRecord, RunResult, run_key, status_of
-from toolkiln.model import (
-    AuditEntry,
-    AuditFilter,
-    AuditRecord,
-    Caller,
-    CallError,
-    ChainedRecord,
-    Page,
-    Privilege,
-    RunEvent,
-    Truncation,
-    Value,
-)
+from toolkiln.execution.run_log import NO_RESULT, RunLog, RunRecord, RunResult, run_key, status_of
+from toolkiln.model.audit import AuditEntry, AuditFilter, AuditRecord, ChainedRecord
+from toolkiln.model.base import Page, Value
+from toolkiln.model.call import CallError, RunEvent, Truncation
+from toolkiln.model.identity import Caller, Privilege
 from toolkiln.operations.engine import ToolVisibility
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 from toolkiln.operations.pages import PageQuery, decode_cursor, encode_cursor
-from toolkiln.security import AuditReader
+from toolkiln.security.audit import AuditReader
 
 _MOST_READ = 5_000
 """AuditReader records that one request reads at most."""

@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolkiln.model import Privilege, Value
+from toolkiln.model.base import Value
+from toolkiln.model.identity import Privilege
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 from toolkiln.operations.pages import Count
-from toolkiln.schema import Provider, compile_tool, request_tools
+from toolkiln.schema.providers import Provider, compile_tool
+from toolkiln.schema.providers.compilers import request_tools
 
 _LONGEST_QUERY = 2_000
 """Characters; the request line has to fit it."""

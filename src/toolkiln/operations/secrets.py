@@ -3,7 +3,8 @@
 from collections import defaultdict
 
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model import Privilege, Value
+from toolkiln.model.base import Value
+from toolkiln.model.identity import Privilege
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 
 

@@ -22,57 +22,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
-from toolkiln.catalog import (
+from toolkiln.catalog.admission import Admissions
+from toolkiln.catalog.catalog import Catalog, CatalogOptions
+from toolkiln.catalog.registry import (
     BUILTIN_NAMES,
-    Admissions,
-    Catalog,
-    CatalogChange,
-    CatalogOptions,
     Function,
     Specs,
     ToolRegistry,
     functions_by_name,
-    watch,
 )
+from toolkiln.catalog.watch import CatalogChange, watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, NotFound
-from toolkiln.model import (
-    Call,
-    Caller,
-    DeadLetter,
-    FileVersion,
-    Finding,
-    FleetReport,
-    Result,
-    Role,
-    Status,
-    Task,
-    ToolSpec,
-    WorkerStatus,
-)
+from toolkiln.model.call import Call, Result, Status, Task
+from toolkiln.model.catalog import FileVersion
+from toolkiln.model.identity import Caller
+from toolkiln.model.source import Finding
+from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.model.system import DeadLetter, FleetReport, WorkerStatus
 from toolkiln.operations.engines import CallEngines
-from toolkiln.security import LOCAL_OPERATOR, SessionToken
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 if TYPE_CHECKING:
-    from toolkiln.catalog import AdmissionPipeline, Changes, ReadingPool
+    from toolkiln.catalog.admission_pipeline import AdmissionPipeline
+    from toolkiln.catalog.changes import Changes
+    from toolkiln.catalog.reading_pool import ReadingPool
     from toolkiln.errors import ToolkilnError
-    from toolkiln.execution import CallStore, RunLog
+    from toolkiln.execution.idempotency import CallStore
+    from toolkiln.execution.run_log import RunLog
     from toolkiln.operations.calls import Tasks
     from toolkiln.operations.engine import CallEngine, CallOptions
     from toolkiln.operations.library import Allow, Library, Usages
     from toolkiln.operations.operation import Operation, Report
     from toolkiln.operations.runs import History
     from toolkiln.operations.sources import PreparedRun, SourceCall
-    from toolkiln.sandbox import Resolve
-    from toolkiln.security import (
-        ApprovalStore,
-        PendingApprovals,
-        RateStore,
-        Security,
-        SessionStore,
-        StateStores,
-    )
-    from toolkiln.store import Store
+    from toolkiln.sandbox.network.proxy import Resolve
+    from toolkiln.security.approvals import ApprovalStore, PendingApprovals
+    from toolkiln.security.guard import RateStore
+    from toolkiln.security.security import Security, StateStores
+    from toolkiln.security.sessions import SessionStore
+    from toolkiln.store.store import Store
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741 - the input of an operation
@@ -247,7 +236,7 @@ class Services:
     @part
     def pipeline(self) -> "AdmissionPipeline":
         """The way of new versions into the catalog."""
-        from toolkiln.catalog import AdmissionPipeline
+        from toolkiln.catalog.admission_pipeline import AdmissionPipeline
 
         async def index() -> str | None:
             from asyncio import to_thread
@@ -263,21 +252,21 @@ class Services:
     @part
     def reading_pool(self) -> "ReadingPool":
         """The threads that read sources for callers."""
-        from toolkiln.catalog import ReadingPool
+        from toolkiln.catalog.reading_pool import ReadingPool
 
         return ReadingPool()
 
     @part
     def changes(self) -> "Changes":
         """Changes of the catalog and the rules, for any number of listeners."""
-        from toolkiln.catalog import Changes
+        from toolkiln.catalog.changes import Changes
 
         return Changes(lambda: self.watch(_log.warning), self.security.live.rules)
 
     @part
     def security(self) -> "Security":
         """Sessions, keys, rules, approvals, secrets, settings of tools, and the audit log."""
-        from toolkiln.security import Security
+        from toolkiln.security.security import Security
 
         return Security(
             self.settings, lambda: self.store, self.registry.spec, self.surface, self.stores
@@ -291,14 +280,14 @@ class Services:
     @part
     def store(self) -> "Store":
         """The database of results, outputs and versions."""
-        from toolkiln.store import open_store
+        from toolkiln.store.store import open_store
 
         return open_store(self.settings.store or self.settings.prepare_state() / "store.db")
 
     @part
     def runs(self) -> "RunLog":
         """Current and recent calls, while a server runs."""
-        from toolkiln.execution import RunLog
+        from toolkiln.execution.run_log import RunLog
 
         def identify(token: str | None, nested: bool) -> Caller | None:
             return self.security.guard.known_identity(token, running=nested)
@@ -315,7 +304,7 @@ class Services:
     @part
     def pending_approvals(self) -> "PendingApprovals":
         """The calls that wait for a person."""
-        from toolkiln.security import PendingApprovals
+        from toolkiln.security.approvals import PendingApprovals
 
         return PendingApprovals(self.security.approvals)
 

@@ -12,40 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from toolkiln import docs
-from toolkiln.catalog import BUILTIN_NAMES, FileReport, Repair, repairs_for, report
+from toolkiln.catalog.registry import BUILTIN_NAMES
+from toolkiln.catalog.reports import FileReport, Repair, repairs_for, report
+from toolkiln.docs.pages import page
 from toolkiln.errors import InputError, NotAllowed, UnknownTool
-from toolkiln.execution import EventCallback
-from toolkiln.model import (
-    Call,
-    Caller,
-    CallError,
-    Event,
-    Finding,
-    Hints,
-    JsonSchema,
-    Permissions,
-    Privilege,
-    ProviderForm,
-    ResolvedTool,
-    Result,
-    SchemaHealth,
-    Severity,
-    ToolSpec,
-    Value,
-)
+from toolkiln.execution.call_events import EventCallback
+from toolkiln.model.base import JsonSchema, Value
+from toolkiln.model.call import Call, CallError, Event, Result
+from toolkiln.model.identity import Caller, Privilege
+from toolkiln.model.source import Finding, Severity
+from toolkiln.model.spec import Hints, Permissions, SchemaHealth, ToolSpec
+from toolkiln.model.tool import ProviderForm, ResolvedTool
 from toolkiln.operations.calls import Seconds, ToolName
 from toolkiln.operations.library import provider_form
 from toolkiln.operations.operation import OperationContext, operation
-from toolkiln.schema import Provider
-from toolkiln.security import (
-    LOCAL_OPERATOR,
-    SessionToken,
-    admits_own_tools,
-    authoring_refusal,
-    missing_privilege,
-)
-from toolkiln.spec import MAX_BYTES, read
+from toolkiln.schema.providers import Provider
+from toolkiln.security.security import admits_own_tools, authoring_refusal, missing_privilege
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
+from toolkiln.spec.reader import read
+from toolkiln.spec.syntax import MAX_BYTES
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services
@@ -244,7 +229,7 @@ def read_source(source: str) -> FileReport:
 
 def preview(spec: ToolSpec) -> str:
     """Return the page about a tool that is not admitted, as Markdown."""
-    return docs.page(spec)
+    return page(spec)
 
 
 async def prepare_source(services: "Services", request: SourceCall) -> PreparedRun:

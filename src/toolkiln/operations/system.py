@@ -10,21 +10,21 @@ from pydantic import Field
 
 from toolkiln.config import effective_settings
 from toolkiln.errors import InputError
-from toolkiln.model import (
+from toolkiln.model.base import Value
+from toolkiln.model.identity import Privilege
+from toolkiln.model.system import (
     DeadLetter,
     Diagnosis,
     EnvironmentInfo,
     Exported,
     FleetReport,
     FleetStatus,
-    Privilege,
-    Value,
     WorkerStatus,
     WorkspaceInfo,
 )
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 from toolkiln.operations.tools import ToolName
-from toolkiln.security import LIVE
+from toolkiln.security.live_settings import LIVE
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import FleetAdmin

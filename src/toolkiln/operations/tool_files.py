@@ -7,9 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolkiln.catalog import StaleVersion
+from toolkiln.catalog.removal import StaleVersion
 from toolkiln.errors import AdmissionRefused, InputError
-from toolkiln.model import AdmissionResult, CallError, FindingSummary, ToolDraft, Value
+from toolkiln.model.admission import AdmissionResult, FindingSummary, ToolDraft
+from toolkiln.model.base import Value
+from toolkiln.model.call import CallError
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.tools import Match, matching_digest
 from toolkiln.operations.visibility import visible_to

@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolkiln.model import JsonSchema, Privilege, ToolSpec, Value
+from toolkiln.model.base import JsonSchema, Value
+from toolkiln.model.identity import Privilege
+from toolkiln.model.spec import ToolSpec
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import Flag
 from toolkiln.operations.tools import visible_tool

@@ -8,34 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from toolkiln import schema
 from toolkiln.appearance import paint
-from toolkiln.catalog import (
-    EditConflict,
-    ManifestError,
-    NotAdmitted,
-    Specs,
-    StaleVersion,
-    refuse_outdated,
-)
+from toolkiln.catalog.manifest import ManifestError
+from toolkiln.catalog.registry import NotAdmitted, Specs
+from toolkiln.catalog.removal import StaleVersion, refuse_outdated
+from toolkiln.catalog.transaction import EditConflict
 from toolkiln.errors import InputError, InvalidCursor, UnknownTool
-from toolkiln.model import (
-    Finding,
-    FormLoss,
-    Grant,
-    Privilege,
-    Role,
-    ServedVersion,
-    Tool,
-    ToolPresentation,
-    ToolSpec,
-    ToolSummary,
-    Value,
-)
+from toolkiln.model.base import Value
+from toolkiln.model.call import Grant
+from toolkiln.model.catalog import ServedVersion
+from toolkiln.model.identity import Privilege
+from toolkiln.model.source import Finding
+from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.model.tool import FormLoss, Tool, ToolPresentation, ToolSummary
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import Flag, PageQuery, decode_cursor, encode_cursor
 from toolkiln.operations.visibility import refuse_hidden
-from toolkiln.security import LOCAL_OPERATOR
+from toolkiln.schema.examples import example_calls
+from toolkiln.schema.providers import PROVIDERS, compile_tool
+from toolkiln.schema.providers.compilers import health
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services
@@ -263,7 +255,7 @@ def _tool(state: ToolState) -> Tool:
         reviewed=state.reviewed,
         requirements=spec.requirements,
         settings=tuple(sorted(spec.settings)),
-        health=schema.health(spec.parameters),
+        health=health(spec.parameters),
         version=state.version,
         file=state.file,
     )
@@ -309,8 +301,8 @@ def _presentation(services: "Services", spec: ToolSpec) -> ToolPresentation:
     return ToolPresentation(
         color=paint(color) if color else None,
         page=page,
-        forms=tuple(provider_form(spec, provider) for provider in schema.PROVIDERS),
-        examples=schema.example_calls(spec),
+        forms=tuple(provider_form(spec, provider) for provider in PROVIDERS),
+        examples=example_calls(spec),
         findings=_findings(services, spec),
     )
 
@@ -333,7 +325,7 @@ def show_tool(context: OperationContext, request: ShowTool) -> ShownTool:
             f"{request.name} is a {shown.spec.role}, which providers do not support",
             hint="leave out --as",
         )
-    compiled = schema.compile_tool(shown.spec, request.provider)
+    compiled = compile_tool(shown.spec, request.provider)
     update = {
         "payload": compiled.payload,
         "losses": tuple(FormLoss(**loss._asdict()) for loss in compiled.losses),

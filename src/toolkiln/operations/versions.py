@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from toolkiln.catalog import EditConflict
+from toolkiln.catalog.transaction import EditConflict
 from toolkiln.errors import InputError
-from toolkiln.model import FileState, Page, Privilege, ServedVersion, Sources, Value, Version
+from toolkiln.model.base import Page, Value
+from toolkiln.model.catalog import FileState, ServedVersion, Sources, Version
+from toolkiln.model.identity import Privilege
 from toolkiln.operations.operation import OperationContext, operation
 from toolkiln.operations.pages import PageQuery, page_of
 from toolkiln.operations.policy import inherited

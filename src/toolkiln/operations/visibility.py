@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolkiln.errors import InputError, NotFound, UnknownTool
-from toolkiln.model import Privilege, ToolSpec
-from toolkiln.security import LOCAL_OPERATOR, SessionToken
+from toolkiln.model.identity import Privilege
+from toolkiln.model.spec import ToolSpec
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 if TYPE_CHECKING:
     from toolkiln.operations.services import Services
@@ -75,7 +76,7 @@ def _served_with(services: "Services", name: str) -> list[ToolSpec]:
 
 def _last_version(services: "Services", tool: str) -> tuple[ToolSpec, ...]:
     """Return the tools of a removed tool's last version."""
-    from toolkiln.catalog import read_sources
+    from toolkiln.catalog.folder import read_sources
 
     try:
         versions = services.admissions.history(tool)

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from toolkiln.execution import CANNOT_ASK, ExecutionOutcome, Invocation, reply
-from toolkiln.model import Event, SentFile, log_level
+from toolkiln.execution.executor import ExecutionOutcome, Invocation
+from toolkiln.execution.outcomes import reply
+from toolkiln.execution.questions import CANNOT_ASK
+from toolkiln.model.call import Event, SentFile, log_level
 from toolkiln.runtime.wire import encode
 
 _HEADER = 4

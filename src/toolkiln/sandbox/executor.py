@@ -13,21 +13,15 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from toolkiln.errors import BackendError
-from toolkiln.execution import (
-    CallTimer,
-    ExecutionOutcome,
-    Invocation,
-    apply_frame,
-    call_context,
-    exit_error,
-    limit_error,
-)
-from toolkiln.model import CallError, Status
+from toolkiln.execution.executor import ExecutionOutcome, Invocation, call_context
+from toolkiln.execution.outcomes import apply_frame, exit_error, limit_error
+from toolkiln.execution.questions import CallTimer
+from toolkiln.model.call import CallError, Status
 from toolkiln.runtime.wire import SETUP_FAILED, TOO_MANY_PROCESSES
 from toolkiln.sandbox.channel import CallChannel, Frame, encode_frame
 from toolkiln.sandbox.launchers import Job, Launcher, Process, ProcessExit
-from toolkiln.sandbox.network import plan_endpoints
 from toolkiln.sandbox.network.access import Networks
+from toolkiln.sandbox.network.endpoints import plan_endpoints
 from toolkiln.sandbox.trees import Versions
 from toolkiln.sandbox.warm_pool import Recipe, WarmPool, WarmProcess
 from toolkiln.sandbox.workspaces import exceeded, over_quota

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from toolkiln.errors import BackendError
-from toolkiln.execution import Bounds, Workspace
+from toolkiln.execution.executor import Bounds, Workspace
 from toolkiln.sandbox.bubblewrap import (
     PACKAGE,
     Bind,
@@ -36,7 +36,7 @@ from toolkiln.sandbox.bubblewrap import (
     start,
 )
 from toolkiln.sandbox.cgroup import Cgroup
-from toolkiln.sandbox.network import Endpoint, hosts_file
+from toolkiln.sandbox.network.endpoints import Endpoint, hosts_file
 from toolkiln.sandbox.trees import empty_folder, open_tree
 
 _START_TIMEOUT = 20.0

@@ -17,17 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln.errors import BackendError
-from toolkiln.execution import ExecutionOutcome, Invocation
-from toolkiln.model import (
-    Diagnosis,
-    Dialect,
-    Layer,
-    ResolvedTool,
-    Status,
-    ToolSpec,
-    Trial,
-    parse_rules,
-)
+from toolkiln.execution.executor import ExecutionOutcome, Invocation
+from toolkiln.model.call import Status
+from toolkiln.model.network import parse_rules
+from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.model.system import Diagnosis, Layer, Trial
+from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime import landlock
 from toolkiln.sandbox.bubblewrap import PACKAGE, SANDBOX_USER, find_bwrap, interpreter, sandbox_user
 from toolkiln.sandbox.cgroup import find_cgroup
@@ -38,8 +33,8 @@ from toolkiln.sandbox.launchers import (
     Launcher,
     ProcessLauncher,
 )
-from toolkiln.sandbox.network import Address
 from toolkiln.sandbox.network.access import Networks
+from toolkiln.sandbox.network.addresses import Address
 
 MODES = ("A", "B", "C")
 _CANARY = PACKAGE / "runtime" / "canary.py"

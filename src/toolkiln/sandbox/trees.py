@@ -16,7 +16,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePath
 
 from toolkiln.errors import BackendError
-from toolkiln.model import Exported, Sources, ToolSpec
+from toolkiln.model.catalog import Sources
+from toolkiln.model.spec import ToolSpec
+from toolkiln.model.system import Exported
 
 Identity = tuple[int, int]
 """Device and inode: identify a folder even if it is moved."""

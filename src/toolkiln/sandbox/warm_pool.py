@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkiln.errors import BackendError
-from toolkiln.model import HostRules
+from toolkiln.model.network import HostRules
 from toolkiln.sandbox.channel import encode_frame, parse_frame
 from toolkiln.sandbox.launchers import Job, Launcher, Process, ProcessExit
 from toolkiln.sandbox.network.access import NetworkAccess, Networks

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkiln.errors import BackendError, InputError, nearest_hint
-from toolkiln.execution import Workspace
-from toolkiln.model import Exported, WorkspaceInfo
+from toolkiln.execution.executor import Workspace
+from toolkiln.model.system import Exported, WorkspaceInfo
 from toolkiln.sandbox.trees import (
     Identity,
     copy_tree,

@@ -16,7 +16,8 @@ import msgspec
 from jsonschema_rs import Draft202012Validator
 from msgspec import Struct
 
-from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.argument_problems import ArgumentProblem, Explainer, display_path, problem
 from toolkiln.schema.document import (
     Flaw,

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from jsonschema_rs import Draft202012Validator, Registry
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.schema.validator_options import (
     FORMATS,
     LINEAR,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any
 
-from toolkiln.model import ToolSpec
+from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.arguments import Checked, check
 
 _MAX_EXAMPLES = 3

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 
 _DEFS = "#/$defs/"
 _UNIONS = ("anyOf", "oneOf")

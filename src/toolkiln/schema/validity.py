@@ -11,7 +11,8 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ReferencingError, ValidationError
 
-from toolkiln.model import HealthLevel, HealthPoint, JsonSchema
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import HealthLevel, HealthPoint
 from toolkiln.schema.document import (
     IN_PLACE_LISTS,
     IN_PLACE_SINGLES,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from toolkiln.model import ToolSpec
+from toolkiln.model.spec import ToolSpec
 from toolkiln.search.analysis import Words, joined, normalize_name, pairs, words, words_or_all
 
 _MIN_USAGE_WORDS = 3

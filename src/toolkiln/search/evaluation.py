@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from toolkiln.errors import InputError
-from toolkiln.model import Value
+from toolkiln.model.base import Value
 
 DEPTH = 10
 """Number of results requested for each query."""

@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkiln.model import Hit, SearchResult, ToolSpec
+from toolkiln.model.search import Hit, SearchResult
+from toolkiln.model.spec import ToolSpec
 from toolkiln.search import postings
 from toolkiln.search.analysis import ParsedQuery, parse_query, words
 from toolkiln.search.bundled_embedder import BundledEmbedder

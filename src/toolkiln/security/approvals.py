@@ -19,17 +19,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from toolkiln.errors import NotAllowed, NotFound, Unreachable
-from toolkiln.model import (
-    Approval,
-    ApprovalVerdict,
-    Call,
-    Caller,
-    CallError,
-    Event,
-    Privilege,
-    Remember,
-)
-from toolkiln.store import REDIS_WAIT_SECONDS, key_of, retry_while_unreachable
+from toolkiln.model.call import Call, CallError, Event
+from toolkiln.model.identity import Caller, Privilege
+from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
+from toolkiln.store.codec import key_of
+from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 _FIRST_POLL, _MAX_POLL = 0.05, 1.0
 MAX_PENDING = 100

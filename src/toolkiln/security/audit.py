@@ -24,14 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkiln.errors import InputError, NotAllowed, ToolkilnError
-from toolkiln.model import AuditRecord, Caller, ChainedRecord, Privilege
+from toolkiln.model.audit import AuditRecord, ChainedRecord
+from toolkiln.model.identity import Caller, Privilege
 from toolkiln.security.redaction import line
 from toolkiln.security.sessions import SessionToken
 
 if TYPE_CHECKING:
-    from toolkiln.model import AuditFilter, Verification
+    from toolkiln.model.audit import AuditFilter, Verification
     from toolkiln.security.security import Security
-    from toolkiln.store import AuditLog
+    from toolkiln.store.audit_log import AuditLog
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, NotAllowed
-from toolkiln.model import (
+from toolkiln.model.identity import (
     ANONYMOUS,
     KEY_PREFIX,
     TOKEN_PREFIX,
@@ -33,7 +33,7 @@ from toolkiln.security.sessions import NoSession, SessionToken, account_name, ch
 
 if TYPE_CHECKING:
     from toolkiln.security.security import Security
-    from toolkiln.store import SqlApiKeys
+    from toolkiln.store.security_stores import SqlApiKeys
 
 _MODE_CACHE_SECONDS = 1.0
 _SPARE = 0.2

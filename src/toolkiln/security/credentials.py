@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolkiln.errors import InputError
-from toolkiln.model import KEY_PREFIX, TOKEN_PREFIX
+from toolkiln.model.identity import KEY_PREFIX, TOKEN_PREFIX
 
 TOKEN_VARIABLE = "TOOLKILN_TOKEN"  # noqa: S105
 KEY_VARIABLE = "TOOLKILN_API_KEY"

@@ -11,18 +11,11 @@ from hashlib import blake2b
 from math import ceil
 from typing import NamedTuple, Protocol
 
-from toolkiln.model import (
-    Call,
-    Caller,
-    CallError,
-    Draw,
-    PolicyDecision,
-    Privilege,
-    Rate,
-    ResolvedTool,
-    SessionRecord,
-    ToolSpec,
-)
+from toolkiln.model.call import Call, CallError
+from toolkiln.model.identity import Caller, Privilege, SessionRecord
+from toolkiln.model.policy import Draw, PolicyDecision, Rate
+from toolkiln.model.spec import ToolSpec
+from toolkiln.model.tool import ResolvedTool
 from toolkiln.security.approvals import ApprovalService
 from toolkiln.security.audit import AuditWriter
 from toolkiln.security.masking import Mask
@@ -30,7 +23,7 @@ from toolkiln.security.rules import Globs, Rules, decide, folded
 from toolkiln.security.secrets import Secrets
 from toolkiln.security.sessions import SessionService, acting_session
 from toolkiln.security.tool_settings import ToolSettingsService
-from toolkiln.store import REDIS_WAIT_SECONDS, retry_while_unreachable
+from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 NO_MASK = Mask({})
 _CACHED_TOOLS = 10_000

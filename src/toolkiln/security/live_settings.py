@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from toolkiln import config
 from toolkiln.config import FileStamp, Settings
 from toolkiln.errors import ConfigError
-from toolkiln.model import Rate, Rule
+from toolkiln.model.policy import Rate, Rule
 from toolkiln.security.guard import Rates
 from toolkiln.security.rules import Rules
 

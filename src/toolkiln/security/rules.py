@@ -12,8 +12,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from unicodedata import normalize
 
-from toolkiln.model import ANONYMOUS, Caller, Effect, PolicyDecision, Privilege, Rule, ToolSpec
-from toolkiln.schema import secret_fields
+from toolkiln.model.identity import ANONYMOUS, Caller, Privilege
+from toolkiln.model.policy import Effect, PolicyDecision, Rule
+from toolkiln.model.spec import ToolSpec
+from toolkiln.schema.document import secret_fields
 
 _CACHED_DECISIONS = 20_000
 _CACHED_CALLERS = 1_000

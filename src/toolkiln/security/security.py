@@ -11,21 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, InputError, NotAllowed, NotFound
-from toolkiln.model import (
-    AdmissionDecision,
-    Approval,
-    ApprovalVerdict,
-    AuditFilter,
-    AuditRecord,
-    Caller,
-    CallError,
-    OpenSession,
-    Privilege,
-    Remember,
-    SessionRecord,
-    ToolSpec,
-)
-from toolkiln.schema import Problems, check
+from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.audit import AuditFilter, AuditRecord
+from toolkiln.model.call import CallError
+from toolkiln.model.identity import Caller, OpenSession, Privilege, SessionRecord
+from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
+from toolkiln.model.spec import ToolSpec
+from toolkiln.schema.arguments import Problems, check
 from toolkiln.security.approvals import ApprovalService, ApprovalStore, may_answer
 from toolkiln.security.audit import DAY, AuditedActions, AuditReader, AuditWriter, audit_key
 from toolkiln.security.authentication import ApiKeyService, check_grantable
@@ -40,10 +32,11 @@ from toolkiln.security.sessions import (
     account_name,
 )
 from toolkiln.security.tool_settings import ToolSettingsService
-from toolkiln.store import open_audit_log
+from toolkiln.store.audit_log import open_audit_log
 
 if TYPE_CHECKING:
-    from toolkiln.store import AuditLog, Store
+    from toolkiln.store.audit_log import AuditLog
+    from toolkiln.store.store import Store
 
 
 def authoring_refusal(caller: Caller, authoring: str, *, may_call: bool) -> CallError | None:

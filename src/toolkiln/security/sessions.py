@@ -22,7 +22,14 @@ from typing import Any, ClassVar, Literal, Protocol
 from pydantic import ValidationError
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.model import ANONYMOUS, KEY_PREFIX, TOKEN_PREFIX, Caller, OpenSession, SessionRecord
+from toolkiln.model.identity import (
+    ANONYMOUS,
+    KEY_PREFIX,
+    TOKEN_PREFIX,
+    Caller,
+    OpenSession,
+    SessionRecord,
+)
 
 _CACHE_SECONDS = 1.0
 _CACHED_SESSIONS = 10_000

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.model import Caller, CallError, JsonSchema, ToolSpec
-from toolkiln.schema import ArgumentChecker, ArgumentProblem, Problems, secret_fields
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.call import CallError
+from toolkiln.model.identity import Caller
+from toolkiln.model.spec import ToolSpec
+from toolkiln.schema.argument_problems import ArgumentProblem
+from toolkiln.schema.arguments import ArgumentChecker, Problems
+from toolkiln.schema.document import secret_fields
 from toolkiln.security.secrets import Secrets, find_references
 
 Scope = Literal["operator", "user"]

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkiln.model import (
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import (
     Capability,
     Dialect,
     Documentation,
     Hints,
-    JsonSchema,
     Limits,
     Permissions,
     Role,
@@ -22,7 +22,7 @@ from toolkiln.model import (
     ToolSpec,
 )
 from toolkiln.spec import names
-from toolkiln.spec.annotations import Note, TypeReader
+from toolkiln.spec.annotations.type_reader import Note, TypeReader
 from toolkiln.spec.docstrings import parse as parse_docstring
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Function, NameScope

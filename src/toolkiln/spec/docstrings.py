@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from toolkiln.model import DocstringSection, Documentation, ParameterDoc, RaisesDoc
+from toolkiln.model.spec import DocstringSection, Documentation, ParameterDoc, RaisesDoc
 
 _MARGIN = re.compile(r"\n( *)(?=[^ \n])")
 _BLANK_LINE = re.compile(r"\n *\n")

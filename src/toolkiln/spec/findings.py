@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import Finding, Severity
+from toolkiln.model.source import Finding, Severity
 from toolkiln.spec.limits import MAX_FINDINGS
 
 _MAX_TEXT = 1_000

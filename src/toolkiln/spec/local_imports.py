@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from toolkiln.model import Finding
+from toolkiln.model.source import Finding
 from toolkiln.spec import data_files, syntax
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.limits import WorkBudget

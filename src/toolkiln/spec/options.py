@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from toolkiln import appearance
-from toolkiln.model import Capability
+from toolkiln.model.spec import Capability
 from toolkiln.spec.findings import Findings
 
 T = TypeVar("T", bound=str)

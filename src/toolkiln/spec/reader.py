@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkiln.model import Capability, Finding, Reading, ToolSpec
+from toolkiln.model.source import Finding, Reading
+from toolkiln.model.spec import Capability, ToolSpec
 from toolkiln.spec import syntax
 from toolkiln.spec.checks import capabilities, file_checks
 from toolkiln.spec.checks.opened_files import check_opened_files

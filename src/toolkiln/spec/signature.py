@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from toolkiln.model import JsonSchema
-from toolkiln.spec.annotations import Note, TypeReader
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.expressions import last_name, quoted
 from toolkiln.spec.annotations.shapes import Omitted, Unresolved, target
+from toolkiln.spec.annotations.type_reader import Note, TypeReader
 from toolkiln.spec.docstrings import parse
 from toolkiln.spec.namespace import (
     AliasRef,

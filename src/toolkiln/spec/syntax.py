@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from toolkiln.model import Finding, Severity
+from toolkiln.model.source import Finding, Severity
 from toolkiln.spec.limits import MAX_TOKENS
 
 _PEP_695 = re.compile(r"^\s*(type\s+\w+\s*[\[=]|(async\s+)?def\s+\w+\s*\[|class\s+\w+\s*\[)", re.M)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from toolkiln.errors import InputError, NotFound, TooLate
-from toolkiln.model import Approval, ApprovalVerdict, Remember
+from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
 
 REMEMBER_SECONDS: Mapping[Remember, float] = {"session": 86_400.0, "arguments": 30 * 86_400.0}
 """How long a verdict is remembered."""

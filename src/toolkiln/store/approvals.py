@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from toolkiln.model import Approval, ApprovalVerdict, Remember
+from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
 from toolkiln.store.approval_rules import (
     ID_OR_PREFIX,
     REMEMBER_SECONDS,

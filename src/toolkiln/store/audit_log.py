@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Any
 
 from toolkiln.errors import StoreError
-from toolkiln.model import AuditFilter, AuditRecord, ChainedRecord, Verification
+from toolkiln.model.audit import AuditFilter, AuditRecord, ChainedRecord, Verification
 from toolkiln.store.audit_drivers import PostgresServer, Setup, SqliteFile, Transactions
 from toolkiln.store.files import file_path
 

@@ -13,7 +13,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from toolkiln.errors import InputError, NotFound, StoreError
-from toolkiln.model import Caller, Reading, Result
+from toolkiln.model.call import Result
+from toolkiln.model.identity import Caller
+from toolkiln.model.source import Reading
 
 
 def scope_of(caller: Caller) -> str:

@@ -37,7 +37,7 @@ from sqlalchemy import (
 )
 
 from toolkiln.errors import StoreError, driver_failed
-from toolkiln.model import OUTPUT_CHARACTERS
+from toolkiln.model.call import OUTPUT_CHARACTERS
 from toolkiln.store.files import database_file, file_path
 from toolkiln.store.tables import approvals, buckets, calls, chunks, outputs, prepare, sessions
 

@@ -27,7 +27,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.errors import InputError, NotFound, TooLate, nearest_hint
-from toolkiln.model import Caller, Draw, KeyRecord, Rate, SessionRecord
+from toolkiln.model.identity import Caller, KeyRecord, SessionRecord
+from toolkiln.model.policy import Draw, Rate
 from toolkiln.store.codec import decode_guard, hash_of, write_json
 from toolkiln.store.database import Database, Pruner, StoreClock
 from toolkiln.store.tables import AnyText, buckets, keys, sessions, settings

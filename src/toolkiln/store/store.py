@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from toolkiln.model import (
+from toolkiln.model.call import (
     KEEP_SECONDS,
     Busy,
     Call,
-    Caller,
     Claim,
     Claimed,
     Done,
@@ -28,6 +27,7 @@ from toolkiln.model import (
     Result,
     Task,
 )
+from toolkiln.model.identity import Caller
 from toolkiln.store.approvals import SqlApprovals
 from toolkiln.store.codec import (
     check_page_bounds,

@@ -30,7 +30,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.errors import StoreError
-from toolkiln.model import Arrival, Reading, Version, VersionContent
+from toolkiln.model.catalog import Arrival, Version, VersionContent
+from toolkiln.model.source import Reading
 from toolkiln.store.codec import hash_of, read_reading, read_sources, write_reading, write_sources
 from toolkiln.store.database import Database
 from toolkiln.store.tables import AnyText, contents, declarations, usages, versions

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
+from toolkiln.execution.call_events import CallObserver, RunningCall
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, Status
-from toolkiln.operations import CallObserver, RunningCall
+from toolkiln.model.call import Result, Status
 
 if TYPE_CHECKING:
     from contextvars import Token

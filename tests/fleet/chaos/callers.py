@@ -10,7 +10,7 @@ from typing import Literal
 
 from toolkiln import Kiln
 from toolkiln.errors import NotFound, StoreError
-from toolkiln.model import Result, Status, Task
+from toolkiln.model.call import Result, Status, Task
 
 from ..workers import code_of
 from .calamities import Fleet

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from toolkiln import Context, Kiln, tool
 from toolkiln.config import Settings
-from toolkiln.fleet import WorkerConfig, new_loop
-from toolkiln.fleet.worker_process import run_embedded_worker
+from toolkiln.fleet.supervisor import WorkerConfig
+from toolkiln.fleet.worker_process import new_loop, run_embedded_worker
 
 LEASE = 2.0
 FOLDER = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()

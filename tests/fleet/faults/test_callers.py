@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.fleet import wire
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from ..servers import Server
 from ..workers import code_of, performer

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from toolkiln.fleet import keys, wire
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from ..mortals import mortal
 from ..servers import Server

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.fleet.connection import _source
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from ..servers import Server
 from ..workers import LEASE, asking, code_of, performer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.fleet import keys
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from .. import servers
 from ..mortals import mortal

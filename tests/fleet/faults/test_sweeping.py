@@ -10,7 +10,7 @@ from toolkiln.fleet.consumers import PoolConsumers
 from toolkiln.fleet.sweeper import Sweeper, recover_calls
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker import Observe
-from toolkiln.model import Result, Status
+from toolkiln.model.call import Result, Status
 
 from ..queues import POOL, Desk, call, desk, result, working
 from ..servers import Server

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln import Kiln
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from ..servers import Server
 from ..workers import worker

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkiln.fleet import keys
-from toolkiln.model import Status
+from toolkiln.model.call import Status
 
 from ..servers import Server
 from ..workers import asking, await_state, code_of, performer

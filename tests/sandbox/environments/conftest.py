@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.sandbox.environments import Environments
+from toolkiln.sandbox.environments.environments import Environments
 
 from .index import wheel
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import EnvironmentFailed, InputError
-from toolkiln.sandbox.environments import Environment, Environments
+from toolkiln.sandbox.environments.environments import Environment, Environments
 
 from .index import Index, wheel
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import EnvironmentFailed
-from toolkiln.sandbox.environments import Environments
+from toolkiln.sandbox.environments.environments import Environments
 
 from .index import WAIT, Index, wheel
 

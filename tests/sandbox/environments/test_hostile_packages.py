@@ -12,8 +12,9 @@ import pytest
 from toolkiln.config import Settings
 from toolkiln.errors import EnvironmentFailed
 from toolkiln.kiln import Kiln
-from toolkiln.model import Status
-from toolkiln.sandbox.environments import Environments, Quota
+from toolkiln.model.call import Status
+from toolkiln.sandbox.environments.environments import Environments
+from toolkiln.sandbox.environments.quota import Quota
 
 from .index import source_distribution, wheel
 

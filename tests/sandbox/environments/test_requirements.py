@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.errors import InputError
-from toolkiln.sandbox.environments import normalise, read_requirements_file
+from toolkiln.sandbox.environments.lockfile import normalise, read_requirements_file
 
 REFUSED = [
     "-r other.txt",

@@ -9,8 +9,10 @@ from ipaddress import ip_address
 from ssl import SSLContext
 from typing import Literal
 
-from toolkiln.model import parse_rules
-from toolkiln.sandbox.network import Address, Caps, ConnectionRecord, Resolve, serve
+from toolkiln.model.network import parse_rules
+from toolkiln.sandbox.network.addresses import Address
+from toolkiln.sandbox.network.connection import Caps, ConnectionRecord
+from toolkiln.sandbox.network.proxy import Resolve, serve
 
 BOUND = 20.0
 """Seconds that anything may take before a test gives up."""

@@ -11,17 +11,11 @@ from ipaddress import ip_address
 import pytest
 
 from sandbox.network.loopback import BOUND, closed, echo, server
-from toolkiln.model import HostRules, parse_rules
-from toolkiln.sandbox.network import (
-    Address,
-    Caps,
-    ConnectionOutcome,
-    ConnectionRecord,
-    Endpoint,
-    hosts_file,
-    plan_endpoints,
-    serve,
-)
+from toolkiln.model.network import HostRules, parse_rules
+from toolkiln.sandbox.network.addresses import Address
+from toolkiln.sandbox.network.connection import Caps, ConnectionOutcome, ConnectionRecord
+from toolkiln.sandbox.network.endpoints import Endpoint, hosts_file, plan_endpoints
+from toolkiln.sandbox.network.proxy import serve
 
 
 @dataclass

@@ -14,8 +14,9 @@ import pytest
 
 from sandbox.network.loopback import BOUND, closed, echo, greet, proxied, server
 from toolkiln.errors import InputError
-from toolkiln.sandbox.network import Address, Caps, ConnectionOutcome
 from toolkiln.sandbox.network.access import proxy_environment
+from toolkiln.sandbox.network.addresses import Address
+from toolkiln.sandbox.network.connection import Caps, ConnectionOutcome
 
 
 async def script(source: str, *arguments: str, port: int) -> str:

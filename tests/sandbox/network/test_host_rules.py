@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.errors import InputError
-from toolkiln.model import granted, parse_rules
-from toolkiln.model.network import host_name
+from toolkiln.model.network import granted, host_name, parse_rules
 
 LABEL = st.from_regex(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 NAME = st.lists(LABEL, min_size=2, max_size=4).map(".".join)

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.network.loopback import BOUND, closed, echo, greet, proxied, server
-from toolkiln.model import parse_rules
-from toolkiln.sandbox.network import Address, Caps, ConnectionOutcome, ConnectionRecord, serve
+from toolkiln.model.network import parse_rules
+from toolkiln.sandbox.network.addresses import Address
+from toolkiln.sandbox.network.connection import Caps, ConnectionOutcome, ConnectionRecord
+from toolkiln.sandbox.network.proxy import serve
 
 
 async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

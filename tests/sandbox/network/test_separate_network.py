@@ -10,8 +10,10 @@ from ipaddress import ip_address
 import pytest
 
 from sandbox.network.loopback import BOUND, greet, server
-from toolkiln.model import parse_rules
-from toolkiln.sandbox.network import Address, ConnectionOutcome, ConnectionRecord, serve
+from toolkiln.model.network import parse_rules
+from toolkiln.sandbox.network.addresses import Address
+from toolkiln.sandbox.network.connection import ConnectionOutcome, ConnectionRecord
+from toolkiln.sandbox.network.proxy import serve
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--net"]
 INSIDE = """

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tables import each_row
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 from . import normal, oracle
 from .cases import CASES, REFUSED, Case, signatures

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, note, reject
 
 from properties import examples
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 from . import normal, oracle
 from .generate import modules, signatures

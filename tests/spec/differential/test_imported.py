@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, note, settings
 
 from tables import each_row
 from toolkiln.define import Context
-from toolkiln.execution import run_probe
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
-from toolkiln.model import JsonSchema, ResolvedTool
+from toolkiln.execution.probe import run_probe
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime.probe import Probe
-from toolkiln.spec import read
+from toolkiln.spec.reader import read
 
 from .cases import CASES, REFUSED, Case
 from .generate import modules, signatures

@@ -15,8 +15,8 @@ import uvicorn
 from toolkiln.config import Settings
 from toolkiln.define import Context, ToolError, tool
 from toolkiln.kiln import Kiln
-from toolkiln.model import Privilege
-from toolkiln.security import Authenticator
+from toolkiln.model.identity import Privilege
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.health import Readiness, SystemEndpoints
 from toolkiln.surfaces.http.metrics import Metrics

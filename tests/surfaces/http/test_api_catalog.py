@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 from toolkiln.surfaces.http.adapter import accepts_gzip
 
 from .serving import TRIPLE, Serving

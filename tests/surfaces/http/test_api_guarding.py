@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from toolkiln.errors import ToolkilnError
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 from toolkiln.surfaces.http.problems import STATUSES
 
 from .serving import SOON, TRIPLE, Serving

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from toolkiln.model import Result, SentFile, Status
+from toolkiln.model.call import Result, SentFile, Status
 from toolkiln.surfaces.http.responses import to_json
 
 from .serving import Serving

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 
 from .serving import FAILING, TRIPLE, Serving
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 
 from .serving import FILES, SOON, Serving
 from .test_api_calls import arguments, events, until

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 
 from toolkiln.kiln import PROVIDERS
-from toolkiln.model import Privilege
-from toolkiln.operations import Provider
+from toolkiln.model.identity import Privilege
+from toolkiln.schema.providers import Provider
 
 from .serving import FAILING, SETTABLE, TRIPLE, Serving
 from .test_api_calls import EVENTS, events

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 
 from .served import until
 from .serving import FAILING, FILES, TRIPLE, Serving

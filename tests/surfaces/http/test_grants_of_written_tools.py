@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 
 from .serving import Serving
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from toolkiln.config import Settings
-from toolkiln.security import LOCAL_OPERATOR, Authenticator, KeyScope
+from toolkiln.security.authentication import Authenticator, KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 from toolkiln.surfaces.http.problems import HttpProblem
 from toolkiln.surfaces.web.app import Login
 

@@ -9,7 +9,7 @@ import pytest
 import schemathesis
 from pydantic import BaseModel, Field
 
-from toolkiln.model import Value
+from toolkiln.model.base import Value
 from toolkiln.surfaces.http.adapter import HandlerResponse, HttpRequest, Route
 from toolkiln.surfaces.http.openapi import describe
 from toolkiln.surfaces.http.routes import ROUTES

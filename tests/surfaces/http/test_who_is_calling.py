@@ -12,7 +12,8 @@ import pytest
 
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.security import Authenticator, account_name
+from toolkiln.security.authentication import Authenticator
+from toolkiln.security.sessions import account_name
 
 from ..conftest import BOUND, Shell
 from .served import SETTINGS, TOOLS, Answer, Served, make_shell, serving, until

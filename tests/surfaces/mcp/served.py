@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.security import Authenticator
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.server import open_listener, url_of
 from toolkiln.surfaces.mcp.endpoint import McpEndpoint

@@ -10,7 +10,7 @@ import pytest_asyncio
 from pydantic import Field
 
 from toolkiln import Context, tool
-from toolkiln.model import AuditFilter
+from toolkiln.model.audit import AuditFilter
 from toolkiln.surfaces.mcp.tools import wire_name
 
 from .functions import FUNCTIONS

@@ -10,7 +10,8 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from .functions import ENDED, STARTED
 from .served import BOUND, Served, serving

@@ -12,7 +12,8 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from ..conftest import COMMAND, GREET
 from .functions import FUNCTIONS

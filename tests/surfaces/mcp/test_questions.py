@@ -20,8 +20,8 @@ from mcp_types import (
 )
 
 from toolkiln import Context, Form, Kiln, NotAnswered, Roots, Sample, tool
-from toolkiln.execution import CallObserver, RunningCall
-from toolkiln.model import Result
+from toolkiln.execution.call_events import CallObserver, RunningCall
+from toolkiln.model.call import Result
 
 from .served import BOUND, Served, serving
 from .wire import TASKS, VERSION, modern, modern_reply

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 from toolkiln.surfaces.http.server import HttpServer, open_listener, url_of
 
 SOON = 30.0

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 
 from .site import SOON, Look, Site
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from toolkiln.model import AuditRecord
+from toolkiln.model.audit import AuditRecord
 
 from .site import Look, Site
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from toolkiln.schema import ArgumentChecker, Checked
+from toolkiln.schema.arguments import ArgumentChecker, Checked
 
 from .site import Look, Site
 

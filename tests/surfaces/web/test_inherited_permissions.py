@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from toolkiln.model import Privilege
+from toolkiln.model.identity import Privilege
 
 from .site import Site, View, looking
 

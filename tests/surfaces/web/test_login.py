@@ -12,8 +12,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
-from toolkiln.model import AuditFilter
-from toolkiln.security import LOCAL_OPERATOR, KeyScope, account_name
+from toolkiln.model.audit import AuditFilter
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR, account_name
 from toolkiln.surfaces.cli.serve import redirect_file
 
 from .site import SOON, Look, Site, looking

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from toolkiln.model import Privilege
-from toolkiln.security import LOCAL_OPERATOR, KeyScope
+from toolkiln.model.identity import Privilege
+from toolkiln.security.authentication import KeyScope
+from toolkiln.security.sessions import LOCAL_OPERATOR
 
 from .site import Look, Site
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
 from toolkiln.kiln import PROVIDERS
-from toolkiln.operations import read_source
+from toolkiln.operations.sources import read_source
 from toolkiln.surfaces import web
 
 from .site import Look, Site, looking

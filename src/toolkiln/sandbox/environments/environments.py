@@ -22,7 +22,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from toolkiln.errors import EnvironmentFailed
-from toolkiln.model import EnvironmentInfo, Value
+from toolkiln.model.base import Value
+from toolkiln.model.system import EnvironmentInfo
 from toolkiln.sandbox.environments import folders
 from toolkiln.sandbox.environments.folders import file_lock, try_lock
 from toolkiln.sandbox.environments.lockfile import Lock, Locks, normalise, packages, parse_lock

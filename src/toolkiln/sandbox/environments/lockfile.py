@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError, field_validator
 
 from toolkiln.errors import EnvironmentFailed, InputError
-from toolkiln.model import Value
+from toolkiln.model.base import Value
 from toolkiln.sandbox.environments import folders
 
 _PIN = re.compile(

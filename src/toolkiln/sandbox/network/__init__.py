@@ -5,20 +5,3 @@ The sandbox opens listeners in its own network namespace and passes them to the 
 `request` parses request heads, `connection` has the caps and the record of one connection,
 `proxy` serves the listeners, `access` connects a sandbox to the proxy.
 """
-
-from toolkiln.sandbox.network.addresses import Address
-from toolkiln.sandbox.network.connection import Caps, ConnectionOutcome, ConnectionRecord
-from toolkiln.sandbox.network.endpoints import Endpoint, hosts_file, plan_endpoints
-from toolkiln.sandbox.network.proxy import Resolve, serve
-
-__all__ = [
-    "Address",
-    "Caps",
-    "ConnectionOutcome",
-    "ConnectionRecord",
-    "Endpoint",
-    "Resolve",
-    "hosts_file",
-    "plan_endpoints",
-    "serve",
-]

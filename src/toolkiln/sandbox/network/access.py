@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from toolkiln.errors import BackendError
-from toolkiln.model import CallError, HostRules
+from toolkiln.model.call import CallError
+from toolkiln.model.network import HostRules
 from toolkiln.sandbox.network.connection import ConnectionRecord
 from toolkiln.sandbox.network.endpoints import Endpoint
 from toolkiln.sandbox.network.proxy import Resolve, serve

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import PositiveFloat, PositiveInt
 
-from toolkiln.model import Value
+from toolkiln.model.base import Value
 from toolkiln.sandbox.network.addresses import Address
 
 _MIB = 1024 * 1024

@@ -13,7 +13,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
-from toolkiln.model import HostRules
+from toolkiln.model.network import HostRules
 
 _MAX_ENDPOINTS = 32
 """Per sandbox, because each is an open descriptor of this process; further hosts need the proxy."""

@@ -20,7 +20,7 @@ from functools import partial
 from ipaddress import IPv4Address, ip_address
 from typing import Literal
 
-from toolkiln.model import HostRules
+from toolkiln.model.network import HostRules
 from toolkiln.sandbox.network.addresses import (
     LOOPBACK,
     Address,

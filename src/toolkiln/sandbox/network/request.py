@@ -8,7 +8,7 @@ smuggling).
 import re
 from dataclasses import dataclass
 
-from toolkiln.model import DEFAULT_PORTS, host_name, port_number
+from toolkiln.model.network import DEFAULT_PORTS, host_name, port_number
 from toolkiln.sandbox.network.connection import ConnectionEnded, ConnectionOutcome
 
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) ([!-~]+) (HTTP/1\.[01])")

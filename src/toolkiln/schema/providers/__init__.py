@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, cast, get_args
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.model import ToolSpec
+from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.providers.compilers import (
     compile_anthropic,
     compile_anthropic_strict,
@@ -19,22 +19,10 @@ from toolkiln.schema.providers.compilers import (
     compile_openai_responses,
     compile_openai_responses_strict,
     compile_openai_strict,
-    deferred_request_tools,
-    request_tools,
 )
 from toolkiln.schema.providers.mcp import compile_mcp
-from toolkiln.schema.providers.profile import Compiled, Loss
+from toolkiln.schema.providers.profile import Compiled
 from toolkiln.schema.validity import invalid_points
-
-__all__ = [
-    "PROVIDERS",
-    "Compiled",
-    "Loss",
-    "Provider",
-    "compile_tool",
-    "deferred_request_tools",
-    "request_tools",
-]
 
 Provider = Literal[
     "openai",

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.schema.document import ANNOTATIONS, ASSERTIONS, SchemaDocument, assertions, json_types
 from toolkiln.schema.providers.codec import equal
 

@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from toolkiln.errors import InputError
-from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import HealthLevel, HealthPoint, SchemaHealth, ToolSpec
 from toolkiln.schema.document import IN_PLACE_LISTS, deeper_than, walk
 from toolkiln.schema.providers.codec import SAME, Codec
 from toolkiln.schema.providers.profile import Compiled, Loss, Profile, exceeded, measure
 from toolkiln.schema.providers.transform import LoweredRoot, TooLargeError, lower_root
+from toolkiln.schema.validity import invalid_points
 
 _MAX_DEPTH = 200
 """Deeper arguments are not decoded: validators recurse on the C stack."""
@@ -338,3 +340,30 @@ def _flat_payload(tool: Compiled) -> dict[str, Any]:
     payload = dict(tool.payload)
     function = payload.pop("function", {})
     return {**payload, **function}
+
+
+def health(parameters: JsonSchema) -> SchemaHealth:
+    """Rate whether a provider's strict mode can enforce a schema, and give the reasons.
+
+    INVALID: not usable as a schema for arguments. NON_STRICT_ONLY: strict mode sends part of it
+    as JSON text, cannot enforce it, or rejects its size. STRICT_COMPLIANT: strict mode keeps its
+    structure, although bounds may move into descriptions. The reference is OpenAI's strict mode,
+    the most capable one. Accepts any value, never raises.
+    """
+    points = tuple(invalid_points(parameters))
+    if points:
+        return SchemaHealth(level=HealthLevel.INVALID, points=points)
+    points = tuple(
+        HealthPoint(level=HealthLevel.NON_STRICT_ONLY, path=path, reason=reason)
+        for path, reason in _strict_gaps(parameters)
+    )
+    level = HealthLevel.NON_STRICT_ONLY if points else HealthLevel.STRICT_COMPLIANT
+    return SchemaHealth(level=level, points=points)
+
+
+def _strict_gaps(parameters: JsonSchema) -> list[tuple[str, str]]:
+    try:
+        lowered = lower_root(parameters, OPENAI_STRICT)
+    except TooLargeError:
+        return [("", _TOO_LARGE_FOR_STRICT)]
+    return [*lowered.gaps, *(("", reason) for reason in exceeded(lowered.wire, OPENAI_LIMITS))]

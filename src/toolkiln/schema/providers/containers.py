@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.schema.document import is_free_form, join, json_types
 from toolkiln.schema.providers.algebra import CannotMergeError, admits_null, merge
 from toolkiln.schema.providers.codec import (

@@ -11,7 +11,8 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from toolkiln.model import JsonSchema, ToolSpec
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.document import (
     ANNOTATIONS,
     flaws,

@@ -14,7 +14,7 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.schema.document import (
     SchemaDocument,
     assertions,

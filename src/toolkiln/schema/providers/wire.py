@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.schema.providers.codec import Codec
 
 

@@ -2,8 +2,3 @@
 
 `TypeReader` is the entry point.
 """
-
-from toolkiln.spec.annotations.shapes import Omitted, Unresolved
-from toolkiln.spec.annotations.type_reader import Note, TypeReader
-
-__all__ = ["Note", "Omitted", "TypeReader", "Unresolved"]

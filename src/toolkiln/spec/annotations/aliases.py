@@ -3,7 +3,7 @@
 import ast
 from typing import TYPE_CHECKING
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations import classes, evaluator
 from toolkiln.spec.annotations.class_hierarchy import functional_class
 from toolkiln.spec.annotations.evaluator import Unknown, jsonable

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations import evaluator
 from toolkiln.spec.annotations.class_hierarchy import (
     ClassField,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.annotations.shapes import Unresolved
 from toolkiln.spec.namespace import AliasRef, External, NameScope, external_name, resolve

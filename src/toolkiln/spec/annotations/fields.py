@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic.alias_generators import to_camel, to_pascal, to_snake
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.class_hierarchy import SCHEMA_HOOKS, ClassHierarchy
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable, try_evaluate
 from toolkiln.spec.annotations.expressions import is_ellipsis

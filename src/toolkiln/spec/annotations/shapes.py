@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.evaluator import jsonable
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from toolkiln.model import JsonSchema
+from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations import aliases, classes, expressions, fields, shapes
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.fields import Metadata

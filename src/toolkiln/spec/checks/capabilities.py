@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toolkiln.model import Capability
+from toolkiln.model.spec import Capability
 from toolkiln.spec.checks import sensitive_apis
 from toolkiln.spec.checks.name_resolution import (
     Groups,

@@ -5,17 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from typing import Any
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import (
-    Capability,
-    Finding,
-    JsonSchema,
-    Reading,
-    Role,
-    Severity,
-    ToolSpec,
-    uri_problem,
-    uri_variables,
-)
+from toolkiln.model.base import JsonSchema, uri_problem, uri_variables
+from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.model.spec import Capability, Role, ToolSpec
 from toolkiln.spec import names as naming
 from toolkiln.spec.checks import literal_secrets, text_lint
 from toolkiln.spec.checks.capabilities import CapabilityUse

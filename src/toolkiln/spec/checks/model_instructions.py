@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 
 _DROP = "asks the model to ignore its instructions"
 _HIDE = "asks the model to hide something from the user"

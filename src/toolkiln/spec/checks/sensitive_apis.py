@@ -4,7 +4,7 @@
 are not exhaustive: the sandbox enforces what code can do.
 """
 
-from toolkiln.model import Capability
+from toolkiln.model.spec import Capability
 
 
 def _words(text: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
-from toolkiln.model import Severity
+from toolkiln.model.source import Severity
 from toolkiln.spec.checks.model_instructions import (
     Instruction,
     english_instructions,

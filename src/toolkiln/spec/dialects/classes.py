@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolkiln.model import Dialect, JsonSchema, Toolkit
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import Dialect, Toolkit
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.decorators import (

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from toolkiln.errors import nearest_hint
-from toolkiln.model import Dialect, JsonSchema, Role
+from toolkiln.model.base import JsonSchema
+from toolkiln.model.spec import Dialect, Role
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, try_evaluate
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.decorators import (

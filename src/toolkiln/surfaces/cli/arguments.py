@@ -21,7 +21,7 @@ def parse_arguments(kiln: Kiln, tool: str, words: list[str]) -> dict[str, Any]:
         spec = kiln.tool(tool)
     except (InputError, BackendError):  # the gateway decides what the caller learns, and records it
         return dict(texts)
-    from toolkiln.operations import parse_texts
+    from toolkiln.schema.arguments import parse_texts
 
     return parse_texts(spec, texts)
 

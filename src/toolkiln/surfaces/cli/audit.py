@@ -13,7 +13,7 @@ import typer
 from toolkiln.surfaces.cli.app import JsonOption, app, command
 
 if TYPE_CHECKING:
-    from toolkiln.model import AuditEntry, AuditFilter
+    from toolkiln.model.audit import AuditEntry, AuditFilter
 
 UserOption = Annotated[str | None, typer.Option(show_default=False)]
 ToolOption = Annotated[
@@ -102,7 +102,7 @@ def audit_export(
     as_json: JsonOption = False,
 ) -> None:
     """Write records to a file, oldest first."""
-    from toolkiln.model import AuditEntry
+    from toolkiln.model.audit import AuditEntry
     from toolkiln.operations import audit
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
     from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
@@ -192,7 +192,7 @@ def audit_prune(
 
 
 def _filter(*, since: str | None, until: str | None, **fields: str | None) -> "AuditFilter":
-    from toolkiln.model import AuditFilter
+    from toolkiln.model.audit import AuditFilter
 
     times = {
         "since": None if since is None else _timestamp("--since", since),

@@ -24,8 +24,8 @@ from toolkiln.surfaces.cli.app import (
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
-    from toolkiln.model import CallError, Event, Result, Task
-    from toolkiln.security import SessionToken
+    from toolkiln.model.call import CallError, Event, Result, Task
+    from toolkiln.security.sessions import SessionToken
 
 EXIT_STATUS = {
     "ok": 0,
@@ -122,7 +122,8 @@ def call(
 @command(task_app, "list")
 def task_list(token: TokenOption = None, as_json: JsonOption = False) -> None:
     """List stored calls, newest first."""
-    from toolkiln.operations import PageQuery, calls
+    from toolkiln.operations import calls
+    from toolkiln.operations.pages import PageQuery
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
@@ -215,7 +216,7 @@ def read_output(
 
 def _call(options: CallCommand) -> int:
     """Run a tool and print the result; returns the exit status."""
-    from toolkiln.security import LOCAL_OPERATOR
+    from toolkiln.security.sessions import LOCAL_OPERATOR
     from toolkiln.surfaces.cli.arguments import parse_arguments
     from toolkiln.surfaces.cli.prompts import ApprovalPrompt, ask, has_terminal
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
@@ -260,7 +261,7 @@ def _start_in_background(options: CallCommand) -> int:
     from time import sleep
 
     from toolkiln.errors import InputError
-    from toolkiln.security import LOCAL_OPERATOR
+    from toolkiln.security.sessions import LOCAL_OPERATOR
     from toolkiln.surfaces.cli.arguments import parse_arguments
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
 
@@ -308,8 +309,8 @@ def _start_at_worker(
     kiln: "Kiln", task_id: str, session: "SessionToken", options: CallCommand
 ) -> int:
     """Send the call to a fleet, where it continues without this process."""
-    from toolkiln.model import Result
-    from toolkiln.security import LOCAL_OPERATOR
+    from toolkiln.model.call import Result
+    from toolkiln.security.sessions import LOCAL_OPERATOR
     from toolkiln.surfaces.cli.arguments import parse_arguments
 
     if session is LOCAL_OPERATOR:
@@ -435,7 +436,8 @@ def _save_file(data: bytes, folder: Path, name: str) -> Path:
 def _note_unadmitted_change(kiln: "Kiln", options: CallCommand) -> None:
     """Print to stderr that the tool's file differs from the version that runs."""
     from toolkiln.errors import InputError
-    from toolkiln.model import FileState, Severity
+    from toolkiln.model.catalog import FileState
+    from toolkiln.model.source import Severity
     from toolkiln.surfaces.cli.terminal import say
 
     try:
@@ -492,7 +494,7 @@ def _child_environment(session: "SessionToken") -> dict[str, str]:
 
     Other users of the machine see command lines, but not the environment.
     """
-    from toolkiln.security import KEY_VARIABLE, TOKEN_VARIABLE
+    from toolkiln.security.credentials import KEY_VARIABLE, TOKEN_VARIABLE
 
     if not isinstance(session, str):  # the operator's, who has no credential
         return dict(os.environ)
@@ -503,7 +505,7 @@ def _child_environment(session: "SessionToken") -> dict[str, str]:
 def _child_result(out: IO[bytes], err: IO[bytes]) -> "Result":
     """Return the result of a call that ended without being stored."""
     from toolkiln.errors import BackendError
-    from toolkiln.model import Result
+    from toolkiln.model.call import Result
 
     for stream in (out, err):
         stream.seek(0)

@@ -13,8 +13,11 @@ import typer
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
 
 if TYPE_CHECKING:
-    from toolkiln.model import AdmissionResult, FileStatus, Finding, FindingSummary
-    from toolkiln.operations import Operation, catalog, proposals
+    from toolkiln.model.admission import AdmissionResult, FindingSummary
+    from toolkiln.model.catalog import FileStatus
+    from toolkiln.model.source import Finding
+    from toolkiln.operations import catalog, proposals
+    from toolkiln.operations.operation import Operation
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
@@ -156,7 +159,8 @@ def reject(
 @command(app)
 def status(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """Show which files are served, and which wait for a decision."""
-    from toolkiln.operations import Nothing, catalog
+    from toolkiln.operations import catalog
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import authenticate, open_folder
     from toolkiln.surfaces.cli.terminal import print_json, say
 

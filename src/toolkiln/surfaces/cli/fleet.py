@@ -15,10 +15,11 @@ from toolkiln.surfaces.cli.app import DevOption, JsonOption, ToolsOption, app, c
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-    from toolkiln.fleet import WorkerConfig, WorkerHandle
+    from toolkiln.fleet.supervisor import WorkerConfig
+    from toolkiln.fleet.worker_process import WorkerHandle
     from toolkiln.kiln import Kiln
-    from toolkiln.model import DeadLetter, FleetReport
-    from toolkiln.operations import Operation
+    from toolkiln.model.system import DeadLetter, FleetReport
+    from toolkiln.operations.operation import Operation
 
 RedisOption = Annotated[
     str | None,
@@ -83,7 +84,7 @@ def _supervise(options: WorkerOptions) -> int:
     import os
     import sys
 
-    from toolkiln.fleet import supervise
+    from toolkiln.fleet.supervisor import supervise
     from toolkiln.surfaces.cli.terminal import talk
 
     config = _config(options)
@@ -106,7 +107,7 @@ def _run_worker(options: WorkerOptions, kept: str) -> None:
     import asyncio
     from dataclasses import replace
 
-    from toolkiln.fleet import handle_from_parent, join_fleet, new_loop
+    from toolkiln.fleet.worker_process import handle_from_parent, join_fleet, new_loop
     from toolkiln.surfaces.cli.session import open_folder
 
     config, handle = _config(options), handle_from_parent(kept)
@@ -123,7 +124,7 @@ async def _work(
     import gc
     from contextlib import AsyncExitStack
 
-    from toolkiln.fleet import WorkerProcess
+    from toolkiln.fleet.worker_process import WorkerProcess
     from toolkiln.surfaces.cli.terminal import talk
     from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
@@ -164,7 +165,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 def _config(options: WorkerOptions) -> "WorkerConfig":
     from toolkiln.config import project_settings
-    from toolkiln.fleet import WorkerConfig
+    from toolkiln.fleet.supervisor import WorkerConfig
 
     settings = project_settings(options.tools)
     return WorkerConfig(
@@ -195,7 +196,8 @@ fleet_app.add_typer(letters_app, name="dead-letters")
 @command(fleet_app, "status")
 def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None:
     """Show fleet status: queued calls, running calls, workers."""
-    from toolkiln.operations import Nothing, system
+    from toolkiln.operations import system
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
     report: FleetReport = _run(redis, system.fleet_status, Nothing())
@@ -218,7 +220,7 @@ def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None
 @command(fleet_app, "keygen")
 def fleet_keygen(as_json: JsonOption = False) -> None:
     """Print a new key pair: a key for workers to sign with, and one to verify."""
-    from toolkiln.fleet import generate_worker_keys
+    from toolkiln.fleet.signatures import generate_worker_keys
     from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
     private, public = generate_worker_keys()
@@ -238,7 +240,8 @@ def fleet_clear_catalog(
 ) -> None:
     """Delete the published catalog, so that workers with other keys can publish theirs."""
     from toolkiln.errors import InputError
-    from toolkiln.operations import Nothing, system
+    from toolkiln.operations import system
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.terminal import print_json, say
 
     if not yes:
@@ -277,7 +280,8 @@ def fleet_drain(
 @command(fleet_app, "reload")
 def fleet_reload(redis: RedisOption = None, as_json: JsonOption = False) -> None:
     """Ask all workers to reload their settings and tools."""
-    from toolkiln.operations import Nothing, system
+    from toolkiln.operations import system
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.terminal import print_json, say
 
     count = _run(redis, system.reload_fleet, Nothing())

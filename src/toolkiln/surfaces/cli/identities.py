@@ -13,7 +13,7 @@ from toolkiln.surfaces.cli.app import JsonOption, app, command
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
-    from toolkiln.model import SessionRecord
+    from toolkiln.model.identity import SessionRecord
     from toolkiln.operations import identities
 
 GroupOption = Annotated[
@@ -204,7 +204,8 @@ def sessions_create(
 @command(sessions_app, "list")
 def sessions_list(as_json: JsonOption = False) -> None:
     """List valid sessions, newest first."""
-    from toolkiln.operations import Nothing, identities
+    from toolkiln.operations import identities
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import listed, print_json, print_table, say
 
@@ -270,7 +271,8 @@ def sessions_end(token: TokenArgument = None, as_json: JsonOption = False) -> No
 
 
 def _all_keys() -> "list[identities.ApiKey]":
-    from toolkiln.operations import PageQuery, identities
+    from toolkiln.operations import identities
+    from toolkiln.operations.pages import PageQuery
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
 
     keys: list[identities.ApiKey] = []
@@ -311,7 +313,7 @@ def _seconds(duration: str) -> float:
 
 def _token(kiln: "Kiln", argument: str | None) -> str:
     """Return the token of a session: the argument, the variable, or stdin."""
-    from toolkiln.security import TOKEN_VARIABLE
+    from toolkiln.security.credentials import TOKEN_VARIABLE
     from toolkiln.surfaces.cli.terminal import hidden
 
     if argument is None:

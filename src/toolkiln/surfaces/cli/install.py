@@ -48,7 +48,7 @@ class InstallRequest:
         """Whether an API key is created."""
         if self.url is None:
             return False
-        from toolkiln.security import is_loopback
+        from toolkiln.security.authentication import is_loopback
 
         return is_loopback(urlsplit(self.url).hostname or "") if self.key is None else self.key
 
@@ -209,8 +209,8 @@ def _install(request: InstallRequest, *, as_json: bool) -> None:
 @contextmanager
 def _new_key(request: InstallRequest) -> Iterator[str]:
     """Yield a new key that replaces the client's old one; revoke it if the block fails."""
-    from toolkiln.model import Privilege
-    from toolkiln.security import KeyScope
+    from toolkiln.model.identity import Privilege
+    from toolkiln.security.authentication import KeyScope
     from toolkiln.surfaces.cli.session import open_kiln, require
 
     with open_kiln(request.tools) as kiln:

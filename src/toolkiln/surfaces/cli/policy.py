@@ -9,7 +9,7 @@ from toolkiln.surfaces.cli.app import JsonOption, TokenOption, ToolsOption, app,
 from toolkiln.surfaces.cli.identities import GroupOption, PlatformOption, PrivilegeOption
 
 if TYPE_CHECKING:
-    from toolkiln.model import Approval
+    from toolkiln.model.policy import Approval
 
 ApprovalArgument = Annotated[str, typer.Argument(help="The id, or its first characters.")]
 ReasonOption = Annotated[str, typer.Option(help="Shown to the caller and in the audit log.")]
@@ -63,7 +63,8 @@ def policy_explain(
 @command(policy_app, "check")
 def policy_check(as_json: JsonOption = False) -> None:
     """Show the rules in their order, and those that never decide."""
-    from toolkiln.operations import Nothing, policy
+    from toolkiln.operations import policy
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
     from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 

@@ -11,8 +11,9 @@ from typing import Any, Self
 
 from toolkiln.errors import ToolkilnError, Unanswered
 from toolkiln.kiln import Kiln
-from toolkiln.model import Approval, FormAnswer, FormQuestion, Question
-from toolkiln.security import SessionToken
+from toolkiln.model.policy import Approval
+from toolkiln.model.question import FormAnswer, FormQuestion, Question
+from toolkiln.security.sessions import SessionToken
 from toolkiln.surfaces.cli.terminal import exact_json, one_line, say, when
 
 

@@ -20,8 +20,8 @@ from toolkiln.surfaces.cli.app import (
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
-    from toolkiln.model import Hit
-    from toolkiln.operations import Comparison, Evaluation, QueryOutcome, SearchFunction
+    from toolkiln.model.search import Hit
+    from toolkiln.search.evaluation import Comparison, Evaluation, QueryOutcome, SearchFunction
 
 QueryArgument = Annotated[str, typer.Argument(help="The task, in plain words.")]
 CountOption = Annotated[int, typer.Option("-k", min=1, max=1000, help="Maximum number of results.")]
@@ -89,7 +89,7 @@ def eval_search(
     tools: ToolsOption = None,
 ) -> None:
     """Measure recall and NDCG on your own queries."""
-    from toolkiln.security import LOCAL_OPERATOR
+    from toolkiln.security.sessions import LOCAL_OPERATOR
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
 
     with open_kiln(tools) as kiln:
@@ -107,8 +107,8 @@ def eval_search(
 @command(usages_app, "list")
 def usages_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """List the prompts that tools answered."""
-    from toolkiln.operations import Nothing
     from toolkiln.operations import search as operations
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -218,7 +218,7 @@ def docs_build(
     tools: ToolsOption = None,
 ) -> None:
     """Write pages about all tools, as Markdown, RST and HTML."""
-    from toolkiln.security import LOCAL_OPERATOR
+    from toolkiln.security.sessions import LOCAL_OPERATOR
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
     from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -395,7 +395,7 @@ def _draw(file: Path, result: "Evaluation | Comparison") -> None:
 
 def _svg(result: "Evaluation | Comparison") -> Iterator[str]:
     """Yield lines of the plot of recall over k; the earlier run is dashed."""
-    from toolkiln.operations import Comparison
+    from toolkiln.search.evaluation import Comparison
 
     if isinstance(result, Comparison):
         before = ("before", "#888888", ' stroke-dasharray="5 4"', result.before)

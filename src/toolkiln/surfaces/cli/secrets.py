@@ -13,7 +13,8 @@ import typer
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
 
 if TYPE_CHECKING:
-    from toolkiln.model import JsonSchema, ToolSpec
+    from toolkiln.model.base import JsonSchema
+    from toolkiln.model.spec import ToolSpec
 
 SecretArgument = Annotated[str, typer.Argument(help="The name of the secret.")]
 _TYPES = {
@@ -28,7 +29,8 @@ app.add_typer(secrets_app, name="secrets")
 @command(secrets_app, "list")
 def secrets_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """List the names of secrets, where they come from, and which tools lack one."""
-    from toolkiln.operations import Nothing, secrets
+    from toolkiln.operations import secrets
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import one_line, print_json, print_table, say
 

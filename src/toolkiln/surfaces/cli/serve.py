@@ -17,9 +17,9 @@ from toolkiln.surfaces.cli.app import DevOption, RedisOption, ToolsOption, app, 
 if TYPE_CHECKING:
     from socket import socket
 
+    from toolkiln.catalog.watch import CatalogChange
     from toolkiln.config import Settings
     from toolkiln.kiln import Kiln
-    from toolkiln.operations import CatalogChange
     from toolkiln.surfaces.http.server import HttpServer
 
 HostOption = Annotated[
@@ -218,7 +218,8 @@ async def _serve_mcp(kiln: "Kiln") -> None:
     import gc
     from contextlib import AsyncExitStack
 
-    from toolkiln.security import Authenticator, find_credential
+    from toolkiln.security.authentication import Authenticator
+    from toolkiln.security.credentials import find_credential
     from toolkiln.surfaces.cli.session import open_session
     from toolkiln.surfaces.mcp.server import McpServer
     from toolkiln.surfaces.mcp.stdio import stdio_streams
@@ -286,7 +287,7 @@ def _open_browser(url: str) -> None:
 
 
 def _print_change(kiln: "Kiln", change: "CatalogChange", *, is_first: bool) -> None:
-    from toolkiln.operations import not_granted
+    from toolkiln.operations.policy import not_granted
     from toolkiln.surfaces.cli.terminal import say, talk
     from toolkiln.surfaces.cli.tools import print_findings
 

@@ -14,19 +14,15 @@ from pydantic import BaseModel, ValidationError
 from toolkiln.config import Settings, check_setting, project_settings
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Privilege, ToolSpec
-from toolkiln.security import (
-    LOCAL_OPERATOR,
-    Credential,
-    SessionToken,
-    account_name,
-    find_credential,
-)
+from toolkiln.model.identity import Privilege
+from toolkiln.model.spec import ToolSpec
+from toolkiln.security.credentials import Credential, find_credential
+from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken, account_name
 from toolkiln.surfaces.cli.terminal import say
 
 if TYPE_CHECKING:
-    from toolkiln.operations import Operation
-    from toolkiln.security import Authenticator
+    from toolkiln.operations.operation import Operation
+    from toolkiln.security.authentication import Authenticator
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
@@ -109,7 +105,7 @@ def authenticate(kiln: Kiln, token: str | None = None) -> SessionToken:
     credential = find_credential(kiln.settings.environ, token)
     if credential is None:
         return LOCAL_OPERATOR
-    from toolkiln.security import Authenticator
+    from toolkiln.security.authentication import Authenticator
 
     return open_session(Authenticator(kiln.security, kiln.settings), credential)
 
@@ -120,7 +116,7 @@ def open_session(authenticator: "Authenticator", credential: Credential) -> str:
     Raises:
         NoSession: the credential is unknown, expired or revoked.
     """
-    from toolkiln.security import NoSession
+    from toolkiln.security.sessions import NoSession
 
     try:
         return authenticator.session(credential.text)

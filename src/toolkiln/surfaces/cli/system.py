@@ -12,8 +12,8 @@ from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toolkiln.model import EnvironmentInfo
-    from toolkiln.operations import Operation
+    from toolkiln.model.system import EnvironmentInfo
+    from toolkiln.operations.operation import Operation
 
 ToolsArgument = Annotated[
     list[str] | None, typer.Argument(help="Names of tools. Default: all.", show_default=False)
@@ -30,7 +30,8 @@ app.add_typer(workspace_app, name="workspace")
 def doctor(tools: ToolsOption = None, as_json: JsonOption = False) -> None:
     """Show the project's files and which sandbox modes work here."""
     from toolkiln.config import describe_project
-    from toolkiln.operations import Nothing, system
+    from toolkiln.operations import system
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import open_folder
     from toolkiln.surfaces.cli.terminal import print_json, say
 
@@ -53,7 +54,8 @@ def doctor(tools: ToolsOption = None, as_json: JsonOption = False) -> None:
 @command(env_app, "list")
 def env_list(as_json: JsonOption = False) -> None:
     """List environments, last used first."""
-    from toolkiln.operations import Nothing, system
+    from toolkiln.operations import system
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.terminal import print_json, say
 
     environments = _run(system.list_environments, Nothing()).items
@@ -129,7 +131,8 @@ def env_prune(
 @command(workspace_app, "list")
 def workspace_list(as_json: JsonOption = False) -> None:
     """List workspaces and their sizes."""
-    from toolkiln.operations import Nothing, system
+    from toolkiln.operations import system
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.terminal import print_json, say
 
     workspaces = _run(system.list_workspaces, Nothing())

@@ -6,7 +6,7 @@ import sys
 from string import Template
 
 from toolkiln.errors import InputError, nearest_hint
-from toolkiln.model import Dialect
+from toolkiln.model.spec import Dialect
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 

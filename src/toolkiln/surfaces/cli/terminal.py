@@ -17,7 +17,7 @@ from typing import Self
 import typer
 
 from toolkiln.errors import InputError
-from toolkiln.model import Event
+from toolkiln.model.call import Event
 
 _BAR_WIDTH = 20
 

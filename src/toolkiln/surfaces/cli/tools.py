@@ -18,8 +18,10 @@ from toolkiln.surfaces.cli.app import (
 )
 
 if TYPE_CHECKING:
-    from toolkiln.model import Finding, ToolSpec
-    from toolkiln.operations import FileReport, catalog, tools
+    from toolkiln.catalog.reports import FileReport
+    from toolkiln.model.source import Finding
+    from toolkiln.model.spec import ToolSpec
+    from toolkiln.operations import catalog, tools
 
 _MANY_FILES = 50
 """From here on checking takes long enough for a progress display."""
@@ -115,7 +117,8 @@ def list_(
     redis: RedisOption = None,
 ) -> None:
     """List tools, prompts and resources by toolkit, lightest first."""
-    from toolkiln.operations import Nothing, catalog
+    from toolkiln.operations import catalog
+    from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import authenticate, note_no_worker, open_kiln
 
     with open_kiln(tools, redis, dev=dev) as kiln:
@@ -266,7 +269,8 @@ def _report_json(report: "FileReport") -> dict[str, Any]:
 def _totals(reports: "list[FileReport]") -> dict[str, Any]:
     from collections import Counter
 
-    from toolkiln.model import HealthLevel, Severity
+    from toolkiln.model.source import Severity
+    from toolkiln.model.spec import HealthLevel
 
     findings = Counter(f.severity for report in reports for f in report.reading.findings)
     health = Counter(tool.level for report in reports for tool in report.health.values())
@@ -294,7 +298,7 @@ def _print_tools(specs: "list[ToolSpec]", dev: Container[str]) -> None:
     """Print tools by toolkit, each with the first line of its description."""
     from itertools import groupby
 
-    from toolkiln.model import Role
+    from toolkiln.model.spec import Role
     from toolkiln.surfaces.cli.terminal import printable
 
     width = max((len(spec.name) for spec in specs), default=0)
@@ -353,7 +357,7 @@ def _print_unserved(reason: tuple[str, str | None]) -> None:
 
 
 def _model_view(shown: "tools.ShownTool") -> dict[str, Any]:
-    from toolkiln.model import Role
+    from toolkiln.model.spec import Role
 
     spec = shown.spec
     view: dict[str, Any] = {

@@ -32,12 +32,13 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from toolkiln import operations
 from toolkiln.errors import ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Caller, Value
+from toolkiln.model.base import Value
+from toolkiln.model.identity import Caller
 from toolkiln.operations import tools
-from toolkiln.security import Authenticator
+from toolkiln.operations.operation import Operation
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.problems import Fault, HttpProblem, validation_problem
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
@@ -59,7 +60,7 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     """By lower-case name."""
 
-    async def run(self, operation: "operations.Operation[I, O]", request: I) -> O:
+    async def run(self, operation: Operation[I, O], request: I) -> O:
         """Run an operation for the caller."""
         return await self.kiln.run_operation(operation, request, self.session)
 
@@ -111,7 +112,7 @@ class Route:
 def route(
     method: Method,
     path: str,
-    operation: "operations.Operation[Any, Any]",
+    operation: Operation[Any, Any],
     *,
     name: str = "",
     status: int = 200,

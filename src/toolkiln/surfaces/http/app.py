@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.security import Authenticator
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.adapter import (
     DisconnectGuard,
     HandlerResponse,

@@ -15,9 +15,12 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field
 
 from toolkiln.errors import ToolkilnError
-from toolkiln.model import Caller, Event, Result, Status, Task, Value
-from toolkiln.operations import RunRecord, calls, runs, sources
-from toolkiln.security import NoSession
+from toolkiln.execution.run_log import RunRecord
+from toolkiln.model.base import Value
+from toolkiln.model.call import Event, Result, Status, Task
+from toolkiln.model.identity import Caller
+from toolkiln.operations import calls, runs, sources
+from toolkiln.security.sessions import NoSession
 from toolkiln.surfaces.http.adapter import HandlerResponse, HttpRequest, Query
 from toolkiln.surfaces.http.problems import HttpProblem, ProblemDetails, refusal
 

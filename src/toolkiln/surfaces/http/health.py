@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.security import Authenticator
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.adapter import Route, caller_key, session_of
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.metrics import Metrics

@@ -19,10 +19,11 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from toolkiln.fleet import WorkerMetrics
+from toolkiln.execution.call_events import CallObserver, RunningCall
+from toolkiln.fleet.delivery import WorkerMetrics
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, ToolSpec
-from toolkiln.operations import CallObserver, RunningCall
+from toolkiln.model.call import Result
+from toolkiln.model.spec import ToolSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolkiln.security import is_loopback
+from toolkiln.security.authentication import is_loopback
 from toolkiln.surfaces.http.adapter import IS_LOCAL, address_key
 from toolkiln.surfaces.http.problems import HttpProblem
 from toolkiln.surfaces.http.responses import ResponseWriter

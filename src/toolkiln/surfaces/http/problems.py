@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pydantic import ValidationError
 
 from toolkiln.errors import AdmissionRefused, InputError, InvalidCursor, ToolkilnError
-from toolkiln.model import Value
+from toolkiln.model.base import Value
 
 STATUSES = {
     "bad_input": 400,

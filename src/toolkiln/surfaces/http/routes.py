@@ -5,7 +5,7 @@ Those for administrators are in `admin_routes`.
 
 from urllib.parse import quote
 
-from toolkiln.model import Result, Task
+from toolkiln.model.call import Result, Task
 from toolkiln.operations import (
     approvals,
     calls,

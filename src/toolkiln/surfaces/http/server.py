@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.security import Authenticator, is_loopback
+from toolkiln.security.authentication import Authenticator, is_loopback
 from toolkiln.surfaces.http.adapter import caller_key
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.connections import BoundedHttpProtocol

@@ -15,7 +15,8 @@ from mcp_types import INVALID_PARAMS, CallToolRequestParams
 
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, SentFile, Status, Task, ToolSpec, Truncation
+from toolkiln.model.call import Result, SentFile, Status, Task, Truncation
+from toolkiln.model.spec import ToolSpec
 from toolkiln.surfaces.mcp.exchange import CallExchange, ProgressNotifier
 from toolkiln.surfaces.mcp.interaction import CallInteraction, CallResponses
 from toolkiln.surfaces.mcp.requests import McpRequest

@@ -10,7 +10,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CompleteRequestParams, PromptReference
 
-from toolkiln.model import Role, ToolSpec
+from toolkiln.model.spec import Role, ToolSpec
 from toolkiln.surfaces.mcp.prompts import McpCatalog, Prompts
 from toolkiln.surfaces.mcp.requests import McpRequest
 from toolkiln.surfaces.mcp.resources import PAGE_TEMPLATE, Resources

@@ -34,7 +34,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.security import Authenticator
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.adapter import DisconnectGuard, read_body, session_of
 from toolkiln.surfaces.mcp.requests import MCP_CALLER, SCOPE_KEY, McpCaller
 from toolkiln.surfaces.mcp.server import McpServer

@@ -32,14 +32,13 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from toolkiln.errors import Unanswered
-from toolkiln.model import (
-    Event,
+from toolkiln.model.call import Event, Result
+from toolkiln.model.question import (
     FormAnswer,
     FormQuestion,
     Question,
     QuestionKind,
     Reply,
-    Result,
     RootFolder,
     RootsAnswer,
     SampleAnswer,

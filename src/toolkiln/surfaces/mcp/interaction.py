@@ -23,8 +23,9 @@ from pydantic import ValidationError
 
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Approval, Remember, Result, Task
-from toolkiln.security import Authenticator
+from toolkiln.model.call import Result, Task
+from toolkiln.model.policy import Approval, Remember
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.mcp.exchange import CallExchange, PendingQuestions, supports_forms
 from toolkiln.surfaces.mcp.requests import McpRequest
 

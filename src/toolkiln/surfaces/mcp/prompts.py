@@ -21,7 +21,8 @@ from pydantic import ValidationError
 
 from toolkiln.errors import InputError, nearest_hint
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, Role, Status, Task, ToolSpec
+from toolkiln.model.call import Result, Status, Task
+from toolkiln.model.spec import Role, ToolSpec
 from toolkiln.surfaces.mcp.calls import file_block
 from toolkiln.surfaces.mcp.exchange import CallExchange
 from toolkiln.surfaces.mcp.interaction import CallInteraction, CallResponses

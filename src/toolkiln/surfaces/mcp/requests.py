@@ -13,7 +13,7 @@ from mcp_types import ClientCapabilities, LoggingLevel, SetLevelRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from toolkiln.security import Authenticator
+from toolkiln.security.authentication import Authenticator
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 """The extension with which clients of the modern era poll long calls."""

@@ -25,7 +25,9 @@ from mcp_types import (
 
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, Role, ToolSpec, uri_values, uri_variables
+from toolkiln.model.base import uri_values, uri_variables
+from toolkiln.model.call import Result
+from toolkiln.model.spec import Role, ToolSpec
 from toolkiln.surfaces.mcp.prompts import McpCatalog, descriptive_fields
 from toolkiln.surfaces.mcp.requests import Context, McpCallers, McpRequest, connection_of
 from toolkiln.surfaces.mcp.tools import paged

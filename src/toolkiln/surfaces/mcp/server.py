@@ -47,10 +47,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
+from toolkiln.catalog.watch import CatalogChange
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
-from toolkiln.operations import CatalogChange
-from toolkiln.security import Authenticator
+from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.mcp.calls import ToolCalls
 from toolkiln.surfaces.mcp.completion import Completion
 from toolkiln.surfaces.mcp.interaction import CallInteraction

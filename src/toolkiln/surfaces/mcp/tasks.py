@@ -14,7 +14,7 @@ from pydantic import Field
 
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.model import Result, Status, Task
+from toolkiln.model.call import Result, Status, Task
 from toolkiln.surfaces.mcp.exchange import supports_forms
 from toolkiln.surfaces.mcp.interaction import CallInteraction
 from toolkiln.surfaces.mcp.requests import McpRequest

@@ -17,15 +17,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from toolkiln.appearance import svg
+from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.kiln import Kiln
-from toolkiln.model import Role, ToolSpec
-from toolkiln.operations import (
-    BUILTIN_NAMES,
-    compile_tool,
-    listed_tools,
-    result_structurer,
-)
+from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.operations.library import listed_tools
+from toolkiln.schema.providers import compile_tool
+from toolkiln.schema.providers.mcp import result_structurer
 
 _PORTABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _LOOKS_GENERATED = re.compile(r".*_[0-9a-f]{12}")

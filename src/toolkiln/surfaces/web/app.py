@@ -21,8 +21,10 @@ from pydantic import Field
 from starlette.types import Receive, Scope, Send
 
 from toolkiln.appearance import svg
-from toolkiln.model import OpenSession, Value
-from toolkiln.security import Authenticator, NoSession
+from toolkiln.model.base import Value
+from toolkiln.model.identity import OpenSession
+from toolkiln.security.authentication import Authenticator
+from toolkiln.security.sessions import NoSession
 from toolkiln.surfaces.http.adapter import IS_LOCAL, Body, parse_body, read_body
 from toolkiln.surfaces.http.middleware import (
     HeaderMap,
