@@ -46,18 +46,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"surfaces"},
 }  # fmt: skip
 SURFACES_ALSO_IMPORT = {
-    "toolkiln.catalog.registry.BUILTIN_NAMES",
-    "toolkiln.catalog.reports.FileReport",
-    "toolkiln.catalog.watch.CatalogChange",
     "toolkiln.execution.call_events.CallObserver",
     "toolkiln.execution.call_events.RunningCall",
     "toolkiln.execution.run_log.RunRecord",
-    "toolkiln.search.evaluation.Comparison",
-    "toolkiln.search.evaluation.Evaluation",
-    "toolkiln.search.evaluation.QueryOutcome",
-    "toolkiln.search.evaluation.SearchFunction",
 }
-"""Types of what operations return and of what subscribes to calls."""
+"""Types of what subscribes to calls."""
 SHARED = {"msgspec", "pydantic", "pydantic_core", "packaging"}
 """The language that values are written in, and that of requirements; the rest has one home."""
 

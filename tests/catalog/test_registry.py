@@ -10,12 +10,12 @@ import pytest
 
 from toolkiln import tool
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
-from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Grant, Status
+from toolkiln.model.spec import BUILTIN_NAMES
 
 SOON = 60.0
 ANN = AdmissionDecision("ann")

@@ -7,7 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 
 from tables import each_row
-from toolkiln.catalog.reports import Repair, repairs_for, report
+from toolkiln.catalog.reports import repairs_for, report
+from toolkiln.model.source import Repair
 from toolkiln.spec.reader import read
 from toolkiln.spec.syntax import decode
 

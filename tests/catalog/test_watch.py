@@ -12,11 +12,12 @@ import pytest
 from toolkiln.catalog.admission import Admissions
 from toolkiln.catalog.catalog import Catalog, CatalogOptions
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
-from toolkiln.catalog.watch import CatalogChange, watch
+from toolkiln.catalog.watch import watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision
+from toolkiln.model.catalog import CatalogChange
 from toolkiln.model.source import Severity
 from toolkiln.store.version_archive import VersionArchive
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from toolkiln import tool
-from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Status
+from toolkiln.model.spec import BUILTIN_NAMES
 from toolkiln.schema.providers.compilers import health
 from toolkiln.store.version_archive import VersionArchive
 

@@ -10,10 +10,9 @@ import pytest
 from operations.conftest import FIRST, NAME, SECOND, Forge, write
 from toolkiln import config
 from toolkiln.catalog.changes import Changes
-from toolkiln.catalog.watch import CatalogChange
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
-from toolkiln.model.catalog import Snapshot
+from toolkiln.model.catalog import CatalogChange, Snapshot
 
 SOON = 30.0
 

@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkiln.errors import InputError
-from toolkiln.search.evaluation import (
-    DEPTH,
-    Case,
-    Evaluation,
-    SearchFunction,
-    compare,
-    evaluate,
-    read_cases,
-    read_evaluation,
-)
+from toolkiln.model.evaluation import DEPTH, Evaluation, SearchFunction
+from toolkiln.search.evaluation import Case, compare, evaluate, read_cases, read_evaluation
 
 TOOLS = [f"tool_{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tables import each_row
-from toolkiln.catalog.reports import FileReport, repairs_for, report
+from toolkiln.catalog.reports import repairs_for, report
+from toolkiln.model.source import FileReport
 from toolkiln.spec.limits import MAX_FINDINGS, MAX_PARAMETERS, MAX_TOOLS, MAX_VALUES
 from toolkiln.spec.reader import read
 

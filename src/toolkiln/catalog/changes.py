@@ -11,9 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 
-from toolkiln.catalog.watch import CatalogChange
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.model.catalog import Snapshot
+from toolkiln.model.catalog import CatalogChange, Snapshot
 
 _PAUSE = 1.0
 """Seconds before a failed watcher is restarted, and between two checks of the rules."""

@@ -16,16 +16,10 @@ from toolkiln.errors import InputError, ToolkilnError, UnknownTool
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, FileState, FileVersion, ServedVersion, Snapshot
 from toolkiln.model.source import Reading
-from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.model.spec import BUILTIN_NAMES, Role, ToolSpec
 
 if TYPE_CHECKING:
     from toolkiln.model.tool import ResolvedTool
-
-BUILTIN_NAMES = frozenset(
-    {"check_task", "await_task", "cancel_task", "read_output", "write_python_tool",
-     "search_tools", "describe_tool", "call_tool", "rag_search"}
-)  # fmt: skip
-"""Names of the built-in tools, listed to avoid reading the file that declares them."""
 
 Specs = dict[str, ToolSpec]
 """By name."""

@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from toolkiln.catalog.files import read_file, tool_files
-from toolkiln.model.base import Value
-from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.model.source import FileReport, Finding, Reading, Repair, Severity
 from toolkiln.model.spec import HealthLevel, Role, SchemaHealth, ToolSpec
 from toolkiln.schema.providers.compilers import health as rate
 from toolkiln.spec import syntax
@@ -23,20 +22,6 @@ from toolkiln.spec.reader import read
 from toolkiln.spec.requirements import distribution_of, imported_modules
 
 _NONE = KnownTools({})
-
-
-class FileReport(Value):
-    """The result of checking one file."""
-
-    reading: Reading
-    health: dict[str, SchemaHealth]
-    """By tool."""
-
-    @property
-    def worst(self) -> Severity | None:
-        """The highest severity of its findings."""
-        found = {finding.severity for finding in self.reading.findings}
-        return next((severity for severity in Severity if severity in found), None)
 
 
 def check(paths: Sequence[Path]) -> Iterator[FileReport]:
@@ -237,17 +222,6 @@ _HEAD = re.compile(r"#!|#.*?coding[:=]")
 """Lines that must come first in a file."""
 _DEPENDENCIES = re.compile(r"#\s*dependencies\s*=\s*\[")
 _LISTED = re.compile(r"#\s*dependencies\s*=\s*\[(?P<names>[^\[\]#]*)\]\s*")
-
-
-class Repair(Value):
-    """A suggested insertion of text."""
-
-    line: int
-    column: int
-    """1-based, in characters."""
-    text: str
-    select: tuple[int, int] | None = None
-    """Range of the text for the author to fill in; null: the text is complete."""
 
 
 class _Source:

@@ -8,17 +8,15 @@ those before watching started, events the system dropped, a replaced tools folde
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.folder import folders_below, is_folder, may_contain_modules
 from toolkiln.catalog.manifest import MANIFEST
-from toolkiln.errors import InputError
-from toolkiln.model.catalog import ServedVersion, Snapshot
+from toolkiln.model.catalog import CatalogChange, ServedVersion, Snapshot
 from toolkiln.model.source import Finding, Severity
 
 DEBOUNCE = 0.05
@@ -29,23 +27,6 @@ _TICK = 0.25
 _POLL = 1.0
 _MANY = 1000
 """Number of events in a batch that suggests that some were lost."""
-
-
-@dataclass(frozen=True)
-class CatalogChange:
-    """A change of a catalog."""
-
-    snapshot: Snapshot
-    added: tuple[str, ...] = ()
-    """Names of tools."""
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    refused: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
-    """Files with errors, and their findings; an earlier version is still served."""
-    seconds: float = 0.0
-    """Duration of the reload, without the debounce."""
-    error: InputError | None = None
-    """Why nothing is served: the manifest is unusable, or the folder does not exist."""
 
 
 async def watch(

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, get_args
 
 from msgspec import Raw
 
-from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.execution.call_events import CallEvents, EventCallback, RunningCall
 from toolkiln.execution.questions import QuestionChannel
@@ -27,7 +26,7 @@ from toolkiln.fleet.wire import Envelope, pack
 from toolkiln.model.call import Call, Event, Result
 from toolkiln.model.identity import Caller
 from toolkiln.model.question import QuestionKind
-from toolkiln.model.spec import ToolSpec
+from toolkiln.model.spec import BUILTIN_NAMES, ToolSpec
 from toolkiln.security.guard import Guard
 from toolkiln.security.sessions import token_hash
 from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable

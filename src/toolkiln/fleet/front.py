@@ -13,8 +13,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkiln.catalog.catalog import Catalog
-from toolkiln.catalog.registry import BUILTIN_NAMES
-from toolkiln.catalog.watch import CatalogChange
 from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.fleet.admin import open_fleet_admin
@@ -27,7 +25,9 @@ from toolkiln.fleet.remote_catalog import (
     key_settings,
 )
 from toolkiln.fleet.security_stores import RedisStores
+from toolkiln.model.catalog import CatalogChange
 from toolkiln.model.identity import Privilege
+from toolkiln.model.spec import BUILTIN_NAMES
 from toolkiln.operations.services import Services, part
 from toolkiln.security.live_settings import FleetLive
 from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken

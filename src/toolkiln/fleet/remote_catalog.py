@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from toolkiln.catalog.folder import read_sources
 from toolkiln.catalog.registry import ToolRegistry
-from toolkiln.catalog.watch import CatalogChange
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError, StoreError, ToolkilnError
 from toolkiln.fleet import keys, published_tool
@@ -27,7 +26,14 @@ from toolkiln.fleet.events import Announcements
 from toolkiln.fleet.message_auth import FleetKeys, KeySettings, fleet_keys
 from toolkiln.fleet.published_tool import PublishedTool, read_entry
 from toolkiln.model.call import Grant
-from toolkiln.model.catalog import FileVersion, ServedVersion, Snapshot, Sources, Tools
+from toolkiln.model.catalog import (
+    CatalogChange,
+    FileVersion,
+    ServedVersion,
+    Snapshot,
+    Sources,
+    Tools,
+)
 from toolkiln.model.spec import ToolSpec
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from toolkiln.errors import InputError
 from toolkiln.model.base import Value
 from toolkiln.model.call import Grant
 from toolkiln.model.source import Finding, Reading
@@ -259,6 +260,23 @@ class Snapshot:
         """Hash of the served tools, independent of the snapshot's number."""
         lines = sorted(f"{name} {self.served[name].read.digest}" for name in self.tools)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class CatalogChange:
+    """A change of a catalog."""
+
+    snapshot: Snapshot
+    added: tuple[str, ...] = ()
+    """Names of tools."""
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    refused: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    """Files with errors, and their findings; an earlier version is still served."""
+    seconds: float = 0.0
+    """Duration of the reload, without the debounce."""
+    error: InputError | None = None
+    """Why nothing is served: the manifest is unusable, or the folder does not exist."""
 
 
 Action = Literal["admit", "rollback", "dev"]

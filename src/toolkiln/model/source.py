@@ -1,9 +1,9 @@
-"""Results of reading source code: tools and findings."""
+"""Results of reading source code: tools, findings, reports and repairs."""
 
 from enum import StrEnum
 
 from toolkiln.model.base import Value
-from toolkiln.model.spec import ToolSpec
+from toolkiln.model.spec import SchemaHealth, ToolSpec
 
 
 class Severity(StrEnum):
@@ -48,3 +48,28 @@ class Reading(Value):
     """Declared data files that are part of this version, relative to the file's folder."""
     file_patterns: tuple[str, ...] = ()
     """Patterns of the declared data files: `data/*.json`."""
+
+
+class FileReport(Value):
+    """The result of checking one file."""
+
+    reading: Reading
+    health: dict[str, SchemaHealth]
+    """By tool."""
+
+    @property
+    def worst(self) -> Severity | None:
+        """The highest severity of its findings."""
+        found = {finding.severity for finding in self.reading.findings}
+        return next((severity for severity in Severity if severity in found), None)
+
+
+class Repair(Value):
+    """A suggested insertion of text."""
+
+    line: int
+    column: int
+    """1-based, in characters."""
+    text: str
+    select: tuple[int, int] | None = None
+    """Range of the text for the author to fill in; null: the text is complete."""

@@ -204,6 +204,13 @@ class ToolSpec(Value):
         return detailed_description(self.documentation, self.description)
 
 
+BUILTIN_NAMES = frozenset(
+    {"check_task", "await_task", "cancel_task", "read_output", "write_python_tool",
+     "search_tools", "describe_tool", "call_tool", "rag_search"}
+)  # fmt: skip
+"""Names of the built-in tools, listed to avoid reading the file that declares them."""
+
+
 class HealthLevel(StrEnum):
     """Whether strict mode can enforce a tool's schema."""
 

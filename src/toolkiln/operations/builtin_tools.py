@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.define import Context, ToolError, tool, tool_metadata
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
 from toolkiln.model.admission import AdmissionResult
 from toolkiln.model.call import Task
 from toolkiln.model.search import PassageHit, SearchResult
+from toolkiln.model.spec import BUILTIN_NAMES
 from toolkiln.operations.library import refuse_other_roles
 from toolkiln.operations.tool_files import WriteFile, write_file
 from toolkiln.security.sessions import SessionToken, acting_session

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from toolkiln.appearance import paint
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
-from toolkiln.catalog.reports import FileReport, check
+from toolkiln.catalog.reports import check
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model.admission import ToolDraft
 from toolkiln.model.base import Value
 from toolkiln.model.catalog import FileState, FileStatus
 from toolkiln.model.identity import Privilege
-from toolkiln.model.source import Finding, Severity
+from toolkiln.model.source import FileReport, Finding, Severity
 from toolkiln.model.spec import Toolkit, ToolSpec
 from toolkiln.model.tool import CardPermissions, ServingState, ToolCard
 from toolkiln.operations import tools

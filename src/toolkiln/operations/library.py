@@ -30,9 +30,9 @@ from toolkiln.schema.providers.compilers import deferred_request_tools, request_
 from toolkiln.schema.providers.profile import Compiled
 
 if TYPE_CHECKING:
+    from toolkiln.model.evaluation import Comparison, Evaluation, SearchFunction
     from toolkiln.operations.services import Services
     from toolkiln.search.embedder import Embedder
-    from toolkiln.search.evaluation import Comparison, Evaluation, SearchFunction
     from toolkiln.search.index import SearchIndex
     from toolkiln.security.sessions import SessionToken
     from toolkiln.store.store import Store

@@ -24,21 +24,15 @@ from weakref import WeakSet
 
 from toolkiln.catalog.admission import Admissions
 from toolkiln.catalog.catalog import Catalog, CatalogOptions
-from toolkiln.catalog.registry import (
-    BUILTIN_NAMES,
-    Function,
-    Specs,
-    ToolRegistry,
-    functions_by_name,
-)
-from toolkiln.catalog.watch import CatalogChange, watch
+from toolkiln.catalog.registry import Function, Specs, ToolRegistry, functions_by_name
+from toolkiln.catalog.watch import watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, NotFound
 from toolkiln.model.call import Call, Result, Status, Task
-from toolkiln.model.catalog import FileVersion
+from toolkiln.model.catalog import CatalogChange, FileVersion
 from toolkiln.model.identity import Caller
 from toolkiln.model.source import Finding
-from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.model.spec import BUILTIN_NAMES, Role, ToolSpec
 from toolkiln.model.system import DeadLetter, FleetReport, WorkerStatus
 from toolkiln.operations.engines import CallEngines
 from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken

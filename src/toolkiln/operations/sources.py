@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from toolkiln.catalog.registry import BUILTIN_NAMES
-from toolkiln.catalog.reports import FileReport, Repair, repairs_for, report
+from toolkiln.catalog.reports import repairs_for, report
 from toolkiln.docs.pages import page
 from toolkiln.errors import InputError, NotAllowed, UnknownTool
 from toolkiln.execution.call_events import EventCallback
 from toolkiln.model.base import JsonSchema, Value
 from toolkiln.model.call import Call, CallError, Event, Result
 from toolkiln.model.identity import Caller, Privilege
-from toolkiln.model.source import Finding, Severity
-from toolkiln.model.spec import Hints, Permissions, SchemaHealth, ToolSpec
+from toolkiln.model.source import FileReport, Finding, Repair, Severity
+from toolkiln.model.spec import BUILTIN_NAMES, Hints, Permissions, SchemaHealth, ToolSpec
 from toolkiln.model.tool import ProviderForm, ResolvedTool
 from toolkiln.operations.calls import Seconds, ToolName
 from toolkiln.operations.library import provider_form

@@ -20,8 +20,8 @@ from toolkiln.surfaces.cli.app import (
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
+    from toolkiln.model.evaluation import Comparison, Evaluation, QueryOutcome, SearchFunction
     from toolkiln.model.search import Hit
-    from toolkiln.search.evaluation import Comparison, Evaluation, QueryOutcome, SearchFunction
 
 QueryArgument = Annotated[str, typer.Argument(help="The task, in plain words.")]
 CountOption = Annotated[int, typer.Option("-k", min=1, max=1000, help="Maximum number of results.")]
@@ -395,7 +395,7 @@ def _draw(file: Path, result: "Evaluation | Comparison") -> None:
 
 def _svg(result: "Evaluation | Comparison") -> Iterator[str]:
     """Yield lines of the plot of recall over k; the earlier run is dashed."""
-    from toolkiln.search.evaluation import Comparison
+    from toolkiln.model.evaluation import Comparison
 
     if isinstance(result, Comparison):
         before = ("before", "#888888", ' stroke-dasharray="5 4"', result.before)

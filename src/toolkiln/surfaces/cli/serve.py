@@ -17,9 +17,9 @@ from toolkiln.surfaces.cli.app import DevOption, RedisOption, ToolsOption, app, 
 if TYPE_CHECKING:
     from socket import socket
 
-    from toolkiln.catalog.watch import CatalogChange
     from toolkiln.config import Settings
     from toolkiln.kiln import Kiln
+    from toolkiln.model.catalog import CatalogChange
     from toolkiln.surfaces.http.server import HttpServer
 
 HostOption = Annotated[

@@ -18,8 +18,7 @@ from toolkiln.surfaces.cli.app import (
 )
 
 if TYPE_CHECKING:
-    from toolkiln.catalog.reports import FileReport
-    from toolkiln.model.source import Finding
+    from toolkiln.model.source import FileReport, Finding
     from toolkiln.model.spec import ToolSpec
     from toolkiln.operations import catalog, tools
 

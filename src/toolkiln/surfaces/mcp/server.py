@@ -47,9 +47,9 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from toolkiln.catalog.watch import CatalogChange
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
+from toolkiln.model.catalog import CatalogChange
 from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.mcp.calls import ToolCalls
 from toolkiln.surfaces.mcp.completion import Completion

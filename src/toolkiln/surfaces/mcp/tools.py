@@ -17,10 +17,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from toolkiln.appearance import svg
-from toolkiln.catalog.registry import BUILTIN_NAMES
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.kiln import Kiln
-from toolkiln.model.spec import Role, ToolSpec
+from toolkiln.model.spec import BUILTIN_NAMES, Role, ToolSpec
 from toolkiln.operations.library import listed_tools
 from toolkiln.schema.providers import compile_tool
 from toolkiln.schema.providers.mcp import result_structurer
