@@ -26,7 +26,7 @@ from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, DecisionRecord
 from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.tool import ResolvedTool
-from toolkiln.operations import pages
+from toolkiln.operations.operation import decode_cursor, encode_cursor
 from toolkiln.sandbox.channel import CallChannel
 from toolkiln.sandbox.network.connection import ConnectionEnded
 from toolkiln.sandbox.network.request import parse_request, requested_host
@@ -129,7 +129,7 @@ def _cursor(data: bytes) -> Any:
     found: list[Any] = []
     for types in ((float, str), (float, str, int), (str,), (int, str), (int,)):
         with suppress(InvalidCursor):
-            found.append(pages.decode_cursor("runs", data.decode("latin-1"), *types))
+            found.append(decode_cursor("runs", data.decode("latin-1"), *types))
     with suppress(InputError):
         found.append(tools._decode_cursor(data.decode("latin-1")))
     return found
@@ -289,7 +289,7 @@ TARGETS: dict[str, Target] = {
     "cursor": Target(
         _cursor,
         tuple(
-            pages.encode_cursor("runs", *position).encode()
+            encode_cursor("runs", *position).encode()
             for position in ((1.5, "a"), (1.5, "a", 2), (1,))
         ),
         (b"=", b"_", b"-", b"+", b"/", b"W10", b"W1siXV0", b"TmFO", b"\xc3\xa4", b"\n"),

@@ -255,7 +255,7 @@ class Kiln:
         Raises:
             InputError: the message has another form. Never for what a model wrote.
         """
-        from toolkiln.operations.model_messages import handle
+        from toolkiln.operations.calls import handle
 
         return await handle(self.services, message, provider, session)
 

@@ -30,7 +30,7 @@ from toolkiln.model.question import (
     RootsAnswer,
     SampleAnswer,
 )
-from toolkiln.operations import proposals, tool_files, tool_settings, tools, versions
+from toolkiln.operations import proposals, secrets, tool_files, tools, versions
 from toolkiln.operations.operation import Operation
 from toolkiln.operations.sources import SourceCall
 from toolkiln.schema.arguments import check
@@ -649,7 +649,7 @@ async def test_only_who_has_the_right_does_something_about_tools(kiln: Kiln, fol
         (versions.get_version, versions.GetVersion(name=name, version="1"), ann),
         (tools.list_disabled, tools.ListUnserved(), ann),
         (proposals.list_files, proposals.ProposalQuery(), wim),
-        (tool_settings.get_tool_settings, tool_settings.GetToolSettings(name=name), ann),
+        (secrets.get_tool_settings, secrets.GetToolSettings(name=name), ann),
     ]
 
     for operation, request, session in beyond:

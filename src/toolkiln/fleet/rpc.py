@@ -27,7 +27,7 @@ from toolkiln.fleet.dispatcher import FleetDispatcher
 from toolkiln.fleet.steps import End
 from toolkiln.fleet.wire import Envelope, Malformed, unpack
 from toolkiln.model.call import Call, CallError, Event, Result, Status
-from toolkiln.operations import find_operation
+from toolkiln.operations import find_worker_operation
 from toolkiln.operations.operation import Operation
 from toolkiln.operations.services import Services
 from toolkiln.operations.sources import PreparedRun, SourceCall
@@ -192,8 +192,8 @@ class OperationServer:
         return Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=value)
 
     async def _run(self, name: str | None, envelope: Envelope, token: str | None) -> Any:
-        operation = None if name is None else find_operation(name)
-        if operation is None or operation.routing != "worker":
+        operation = None if name is None else find_worker_operation(name)
+        if operation is None:
             raise InputError(f"this worker does not know {envelope.tool}", hint="upgrade it")
         request = _request(operation, envelope)
         await asyncio.to_thread(self.look_again)

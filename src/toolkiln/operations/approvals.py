@@ -12,8 +12,7 @@ from toolkiln.errors import NotFound
 from toolkiln.model.base import Page, Value
 from toolkiln.model.identity import Privilege
 from toolkiln.model.policy import Approval, Remember
-from toolkiln.operations.operation import OperationContext, operation
-from toolkiln.operations.pages import PageQuery, page_of
+from toolkiln.operations.operation import OperationContext, PageQuery, operation, page_of
 
 _MOST_LISTED = 10_000
 Reason = Annotated[str, Field(max_length=2_000)]
@@ -119,6 +118,3 @@ def _visible(context: OperationContext, approval_id: str, act: str) -> Approval:
         if security.approvals.get(approval_id) is not None:
             security.recording.denied(act, context.caller, f"lacks {Privilege.APPROVE}")
         raise
-
-
-OPERATIONS = (list_approvals, get_approval, approve, reject, forget_approval)

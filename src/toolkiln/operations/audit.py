@@ -8,8 +8,13 @@ from pydantic import Field
 from toolkiln.model.audit import AuditEntry, AuditFilter, Verification
 from toolkiln.model.base import Page, Value
 from toolkiln.model.identity import Privilege
-from toolkiln.operations.operation import OperationContext, operation
-from toolkiln.operations.pages import PageQuery, decode_cursor, encode_cursor
+from toolkiln.operations.operation import (
+    OperationContext,
+    PageQuery,
+    decode_cursor,
+    encode_cursor,
+    operation,
+)
 
 _MOST_SEQ = 1 << 62
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
@@ -93,6 +98,3 @@ def verify_audit(context: OperationContext, request: VerifyAudit) -> Verificatio
 def prune_audit(context: OperationContext, request: PruneAudit) -> int:
     """Delete old records and return how many; the rest can still be verified."""
     return context.services.security.audit.prune(request.days, context.session)
-
-
-OPERATIONS = (list_records, read_records, verify_audit, prune_audit)

@@ -22,9 +22,8 @@ from toolkiln.model.spec import Toolkit, ToolSpec
 from toolkiln.model.tool import CardPermissions, ServingState, ToolCard
 from toolkiln.operations import tools
 from toolkiln.operations.operation import Nothing, OperationContext, operation
-from toolkiln.operations.policy import inherited
+from toolkiln.operations.policy import inherited, refuse_hidden, refuse_hidden_file
 from toolkiln.operations.proposals import FileAdmission, may_declare_tools, usage_notes
-from toolkiln.operations.visibility import refuse_hidden, refuse_hidden_file
 from toolkiln.schema.providers.compilers import health
 
 if TYPE_CHECKING:
@@ -348,6 +347,3 @@ def _toolkit(kit: Toolkit, *, is_enabled: bool) -> ToolkitCard:
         is_core=kit.is_core,
         enabled=is_enabled,
     )
-
-
-OPERATIONS = (list_catalog, get_status, check_files, add_file, switch_tool, get_catalog)

@@ -8,8 +8,7 @@ from pydantic import Field
 from toolkiln.errors import NotFound
 from toolkiln.model.base import Page, Value
 from toolkiln.model.identity import KeyRecord, Privilege, SessionRecord
-from toolkiln.operations.operation import Nothing, OperationContext, operation
-from toolkiln.operations.pages import PageQuery, page_of
+from toolkiln.operations.operation import Nothing, OperationContext, PageQuery, operation, page_of
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import NoSession
 
@@ -279,18 +278,3 @@ def _key(record: KeyRecord) -> ApiKey:
         tools=caller.tools,
         holds=record.revoked is None and (record.expires is None or record.expires > time.time()),
     )
-
-
-OPERATIONS = (
-    create_session,
-    list_sessions,
-    list_session_records,
-    get_own_session,
-    end_session,
-    revoke_session,
-    renew_session,
-    create_key,
-    list_keys,
-    rotate_key,
-    revoke_key,
-)

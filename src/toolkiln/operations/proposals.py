@@ -24,12 +24,23 @@ from toolkiln.model.base import Value
 from toolkiln.model.catalog import DecisionRecord, FileState, FileStatus, Sources
 from toolkiln.model.identity import Privilege
 from toolkiln.model.source import Finding, Severity
-from toolkiln.operations.operation import OperationContext, operation
-from toolkiln.operations.pages import Count, PageQuery, decode_cursor, encode_cursor
-from toolkiln.operations.policy import InheritedRights, inherited, not_granted
+from toolkiln.operations.operation import (
+    Count,
+    OperationContext,
+    PageQuery,
+    decode_cursor,
+    encode_cursor,
+    operation,
+)
+from toolkiln.operations.policy import (
+    InheritedRights,
+    inherited,
+    no_proposal,
+    not_granted,
+    refuse_hidden_file,
+)
 from toolkiln.operations.services import Services
 from toolkiln.operations.tool_files import failed_steps, require_admission
-from toolkiln.operations.visibility import no_proposal, refuse_hidden_file
 
 _READING, _ADMITTING = 15.0, 330.0
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -566,17 +577,3 @@ def _text(sources: Sources) -> str:
 
 def _timestamp(record: DecisionRecord) -> float:
     return datetime.fromisoformat(record.at).timestamp()
-
-
-OPERATIONS = (
-    list_proposals,
-    accept_proposal,
-    decline_proposal,
-    find_candidates,
-    admit_files,
-    reject_file,
-    list_files,
-    get_proposals,
-    admit,
-    reject,
-)

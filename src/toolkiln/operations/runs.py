@@ -20,8 +20,14 @@ from toolkiln.model.base import Page, Value
 from toolkiln.model.call import CallError, RunEvent, Truncation
 from toolkiln.model.identity import Caller, Privilege
 from toolkiln.operations.engine import ToolVisibility
-from toolkiln.operations.operation import Nothing, OperationContext, operation
-from toolkiln.operations.pages import PageQuery, decode_cursor, encode_cursor
+from toolkiln.operations.operation import (
+    Nothing,
+    OperationContext,
+    PageQuery,
+    decode_cursor,
+    encode_cursor,
+    operation,
+)
 from toolkiln.security.audit import AuditReader
 
 _MOST_READ = 5_000
@@ -510,6 +516,3 @@ def _minute(at: float, records: list[AuditRecord]) -> Minute:
         median=durations[(len(durations) - 1) // 2],
         slow=durations[min(len(durations) - 1, len(durations) * 95 // 100)],
     )
-
-
-OPERATIONS = (list_runs, get_run, cancel_run, get_statistics)

@@ -318,6 +318,3 @@ def _resolve(request: SourceCall) -> ResolvedTool:
     alone = spec.model_copy(update={"path": _FILE, "settings": {}})
     data = request.source.encode()
     return ResolvedTool(alone, lambda: {_FILE: data}, is_source=True)
-
-
-OPERATIONS = (report_source,)

@@ -296,24 +296,3 @@ async def _selected(admin: "FleetAdmin", request: DeadLetterRefs) -> list[DeadLe
         hint = "`toolkiln fleet dead-letters list` lists them"
         raise InputError(f"there is no dead letter {missing!r}", hint=hint)
     return [by_id[id_] for id_ in dict.fromkeys(request.ids)]
-
-
-OPERATIONS = (
-    diagnose,
-    list_environments,
-    prune_environments,
-    build_environment,
-    upgrade_environment,
-    list_workspaces,
-    export_workspace,
-    clear_workspace,
-    list_settings,
-    show_fleet,
-    fleet_status,
-    drain_fleet,
-    reload_fleet,
-    clear_catalog,
-    list_dead_letters,
-    retry_dead_letters,
-    drop_dead_letters,
-)

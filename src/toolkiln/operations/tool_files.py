@@ -13,8 +13,8 @@ from toolkiln.model.admission import AdmissionResult, FindingSummary, ToolDraft
 from toolkiln.model.base import Value
 from toolkiln.model.call import CallError
 from toolkiln.operations.operation import OperationContext, operation
+from toolkiln.operations.policy import visible_to
 from toolkiln.operations.tools import Match, matching_digest
-from toolkiln.operations.visibility import visible_to
 
 _SECONDS = 330.0
 """How long writing a tool may take, with its probe."""
@@ -185,6 +185,3 @@ def _target(
         return AdmissionResult(success=False, error=taken, code="exists")
     folder, _, file = served.file.rpartition("/")
     return ToolDraft(code, file.removesuffix(".py"), description, True, base, folder), False
-
-
-OPERATIONS = (write_tool, write_file, write_source)

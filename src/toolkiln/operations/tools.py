@@ -21,9 +21,15 @@ from toolkiln.model.identity import Privilege
 from toolkiln.model.source import Finding
 from toolkiln.model.spec import Role, ToolSpec
 from toolkiln.model.tool import FormLoss, Tool, ToolPresentation, ToolSummary
-from toolkiln.operations.operation import OperationContext, operation
-from toolkiln.operations.pages import Flag, PageQuery, decode_cursor, encode_cursor
-from toolkiln.operations.visibility import refuse_hidden
+from toolkiln.operations.operation import (
+    Flag,
+    OperationContext,
+    PageQuery,
+    decode_cursor,
+    encode_cursor,
+    operation,
+)
+from toolkiln.operations.policy import refuse_hidden
 from toolkiln.schema.examples import example_calls
 from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.compilers import health
@@ -551,21 +557,3 @@ def matching_digest(name: str, served: ServedVersion | None, match: Match) -> st
         found = f"{name} is at version {current}" if current else f"there is no tool {name!r}"
         raise StaleVersion(found, hint="look at the current version, then try again")
     return current
-
-
-OPERATIONS = (
-    list_tools,
-    get_tool,
-    present_tool,
-    show_tool,
-    update_tool,
-    update_toolkit,
-    delete_tool,
-    get_served_file,
-    tool_state,
-    list_disabled,
-    list_proposed,
-    change_tool,
-    change_toolkit,
-    remove_tool,
-)

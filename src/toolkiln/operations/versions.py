@@ -10,11 +10,9 @@ from toolkiln.errors import InputError
 from toolkiln.model.base import Page, Value
 from toolkiln.model.catalog import FileState, ServedVersion, Sources, Version
 from toolkiln.model.identity import Privilege
-from toolkiln.operations.operation import OperationContext, operation
-from toolkiln.operations.pages import PageQuery, page_of
-from toolkiln.operations.policy import inherited
+from toolkiln.operations.operation import OperationContext, PageQuery, operation, page_of
+from toolkiln.operations.policy import inherited, refuse_hidden
 from toolkiln.operations.tools import Match, ToolName, matching_digest, visible_tool
-from toolkiln.operations.visibility import refuse_hidden
 
 _READING = 15.0
 _Text = Annotated[str, Field(min_length=1, max_length=64)]
@@ -278,15 +276,3 @@ def _text(file: str, data: bytes) -> str:
     except UnicodeDecodeError:
         is_code = file.endswith(".py")
         return data.decode("utf-8", "replace") if is_code else f"<{len(data):,} bytes, not text>"
-
-
-OPERATIONS = (
-    page_versions,
-    get_history,
-    compare_versions,
-    find_unsaved,
-    restore_version,
-    list_versions,
-    get_version,
-    rollback,
-)

@@ -3,14 +3,14 @@
 import pytest
 
 from toolkiln.errors import InvalidCursor
-from toolkiln.operations import pages
+from toolkiln.operations.operation import encode_cursor, page_of
 
 Item = tuple[float, str]
 ALL: list[Item] = [(9.0, "i"), (8.0, "h"), (7.0, "g"), (7.0, "f"), (5.0, "e"), (4.0, "d")]
 
 
 def part(items: list[Item], cursor: str | None, limit: int = 2) -> tuple[list[str], str | None]:
-    found, following = pages.page_of("letters", items, lambda one: one, cursor, limit)
+    found, following = page_of("letters", items, lambda one: one, cursor, limit)
     return [name for _, name in found], following
 
 
@@ -48,4 +48,4 @@ def test_nothing_is_left_of_a_list_that_has_gone() -> None:
 
 def test_a_cursor_of_another_list_is_refused() -> None:
     with pytest.raises(InvalidCursor):
-        part(ALL, pages.encode_cursor("numbers", 8.0, "h"))
+        part(ALL, encode_cursor("numbers", 8.0, "h"))

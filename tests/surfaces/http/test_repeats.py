@@ -3,13 +3,13 @@
 import pytest
 
 from toolkiln.surfaces.http.adapter import HandlerResponse
-from toolkiln.surfaces.http.idempotency import IdempotencyCache
+from toolkiln.surfaces.http.app import IdempotencyCache
 
 
 async def test_many_keys_of_one_caller_do_not_push_out_the_answer_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("toolkiln.surfaces.http.idempotency._MAX_ENTRIES", 5)
+    monkeypatch.setattr("toolkiln.surfaces.http.app._MAX_ENTRIES", 5)
     repeats, done = IdempotencyCache(), []
 
     async def ask(key: str, who: str) -> None:

@@ -3,7 +3,8 @@
 import threading
 from concurrent.futures import Future, wait
 
-from toolkiln.surfaces.http.threads import CALLER, CallerThreads
+from toolkiln.surfaces.http.middleware import CALLER
+from toolkiln.surfaces.http.server import CallerThreads
 
 BOUND = 30.0
 

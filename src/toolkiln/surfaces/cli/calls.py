@@ -123,7 +123,7 @@ def call(
 def task_list(token: TokenOption = None, as_json: JsonOption = False) -> None:
     """List stored calls, newest first."""
     from toolkiln.operations import calls
-    from toolkiln.operations.pages import PageQuery
+    from toolkiln.operations.operation import PageQuery
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 

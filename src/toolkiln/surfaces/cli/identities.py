@@ -272,7 +272,7 @@ def sessions_end(token: TokenArgument = None, as_json: JsonOption = False) -> No
 
 def _all_keys() -> "list[identities.ApiKey]":
     from toolkiln.operations import identities
-    from toolkiln.operations.pages import PageQuery
+    from toolkiln.operations.operation import PageQuery
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
 
     keys: list[identities.ApiKey] = []

@@ -107,7 +107,7 @@ def eval_search(
 @command(usages_app, "list")
 def usages_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """List the prompts that tools answered."""
-    from toolkiln.operations import search as operations
+    from toolkiln.operations import library as operations
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import print_json, say
@@ -129,7 +129,7 @@ def usages_clear(
     tools: ToolsOption = None,
 ) -> None:
     """Delete the prompts of a tool, or of all."""
-    from toolkiln.operations import search as operations
+    from toolkiln.operations import library as operations
     from toolkiln.surfaces.cli.session import run_operation
     from toolkiln.surfaces.cli.terminal import say
 

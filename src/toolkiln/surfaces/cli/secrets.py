@@ -99,7 +99,7 @@ def settings(
 ) -> None:
     """Show or set the settings that a tool gets with its calls."""
     from toolkiln.errors import InputError
-    from toolkiln.operations import tool_settings
+    from toolkiln.operations import secrets
     from toolkiln.operations import tools as tool_operations
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
     from toolkiln.surfaces.cli.terminal import one_line, print_json, print_table, say
@@ -111,18 +111,18 @@ def settings(
         )
         schema = _schema(state.spec, user)
         found = kiln.run_operation_sync(
-            tool_settings.get_tool_settings,
-            tool_settings.GetToolSettings(name=tool, user=user),
+            secrets.get_tool_settings,
+            secrets.GetToolSettings(name=tool, user=user),
             session,
         )
         changes = _changes(schema, values or [])
         if both := sorted(changes.keys() & {*(unset or ())}):
             raise InputError(f"{both[0]!r} is both set and unset")
         if changes or unset:
-            update = tool_settings.UpdateToolSettings(
+            update = secrets.UpdateToolSettings(
                 name=tool, values=changes, unset=tuple(unset or ()), user=user
             )
-            found = kiln.run_operation_sync(tool_settings.update_tool_settings, update, session)
+            found = kiln.run_operation_sync(secrets.update_tool_settings, update, session)
     fields = list(_fields(schema, found.values))
     if as_json:
         print_json(fields)

@@ -87,10 +87,10 @@ class Route:
     """The operationId, in snake case."""
     summary: str
     handle: Callable[..., Awaitable[BaseModel | HandlerResponse]]
-    group: str
-    """The OpenAPI tag."""
     responses: Mapping[int, type[BaseModel] | None]
     """Models by status, the default one first; None: no body."""
+    group: str = ""
+    """The OpenAPI tag."""
     query: type[BaseModel] | None = None
     """Each field is a parameter; a list is a repeated parameter."""
     body: type[BaseModel] | None = None
@@ -130,7 +130,8 @@ def route(
     for `If-Match`, `only_new` for `If-None-Match`); the other fields are the query of a GET or
     DELETE, and the body of other methods, except those named by `in_query`. Clients cannot set
     the fields named by `omit`. `etag` returns the digest that the response names; `respond`
-    builds a response whose status or headers depend on the result.
+    builds a response whose status or headers depend on the result. Operations that are not
+    read-only support `Idempotency-Key`.
     """
     in_path = {part[1:-1] for part in path.split("/") if part.startswith("{")}
     rest = operation.input.model_fields.keys() - in_path - {*omit}
@@ -154,6 +155,7 @@ def route(
         tags = {} if etag is None else {"etag": tag(etag(result))}
         return HandlerResponse(result, status, {**(headers or {}), **tags})
 
+    needs = f"Requires the privilege {operation.privilege}." if operation.privilege else ""
     return Route(
         method=method,
         path=path,
@@ -162,7 +164,8 @@ def route(
         query=query,
         body=body,
         preconditions=preconditions,
-        **{"responses": {status: operation.output}, **texts},
+        idempotent_by_key=not operation.read_only,
+        **{"responses": {status: operation.output}, "description": needs, **texts},
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,10 +19,11 @@ from toolkiln.security.authentication import is_loopback
 from toolkiln.surfaces.http.adapter import IS_LOCAL, address_key
 from toolkiln.surfaces.http.problems import HttpProblem
 from toolkiln.surfaces.http.responses import ResponseWriter
-from toolkiln.surfaces.http.threads import CALLER
 
 PAGE_HEADER = "x-toolkiln-page"
 """The web UI sends it with every request; its value is `1`."""
+CALLER: ContextVar[str] = ContextVar("CALLER", default="")
+"""The caller of the current request; empty for work of the server itself."""
 _COOKIE = "toolkiln"
 _SECURE_PREFIX = "__Host-"
 """Browsers accept such cookies only over TLS and from the host itself."""

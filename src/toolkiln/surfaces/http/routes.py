@@ -1,29 +1,32 @@
-"""The table of routes under `/v1`, in the order of the description.
+"""The table of routes under `/v1`, in the order of the description."""
 
-Those for administrators are in `admin_routes`.
-"""
-
+from dataclasses import replace
 from urllib.parse import quote
 
 from toolkiln.model.call import Result, Task
 from toolkiln.operations import (
     approvals,
+    audit,
     calls,
     catalog,
+    identities,
+    library,
+    policy,
     proposals,
     runs,
-    search,
+    secrets,
     sources,
+    system,
     tool_files,
-    tool_settings,
     tools,
     versions,
 )
-from toolkiln.surfaces.http import admin_routes, events
+from toolkiln.surfaces.http import events
 from toolkiln.surfaces.http.adapter import HandlerResponse, Route, route, tag
 
 _ADMIN = "Requires the privilege ADMIN."
 _APPROVE = "Requires the privilege APPROVE."
+_SECRET = {"cache-control": "no-store"}
 _SETTINGS_OF = "The operator's require ADMIN; `own=true` selects the caller's own."
 _SOURCE = '''\
 def double(number: int) -> int:
@@ -44,7 +47,12 @@ def _written(result: tool_files.WrittenTool) -> HandlerResponse:
     return HandlerResponse(result, 201 if result.is_new else 200, headers)
 
 
-_TOOLS = (
+def _group(tag: str, *routes: Route) -> tuple[Route, ...]:
+    return tuple(replace(route, group=tag) for route in routes)
+
+
+_TOOLS = _group(
+    "tools",
     route(
         "GET",
         "/v1/catalog",
@@ -55,7 +63,6 @@ _TOOLS = (
             "also disabled ones and those that wait for an admission. Sent with gzip to clients "
             "that accept it."
         ),
-        group="tools",
         is_large=True,
     ),
     route(
@@ -64,14 +71,12 @@ _TOOLS = (
         tools.list_tools,
         summary="List the tools that the caller may run",
         description="By weight, then name. With `q` the tools that match best, best first.",
-        group="tools",
     ),
     route(
         "GET",
         "/v1/tools/{name}",
         tools.get_tool,
         summary="Get a tool",
-        group="tools",
         etag=lambda tool: str(tool.digest),
     ),
     route(
@@ -79,7 +84,6 @@ _TOOLS = (
         "/v1/tools/{name}/presentation",
         tools.present_tool,
         summary="Get a tool as people and providers see it",
-        group="tools",
     ),
     route(
         "PUT",
@@ -94,12 +98,9 @@ _TOOLS = (
             '"propose"`, it becomes a proposal that a person has to admit: 202. '
             "`If-None-Match: *` replaces nothing."
         ),
-        group="tools",
         responses=dict.fromkeys((201, 200, 202), tool_files.WrittenTool),
         respond=_written,
-        problems=(409,),
         preconditions=("If-Match", "If-None-Match"),
-        idempotent_by_key=True,
         examples={"double": {"source": _SOURCE}},
     ),
     route(
@@ -109,11 +110,8 @@ _TOOLS = (
         name="patch_tool",
         summary="Enable or disable a tool, or grant what it requests",
         description=f"{_ADMIN} Core tools cannot be disabled.",
-        group="tools",
         etag=lambda tool: str(tool.digest),
-        problems=(409,),
         preconditions=("If-Match",),
-        idempotent_by_key=True,
         examples={"off": {"enabled": False}},
     ),
     route(
@@ -122,10 +120,7 @@ _TOOLS = (
         tools.delete_tool,
         summary="Remove a tool with its file",
         description=f"{_ADMIN} Its versions are kept: a rollback restores it.",
-        group="tools",
-        problems=(409,),
         preconditions=("If-Match",),
-        idempotent_by_key=True,
     ),
     route(
         "PATCH",
@@ -134,9 +129,6 @@ _TOOLS = (
         name="patch_toolkit",
         summary="Enable or disable a toolkit or some of its methods",
         description=f"{_ADMIN} A toolkit without an enabled method is disabled.",
-        group="tools",
-        problems=(409,),
-        idempotent_by_key=True,
     ),
     route(
         "GET",
@@ -144,15 +136,12 @@ _TOOLS = (
         versions.page_versions,
         name="list_versions",
         summary="List the versions of a tool, newest first",
-        group="tools",
     ),
     route(
         "GET",
         "/v1/tools/{name}/versions/{version}",
         versions.get_version,
         summary="Get a version with its source",
-        description="Requires the privilege WRITE_TOOLS.",
-        group="tools",
     ),
     route(
         "POST",
@@ -161,37 +150,46 @@ _TOOLS = (
         name="roll_back",
         summary="Serve an earlier version again",
         description=f"{_ADMIN} This also restores a removed tool.",
-        group="tools",
         etag=lambda version: str(version.digest),
-        problems=(409,),
         preconditions=("If-Match",),
-        idempotent_by_key=True,
         examples={"first": {"version": 1}},
     ),
     route(
         "GET",
         "/v1/tools/{name}/settings",
-        tool_settings.show_tool_settings,
+        secrets.show_tool_settings,
         name="get_settings",
         summary="Get the settings of a tool, secrets masked",
         description=_SETTINGS_OF,
-        group="tools",
     ),
     route(
         "PATCH",
         "/v1/tools/{name}/settings",
-        tool_settings.set_tool_settings,
+        secrets.set_tool_settings,
         name="patch_settings",
         summary="Set values that a tool gets with its calls",
         description=_SETTINGS_OF,
-        group="tools",
         in_query=("own", "user"),
-        idempotent_by_key=True,
         examples={"set": {"values": {"unit": "celsius"}, "unset": ["city"]}},
+    ),
+    Route(
+        method="GET",
+        path="/v1/events",
+        name="follow_catalog",
+        summary="Follow changes of the tools that the caller may run, of runs and of approvals",
+        description=(
+            "Always a stream, which begins with `ready`. A `run` is sent when a call starts, "
+            "has an event or ends, at most a few times a second."
+        ),
+        handle=events.follow_catalog,
+        query=events.FollowQuery,
+        responses={200: None},
+        events=events.CHANGE_EVENTS,
     ),
 )
 
-_CALLS = (
+_CALLS = _group(
+    "calls",
     Route(
         method="POST",
         path="/v1/tools/{name}/call",
@@ -204,7 +202,6 @@ _CALLS = (
             "`Idempotency-Key`, which becomes its id and finds its result for an hour."
         ),
         handle=events.call_tool,
-        group="calls",
         body=calls.CallTool,
         responses={200: Result, 202: Task},
         events=events.CALL_EVENTS,
@@ -222,7 +219,6 @@ _CALLS = (
             "`Idempotency-Key` the calls have the ids KEY.0, KEY.1 and so on."
         ),
         handle=events.call_many,
-        group="calls",
         body=calls.CallMany,
         responses={200: calls.BatchResults},
         idempotent_by_key="handled",
@@ -234,30 +230,20 @@ _CALLS = (
         calls.list_calls,
         summary="List stored calls, newest first",
         description="Calls with an `Idempotency-Key` or in the background are kept for an hour.",
-        group="calls",
     ),
-    route(
-        "GET",
-        "/v1/calls/{id}",
-        calls.get_call,
-        summary="Get a call, or wait for its end",
-        group="calls",
-    ),
+    route("GET", "/v1/calls/{id}", calls.get_call, summary="Get a call, or wait for its end"),
     route(
         "POST",
         "/v1/calls/{id}/cancel",
         calls.cancel_call,
         summary="Stop a call",
         description="A call that runs on another server stops within a second or two.",
-        group="calls",
-        idempotent_by_key=True,
     ),
     route(
         "GET",
         "/v1/calls/{id}/output",
         calls.get_call_output,
         summary="Get a page of a call's complete output",
-        group="calls",
         problems=(409,),
     ),
     route(
@@ -266,7 +252,6 @@ _CALLS = (
         calls.get_output,
         summary="Get a page of a truncated output",
         description="The handle is `truncation.handle` of a result.",
-        group="calls",
     ),
     Route(
         method="GET",
@@ -275,42 +260,25 @@ _CALLS = (
         summary="Follow a call: its events from now on, and its end",
         description="Always a stream. A call of another server has progress events only.",
         handle=events.follow_call,
-        group="calls",
         responses={200: None},
         events=events.CALL_EVENTS,
     ),
-    Route(
-        method="GET",
-        path="/v1/events",
-        name="follow_catalog",
-        summary="Follow changes of the tools that the caller may run, of runs and of approvals",
-        description=(
-            "Always a stream, which begins with `ready`. A `run` is sent when a call starts, "
-            "has an event or ends, at most a few times a second."
-        ),
-        handle=events.follow_catalog,
-        group="tools",
-        query=events.FollowQuery,
-        responses={200: None},
-        events=events.CHANGE_EVENTS,
-    ),
 )
 
-_RUNS = (
+_RUNS = _group(
+    "runs",
     route(
         "GET",
         "/v1/runs",
         runs.list_runs,
         summary="List current and past calls, newest first",
         description="The calls of the caller's user; with ADMIN all calls, and older ones.",
-        group="runs",
     ),
     route(
         "GET",
         "/v1/runs/{id}",
         runs.get_run,
         summary="Get a call: arguments without secrets, events, result and audit record",
-        group="runs",
     ),
     route(
         "POST",
@@ -321,9 +289,6 @@ _RUNS = (
             "Its caller gets a result with the status `cancelled`. The calls that it made stop "
             "too. If the call does not end within seconds, the response has its current state."
         ),
-        group="runs",
-        problems=(409,),
-        idempotent_by_key=True,
     ),
     route(
         "GET",
@@ -331,11 +296,11 @@ _RUNS = (
         runs.get_statistics,
         summary="Get the number and duration of the last hour's calls, by the minute",
         description="Counts the ended calls that `/v1/runs` lists.",
-        group="runs",
     ),
 )
 
-_SOURCES = (
+_SOURCES = _group(
+    "sources",
     Route(
         method="POST",
         path="/v1/run",
@@ -348,7 +313,6 @@ _SOURCES = (
             "result, and nothing else, is kept for an hour."
         ),
         handle=events.run_source,
-        group="sources",
         body=sources.RunSource,
         responses={200: Result},
         events=events.CALL_EVENTS,
@@ -365,51 +329,41 @@ _SOURCES = (
             "Requires the privilege WRITE_TOOLS. The size of a source is limited; a finding "
             "names what was left out. Too many concurrent requests of a caller get 503."
         ),
-        group="sources",
         is_large=True,
         examples={"double": {"source": _SOURCE}},
     ),
 )
 
-_SEARCH = (
+_SEARCH = _group(
+    "search",
     route(
-        "GET",
-        "/v1/search",
-        search.search_tools,
-        name="search",
-        summary="Find tools for a task",
-        group="search",
+        "GET", "/v1/search", library.search_tools, name="search", summary="Find tools for a task"
     ),
     route(
         "POST",
         "/v1/select",
-        search.select_tools,
+        library.select_tools,
         name="select",
         summary="Select the tools for a model's context, in its provider's form",
         description=(
             "Core tools always, the others by relevance to the prompt. Pass the arguments that a "
             "model sends for one of them to the call, together with `provider`."
         ),
-        group="search",
         examples={"ask": {"prompt": "double my money", "k": 3, "provider": "openai-strict"}},
     ),
     route(
-        "GET",
-        "/v1/docs/search",
-        search.search_docs,
-        summary="Search the documentation of tools",
-        group="search",
+        "GET", "/v1/docs/search", library.search_docs, summary="Search the documentation of tools"
     ),
 )
 
-_PROPOSALS = (
+_PROPOSALS = _group(
+    "proposals",
     route(
         "GET",
         "/v1/proposals",
         proposals.list_proposals,
         summary="List files that wait for an admission",
         description=_ADMIN,
-        group="proposals",
     ),
     route(
         "POST",
@@ -422,10 +376,8 @@ _PROPOSALS = (
             "`digest` and `base` are those of the list: if the file or the served version has "
             "changed, nothing is decided: 412."
         ),
-        group="proposals",
         omit=("name",),
-        problems=(409, 412),
-        idempotent_by_key=True,
+        problems=(412,),
     ),
     route(
         "POST",
@@ -434,20 +386,18 @@ _PROPOSALS = (
         name="reject_proposal",
         summary="Reject a file exactly as it was listed",
         description=f"{_ADMIN} An earlier version is still served.",
-        group="proposals",
         omit=("name",),
-        problems=(409, 412),
-        idempotent_by_key=True,
+        problems=(412,),
     ),
 )
 
-_APPROVALS = (
+_APPROVALS = _group(
+    "approvals",
     route(
         "GET",
         "/v1/approvals",
         approvals.list_approvals,
         summary="List calls that wait for approval, newest first",
-        group="approvals",
     ),
     route(
         "GET",
@@ -455,7 +405,6 @@ _APPROVALS = (
         approvals.get_approval,
         summary="Get a request for approval: the caller, the reason, the exact arguments",
         description="The first six characters of the id are enough.",
-        group="approvals",
     ),
     route(
         "POST",
@@ -466,9 +415,6 @@ _APPROVALS = (
             "Requires the privilege APPROVE. Callers approve their own calls only if a rule has "
             "`approve_own = true`; the local person may unless it has `false`."
         ),
-        group="approvals",
-        problems=(409,),
-        idempotent_by_key=True,
         examples={"edited": {"arguments": {"amount": 10}, "reason": "not more than that"}},
     ),
     route(
@@ -477,18 +423,136 @@ _APPROVALS = (
         approvals.reject,
         summary="Reject a call",
         description=_APPROVE,
-        group="approvals",
-        problems=(409,),
-        idempotent_by_key=True,
     ),
     route(
         "POST",
         "/v1/approvals/{id}/forget",
         approvals.forget_approval,
         summary="Forget a remembered approval, so that a person is asked again",
-        description=_APPROVE,
-        group="approvals",
-        idempotent_by_key=True,
+    ),
+)
+
+_AUDIT = _group(
+    "audit",
+    route(
+        "GET",
+        "/v1/audit",
+        audit.list_records,
+        summary="List records of the audit log, newest first",
+    ),
+    route(
+        "GET",
+        "/v1/audit/verify",
+        audit.verify_audit,
+        summary="Check whether records were edited, removed or reordered",
+        description=f"{_ADMIN} It takes time: it reads the whole log.",
+    ),
+)
+
+_IDENTITIES = _group(
+    "identities",
+    route(
+        "POST",
+        "/v1/sessions",
+        identities.create_session,
+        summary="Create a session for a user",
+        description=(
+            "Requires the privilege ADMIN: the caller vouches for the user's identity. Callers "
+            "can grant only privileges that they have themselves."
+        ),
+        status=201,
+        headers=_SECRET,
+        examples={"ann": {"user_id": "ann", "groups": ["staff"], "seconds": 600}},
+    ),
+    route(
+        "GET", "/v1/sessions", identities.list_sessions, summary="List valid sessions, newest first"
+    ),
+    route(
+        "GET",
+        "/v1/sessions/own",
+        identities.get_own_session,
+        summary="Get the session of this request, with its privileges",
+    ),
+    route(
+        "POST",
+        "/v1/sessions/end",
+        identities.end_session,
+        summary="End a session, including for running calls",
+        description="Its token is enough.",
+    ),
+    route(
+        "DELETE",
+        "/v1/sessions/{session}",
+        identities.revoke_session,
+        name="end_named_session",
+        summary="End a session by its trace_id, including for running calls",
+    ),
+    route("POST", "/v1/sessions/renew", identities.renew_session, summary="Extend a valid session"),
+    route(
+        "POST",
+        "/v1/keys",
+        identities.create_key,
+        summary="Create an API key",
+        status=201,
+        headers=_SECRET,
+        examples={"ci": {"name": "ci", "user_id": "ci", "tools": ["check_*"], "days": 30}},
+    ),
+    route("GET", "/v1/keys", identities.list_keys, summary="List API keys, without their secrets"),
+    route(
+        "DELETE",
+        "/v1/keys/{key}",
+        identities.revoke_key,
+        summary="Revoke an API key by its id or name, and end its sessions",
+    ),
+)
+
+_SYSTEM = _group(
+    "system",
+    route(
+        "GET",
+        "/v1/rules",
+        policy.list_rules,
+        summary="List the operator's rules in their order, and the privileges of users",
+    ),
+    route(
+        "GET",
+        "/v1/rules/explain",
+        policy.explain_rules,
+        summary="Explain whether a user may run a tool, by which rule, and what else is needed",
+    ),
+    route(
+        "GET",
+        "/v1/doctor",
+        system.diagnose,
+        summary="Try every sandbox mode on the server's machine",
+        description=f"{_ADMIN} It takes a few seconds.",
+    ),
+    route(
+        "GET",
+        "/v1/environments",
+        system.list_environments,
+        summary="List the packages installed for tools, last used first",
+    ),
+    route(
+        "POST",
+        "/v1/environments/prune",
+        system.prune_environments,
+        summary="Remove unused environments and return them",
+        description=f"{_ADMIN} They are rebuilt when a tool needs them.",
+        examples={"month": {"days": 30}},
+    ),
+    route(
+        "GET",
+        "/v1/fleet",
+        system.show_fleet,
+        summary="Get the status of the fleet: its pools and workers",
+    ),
+    route(
+        "GET",
+        "/v1/settings",
+        system.list_settings,
+        summary="List the current settings and their origins",
+        description=f"{_ADMIN} Passwords are hidden.",
     ),
 )
 
@@ -500,5 +564,7 @@ ROUTES: tuple[Route, ...] = (
     *_SEARCH,
     *_APPROVALS,
     *_PROPOSALS,
-    *admin_routes.ROUTES,
+    *_AUDIT,
+    *_IDENTITIES,
+    *_SYSTEM,
 )

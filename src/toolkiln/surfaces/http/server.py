@@ -1,4 +1,4 @@
-"""The HTTP server of a Kiln, from the socket to a graceful shutdown.
+"""The HTTP server of a Kiln, from the socket to a graceful shutdown, and its thread pool.
 
 It combines the application, the middleware and the connection limits. On shutdown it refuses
 new requests, waits for calls in progress, then cancels them. It does not create API keys or
@@ -7,11 +7,16 @@ terminate TLS.
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
+from typing import Any, TypeVar
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,12 +30,12 @@ from toolkiln.surfaces.http.connections import BoundedHttpProtocol
 from toolkiln.surfaces.http.health import Readiness, SystemEndpoints
 from toolkiln.surfaces.http.metrics import Metrics
 from toolkiln.surfaces.http.middleware import (
+    CALLER,
     AccessPolicy,
     RequestLimits,
     RequestLimitsMiddleware,
 )
 from toolkiln.surfaces.http.routes import ROUTES
-from toolkiln.surfaces.http.threads import CallerThreads
 from toolkiln.surfaces.mcp.endpoint import McpEndpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 from toolkiln.surfaces.web.app import PATH, Login, WebApp
@@ -254,3 +259,87 @@ def _max_connections() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         soft = target
     return max(64, (_MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft) // 2)
+
+
+T = TypeVar("T")
+
+_MAX_THREADS = min(32, (os.cpu_count() or 1) + 6)
+_MAX_PER_CALLER = _MAX_THREADS - 2
+"""As many as asyncio's default executor has in total."""
+
+
+class CallerThreads(ThreadPoolExecutor):
+    """A thread pool that serves callers in turn."""
+
+    def __init__(
+        self, max_workers: int = _MAX_THREADS, max_per_caller: int = _MAX_PER_CALLER
+    ) -> None:
+        super().__init__(max_workers, "toolkiln-server")
+        self._max_running = max_workers
+        self._max_per_caller = max_per_caller
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._queues: dict[str, deque[_Work]] = {}
+        """Queued work by caller, in the order of their turns."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """Queue a function for the current caller."""
+        future: Future[T] = Future()
+        work = _Work(CALLER.get(), future, lambda: fn(*args, **kwargs))
+        with self._lock:
+            self._queues.setdefault(work.caller, deque()).append(work)
+        self._start()
+        return future
+
+    def _start(self) -> None:
+        """Start as much queued work as there are free threads."""
+        while (work := self._next()) is not None:
+            try:
+                super().submit(self._run, work)
+            except RuntimeError:  # the pool was shut down
+                self._end(work.caller)
+                work.future.cancel()
+                work.future.set_running_or_notify_cancel()
+
+    def _next(self) -> "_Work | None":
+        with self._lock:
+            if self._running.total() >= self._max_running:
+                return None
+            callers = (name for name in self._queues if self._running[name] < self._max_per_caller)
+            if (caller := next(callers, None)) is None:
+                return None
+            self._running[caller] += 1
+            queue = self._queues.pop(caller)
+            work = queue.popleft()
+            if queue:  # behind the other callers
+                self._queues[caller] = queue
+            return work
+
+    def _run(self, work: "_Work") -> None:
+        try:
+            if work.future.set_running_or_notify_cancel():
+                work.run()
+        finally:
+            self._end(work.caller)
+            self._start()
+
+    def _end(self, caller: str) -> None:
+        with self._lock:
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]
+
+
+class _Work:
+    def __init__(self, caller: str, future: "Future[Any]", function: Callable[[], Any]) -> None:
+        self.caller = caller
+        self.future = future
+        self._function = function
+
+    def run(self) -> None:
+        try:
+            result = self._function()
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
