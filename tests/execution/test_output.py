@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.execution.executor import ExecutionOutcome
-from toolkiln.execution.output import TruncatedText, limit_of, model_text, render, truncate
+from toolkiln.execution.outcomes import TruncatedText, limit_of, model_text, render, truncate
 from toolkiln.model.call import CallError, Status
 from toolkiln.model.spec import Dialect, Limits, ToolSpec
 
@@ -74,13 +74,13 @@ def test_text_stays_as_it_is_and_the_rest_becomes_json(value: object, text: str)
     ],
 )
 def test_a_kind_has_its_limit(kind: Any, limit: int) -> None:
-    assert limit_of(spec(output_kind=kind)) == limit
+    assert limit_of(spec(), kind) == limit
 
 
 @each_row("kind", ["knowledge", "status", None])
 @each_row("limit", [1, 49_999, 1_000_000])
 def test_the_limit_of_the_author_wins_over_the_kind(kind: Any, limit: int) -> None:
-    assert limit_of(spec(limit, output_kind=kind)) == limit
+    assert limit_of(spec(limit), kind) == limit
 
 
 @given(TEXTS, st.integers(0, 500))

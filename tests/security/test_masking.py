@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from toolkiln.security.masking import Mask, SecretError
+from toolkiln.security.masking import Mask, MaskedStream, SecretError
 
 SECRET = 'pa"ss/word ünd \\ mehr'
 PLAIN = "s3cr3t-value-0123456789"
 
 
 def fed(mask: Mask, *pieces: str) -> list[str]:
-    stream = mask.stream()
+    stream = MaskedStream(mask)
     return [*(stream.feed(piece) for piece in pieces), stream.end()]
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_shortened_value_stays(text: str) -> None:
 
 
 def test_a_stream_lets_out_at_once_what_begins_nothing() -> None:
-    stream = Mask({"KEY": PLAIN}).stream()
+    stream = MaskedStream(Mask({"KEY": PLAIN}))
 
     assert stream.feed("working …\n") == "working …\n"
     assert stream.feed("half: s3cr3t-") == "half: "
@@ -181,7 +181,7 @@ def test_a_stream_gives_back_at_its_end_what_it_held() -> None:
 
 
 def test_a_stream_that_was_cut_masks_a_beginning_at_its_end() -> None:
-    stream = Mask({"KEY": PLAIN}).stream()
+    stream = MaskedStream(Mask({"KEY": PLAIN}))
     stream.feed("so: s3cr3t-val")
 
     assert stream.end(cut=True) == "[secret:KEY]"
@@ -189,7 +189,7 @@ def test_a_stream_that_was_cut_masks_a_beginning_at_its_end() -> None:
 
 @pytest.mark.parametrize("noise", ["\\", "%25", "&amp;", "p\\", "pa%", "\\ud83d", "YWJh"])
 def test_what_a_stream_holds_is_bounded(noise: str) -> None:
-    stream = Mask({"A": "abab", "B": "baba", "KEY": SECRET}).stream()
+    stream = MaskedStream(Mask({"A": "abab", "B": "baba", "KEY": SECRET}))
     came = out = 0
 
     for _ in range(90):
@@ -202,7 +202,7 @@ def test_what_a_stream_holds_is_bounded(noise: str) -> None:
 
 
 def test_two_secrets_that_overlap_without_end_are_let_out_masked() -> None:
-    stream = Mask({"A": "abab", "B": "baba"}).stream()
+    stream = MaskedStream(Mask({"A": "abab", "B": "baba"}))
 
     text = "".join(stream.feed("abab" * 8_000) for _ in range(3)) + stream.end()
 
@@ -256,7 +256,7 @@ def test_text_with_lone_surrogates_and_nul_is_masked() -> None:
 
 def test_a_mask_shows_names_only_and_cannot_be_pickled(caplog: pytest.LogCaptureFixture) -> None:
     mask = Mask({"KEY": PLAIN})
-    stream = mask.stream()
+    stream = MaskedStream(mask)
     stream.feed(PLAIN[:-1])
 
     logging.getLogger("test").warning("%r %s %r", mask, mask, stream)

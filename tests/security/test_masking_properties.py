@@ -14,7 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from properties import examples
-from toolkiln.security.masking import Mask, decode_value
+from toolkiln.security.masking import Mask, MaskedStream, decode_value
 
 LABEL = "[secret:⟦NAME⟧]"
 GONE = "\ue000"
@@ -194,7 +194,7 @@ def test_a_secret_does_not_survive_in_pieces(
 ) -> None:
     text = rendered(before + secret + after, *chain)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    stream = Mask({"⟦NAME⟧": secret}).stream()
+    stream = MaskedStream(Mask({"⟦NAME⟧": secret}))
 
     pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
     masked = "".join([*pieces, stream.end()])
@@ -222,7 +222,7 @@ def test_two_secrets_do_not_survive_where_they_overlap(
 ) -> None:
     text = around + first + second[2:] + first[:-1] + second + around
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    stream = Mask({"⟦NAME⟧": first}).joined(Mask({"⟦NAME⟧": second})).stream()
+    stream = MaskedStream(Mask({"⟦NAME⟧": first}).joined(Mask({"⟦NAME⟧": second})))
 
     pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
     left = "".join([*pieces, stream.end()]).replace(LABEL, GONE)
@@ -235,7 +235,7 @@ def test_two_secrets_do_not_survive_where_they_overlap(
 def test_text_without_a_secret_stays_as_it_is(text: str, cuts: list[int]) -> None:
     mask = Mask({"NAME": "correct horse battery staple"})
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    stream = mask.stream()
+    stream = MaskedStream(mask)
 
     pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
 

@@ -16,7 +16,7 @@ from toolkiln.model.call import Call, CallError, Event, Result, Status
 from toolkiln.model.identity import Caller
 from toolkiln.model.spec import ToolSpec
 from toolkiln.security.guard import NO_MASK
-from toolkiln.security.masking import Mask
+from toolkiln.security.masking import Mask, MaskedStream
 from toolkiln.security.redaction import redacted_arguments
 
 _STREAMS = ("stdout", "stderr")
@@ -264,7 +264,7 @@ class _MaskedEvents:
     def __init__(self, mask: Mask, publish: Callable[[Event], None]) -> None:
         self._mask = mask
         self._publish = publish
-        self._streams = {name: mask.stream() for name in _STREAMS}
+        self._streams = {name: MaskedStream(mask) for name in _STREAMS}
 
     def feed(self, event: Event) -> None:
         if event.kind in self._streams:

@@ -2,7 +2,7 @@
 
 In order: settings, permissions, secrets, rate, approval, and the audit record that has to exist
 before a privileged call starts. A failing check raises `CallRefused`. A person is asked last,
-about a call that could run; secrets are resolve_references once the approval and the record exist.
+about a call that could run; secrets are resolved once the approval and the record exist.
 """
 
 import asyncio

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from toolkiln.execution.call_events import CallEvents, CallObserver, RunningCall
+from toolkiln.execution.outcomes import mask_error
 from toolkiln.model.audit import AuditRecord
 from toolkiln.model.call import CallError, Event, Result, RunEvent, Timing, Truncation
 from toolkiln.model.identity import Caller
@@ -112,9 +113,7 @@ class RunRecord:
         if result is not None:
             masked, error = partial(call.mask.text, cut=True), result.error
             if error is not None and call.mask:
-                texts = {name: getattr(error, name) for name in ("message", "hint", "traceback")}
-                texts = {name: masked(text) for name, text in texts.items() if text is not None}
-                error = error.model_copy(update=texts)
+                error = mask_error(error, call.mask)
             text = masked(result.text)
             self.result = RunResult(
                 text[:_MAX_RESULT_TEXT], len(text), error, result.truncation, result.sandbox,

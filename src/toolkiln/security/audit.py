@@ -417,16 +417,16 @@ class AuditedActions:
             AuditFailed: the start cannot be recorded, so the act is not done.
         """
         started = time.perf_counter()
-        self._record(act, "started", caller, fields)
+        self._commit(act, "started", caller, fields)
         try:
             yield
         except BaseException as error:  # record the outcome of any failure, then re-raise
             outcome = "denied" if isinstance(error, NotAllowed) else "failed"
             detail = f"{fields.get('detail', '')} {error}".strip()
             fields |= {"detail": detail, "duration": time.perf_counter() - started}
-            self._record(act, outcome, caller, fields)
+            self._commit(act, outcome, caller, fields)
             raise
-        self._record(act, "ok", caller, {**fields, "duration": time.perf_counter() - started})
+        self._commit(act, "ok", caller, {**fields, "duration": time.perf_counter() - started})
 
     def record(self, act: str, caller: Caller, **fields: Any) -> None:
         """Record an act without duration.
@@ -434,7 +434,7 @@ class AuditedActions:
         Raises:
             AuditFailed: the act cannot be recorded.
         """
-        self._record(act, "ok", caller, fields)
+        self._commit(act, "ok", caller, fields)
 
     def denied(self, act: str, caller: Caller | str, why: str) -> None:
         """Record a denied act.
@@ -442,13 +442,26 @@ class AuditedActions:
         Raises:
             AuditFailed: the denial cannot be recorded.
         """
-        self._record(act, "denied", caller, {"detail": why})
+        self._commit(act, "denied", caller, {"detail": why})
 
-    def _record(
+    def queue(self, act: str, outcome: str, caller: Caller | str = "", **fields: Any) -> None:
+        """Record an act without waiting until the record is written.
+
+        Raises:
+            AuditFailed: the writer accepts no records.
+        """
+        self._recorder.add(self._new(act, outcome, caller, fields))
+
+    def _commit(
         self, act: str, outcome: str, caller: Caller | str, fields: Mapping[str, Any]
     ) -> None:
-        who = caller if isinstance(caller, str) else caller.who
-        session = "" if isinstance(caller, str) else caller.session
-        agent = "" if isinstance(caller, str) else caller.agent_id or ""
-        common = {"user": who, "session": session, "agent": agent, "surface": self.surface}
-        self._recorder.commit(AuditRecord(time.time(), act, outcome, **{**common, **fields}))
+        self._recorder.commit(self._new(act, outcome, caller, fields))
+
+    def _new(
+        self, act: str, outcome: str, caller: Caller | str, fields: Mapping[str, Any]
+    ) -> AuditRecord:
+        if isinstance(caller, str):
+            by = {"user": caller}
+        else:
+            by = {"user": caller.who, "session": caller.session, "agent": caller.agent_id or ""}
+        return AuditRecord(time.time(), act, outcome, **{**by, "surface": self.surface, **fields})

@@ -6,7 +6,6 @@ credential comes from an anonymous caller, if the authentication mode allows it.
 the caller is an agent of the account that runs this process.
 """
 
-import hashlib
 import hmac
 import ipaddress
 import secrets
@@ -29,7 +28,14 @@ from toolkiln.model.identity import (
     OpenSession,
     Privilege,
 )
-from toolkiln.security.sessions import NoSession, SessionToken, account_name, check_identity
+from toolkiln.security.audit import DAY
+from toolkiln.security.sessions import (
+    NoSession,
+    SessionToken,
+    account_name,
+    check_identity,
+    token_hash,
+)
 
 if TYPE_CHECKING:
     from toolkiln.security.security import Security
@@ -40,9 +46,8 @@ _SPARE = 0.2
 """Fraction of a session's lifetime that must remain for it to be reused."""
 _CACHED_SESSIONS = 10_000
 _LOGIN_SECONDS = 8 * 3600.0
-_LOCAL_LOGIN_SECONDS = 30 * 86_400.0
+_LOCAL_LOGIN_SECONDS = 30 * DAY
 """Lifetime of the local person's cookie; the session itself ends with the process."""
-_DAY = 86_400.0
 _MAX_NAME_LENGTH = 100
 _MAX_DAYS = 3_650
 _MIN_SECONDS = 0.001
@@ -72,11 +77,7 @@ class AuthenticationMode(NamedTuple):
 
 
 def authentication_mode(settings: Settings, has_keys: Callable[[], bool]) -> AuthenticationMode:
-    """Return the mode of a server; `has_keys` is called only if it makes a difference.
-
-    Raises:
-        StoreError: the lookup failed.
-    """
+    """Return the mode of a server; `has_keys` is called only if it makes a difference."""
     if not is_loopback(settings.host):
         return AuthenticationMode(False, f"other machines can reach {settings.host}")
     if settings.require_key is True:
@@ -108,11 +109,7 @@ class Authentication:
         return cached[0] if cached is not None and time.monotonic() < cached[1] else None
 
     def mode(self) -> AuthenticationMode:
-        """Return the mode; may query the store.
-
-        Raises:
-            StoreError: the lookup failed.
-        """
+        """Return the mode; may query the store."""
         with self._lock:  # concurrent requests query the store once
             mode = self.known_mode()
             if mode is None:
@@ -169,7 +166,6 @@ class Authenticator:
 
         Raises:
             NoSession: the credential is missing or invalid.
-            StoreError: the lookup failed.
         """
         if credential is not None:
             return self._authenticated(credential)
@@ -315,20 +311,12 @@ class ApiKeyService:
             tools=tuple(scope.tools),
         )
         check_identity(caller)
-        text = KEY_PREFIX + secrets.token_urlsafe(32)
-        now = time.time()
-        key = KeyRecord(
-            id=secrets.token_hex(6),
-            name=name,
-            caller=caller,
-            created=now,
-            created_by=admin.who,
-            expires=None if scope.days is None else now + scope.days * _DAY,
-        )
+        created = _new_key(name, caller, admin, None if scope.days is None else scope.days * DAY)
+        key = created.key
         with self._security.audited("key.create", admin, detail=f"{key.id} {name}"):
             check_grantable(admin, scope.privileges)
-            self._store().add(key, _hash(text))
-        return NewApiKey(text, key)
+            self._store().add(key, token_hash(created.text))
+        return created
 
     def rotate(self, which: str, keep_seconds: float, session: SessionToken) -> NewApiKey:
         """Replace a key, named by id or name, with a new one of the same scope and lifetime.
@@ -340,31 +328,25 @@ class ApiKeyService:
             InputError: there is no such key.
         """
         admin = self._security.require(session, Privilege.ADMIN, "key.rotate")
-        if not 0 <= keep_seconds <= _MAX_DAYS * _DAY:
+        if not 0 <= keep_seconds <= _MAX_DAYS * DAY:
             raise InputError(f"a replaced key can stay valid for at most {_MAX_DAYS} days")
-        text, now = KEY_PREFIX + secrets.token_urlsafe(32), time.time()
+        replaced: list[str] = []
+        created: list[NewApiKey] = []
 
         def replacement(old: KeyRecord) -> tuple[KeyRecord, str]:
             check_grantable(admin, old.caller.privileges)
-            lifetime = None if old.expires is None else old.expires - old.created
-            key = KeyRecord(
-                id=secrets.token_hex(6),
-                name=old.name,
-                caller=old.caller,
-                created=now,
-                created_by=admin.who,
-                expires=None if lifetime is None else now + lifetime,
-            )
+            seconds = None if old.expires is None else old.expires - old.created
+            new = _new_key(old.name, old.caller, admin, seconds)
             replaced.append(old.id)
-            return key, _hash(text)
+            created.append(new)
+            return new.key, token_hash(new.text)
 
-        replaced: list[str] = []
         with self._security.audited("key.rotate", admin, detail=which):
-            key = self._store().rotate(which, replacement, keep_seconds)
+            self._store().rotate(which, replacement, keep_seconds)
             if not keep_seconds:
                 self._store().revoke(replaced[-1])
                 self._security.sessions.end_by_key(replaced[-1])
-        return NewApiKey(text, key)
+        return created[-1]
 
     def any_valid(self) -> bool:
         """Return whether the project has a key that is neither revoked nor expired."""
@@ -398,7 +380,7 @@ class ApiKeyService:
                 "this is a session token, not an API key",
                 hint="set TOOLKILN_TOKEN, or send `Authorization: Bearer ts_…`",
             )
-        key = self._store().find(_hash(text)) if text.startswith(KEY_PREFIX) else None
+        key = self._store().find(token_hash(text)) if text.startswith(KEY_PREFIX) else None
         if key is None:
             raise NoSession(
                 "this API key is unknown, revoked or expired",
@@ -409,7 +391,9 @@ class ApiKeyService:
             seconds = default if seconds is None else seconds
             seconds = min(seconds, max(key.expires - time.time(), _MIN_SECONDS))
         opened = self._security.sessions.open(key.caller, seconds=seconds, key_id=key.id)
-        if self._store().find(_hash(text)) is None:  # revoked meanwhile, and its sessions ended
+        if (
+            self._store().find(token_hash(text)) is None
+        ):  # revoked meanwhile, and its sessions ended
             self._security.sessions.end(opened.token)
         return opened
 
@@ -424,5 +408,14 @@ def check_grantable(granter: Caller, privileges: Iterable[str]) -> None:
         raise NotAllowed(f"{granter.who} cannot grant {missing[0]} without having it")
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _new_key(name: str, caller: Caller, creator: Caller, seconds: float | None) -> NewApiKey:
+    now = time.time()
+    key = KeyRecord(
+        id=secrets.token_hex(6),
+        name=name,
+        caller=caller,
+        created=now,
+        created_by=creator.who,
+        expires=None if seconds is None else now + seconds,
+    )
+    return NewApiKey(KEY_PREFIX + secrets.token_urlsafe(32), key)

@@ -306,19 +306,15 @@ class _Secret:
         self.label = _utf8("***" if value in label else label)
 
     @cached_property
-    def _decoded(self) -> tuple[bytes, Heads]:
+    def decoded(self) -> tuple[bytes, Heads]:
+        """The value as views show it, and its beginnings."""
         return decode_value(_utf8(self.value))
-
-    @property
-    def heads(self) -> Heads:
-        """The beginnings of the value, for `views`."""
-        return self._decoded[1]
 
     @cached_property
     def forms(self) -> tuple[bytes, ...]:
         """The byte strings that a view contains in place of the value."""
         raw = _utf8(self.value)
-        decoded = self._decoded[0]
+        decoded = self.decoded[0]
         forms = [raw, raw.hex().encode(), raw.hex().upper().encode()]
         if len(decoded) >= MIN_LENGTH:
             forms.append(decoded)
@@ -327,7 +323,7 @@ class _Secret:
             for _ in range(3):
                 encodings.update(*(_encodings(text) for text in tuple(encodings)))
             forms += map(_utf8, encodings)
-        return tuple(dict.fromkeys(_plus_to_space(form) for form in forms))
+        return tuple(dict.fromkeys(form.replace(b"+", b" ") for form in forms))
 
     @cached_property
     def cores(self) -> tuple[bytes, ...]:
@@ -356,7 +352,7 @@ class Mask:
         Raises:
             SecretError: a value is too short to be masked.
         """
-        self._secrets = tuple(_Secret(name, value) for name, value in secrets.items())
+        self._secrets = tuple(map(_Secret, secrets, secrets.values()))
 
     def __bool__(self) -> bool:
         return bool(self._secrets)
@@ -408,18 +404,14 @@ class Mask:
 
         return rebuilt(value, leaf, self.text)
 
-    def stream(self) -> "MaskedStream":
-        """Return a masking stream for text that arrives in chunks."""
-        return MaskedStream(self)
-
     def _find(self, data: bytes, min_partial: int) -> _Matches:
         """Find values and, unless 0, beginnings of at least `min_partial` bytes at the end."""
         matches = _Matches([], [], len(data), len(data))
         settled = len(data)
-        heads = tuple(secret.heads for secret in self._secrets)
+        heads = tuple(secret.decoded[1] for secret in self._secrets)
         for view in views(data, heads, growing=min_partial > 0):
             settled = min(settled, view.settled)
-            spaced = view.with_data(_plus_to_space(view.data))
+            spaced = view.with_data(view.data.replace(b"+", b" "))  # as in URLs
             unwrapped = DecodedView(view.data.translate(_URLSAFE, _WHITESPACE), view, WRAPPING)
             has_gap = _has_gap(view.data)
             for secret in self._secrets:
@@ -504,11 +496,6 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _plus_to_space(data: bytes) -> bytes:
-    """Treat plus signs as spaces, as in URLs."""
-    return data.replace(b"+", b" ")
-
-
 def _encodings(value: str) -> tuple[str, ...]:
     forms = (
         value,
@@ -582,7 +569,7 @@ def _ending_length(data: bytes, form: bytes, start: int) -> int:
 
 
 def _merged(spans: list[_MaskedSpan]) -> list[_MaskedSpan]:
-    """Sort spans and merge overlapping ones source the label of the first."""
+    """Sort spans and merge overlapping ones under the label of the first."""
     merged: list[_MaskedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if merged and span.start < merged[-1].end:

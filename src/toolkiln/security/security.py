@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, InputError, NotAllowed, NotFound
 from toolkiln.model.admission import AdmissionDecision
-from toolkiln.model.audit import AuditFilter, AuditRecord
+from toolkiln.model.audit import AuditFilter
 from toolkiln.model.call import CallError
 from toolkiln.model.identity import Caller, OpenSession, Privilege, SessionRecord
 from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
@@ -171,11 +171,7 @@ class Security:
         return self.guard.caller_of(self.token(session))
 
     def may_see(self, session: SessionToken) -> Callable[[ToolSpec], bool]:
-        """Return a function that says whether a tool is visible to the caller of a session.
-
-        Raises:
-            NoSession: the session is unknown or has ended.
-        """
+        """Return a function that says whether a tool is visible to the caller of a session."""
         caller = self.caller(session)
         return lambda spec: self.guard.may_see(caller, spec)
 
@@ -220,32 +216,17 @@ class Security:
 
         `is_review`: the caller writes the version in person; with ADMIN that is also a review.
         Calls of `write_python_tool` are no review: a model or another tool makes them.
-
-        Raises:
-            NoSession: the session is unknown or has ended.
         """
         token = self.token(session)
         caller = await self.guard.caller(token, running=True)
         authoring = self.live.current().authoring
         may_call = self.guard.may_see(caller, self._spec("write_python_tool"))
         if refusal := authoring_refusal(caller, authoring, may_call=may_call):
-            self.recorder.add(
-                AuditRecord(
-                    time.time(),
-                    "author",
-                    "denied",
-                    caller.who,
-                    caller.agent_id or "",
-                    caller.session,
-                    self.recording.surface,
-                    detail=refusal.message,
-                )
-            )
+            self.recording.queue("author", "denied", caller, detail=refusal.message)
             return refusal
-        unsandboxed = Privilege.UNSANDBOXED_EXEC in caller.privileges
         decision = AdmissionDecision(
             caller.who or caller.agent_id or "an agent",
-            unsandboxed=unsandboxed,
+            unsandboxed=Privilege.UNSANDBOXED_EXEC in caller.privileges,
             reviewed=is_review and Privilege.ADMIN in caller.privileges,
         )
         # Agents of this account have a platform, anonymous callers have none.
@@ -288,10 +269,9 @@ class Security:
     def end_named_session(
         self, trace_id: str, session: SessionToken = LOCAL_OPERATOR
     ) -> SessionRecord:
-        """End a session by its public id; audited.
+        """End a session by its public id; requires ADMIN, audited.
 
         Raises:
-            NotAllowed: the session lacks ADMIN.
             NotFound: there is no such session.
         """
         admin = self.require(session, Privilege.ADMIN, "session.end")
@@ -309,13 +289,8 @@ class Security:
         return lambda approval: approval.user == caller.who and not caller.is_anonymous
 
     def may_answer(self, approval: Approval, session: SessionToken = LOCAL_OPERATOR) -> bool:
-        """Return whether the caller of a session may decide on an approval.
-
-        Raises:
-            NoSession: the session is unknown or has ended.
-        """
-        caller = self.caller(session)
-        return may_answer(caller, approval, is_local=self.is_local_person(session))
+        """Return whether the caller of a session may decide on an approval."""
+        return may_answer(self.caller(session), approval, is_local=self.is_local_person(session))
 
     def is_local_person(self, session: SessionToken) -> bool:
         """Return whether a session belongs to the person who runs this process.
@@ -372,12 +347,7 @@ class Security:
     def reject(
         self, approval_id: str, *, session: SessionToken = LOCAL_OPERATOR, reason: str = ""
     ) -> Approval:
-        """Reject a pending call.
-
-        Raises:
-            NotAllowed: the caller may not decide on it.
-            InputError: it does not exist or was decided before.
-        """
+        """Reject a pending call; raises as `approve`."""
         verdict = ApprovalVerdict(approve=False, by="", reason=reason)
         return self._decide("reject", approval_id, verdict, session, lambda _: None)
 
@@ -475,23 +445,11 @@ class Security:
             "key": [session.key_id] if session.key_id else [],
         }
         detail = "; ".join(f"{name} {', '.join(items)}" for name, items in parts.items() if items)
-        self.recorder.add(
-            AuditRecord(
-                time.time(),
-                "session.open",
-                "ok",
-                caller.who,
-                caller.agent_id or "",
-                session.trace_id,
-                self._surface,
-                detail=detail,
-            )
-        )
+        self.recording.queue("session.open", "ok", caller, detail=detail, surface=self._surface)
 
     def _on_change(self, summary: str, error: ConfigError | None) -> None:
         outcome = "failed" if error else "ok"
-        record = AuditRecord(time.time(), "config", outcome, detail=summary, surface=self._surface)
-        self.recorder.add(record)
+        self.recording.queue("config", outcome, detail=summary, surface=self._surface)
 
     def _open_for_writing(self) -> "AuditLog":
         """Open the audit log, and prune it after `audit_days`."""

@@ -1,4 +1,4 @@
-"""Sessions: the caller behind a token issued by the trusted side.
+"""Sessions: the caller behind a token issued by the trusted side, and a process's credential.
 
 A request carries the token and nothing else about its caller. The store or Redis has only a
 hash of the token. Lookups are cached for a second: a session ended by another process is
@@ -12,12 +12,12 @@ import os
 import pwd
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -31,6 +31,9 @@ from toolkiln.model.identity import (
     SessionRecord,
 )
 
+TOKEN_VARIABLE = "TOOLKILN_TOKEN"  # noqa: S105
+KEY_VARIABLE = "TOOLKILN_API_KEY"
+_KEY_AND_TOKEN = ("an API key", "a session token")
 _CACHE_SECONDS = 1.0
 _CACHED_SESSIONS = 10_000
 _MAX_ID_LENGTH = 200
@@ -338,3 +341,53 @@ def account_name() -> str:
     except KeyError:  # an account without a name, as in containers
         return uid
     return uid if name == ANONYMOUS else name
+
+
+class Credential(NamedTuple):
+    """A session token or an API key, and where it was found."""
+
+    text: str
+    source: str
+    """The option or the environment variable, for messages."""
+
+
+def find_credential(environ: Mapping[str, str], token: str | None = None) -> Credential | None:
+    """Return the credential of this process; None: it acts as the local operator.
+
+    `token` is the value of an option and takes precedence over the environment.
+
+    Raises:
+        InputError: both variables are set, a value is empty, or it is the other kind of credential.
+    """
+    if token is not None:
+        return _checked(Credential(token, "--token"))
+    if TOKEN_VARIABLE in environ and KEY_VARIABLE in environ:
+        raise InputError(
+            f"{TOKEN_VARIABLE} and {KEY_VARIABLE} are both set",
+            hint="unset one of them: a command has one caller",
+        )
+    for variable in (TOKEN_VARIABLE, KEY_VARIABLE):
+        if variable in environ:
+            return _checked(Credential(environ[variable], variable))
+    return None
+
+
+def _checked(found: Credential) -> Credential:
+    text, source = found
+    is_key = source == KEY_VARIABLE
+    kind, other = _KEY_AND_TOKEN if is_key else reversed(_KEY_AND_TOKEN)
+    other_prefix = TOKEN_PREFIX if is_key else KEY_PREFIX
+    other_variable = TOKEN_VARIABLE if is_key else KEY_VARIABLE
+    if not text.strip():
+        remedy = "leave out --token" if source == "--token" else f"unset {source}"
+        raise InputError(
+            f"{source} is empty; {kind} is expected", hint=f"{remedy} to act as the local operator"
+        )
+    if text.startswith(other_prefix):
+        raise InputError(f"{source} is {other}, not {kind}", hint=f"set {other_variable} instead")
+    if is_key and not text.startswith(KEY_PREFIX):
+        raise InputError(
+            f"{KEY_VARIABLE} is not an API key: keys start with {KEY_PREFIX}",
+            hint="an operator can create one with `toolkiln keys create`",
+        )
+    return found

@@ -494,7 +494,7 @@ def _child_environment(session: "SessionToken") -> dict[str, str]:
 
     Other users of the machine see command lines, but not the environment.
     """
-    from toolkiln.security.credentials import KEY_VARIABLE, TOKEN_VARIABLE
+    from toolkiln.security.sessions import KEY_VARIABLE, TOKEN_VARIABLE
 
     if not isinstance(session, str):  # the operator's, who has no credential
         return dict(os.environ)

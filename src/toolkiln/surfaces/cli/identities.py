@@ -313,7 +313,7 @@ def _seconds(duration: str) -> float:
 
 def _token(kiln: "Kiln", argument: str | None) -> str:
     """Return the token of a session: the argument, the variable, or stdin."""
-    from toolkiln.security.credentials import TOKEN_VARIABLE
+    from toolkiln.security.sessions import TOKEN_VARIABLE
     from toolkiln.surfaces.cli.terminal import hidden
 
     if argument is None:

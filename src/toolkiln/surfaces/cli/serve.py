@@ -219,7 +219,7 @@ async def _serve_mcp(kiln: "Kiln") -> None:
     from contextlib import AsyncExitStack
 
     from toolkiln.security.authentication import Authenticator
-    from toolkiln.security.credentials import find_credential
+    from toolkiln.security.sessions import find_credential
     from toolkiln.surfaces.cli.session import open_session
     from toolkiln.surfaces.mcp.server import McpServer
     from toolkiln.surfaces.mcp.stdio import stdio_streams

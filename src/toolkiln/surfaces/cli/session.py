@@ -16,8 +16,13 @@ from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.model.identity import Privilege
 from toolkiln.model.spec import ToolSpec
-from toolkiln.security.credentials import Credential, find_credential
-from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken, account_name
+from toolkiln.security.sessions import (
+    LOCAL_OPERATOR,
+    Credential,
+    SessionToken,
+    account_name,
+    find_credential,
+)
 from toolkiln.surfaces.cli.terminal import say
 
 if TYPE_CHECKING:
