@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from properties import examples
 from tables import each_row
-from toolkiln.spec.requirements import Requirements, _blocks, read_requirements, split_list
+from toolkiln.spec.requirements import Requirements, _blocks, read_requirements
+from toolkiln.spec.syntax import split_list
 
 # The pattern of the specification, which `_blocks` must agree with.
 PEP_723 = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")

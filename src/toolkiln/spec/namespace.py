@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from toolkiln.spec.limits import WorkBudget
+from toolkiln.spec.syntax import assigned_names
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -99,7 +100,7 @@ class Module:
         self,
         tree: ast.Module,
         name: str,
-        loader: Loader | None = None,
+        loader: Loader,
         *,
         source: str = "",
         path: str | None = None,
@@ -111,7 +112,7 @@ class Module:
         self.path = path
         """The file of a helper; None for the tool file."""
         self.loader = loader
-        self.budget = WorkBudget() if loader is None else loader.budget
+        self.budget = loader.budget
         self.is_package = is_package
         self.is_visited = False
         """Whether the helpers it imports have been loaded."""
@@ -222,9 +223,7 @@ def _bind(
 
 
 def _bindings(node: ast.stmt, stars: list[Import]) -> Iterator[tuple[str, Binding]]:
-    kind = node.__class__
-    if kind is ast.ImportFrom:
-        assert isinstance(node, ast.ImportFrom)
+    if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         for alias in node.names:
             binding = Import(module, alias.name, node.level, node.lineno)
@@ -241,18 +240,10 @@ def _bindings(node: ast.stmt, stars: list[Import]) -> Iterator[tuple[str, Bindin
                 yield top, Import(top, None, 0, node.lineno)
     elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         yield node.name, node
-    elif isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, Assignment(node.value)
-            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                for item, value in zip(target.elts, node.value.elts, strict=False):
-                    if isinstance(item, ast.Name):
-                        yield item.id, Assignment(value)
-    elif isinstance(node, ast.AnnAssign):
-        if isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, Assignment(node.value)
-    elif kind.__name__ == "TypeAlias":  # 3.12 and later
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        for name, value in assigned_names(node):
+            yield name, Assignment(value)
+    elif node.__class__.__name__ == "TypeAlias":  # 3.12 and later
         name = node.name.id  # type: ignore[attr-defined]
         params = tuple(p.name for p in node.type_params)  # type: ignore[attr-defined]
         yield name, Assignment(node.value, params)  # type: ignore[attr-defined]
@@ -359,7 +350,7 @@ def _lookup_in_module(
         elif star.level == 0 and _CANONICAL_MODULES.get(star.module, star.module) in _STAR_MODULES:
             if hasattr(sys.modules.get(star.module), name) or star.module == "typing_extensions":
                 return _canonical(f"{star.module}.{name}")
-    if module.is_package and module.loader is not None:
+    if module.is_package:
         submodule = module.loader.helper(module, name, 1)
         if submodule is not None:
             return ModuleRef(submodule)
@@ -394,6 +385,4 @@ def _follow_import(
 
 
 def _helper(importer: Module, binding: Import) -> Module | None:
-    if importer.loader is None:
-        return None
     return importer.loader.helper(importer, binding.module, binding.level)

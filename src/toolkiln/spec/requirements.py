@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.local_imports import NEVER_HELPERS
 from toolkiln.spec.namespace import Import, Module
+from toolkiln.spec.syntax import split_list
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -46,7 +47,6 @@ _COMMENTS = re.compile(r"(?:\n#(?: [^\n]*)?(?=\n|\Z))*")
 _COMMENT = re.compile(r"# ?requirements:([^\n]*)")
 _FRONTMATTER = re.compile(r"^[ \t]*requirements:(.*)$", re.MULTILINE)
 _TOML_LINE = re.compile(r"at line (\d+)")
-_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?|;)")
 _ARCHIVE = (".whl", ".zip", ".tar.gz", ".egg")
 _MAX_LENGTH = 500
 """Characters per requirement."""
@@ -73,27 +73,6 @@ def read_requirements(
             for item in split_list(text):
                 collector.add(item, line)
     return collector.result()
-
-
-def split_list(text: str) -> list[str]:
-    """Split a comma-separated list, but not at commas inside extras and version sets."""
-    parts = []
-    start = depth = 0
-    quote = ""
-    for at, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter in "[(":
-            depth += 1
-        elif letter in "])":
-            depth = max(0, depth - 1)
-        elif letter == "," and not depth and not _OPERATOR.match(text, at + 1):
-            parts.append(text[start:at].strip())
-            start = at + 1
-    parts.append(text[start:].strip())
-    return [part for part in parts if part]
 
 
 class _Collector:
@@ -315,7 +294,7 @@ def check_imports(module: Module, requirements: Requirements, findings: Findings
             continue
         if not listed.isdisjoint({_normalised(top), _normalised(distribution or top)}):
             continue
-        if module.loader is None or module.loader.helper(module, top, 0) is None:
+        if module.loader.helper(module, top, 0) is None:
             reported.add(distribution or top)
             fix = UNKNOWN_DISTRIBUTION
             if distribution:

@@ -23,6 +23,7 @@ from toolkiln.spec.namespace import (
     external_name,
     resolve,
 )
+from toolkiln.spec.syntax import parameters
 
 _INJECTED_NAMES = {"agent_state", "agent_id"}
 
@@ -56,7 +57,8 @@ def read_signature(
     injected: dict[str, str] = {}
     undescribed: dict[str, int] = {}
     unannotated: dict[str, int] = {}
-    for parameter, default in _parameters(function, is_method=is_method):
+    has_self = is_method and bool(function.args.posonlyargs or function.args.args)
+    for parameter, default in parameters(function.args)[has_self:]:
         name = parameter.arg
         source = _injected(reader, parameter, scope, dunder_injected=dunder_injected)
         if source:
@@ -122,19 +124,6 @@ def _described(schema: JsonSchema, description: str | None) -> JsonSchema:
     if description and "description" not in schema:
         return {**schema, "description": description}
     return schema
-
-
-def _parameters(function: Function, *, is_method: bool) -> list[tuple[ast.arg, ast.expr | None]]:
-    signature = function.args
-    positional = [*signature.posonlyargs, *signature.args]
-    required = len(positional) - len(signature.defaults)
-    pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        (parameter, signature.defaults[index - required] if index >= required else None)
-        for index, parameter in enumerate(positional)
-    ]
-    if is_method and pairs:
-        pairs = pairs[1:]
-    return [*pairs, *zip(signature.kwonlyargs, signature.kw_defaults, strict=True)]
 
 
 def _add_variadic(

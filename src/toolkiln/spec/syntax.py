@@ -115,7 +115,7 @@ def _closing(tokens: list[tokenize.TokenInfo], opening: int) -> int:
 def _type_parameters(tokens: list[tokenize.TokenInfo], variables: dict[str, str]) -> list[str]:
     text = tokenize.untokenize([(t.type, t.string) for t in tokens]).replace("\n", " ")
     names = []
-    for parameter in _split_commas(text):
+    for parameter in split_list(text):
         name, _, bound = parameter.lstrip("* ").partition(":")
         name = name.split("=")[0].strip()
         bound = bound.split("=")[0].strip()
@@ -126,16 +126,28 @@ def _type_parameters(tokens: list[tokenize.TokenInfo], variables: dict[str, str]
     return names
 
 
-def _split_commas(text: str) -> list[str]:
-    parts, depth, current = [], 0, ""
-    for character in text:
-        depth += {"[": 1, "(": 1, "]": -1, ")": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    return [part for part in [*parts, current] if part.strip()]
+_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?|;)")
+
+
+def split_list(text: str) -> list[str]:
+    """Split a comma-separated list, but not inside brackets, quotes and version sets."""
+    parts = []
+    start = depth = 0
+    quote = ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "[(":
+            depth += 1
+        elif letter in "])":
+            depth = max(0, depth - 1)
+        elif letter == "," and not depth and not _OPERATOR.match(text, at + 1):
+            parts.append(text[start:at].strip())
+            start = at + 1
+    parts.append(text[start:].strip())
+    return [part for part in parts if part]
 
 
 _MANY_BRACES = 2_000
@@ -267,6 +279,33 @@ def walk(tree: ast.AST) -> list[ast.AST]:
 def keyword_arguments(node: ast.Call | ast.ClassDef) -> dict[str, ast.expr]:
     """Return the keyword arguments of a call or class statement, without `**` ones."""
     return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+
+
+def last_name(node: ast.AST) -> str:
+    """Return `c` for `a.b.c` and for `c`; "" for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def assigned_names(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names that an assignment binds, with the expressions of their values."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, node.value
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                for item, value in zip(target.elts, node.value.elts, strict=False):
+                    if isinstance(item, ast.Name):
+                        yield item.id, value
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+        yield node.target.id, node.value
+
+
+def parameters(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """Return the parameters of a signature with their defaults, without variadic ones."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    defaults = [*[None] * required, *arguments.defaults, *arguments.kw_defaults]
+    return list(zip([*positional, *arguments.kwonlyargs], defaults, strict=True))
 
 
 def _subclasses(cls: type[ast.AST]) -> Iterator[type[ast.AST]]:

@@ -32,7 +32,7 @@ from toolkiln.spec.namespace import (
     external_name,
     resolve,
 )
-from toolkiln.spec.syntax import keyword_arguments
+from toolkiln.spec.syntax import assigned_names, keyword_arguments
 
 _MAX_DEPTH = 40
 _MAX_STEPS = 10_000
@@ -55,8 +55,6 @@ def evaluate(node: ast.expr, scope: NameScope, construct: Construct | None = Non
     Raises:
         Unknown: the value is only known at run time.
     """
-    if isinstance(node, ast.Constant):
-        return node.value
     return _Evaluation(construct).value(node, scope)
 
 
@@ -212,8 +210,9 @@ class _Evaluation:
     def _call(self, node: ast.Call, scope: NameScope) -> Any:
         target = resolve(node.func, scope)
         if isinstance(target, ClassRef):
-            if is_enum(target):
-                return member_by_value(target, self.value(node.args[0], scope))
+            members = enum_members(target)
+            if members is not None:
+                return self._member(target, members, node, scope)
             if self._construct is not None:
                 return self._construct(target, node, scope)
         if isinstance(target, AliasRef) and len(node.args) == 1:
@@ -229,6 +228,16 @@ class _Evaluation:
         if len(keywords) < len(node.keywords):
             raise Unknown("**")
         return _attempt(function, *arguments, **keywords)
+
+    def _member(
+        self, enum: ClassRef, members: dict[str, Any], call: ast.Call, scope: NameScope
+    ) -> Any:
+        """Return the value of `Color("red")`: the same, if the enum has it."""
+        for node in call.args[:1]:
+            value = self.value(node, scope)
+            if value in members.values():
+                return value
+        raise Unknown(enum.node.name)
 
 
 def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
@@ -362,16 +371,7 @@ _AUTO_RULES: dict[str, Callable[[str, int, int, list[Any]], Any]] = {
     "lower": enum.StrEnum._generate_next_value_,
 }
 """The interpreter's own rules, because Python versions differ in them."""
-_MIXINS: dict[str, type] = {
-    "builtins.str": str,
-    "builtins.int": int,
-    "builtins.float": float,
-}
-
-
-def is_enum(reference: ClassRef) -> bool:
-    """Return whether a class is an enum."""
-    return _enum_kind(reference) is not None
+_MIXINS: dict[str, type] = {f"builtins.{t.__name__}": t for t in (str, int, float)}
 
 
 def enum_members(reference: ClassRef) -> dict[str, Any] | None:
@@ -397,7 +397,7 @@ def _enum_members(reference: ClassRef) -> dict[str, Any] | None:
     ignored = _ignored(reference)
     for node in reference.node.body:
         scope.module.budget.spend()
-        for name, expression in _assignments(node):
+        for name, expression in _member_values(node):
             if name not in ignored:
                 raw[name] = _raw_value(name, expression, raw, scope, kind)
                 members[name] = _converted(raw[name], kind)
@@ -449,13 +449,6 @@ def member_by_key(owner: ast.expr, index: ast.expr, scope: NameScope) -> tuple[A
     return (members[index.value],) if members is not None and index.value in members else None
 
 
-def member_by_value(reference: ClassRef, value: Any) -> Any:
-    """Return the value of `Color("red")`: the same, if the enum has it."""
-    if value in (enum_members(reference) or {}).values():
-        return value
-    raise Unknown(reference.node.name)
-
-
 def _check_size(raw: dict[str, Any]) -> None:
     if len(raw) > MAX_VALUES:
         raise Unknown(f"it has more than {MAX_VALUES:,} members")
@@ -485,24 +478,12 @@ def _enum_kind(reference: ClassRef, depth: int = 0) -> EnumKind | None:
     return kind and kind._replace(mixin=mixin or kind.mixin)
 
 
-def _assignments(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                yield from _public(target.id, node.value)
-            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                for item, value in zip(target.elts, node.value.elts, strict=False):
-                    if isinstance(item, ast.Name):
-                        yield from _public(item.id, value)
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-        yield from _public(node.target.id, node.value)
-
-
-def _public(name: str, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the assignment unless `enum` reserves the name or treats it as private."""
-    is_sunder = name.startswith("_") and name.endswith("_")
-    if not is_sunder and not name.startswith("__") and not isinstance(value, ast.Lambda):
-        yield name, value
+def _member_values(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Yield what a statement assigns to names that `enum` neither reserves nor keeps private."""
+    for name, value in assigned_names(node):
+        is_sunder = name.startswith("_") and name.endswith("_")
+        if not is_sunder and not name.startswith("__") and not isinstance(value, ast.Lambda):
+            yield name, value
 
 
 def _ignored(reference: ClassRef) -> set[str]:
@@ -530,10 +511,7 @@ def _raw_value(
 def _converted(value: Any, kind: EnumKind) -> Any:
     if kind.mixin is None or isinstance(value, kind.mixin):
         return value
-    try:
-        return kind.mixin(*value) if isinstance(value, tuple) else kind.mixin(value)
-    except (TypeError, ValueError) as error:
-        raise Unknown(str(error)) from error
+    return _attempt(kind.mixin, *(value if isinstance(value, tuple) else (value,)))
 
 
 def _next_value(name: str, raw: dict[str, Any], kind: EnumKind, start: int) -> Any:
@@ -542,12 +520,9 @@ def _next_value(name: str, raw: dict[str, Any], kind: EnumKind, start: int) -> A
     rule = _AUTO_RULES.get(kind.auto)
     if rule is None:
         raise Unknown("_generate_next_value_")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return rule(name, start, len(raw), list(raw.values()))
-    except (TypeError, ValueError) as error:
-        raise Unknown(str(error)) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _attempt(rule, name, start, len(raw), list(raw.values()))
 
 
 def _own_auto_rule(node: ast.ClassDef) -> str | None:

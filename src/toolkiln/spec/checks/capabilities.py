@@ -18,9 +18,9 @@ from toolkiln.spec.checks.name_resolution import (
     Groups,
     ModuleNames,
     constant_string,
-    last_name,
     rule,
 )
+from toolkiln.spec.syntax import last_name
 
 _FORMAT_FIELD = re.compile(r"\{[^{}]*[.\[](__(?:globals|subclasses|bases|mro|code|builtins)__)")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader"})

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from math import log2
 from typing import Any, NamedTuple
 
+from toolkiln.spec.syntax import parameters
+
 _MIN_QUOTED = 20
 """Shorter secrets are not quoted at all."""
 
@@ -180,10 +182,7 @@ def _named(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, Any]]:
             case ast.Call(args=[ast.Constant(value=str(name)), ast.Constant() as value]):
                 yield name, value  # os.getenv("API_KEY", "…")
             case ast.arguments():
-                positional = node.posonlyargs + node.args
-                named = positional[len(positional) - len(node.defaults) :] + node.kwonlyargs
-                pairs = zip(named, [*node.defaults, *node.kw_defaults], strict=True)
-                yield from ((argument.arg, value) for argument, value in pairs if value)
+                yield from ((argument.arg, value) for argument, value in parameters(node) if value)
 
 
 _NAMING_NODES = (

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from toolkiln.spec.checks import sensitive_apis
-from toolkiln.spec.syntax import walk
+from toolkiln.spec.syntax import last_name, parameters, walk
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -367,13 +367,7 @@ def _assignments(groups: Groups) -> Iterator[tuple[str, ast.expr]]:
         if node.optional_vars is not None:
             yield from _pairs(node.optional_vars, node.context_expr)
     for node in groups[ast.arguments]:
-        positional = node.posonlyargs + node.args
-        defaults = zip(
-            positional[len(positional) - len(node.defaults) :] + node.kwonlyargs,
-            node.defaults + node.kw_defaults,
-            strict=True,
-        )
-        yield from ((argument.arg, value) for argument, value in defaults if value is not None)
+        yield from ((argument.arg, value) for argument, value in parameters(node) if value)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -423,10 +417,3 @@ def _is_type_checking_false(groups: Groups) -> bool:
         if "TYPE_CHECKING" in (alias.name, alias.asname)
     ]
     return all(node in set_to_false for node in stores) and all(m in _TYPING for m in origins)
-
-
-def last_name(node: ast.AST) -> str | None:
-    """Return `c` for `a.b.c` and for `c`."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from toolkiln.errors import nearest_hint
 from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import Dialect, Role
+from toolkiln.spec import syntax
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, try_evaluate
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects.decorators import (
@@ -212,12 +213,6 @@ def _complete_schema(parameters: JsonSchema, run: Function) -> JsonSchema:
         return parameters
     if set(parameters) == {"properties"}:
         return {"type": "object", **parameters}
-    positional = [*run.args.posonlyargs, *run.args.args]
-    optional = {a.arg for a in positional[len(positional) - len(run.args.defaults) :]}
-    optional |= {
-        a.arg
-        for a, default in zip(run.args.kwonlyargs, run.args.kw_defaults, strict=True)
-        if default
-    }
+    optional = {parameter.arg for parameter, default in syntax.parameters(run.args) if default}
     required = [name for name in parameters if name not in optional]
     return {"type": "object", "properties": parameters, "required": required}
