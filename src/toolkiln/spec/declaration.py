@@ -21,7 +21,7 @@ from toolkiln.model.spec import (
     Toolkit,
     ToolSpec,
 )
-from toolkiln.spec import names
+from toolkiln.spec import names, syntax
 from toolkiln.spec.annotations.type_reader import Note, TypeReader
 from toolkiln.spec.docstrings import parse as parse_docstring
 from toolkiln.spec.findings import Findings
@@ -41,12 +41,13 @@ class Declaration:
     """The scope of the signature's annotations."""
     function: Function
     """The function that receives the arguments."""
-    line: int
-    named_after: str
+    line: int = 0
+    named_after: str = ""
     """The identifier from which the display name is derived."""
     whole_arguments: str | None = None
     """The parameter that receives all arguments as one dict, if there is one."""
     docstring: str | None = None
+    """Line, name and docstring are by default those of the function."""
     signature_docstring: str | None = None
     """Describes the parameters if `docstring` does not."""
     description: str | None = None
@@ -64,29 +65,27 @@ class Declaration:
     requirements: tuple[tuple[str, int], ...] = ()
     settings: dict[str, tuple[ast.expr, NameScope]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.line = self.line or self.function.lineno
+        self.named_after = self.named_after or self.function.name
+        self.docstring = self.docstring or syntax.docstring(self.function)
+
 
 _EMPTY, _NO_HINTS, _NO_LIMITS, _NO_PERMISSIONS = Documentation(), Hints(), Limits(), Permissions()
 
 
+@dataclass(frozen=True, slots=True)
 class FileContext:
-    """What all tools of one file share: path, digest, requirements, capabilities, type readers."""
+    """What all tools of one file share."""
 
-    def __init__(
-        self,
-        path: str,
-        digest: str,
-        requirements: tuple[str, ...],
-        table: Mapping[str, Any],
-        uses: tuple[Capability, ...],
-    ) -> None:
-        self.path = path
-        self.digest = digest
-        self.requirements = requirements
-        self.table = table
-        """The `[tool.toolkiln]` table of the PEP 723 block."""
-        self.uses = uses
-        self.arguments = TypeReader()
-        self.results = TypeReader(serialized=True)
+    path: str
+    digest: str
+    requirements: tuple[str, ...]
+    table: Mapping[str, Any]
+    """The `[tool.toolkiln]` table of the PEP 723 block."""
+    uses: tuple[Capability, ...]
+    arguments: TypeReader = field(default_factory=TypeReader)
+    results: TypeReader = field(default_factory=lambda: TypeReader(serialized=True))
 
 
 def build_spec(declaration: Declaration, file: FileContext, findings: Findings) -> ToolSpec:

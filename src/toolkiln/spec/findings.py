@@ -37,38 +37,31 @@ class Findings:
         path: str | None = None,
     ) -> None:  # fmt: skip
         """Report a problem that prevents a tool from being served."""
-        self._add(Severity.ERROR, rule, message, line, fix, tool, path)
+        self.report(Severity.ERROR, rule, message, line, fix, tool=tool, path=path)
 
     def warn(
         self, rule: str, message: str, line: int, fix: str, *, tool: str | None = None,
         path: str | None = None,
     ) -> None:  # fmt: skip
         """Report a problem for models or clients."""
-        self._add(Severity.WARNING, rule, message, line, fix, tool, path)
+        self.report(Severity.WARNING, rule, message, line, fix, tool=tool, path=path)
 
     def note(
         self, rule: str, message: str, line: int, fix: str, *, tool: str | None = None,
         path: str | None = None,
     ) -> None:  # fmt: skip
         """Report something worth knowing."""
-        self._add(Severity.INFO, rule, message, line, fix, tool, path)
+        self.report(Severity.INFO, rule, message, line, fix, tool=tool, path=path)
 
     def add(self, finding: Finding) -> None:
         """Add a finding as is, even when full."""
         self._found.append(finding)
 
-    def in_order(self) -> tuple[Finding, ...]:
-        """Return the findings without duplicates: the file's own first, then by line."""
-        own = self._path
-        distinct: dict[tuple[str, str | None, int, str], Finding] = {}
-        for found in self._found:
-            distinct.setdefault((found.rule, found.path, found.line, found.message), found)
-        return tuple(sorted(distinct.values(), key=lambda f: (f.path != own, f.path, f.line)))
-
-    def _add(
-        self, severity: Severity, rule: str, message: str, line: int, fix: str,
-        tool: str | None, path: str | None,
+    def report(
+        self, severity: Severity, rule: str, message: str, line: int, fix: str, *,
+        tool: str | None = None, path: str | None = None,
     ) -> None:  # fmt: skip
+        """Report a problem of any severity; only errors are kept when full."""
         if self.is_full and severity is not Severity.ERROR:
             return
         self._found.append(
@@ -82,6 +75,14 @@ class Findings:
                 path=path or self._path,
             )
         )
+
+    def in_order(self) -> tuple[Finding, ...]:
+        """Return the findings without duplicates: the file's own first, then by line."""
+        own = self._path
+        distinct: dict[tuple[str, str | None, int, str], Finding] = {}
+        for found in self._found:
+            distinct.setdefault((found.rule, found.path, found.line, found.message), found)
+        return tuple(sorted(distinct.values(), key=lambda f: (f.path != own, f.path, f.line)))
 
 
 def _shorten(text: str) -> str:

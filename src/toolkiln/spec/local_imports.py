@@ -11,13 +11,12 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from toolkiln.model.source import Finding
 from toolkiln.spec import data_files, syntax
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.limits import WorkBudget
-from toolkiln.spec.namespace import Module
+from toolkiln.spec.namespace import Import, Module
 from toolkiln.spec.syntax import MAX_BYTES, decode, parse
 
 NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
@@ -37,23 +36,6 @@ def version_digest(source: bytes, others: Mapping[str, bytes]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-class _ImportedName(NamedTuple):
-    module: str
-    attribute: str | None
-    level: int
-    line: int
-
-    def __str__(self) -> str:
-        return "." * self.level + self.module
-
-
-class _Helper(NamedTuple):
-    module: Module
-    file: str
-    package: str
-    """The folder that its relative imports start from."""
-
-
 class VersionFiles:
     """The files of one version besides the tool file: helper modules and data files.
 
@@ -71,7 +53,7 @@ class VersionFiles:
         self._root: Module | None = None
         self._lookups: dict[tuple[str, str], Module | None] = {}
         """By starting folder and dotted name; None for modules that do not exist."""
-        self._helpers: dict[str, _Helper] = {}
+        self._helpers: dict[str, Module] = {}
         """By module name."""
         self._sources: dict[str, bytes] = {}
         """By path relative to the tool's folder, as `_data`."""
@@ -106,7 +88,7 @@ class VersionFiles:
     def helper_trees(self) -> Iterator[tuple[str, ast.Module]]:
         """Yield the path and syntax tree of each helper."""
         for helper in self._helpers.values():
-            yield helper.file, helper.module.tree
+            yield helper.path or self.path, helper.tree
 
     def commented_sources(self) -> Iterator[tuple[str, str]]:
         """Yield the path and text of each helper that has a `toolkiln:` comment."""
@@ -144,16 +126,18 @@ class VersionFiles:
             for target in self._targets(module, imported):
                 self._descend(module, target, imported, trail)
 
-    def _targets(self, importer: Module, imported: _ImportedName) -> Iterator[Module]:
+    def _targets(self, importer: Module, imported: Import) -> Iterator[Module]:
         """Yield the helpers that an import loads, and report an import that fails."""
         if self.folder is None:
             return
         level, attribute = imported.level, imported.attribute
+        written = "." * level + imported.module
         if level and self._start(importer, level) is None:
-            message = f"the import of {str(imported)!r} leaves the tool's folder"
+            message = f"the import of {written!r} leaves the tool's folder"
             fix = "move the helper to the tool's folder or to a package below it"
-            path = self._file(importer)
-            self._findings.error("import-leaves-folder", message, imported.line, fix, path=path)
+            self._findings.error(
+                "import-leaves-folder", message, imported.line, fix, path=importer.path
+            )
             return
         parts = imported.module.split(".") if imported.module else []
         if not level and self.helper(importer, parts[0], 0) is None:
@@ -162,7 +146,7 @@ class VersionFiles:
         yield from (module for module in loaded if module is not None)
         target = loaded[-1] if loaded else self._package(importer, level)
         if target is None and parts:
-            message = f"there is no module {str(imported)!r} beside the tool"
+            message = f"there is no module {written!r} beside the tool"
             self._report_missing(message, importer, imported)
         elif attribute and attribute != "*":
             submodule = None
@@ -178,11 +162,11 @@ class VersionFiles:
     def _package(self, importer: Module, level: int) -> Module | None:
         """Return the package that `from . import x` refers to; None for the tool's folder."""
         start = self._start(importer, level)
-        packages = (h for h in self._helpers.values() if h.module.is_package)
-        return next((h.module for h in packages if h.package == start), None)
+        packages = (helper for helper in self._helpers.values() if helper.is_package)
+        return next((p for p in packages if os.path.dirname(p.path or "") == start), None)
 
     def _descend(
-        self, importer: Module, helper: Module, imported: _ImportedName, trail: tuple[str, ...]
+        self, importer: Module, helper: Module, imported: Import, trail: tuple[str, ...]
     ) -> None:
         here = (*trail, importer.name)
         if helper.name in here:
@@ -191,8 +175,7 @@ class VersionFiles:
                 cycle = " → ".join([*here[here.index(helper.name) :], helper.name])
                 message = f"helpers import each other: {cycle}"
                 fix = "move the shared code into a third module"
-                path = self._file(importer)
-                self._findings.warn("import-cycle", message, imported.line, fix, path=path)
+                self._findings.warn("import-cycle", message, imported.line, fix, path=importer.path)
         elif not helper.is_visited:
             helper.is_visited = True
             self._visit(helper, syntax.walk(helper.tree), here)
@@ -200,8 +183,9 @@ class VersionFiles:
     def _start(self, importer: Module, level: int) -> str | None:
         """Return the folder an import starts from; None outside the tool's folder."""
         assert self.folder is not None
-        helper = self._helpers.get(importer.name)
-        start = self.folder if level == 0 or helper is None else helper.package
+        start = self.folder
+        if level and importer.path is not None:
+            start = os.path.dirname(importer.path)
         for _ in range(level - 1):
             if start == self.folder:
                 return None
@@ -210,25 +194,22 @@ class VersionFiles:
 
     def _load(self, stem: str) -> Module | None:
         file, package = f"{stem}.py", os.path.join(stem, "__init__.py")
-        is_package = True
-        if os.path.isfile(package):
+        is_package = os.path.isfile(package) or not os.path.isfile(file)
+        if is_package:
             file = package
-        elif os.path.isfile(file):
-            is_package = False
-            if os.path.abspath(file) == os.path.abspath(self.path):
-                return self._root
-        elif not _is_namespace(stem):
-            return None
+            if not os.path.isfile(package) and not _is_namespace(stem):
+                return None
+        elif os.path.abspath(file) == os.path.abspath(self.path):
+            return self._root
         name = os.path.relpath(stem, self.folder).replace(os.sep, ".")
         known = self._helpers.get(name)
         if known is not None or name.startswith("."):
-            return known and known.module
+            return known
         tree = self._tree(file)
         if tree is None:
             return None
-        module = Module(tree, name, self, path=file, is_package=is_package)
-        self._helpers[name] = _Helper(module, file, stem if is_package else os.path.dirname(stem))
-        return module
+        self._helpers[name] = Module(tree, name, self, path=file, is_package=is_package)
+        return self._helpers[name]
 
     def _tree(self, file: str) -> ast.Module | None:
         assert self.folder is not None
@@ -258,25 +239,19 @@ class VersionFiles:
             return None
         return tree
 
-    def _report_missing(self, message: str, importer: Module, imported: _ImportedName) -> None:
+    def _report_missing(self, message: str, importer: Module, imported: Import) -> None:
         fix = "add it, or correct the import"
-        path = self._file(importer)
-        self._findings.error("missing-helper", message, imported.line, fix, path=path)
-
-    def _file(self, module: Module) -> str:
-        helper = self._helpers.get(module.name)
-        return helper.file if helper else self.path
+        self._findings.error("missing-helper", message, imported.line, fix, path=importer.path)
 
 
-def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[_ImportedName]:
-    imports = [node for node in nodes if node.__class__ in (ast.Import, ast.ImportFrom)]
-    for node in imports:
+def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[Import]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield _ImportedName(alias.name, None, 0, node.lineno)
+                yield Import(alias.name, None, 0, node.lineno)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                yield _ImportedName(node.module or "", alias.name, node.level, node.lineno)
+                yield Import(node.module or "", alias.name, node.level, node.lineno)
 
 
 def _binds(module: Module, name: str) -> bool:

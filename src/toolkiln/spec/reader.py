@@ -18,7 +18,6 @@ from toolkiln.spec.checks.opened_files import check_opened_files
 from toolkiln.spec.data_files import MAX_FILES
 from toolkiln.spec.declaration import Declaration, FileContext, build_spec
 from toolkiln.spec.dialects import declarations
-from toolkiln.spec.dialects.decorators import docstring
 from toolkiln.spec.findings import Findings, apply_ignore_comments, cut_findings
 from toolkiln.spec.limits import MAX_PARAMETERS, MAX_TOOLS, BudgetExceeded
 from toolkiln.spec.local_imports import VersionFiles
@@ -75,7 +74,9 @@ def _tools(
     version_files.load_helpers(module, nodes, findings)
     declared = _within_limits(declarations(module, findings), findings)
     requirements = read_requirements(
-        source, docstring(tree), [item for d in declared for item in d.requirements]
+        source,
+        syntax.docstring(tree),
+        [item for d in declared for item in d.requirements],
     )
     patterns = _file_patterns(declared, requirements.table, source, findings)
     version_files.load_data_files(patterns, findings)

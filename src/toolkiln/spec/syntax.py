@@ -12,6 +12,7 @@ import sys
 import tokenize
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from toolkiln.model.source import Finding, Severity
@@ -279,6 +280,10 @@ def walk(tree: ast.AST) -> list[ast.AST]:
 def keyword_arguments(node: ast.Call | ast.ClassDef) -> dict[str, ast.expr]:
     """Return the keyword arguments of a call or class statement, without `**` ones."""
     return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+
+
+docstring = partial(ast.get_docstring, clean=False)
+"""Returns the docstring of a module, class or function as written."""
 
 
 def last_name(node: ast.AST) -> str:

@@ -2,10 +2,12 @@
 
 import ast
 import sys
+import typing
 from collections.abc import Iterator
 from typing import Any
 
 from toolkiln.model.base import JsonSchema
+from toolkiln.spec import syntax
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.annotations.shapes import Unresolved
 from toolkiln.spec.namespace import AliasRef, External, NameScope, external_name, resolve
@@ -111,7 +113,7 @@ def last_name(node: ast.expr) -> str:
     """Return the last part of a dotted name, quoted or not; "" for anything else."""
     if isinstance(node, ast.Constant):
         return str(node.value).rpartition(".")[2]
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return syntax.last_name(node)
 
 
 def _unquoted(node: ast.expr) -> ast.expr:
@@ -299,47 +301,36 @@ SERIALIZED: dict[str, tuple[str, JsonSchema]] = {
 }
 """Scalars whose serialization schema differs."""
 
-LISTS = {
+COLLECTIONS = {
     "builtins.list": "list",
-    "typing.List": "list",
-    "collections.abc.MutableSequence": "list",
-    "typing.MutableSequence": "list",
-    "collections.deque": "deque",
-    "typing.Deque": "deque",
-    "collections.abc.Sequence": "sequence",
-    "typing.Sequence": "sequence",
-    "collections.abc.Iterable": "generator",
-    "typing.Iterable": "generator",
-    "collections.abc.Generator": "generator",
-    "typing.Generator": "generator",
-}
-SETS = {
     "builtins.set": "set",
-    "typing.Set": "set",
-    "collections.abc.MutableSet": "set",
-    "typing.MutableSet": "set",
     "builtins.frozenset": "frozenset",
-    "typing.FrozenSet": "frozenset",
+    "builtins.tuple": "tuple",
+    "collections.deque": "deque",
+    "collections.abc.MutableSequence": "list",
+    "collections.abc.Sequence": "sequence",
+    "collections.abc.Iterable": "generator",
+    "collections.abc.Generator": "generator",
+    "collections.abc.MutableSet": "set",
     "collections.abc.Set": "frozenset",
-    "typing.AbstractSet": "frozenset",
 }
+"""Types that become arrays, and their kinds."""
 MAPPINGS = {
     "builtins.dict": "dict",
-    "typing.Dict": "dict",
     "collections.abc.Mapping": "dict",
-    "typing.Mapping": "dict",
     "collections.abc.MutableMapping": "dict",
-    "typing.MutableMapping": "dict",
     "collections.OrderedDict": "ordered-dict",
-    "typing.OrderedDict": "ordered-dict",
     "collections.defaultdict": "lax-or-strict",
-    "typing.DefaultDict": "lax-or-strict",
 }
-COUNTERS = {"collections.Counter", "typing.Counter"}
-TUPLES = {"builtins.tuple", "typing.Tuple"}
+ORIGINS = {
+    f"typing.{name}": f"{origin.__module__}.{origin.__qualname__}"
+    for name, value in vars(typing).items()
+    if isinstance(origin := typing.get_origin(value), type)
+}
+"""The types that names of `typing` such as `List` stand for."""
 BUILTINS = {
     name
-    for table in (SCALARS, LISTS, SETS, MAPPINGS, TUPLES)
+    for table in (SCALARS, COLLECTIONS, MAPPINGS)
     for name in table
     if name.startswith("builtins.")
 }

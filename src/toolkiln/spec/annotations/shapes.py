@@ -65,10 +65,10 @@ def any_of(members: Iterable[JsonSchema]) -> JsonSchema:
     return flat[0] if len(flat) == 1 else {"anyOf": flat}
 
 
-def array(items: JsonSchema, kind: str = "list", *, unique: bool = False) -> TypeShape:
+def array(items: JsonSchema, kind: str = "list") -> TypeShape:
     """Return the shape of a list-like type."""
     schema: JsonSchema = {"type": "array", "items": items}
-    if unique:
+    if kind in ("set", "frozenset"):
         schema["uniqueItems"] = True
     return TypeShape(kind, schema)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from toolkiln.model.base import JsonSchema
-from toolkiln.spec.annotations import aliases, classes, expressions, fields, shapes
+from toolkiln.spec.annotations import classes, expressions, fields, shapes
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.fields import Metadata
 from toolkiln.spec.annotations.shapes import Definitions, Omitted, TypeShape, Unresolved
@@ -110,7 +110,7 @@ class TypeReader:
             if isinstance(node.value, str):
                 return self.shape(expressions.quoted(node), scope)
         if isinstance(node, ast.Call):
-            return aliases.call_shape(self, node, scope)
+            return classes.call_shape(self, node, scope)
         raise Unresolved(expressions.shown(node), "it is not a type")
 
     def render(self, node: ast.expr, scope: NameScope) -> JsonSchema:
@@ -250,7 +250,7 @@ class TypeReader:
         if isinstance(target, ClassRef):
             return classes.class_shape(self, target, ())
         if isinstance(target, AliasRef):
-            return aliases.alias_shape(self, target, ())
+            return classes.alias_shape(self, target, ())
         name = ast.unparse(node)
         if isinstance(target, FunctionRef) and f"builtins.{name}" in expressions.BUILTINS:
             return self.external(f"builtins.{name}")  # def list(…) -> list[str]
@@ -263,16 +263,13 @@ class TypeReader:
         scalar = expressions.SCALARS.get(name)
         if scalar is not None:
             return self._scalar(name, scalar)
-        if name in expressions.LISTS:
-            return shapes.array({}, expressions.LISTS[name])
-        if name in expressions.SETS:
-            return shapes.array({}, expressions.SETS[name], unique=True)
-        if name in expressions.TUPLES:
-            return shapes.array({}, "tuple")
-        if name in expressions.COUNTERS:
+        known = expressions.ORIGINS.get(name, name)
+        if known in expressions.COLLECTIONS:
+            return shapes.array({}, expressions.COLLECTIONS[known])
+        if known == "collections.Counter":
             return shapes.mapping({}, {"type": "integer"}, "counter")
-        if name in expressions.MAPPINGS and not name.lower().endswith("defaultdict"):
-            return shapes.mapping({}, {}, expressions.MAPPINGS[name])
+        if known in expressions.MAPPINGS and known != "collections.defaultdict":
+            return shapes.mapping({}, {}, expressions.MAPPINGS[known])
         if name == "pydantic.JsonValue":
             return self.define(name, "JsonValue", "any", dict)
         if name == "pydantic.Json":
@@ -312,7 +309,7 @@ class TypeReader:
         if isinstance(target, ClassRef):
             return classes.class_shape(self, target, pairs)
         if isinstance(target, AliasRef):
-            return aliases.alias_shape(self, target, pairs)
+            return classes.alias_shape(self, target, pairs)
         raise Unresolved(ast.unparse(node.value))
 
     def _external_subscript(
@@ -328,18 +325,17 @@ class TypeReader:
             return self._annotated(base, base_scope, fields.read_metadata(items))
         if name in expressions.QUALIFIERS:
             return self.shape(first, scope)
-        if name in expressions.LISTS:
-            return shapes.array(self.render(first, scope), expressions.LISTS[name])
-        if name in expressions.SETS:
-            return shapes.array(self.render(first, scope), expressions.SETS[name], unique=True)
-        if name in expressions.TUPLES:
+        known = expressions.ORIGINS.get(name, name)
+        if known == "builtins.tuple":
             return self._tuple(arguments, scope)
-        if name in expressions.MAPPINGS and len(arguments) == 2:
+        if known in expressions.COLLECTIONS:
+            return shapes.array(self.render(first, scope), expressions.COLLECTIONS[known])
+        if known in expressions.MAPPINGS and len(arguments) == 2:
             keys, values = (self.render(argument, scope) for argument in arguments)
-            return shapes.mapping(keys, values, expressions.MAPPINGS[name])
-        if name in expressions.COUNTERS:
+            return shapes.mapping(keys, values, expressions.MAPPINGS[known])
+        if known == "collections.Counter":
             return shapes.mapping(self.render(first, scope), {"type": "integer"}, "counter")
-        if name in ("builtins.type", "typing.Type"):
+        if known == "builtins.type":
             if external_name(first, scope) != "typing.Any":
                 return TypeShape("is-subclass", {})
         if name == "pydantic.Json":

@@ -1,7 +1,7 @@
 """Checks of a file as a whole, of each tool, and of tools against a catalog."""
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from toolkiln.errors import nearest_hint
@@ -11,10 +11,10 @@ from toolkiln.model.spec import Capability, Role, ToolSpec
 from toolkiln.spec import names as naming
 from toolkiln.spec.checks import literal_secrets, text_lint
 from toolkiln.spec.checks.capabilities import CapabilityUse
-from toolkiln.spec.dialects.decorators import decorators
 from toolkiln.spec.dialects.functions import OPTIONS
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Function, Module, NameScope
+from toolkiln.spec.options import decorators
 from toolkiln.spec.requirements import Requirements, check_imports
 
 
@@ -68,7 +68,7 @@ def check_tool(spec: ToolSpec, source: str, names: Set[str], findings: Findings)
         report("bad-name", problem, spec.line, fix, tool=spec.name)
     for remark in text_lint.lint_description(spec.description, spec.name):
         _report_remark(remark, spec, spec.line, findings)
-    others = _OtherNames(names, spec.name)
+    others = names - {spec.name}
     texts = list(_visible_texts(spec))
     joined = "\n".join(texts)
     if joined.isascii() and not text_lint.lint(joined, "", others):
@@ -128,7 +128,7 @@ class KnownTools:
         if other:
             yield "confusable-name", *_confusable(spec.name, other)
         locations = _locations(spec)
-        names = _OtherNames(self._files.keys(), spec.name)
+        names = self._files.keys() - {spec.name}
         for text in dict.fromkeys(_visible_texts(spec)):
             where = locations.get(text, "the documentation")
             for remark in text_lint.shadowing_remarks(text, where, names):
@@ -143,12 +143,7 @@ def _confusable(name: str, other: str) -> tuple[str, str]:
 def _report_remark(
     remark: text_lint.TextRemark, spec: ToolSpec, line: int, findings: Findings
 ) -> None:
-    report = {
-        Severity.ERROR: findings.error,
-        Severity.WARNING: findings.warn,
-        Severity.INFO: findings.note,
-    }[remark.severity]
-    report(remark.rule, remark.message, line, remark.fix, tool=spec.name)
+    findings.report(remark.severity, remark.rule, remark.message, line, remark.fix, tool=spec.name)
 
 
 def _declared_capabilities(specs: Sequence[ToolSpec]) -> set[Capability]:
@@ -239,23 +234,6 @@ def _locations(spec: ToolSpec) -> dict[str, str]:
         for text in (name, *_schema_texts(schema)):
             locations.setdefault(text, f"the parameter {name!r}")
     return locations
-
-
-class _OtherNames(Collection[str]):
-    """A view of tool names without one of them, to avoid a copy for each tool."""
-
-    def __init__(self, names: Set[str], own: str) -> None:
-        self._names = names
-        self._own = own
-
-    def __contains__(self, name: object) -> bool:
-        return name != self._own and name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._names if name != self._own)
-
-    def __len__(self) -> int:
-        return len(self._names) - (self._own in self._names)
 
 
 def _line_of(text: str, source: str) -> int | None:

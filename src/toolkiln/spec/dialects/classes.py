@@ -10,22 +10,23 @@ from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import Dialect, Toolkit
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.decorators import (
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.names import display_name
+from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope, resolve
+from toolkiln.spec.options import (
+    DeclaredOptions,
     Decorator,
+    FunctionName,
     base_names,
     decorators,
-    docstring,
     is_static,
     keywords,
     methods,
     report_unknown,
     settings_of,
 )
-from toolkiln.spec.findings import Findings
-from toolkiln.spec.names import display_name
-from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope, resolve
-from toolkiln.spec.options import DeclaredOptions, FunctionName
 from toolkiln.spec.signature import docstring_schema
+from toolkiln.spec.syntax import docstring
 
 _DICT_PARAMETERS = ("args", "arguments", "params", "input", "kwargs")
 _INJECTED_PARAMETERS = ("ctx", "context", "agent_state", "agent_id")
@@ -198,7 +199,7 @@ def _whole_arguments(execute: Function) -> str | None:
 def _listed_arguments(chain: list[ClassRef], execute: Function) -> JsonSchema:
     """Return the schema of the arguments that a docstring lists; any object if none does."""
     scope = chain[0].body_scope
-    for text in (docstring(execute), *(docstring(reference.node) for reference in chain)):
+    for text in map(docstring, (execute, *(reference.node for reference in chain))):
         schema = docstring_schema(text, scope)
         if schema is not None and not schema["properties"].keys() <= {*_DICT_PARAMETERS}:
             return schema
@@ -292,12 +293,9 @@ def _toolkit_tool(
         dialect=Dialect.TOOLKIT,
         name=str(name),
         entry=f"{node.name}.{method.name}",
-        line=method.lineno,
         scope=scope._replace(classes=(node,)),
         function=method,
-        docstring=docstring(method),
         description=options.get("description") or schema.get("description"),
-        named_after=method.name,
         parameters=schema.get("parameters"),
         parameters_line=method.decorator_list[0].lineno if method.decorator_list else method.lineno,
         options={"weight": toolkit.weight} | options,
@@ -367,11 +365,8 @@ def open_webui_tools(module: Module) -> Iterator[Declaration]:
             dialect=Dialect.OPEN_WEBUI,
             name=method.name,
             entry=f"{node.name}.{method.name}",
-            line=method.lineno,
             scope=scope,
             function=method,
-            docstring=docstring(method),
-            named_after=method.name,
             is_method=not is_static(method),
             dunder_injected=True,
             toolkit=toolkit,

@@ -10,19 +10,19 @@ from toolkiln.model.spec import Dialect, Role
 from toolkiln.spec import syntax
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, try_evaluate
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects.decorators import (
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.namespace import Assignment, Function, Module, NameScope
+from toolkiln.spec.options import (
+    DeclaredOptions,
     Decorator,
     approval_function,
     decorators,
-    docstring,
     keywords,
     methods,
     report_unknown,
     settings_of,
 )
-from toolkiln.spec.findings import Findings
-from toolkiln.spec.namespace import Assignment, Function, Module, NameScope
-from toolkiln.spec.options import DeclaredOptions
+from toolkiln.spec.syntax import docstring
 
 _ROLES = {role.value: role for role in Role}
 """By decorator name."""
@@ -59,11 +59,8 @@ def plain_functions(module: Module) -> Iterator[Declaration]:
             dialect=Dialect.FUNCTION,
             name=name,
             entry=name,
-            line=function.lineno,
             scope=scope,
             function=function,
-            docstring=docstring(function),
-            named_after=name,
         )
 
 
@@ -85,12 +82,9 @@ def _decorated(
         dialect=Dialect.DECORATED,
         name=name or function.name,
         entry=function.name,
-        line=function.lineno,
         scope=scope,
         function=function,
-        docstring=docstring(function),
         description=options.text("description"),
-        named_after=function.name,
         parameters=options.mapping("parameters"),
         parameters_line=line,
         role=role,
@@ -168,7 +162,6 @@ def constant_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
         dialect=Dialect.CONSTANTS,
         name=name,
         entry="run",
-        line=run.lineno,
         scope=NameScope(module),
         function=run,
         docstring=docstring(run) or docstring(module.tree),
