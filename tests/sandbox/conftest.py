@@ -20,8 +20,7 @@ from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Result, Status
 from toolkiln.model.identity import Caller
-from toolkiln.sandbox.bubblewrap import Interpreter, interpreter
-from toolkiln.sandbox.cgroup import find_cgroup
+from toolkiln.sandbox.bubblewrap import Interpreter, find_cgroup, interpreter
 from toolkiln.sandbox.executor import SandboxExecutor
 from toolkiln.sandbox.launchers import ProcessLauncher
 from toolkiln.sandbox.network.access import Networks

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.sandbox.cgroup import find_cgroup
+from toolkiln.sandbox.bubblewrap import find_cgroup
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
-from toolkiln.sandbox.bubblewrap import interpreter
-from toolkiln.sandbox.cgroup import find_cgroup
+from toolkiln.sandbox.bubblewrap import find_cgroup, interpreter
 
 from .conftest import ATTACKS, BOUND, all_gone, is_reachable, running, settings
 from .test_leaks import descendants

@@ -25,8 +25,7 @@ from toolkiln.model.tool import ResolvedTool
 from toolkiln.sandbox.bubblewrap import sandbox_user
 from toolkiln.sandbox.environments.environments import Environment, Environments, LockCandidate
 from toolkiln.sandbox.environments.lockfile import normalise, read_requirements_file
-from toolkiln.sandbox.environments.quota import Quota
-from toolkiln.sandbox.environments.uv import Report
+from toolkiln.sandbox.environments.uv import Quota, Report
 from toolkiln.sandbox.network.access import Networks
 from toolkiln.sandbox.network.proxy import Resolve
 from toolkiln.sandbox.sandbox import Sandbox

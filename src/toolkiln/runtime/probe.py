@@ -14,7 +14,7 @@ import types
 import typing
 from contextlib import suppress
 
-from toolkiln.runtime.binder_pydantic import PydanticField
+from toolkiln.runtime.binder import PydanticField
 from toolkiln.runtime.call import failure
 from toolkiln.runtime.loader import find_function, import_file
 from toolkiln.runtime.signature import ABSENT, FunctionSignature, Parameter

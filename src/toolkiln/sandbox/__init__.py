@@ -1,1 +1,1 @@
-"""Isolated execution: modes, environments, workspaces, network. Names load on first use."""
+"""Isolated execution: modes, environments, workspaces, network."""

@@ -21,7 +21,7 @@ from toolkiln.runtime.wire import SETUP_FAILED, TOO_MANY_PROCESSES
 from toolkiln.sandbox.channel import CallChannel, Frame, encode_frame
 from toolkiln.sandbox.launchers import Job, Launcher, Process, ProcessExit
 from toolkiln.sandbox.network.access import Networks
-from toolkiln.sandbox.network.endpoints import plan_endpoints
+from toolkiln.sandbox.network.addresses import plan_endpoints
 from toolkiln.sandbox.trees import Versions
 from toolkiln.sandbox.warm_pool import Recipe, WarmPool, WarmProcess
 from toolkiln.sandbox.workspaces import exceeded, over_quota

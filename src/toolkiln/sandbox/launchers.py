@@ -27,6 +27,7 @@ from toolkiln.sandbox.bubblewrap import (
     PACKAGE,
     Bind,
     BwrapProcess,
+    Cgroup,
     Interpreter,
     Launch,
     base_packages,
@@ -35,8 +36,7 @@ from toolkiln.sandbox.bubblewrap import (
     sandbox_user,
     start,
 )
-from toolkiln.sandbox.cgroup import Cgroup
-from toolkiln.sandbox.network.endpoints import Endpoint, hosts_file
+from toolkiln.sandbox.network.addresses import Endpoint, hosts_file
 from toolkiln.sandbox.trees import empty_folder, open_tree
 
 _START_TIMEOUT = 20.0

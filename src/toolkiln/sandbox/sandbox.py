@@ -24,8 +24,14 @@ from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.system import Diagnosis, Layer, Trial
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime import landlock
-from toolkiln.sandbox.bubblewrap import PACKAGE, SANDBOX_USER, find_bwrap, interpreter, sandbox_user
-from toolkiln.sandbox.cgroup import find_cgroup
+from toolkiln.sandbox.bubblewrap import (
+    PACKAGE,
+    SANDBOX_USER,
+    find_bwrap,
+    find_cgroup,
+    interpreter,
+    sandbox_user,
+)
 from toolkiln.sandbox.executor import Load, SandboxExecutor
 from toolkiln.sandbox.launchers import (
     BwrapLauncher,

@@ -74,7 +74,7 @@ async def test_result_is_compiled_read_only_and_for_all_to_read(
     script = (
         "import asyncio, json, sys\n"
         "from pathlib import Path\n"
-        "from toolkiln.sandbox.environments import Environments\n"
+        "from toolkiln.sandbox.environments.environments import Environments\n"
         "made = Environments(Path(sys.argv[1]), json.loads(sys.argv[2]))\n"
         "print(asyncio.run(made.build(['gamma'])).key)\n"
     )

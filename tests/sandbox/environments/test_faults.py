@@ -24,7 +24,7 @@ BUILDER = """
 import asyncio, json, resource, sys
 from pathlib import Path
 from toolkiln.errors import EnvironmentFailed
-from toolkiln.sandbox.environments import Environments
+from toolkiln.sandbox.environments.environments import Environments
 
 root, environ, largest, *requirements = sys.argv[1:]
 if int(largest):

@@ -14,7 +14,7 @@ from toolkiln.errors import EnvironmentFailed
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
 from toolkiln.sandbox.environments.environments import Environments
-from toolkiln.sandbox.environments.quota import Quota
+from toolkiln.sandbox.environments.uv import Quota
 
 from .index import source_distribution, wheel
 

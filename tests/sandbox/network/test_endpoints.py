@@ -12,9 +12,8 @@ import pytest
 
 from sandbox.network.loopback import BOUND, closed, echo, server
 from toolkiln.model.network import HostRules, parse_rules
-from toolkiln.sandbox.network.addresses import Address
+from toolkiln.sandbox.network.addresses import Address, Endpoint, hosts_file, plan_endpoints
 from toolkiln.sandbox.network.connection import Caps, ConnectionOutcome, ConnectionRecord
-from toolkiln.sandbox.network.endpoints import Endpoint, hosts_file, plan_endpoints
 from toolkiln.sandbox.network.proxy import serve
 
 

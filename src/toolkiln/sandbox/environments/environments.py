@@ -27,8 +27,7 @@ from toolkiln.model.system import EnvironmentInfo
 from toolkiln.sandbox.environments import folders
 from toolkiln.sandbox.environments.folders import file_lock, try_lock
 from toolkiln.sandbox.environments.lockfile import Lock, Locks, normalise, packages, parse_lock
-from toolkiln.sandbox.environments.quota import Quota
-from toolkiln.sandbox.environments.uv import Installer, Report
+from toolkiln.sandbox.environments.uv import Installer, Quota, Report
 
 _QUOTA = Quota()
 

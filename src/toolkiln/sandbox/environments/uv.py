@@ -4,24 +4,32 @@ uv gets its configuration only through arguments and the environment variables f
 index; it reads no configuration file. It never builds packages and never starts an interpreter
 that can see the installed ones: in a virtual environment, the interpreter that compiles bytecode
 would run the packages' `.pth` files.
+
+A disk quota limits the bytes and files that uv may unpack. The sizes recorded in a wheel are not
+trusted: only files on disk count, in uv's cache, where it unpacks each wheel to a new folder
+`.tmp…`, and in the environment. A run that exceeds the quota is killed, and the files it unpacked
+are removed. Other runs may use the same cache: a folder belongs to the process that has files
+open in it.
 """
 
 import asyncio
+import fcntl
 import os
 import re
 import resource
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uv
 
 from toolkiln.errors import EnvironmentFailed
-from toolkiln.sandbox.environments.folders import FULL_DISK_HINT
-from toolkiln.sandbox.environments.quota import Quota, QuotaUsage, too_large
+from toolkiln.sandbox.environments import folders
 
 Report = Callable[[str, int | None, int | None], None]
 """Receives the stage, and how many of how many packages are done, if known."""
@@ -58,8 +66,10 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 """Executes uv, to be killed when the thread that started it ends (PR_SET_PDEATHSIG); exits if
 the parent is already gone. The kernel limits the size of each file and the memory, for example
-if a package's metadata unpacks to gigabytes; `quota` limits the sum."""
+if a package's metadata unpacks to gigabytes; `Quota` limits the sum."""
 
+_QUOTA_HINT = "require smaller packages, or raise the setting `{}`"
+_SAMPLES = 20
 _CHECK_INTERVAL = 0.05
 _MAX_LOG = 64_000
 _MAX_MESSAGE = 2_000
@@ -71,6 +81,154 @@ _UNREACHABLE = (
 )
 _TOO_LARGE = "(os error 27)"
 _FULL_DISK = ("(os error 28)", "(os error 122)", _TOO_LARGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The maximum size of an environment."""
+
+    bytes: int = 2 << 30
+    files: int = 100_000
+    """Folders count as files."""
+
+
+@dataclass(slots=True)
+class QuotaUsage:
+    """The disk usage of one run of uv."""
+
+    quota: Quota
+    cache: Path
+    target: Path | None
+    """The environment's folder; None while requirements are resolved."""
+    _before: set[str] = field(init=False)
+    _unpacked: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
+    """Bytes and files of each new folder in the cache, as last measured."""
+    _own: set[str] = field(init=False, default_factory=set)
+    _foreign: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._before = {path.name for path in self._folders()}
+
+    def check(self, pid: int) -> None:
+        """Measure what the uv process has written.
+
+        Raises:
+            EnvironmentFailed: the quota is exceeded.
+        """
+        self._own |= self._opened_by(pid)
+        for folder in self._folders():
+            if folder.name not in self._before | self._foreign:
+                self._unpacked[folder.name] = self._measure(folder)
+        if self._is_exceeded(self._unpacked.values()):
+            with _stopped(pid):  # checking all processes takes as long as unpacking gigabytes
+                self._foreign |= self._opened_by_others(pid) - self._own
+                # A finished folder that was never seen open by this uv is either foreign or
+                # already part of the environment.
+                ours = self._own | {path.name for path in self._folders()} - self._foreign
+                self._unpacked = {k: v for k, v in self._unpacked.items() if k in ours}
+                self._check_quota(self._unpacked.values())
+        if self.target:
+            self._check_quota([self._measure(self.target)])
+
+    def clear(self) -> None:
+        """Remove what uv, which has ended, left in its cache."""
+        try:
+            lock = os.open(self.cache / ".lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            # Every uv process takes this lock shared: if no other has it, all new folders are ours.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left = {path.name for path in self._folders()} - self._before
+        except OSError:
+            left = self._own
+        finally:
+            os.close(lock)
+        for name in left:
+            folders.remove(self.cache / name)
+
+    def _opened_by(self, pid: int) -> set[str]:
+        """Return the names of the new folders in which a process has open files."""
+        found, prefix = set(), f"{self.cache.resolve()}/"
+        try:
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                path = os.readlink(f"/proc/{pid}/fd/{number}")
+                name = path.removeprefix(prefix).partition("/")[0]
+                if path.startswith(prefix) and name.startswith(".tmp"):
+                    found.add(name)
+        except OSError:  # the file was closed or the process ended
+            pass
+        return found
+
+    def _opened_by_others(self, pid: int) -> set[str]:
+        """Return the folders of other uv processes (sampled: small files are open briefly)."""
+        found: set[str] = set()
+        for _ in range(_SAMPLES):
+            for comm in Path("/proc").glob("[0-9]*/comm"):
+                try:
+                    other = int(comm.parent.name)
+                    if other != pid and comm.read_text() == "uv\n":
+                        found |= self._opened_by(other)
+                except OSError:
+                    continue
+            time.sleep(0.005)
+        return found
+
+    def _folders(self) -> list[Path]:
+        return list(self.cache.glob(".tmp*"))
+
+    def _measure(self, top: Path) -> tuple[int, int]:
+        """Count bytes and files in a folder; stop once the quota is exceeded."""
+        size = files = 0
+        for folder, inner, names in os.walk(top):
+            files += len(inner) + len(names)
+            for name in names:
+                try:
+                    size += os.lstat(os.path.join(folder, name)).st_size
+                except OSError:  # moved in the meantime
+                    continue
+            if size > self.quota.bytes or files > self.quota.files:
+                break
+        return size, files
+
+    def _is_exceeded(self, measured: Iterable[tuple[int, int]]) -> bool:
+        size, files = _sum(measured)
+        return size > self.quota.bytes or files > self.quota.files
+
+    def _check_quota(self, measured: Iterable[tuple[int, int]]) -> None:
+        size, files = _sum(measured)
+        if size > self.quota.bytes:
+            raise too_large(self.quota)
+        if files > self.quota.files:
+            raise EnvironmentFailed(
+                f"the packages have more than {self.quota.files:,} files",
+                hint=_QUOTA_HINT.format("environment_files"),
+            )
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """Stop a process while the block runs; it continues unless the block raises."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def _sum(measured: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    size = files = 0
+    for more_bytes, more_files in measured:
+        size, files = size + more_bytes, files + more_files
+    return size, files
+
+
+def too_large(quota: Quota) -> EnvironmentFailed:
+    """Return the error for packages that unpack to more bytes than the quota."""
+    return EnvironmentFailed(
+        f"the packages unpack to more than {quota.bytes:,} bytes",
+        hint=_QUOTA_HINT.format("environment_bytes"),
+    )
 
 
 class Installer:
@@ -226,7 +384,7 @@ def _uv_environ(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
         if value := environ.get(theirs):
             separator = "," if ours == "UV_FIND_LINKS" else " "
             passed.setdefault(ours, separator.join(value.split()))
-    # uv's default location, because `quota` must know the cache.
+    # uv's default location, because `QuotaUsage` must know the cache.
     if home := passed.get("XDG_CACHE_HOME"):
         usual = Path(home, "uv")
     else:
@@ -261,7 +419,7 @@ def _failure(log: str, code: int) -> EnvironmentFailed:
         message = "no package index is reachable; existing environments continue to work"
         return EnvironmentFailed(f"{message}\n{text}", hint="check the network and the index")
     if any(sign in lower for sign in _FULL_DISK):
-        return EnvironmentFailed(f"the disk is full: {text}", hint=FULL_DISK_HINT)
+        return EnvironmentFailed(f"the disk is full: {text}", hint=folders.FULL_DISK_HINT)
     if "hash mismatch" in lower:
         hint = "the index has a different file than the lock; if that is expected, upgrade"
     elif "building from source is disabled" in lower or "no usable wheels" in lower:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from toolkiln.errors import BackendError
 from toolkiln.model.call import CallError
 from toolkiln.model.network import HostRules
+from toolkiln.sandbox.network.addresses import Endpoint
 from toolkiln.sandbox.network.connection import ConnectionRecord
-from toolkiln.sandbox.network.endpoints import Endpoint
 from toolkiln.sandbox.network.proxy import Resolve, serve
 
 _MAX_NOTES = 5

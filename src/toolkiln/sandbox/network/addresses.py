@@ -1,4 +1,10 @@
-"""IP addresses that a granted name may resolve to: public ones, and those the operator lists.
+"""Addresses on both ends of a granted host's name.
+
+On the host, a name may resolve to public addresses and to those that the operator lists. In the
+sandbox, every granted host has its own loopback address, so that plain sockets reach it: the
+sandbox listens there on each granted port (an endpoint), and `proxy` connects each connection to
+the host and port of that endpoint. Wildcards have no endpoints, because they have no name to
+resolve.
 
 The ranges are listed here because `ipaddress.is_global` differs between Python versions and
 includes multicast.
@@ -6,8 +12,10 @@ includes multicast.
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from typing import NamedTuple
 
 from toolkiln.errors import InputError
+from toolkiln.model.network import HostRules
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -49,6 +57,9 @@ _NOT_PUBLIC_6 = tuple(
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
 LOOPBACK: tuple[Network, ...] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+_FIRST_ENDPOINT = IPv4Address("127.1.0.1")
+_MAX_ENDPOINTS = 32
+"""Per sandbox, because each is an open descriptor of this process; further hosts need the proxy."""
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
@@ -89,3 +100,31 @@ def _parse(text: str) -> Network:
         raise InputError(
             f"private networks: {error}", hint="write an address or a range such as '10.1.0.0/16'"
         ) from error
+
+
+class Endpoint(NamedTuple):
+    """A listening address in the sandbox, and the granted host behind it."""
+
+    address: str
+    port: int
+    host: str
+
+
+def plan_endpoints(rules: HostRules) -> tuple[Endpoint, ...]:
+    """Assign an address to every granted host; return an endpoint for each of its ports."""
+    ports: dict[str, set[int]] = {}
+    for rule in rules.rules:
+        if not rule.host.startswith("*."):
+            ports.setdefault(rule.host, set()).update(rule.ports)
+    # Many clients connect to 127.0.0.1 without resolving `localhost`.
+    endpoints = (
+        Endpoint("127.0.0.1" if host == "localhost" else str(_FIRST_ENDPOINT + number), port, host)
+        for number, host in enumerate(ports)
+        for port in sorted(ports[host])
+    )
+    return tuple(endpoints)[:_MAX_ENDPOINTS]
+
+
+def hosts_file(endpoints: Iterable[Endpoint]) -> str:
+    """Return the sandbox's `/etc/hosts`, which contains only granted names."""
+    return "".join(dict.fromkeys(f"{each.address} {each.host}\n" for each in endpoints))

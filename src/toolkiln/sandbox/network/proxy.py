@@ -8,7 +8,9 @@ Everything that the tool sends, and the listeners themselves, are hostile.
 """
 
 import asyncio
+import errno
 import logging
+import select
 import socket
 import struct
 import time
@@ -24,6 +26,7 @@ from toolkiln.model.network import HostRules
 from toolkiln.sandbox.network.addresses import (
     LOOPBACK,
     Address,
+    Endpoint,
     Network,
     is_reachable,
     parse_networks,
@@ -36,7 +39,6 @@ from toolkiln.sandbox.network.connection import (
     ConnectionRecord,
     ProxyConnection,
 )
-from toolkiln.sandbox.network.endpoints import Endpoint, Listeners
 from toolkiln.sandbox.network.request import (
     ProxyRequest,
     parse_request,
@@ -50,10 +52,57 @@ _CHUNK = 64 * 1024
 _MAX_ADDRESSES = 4
 _CLOSE_SECONDS = 2.0
 _RETRY_SECONDS = 0.1
+_NOT_LISTENING = {errno.EINVAL, errno.EBADF, errno.ENOTSOCK, errno.EOPNOTSUPP}
 _RESET = "the connection was reset"
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 _log = logging.getLogger(__name__)
+
+
+class Listeners:
+    """The listeners of a sandbox: one for proxy requests and one per endpoint."""
+
+    def __init__(self, proxy: socket.socket, endpoints: Mapping[socket.socket, Endpoint]) -> None:
+        listeners = {proxy: None, **endpoints}
+        self._open = {each.fileno(): (each, endpoint) for each, endpoint in listeners.items()}
+        self._poll = select.poll()
+        for listener in listeners:
+            listener.setblocking(True)
+            self._poll.register(listener, select.POLLIN)
+
+    def accept(self) -> tuple[socket.socket, Endpoint | None] | None:
+        """Wait for a connection; return it with its endpoint, which is None for the proxy.
+
+        Returns None once no listener is left.
+
+        Raises:
+            OSError: a connection cannot be accepted.
+        """
+        while self._open:
+            descriptor, _ = self._poll.poll()[0]
+            listener, endpoint = self._open[descriptor]
+            try:
+                return listener.accept()[0], endpoint
+            except OSError as error:
+                if error.errno not in _NOT_LISTENING:
+                    raise
+                self._close(descriptor)
+        return None
+
+    def shut_down(self) -> None:
+        """Make a blocked `accept` return; may be called from another thread."""
+        for listener, _ in list(self._open.values()):
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close all listeners; not while `accept` is blocked."""
+        for descriptor in list(self._open):
+            self._close(descriptor)
+
+    def _close(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        self._open.pop(descriptor)[0].close()
 
 
 @asynccontextmanager
