@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from preloaded import command
 
 _ROOT = Path(__file__).parent.parent
 SNAPSHOTS = _ROOT / "tests" / "snapshots"
@@ -74,7 +75,9 @@ def masked(text: str, folder: Path | None = None) -> str:
     """Replace what differs from run to run, from machine to machine and with each release."""
     if folder is not None:
         text = text.replace(str(folder), "<folder>").replace(str(folder.parent), "<outside>")
-    text = text.replace(str(_BIN), "<bin>").replace(str(_ROOT), "<toolkiln>")
+    for programs in (_BIN, command().parent):
+        text = text.replace(str(programs), "<bin>")
+    text = text.replace(str(_ROOT), "<toolkiln>")
     for pattern, replacement in _MASKS:
         text = re.sub(pattern, replacement, text, flags=re.M)
     return text
@@ -109,7 +112,7 @@ def project() -> Iterator[Path]:
 
 def _environ(folder: Path, **variables: str) -> dict[str, str]:
     return {
-        "PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join((str(command().parent), os.environ["PATH"])),
         "HOME": str(folder.parent / "home"),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
@@ -259,8 +262,8 @@ def running(folder: Path, until: str, *command: str, **variables: str) -> Iterat
 
 def admit(folder: Path) -> None:
     """Admit all tools of a project."""
-    command = [str(_BIN / "toolkiln"), "admit", "--yes", "--no-probe"]
-    subprocess.run(command, cwd=folder, env=_environ(folder), check=True, capture_output=True)
+    given = [str(command()), "admit", "--yes", "--no-probe"]
+    subprocess.run(given, cwd=folder, env=_environ(folder), check=True, capture_output=True)
 
 
 @contextmanager

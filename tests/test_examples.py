@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from preloaded import command
 from toolkiln import Kiln
 from toolkiln.catalog.reports import check
 from toolkiln.config import Settings, load
@@ -273,11 +274,10 @@ def test_example_is_called_from_the_command_line(
         ignore=shutil.ignore_patterns(".toolkiln", "_manifest.json", "__pycache__"),
     )
     variables = environ(tmp_path)
-    command = Path(sys.executable).with_name("toolkiln")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [command, *words],
+            [command(), *words],
             cwd=examples,
             env=variables,
             capture_output=True,

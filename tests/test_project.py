@@ -4,18 +4,17 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from preloaded import command
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, InputError
 from toolkiln.model.call import Result
 
-COMMAND = Path(sys.executable).with_name("toolkiln")
 GREET = '''def greet(name: str) -> str:
     """Greet a person by name.
 
@@ -48,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def toolkiln(*arguments: str, cwd: Path | None = None, status: int = 0) -> str:
     """Run the command; what it prints."""
     done = subprocess.run(
-        [COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        [command(), *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == status, done.stderr
     return done.stdout
@@ -238,6 +237,6 @@ def test_a_password_of_the_store_is_not_printed_by_doctor(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLKILN_STORE", "postgresql://ann:s3cr3t-pass@127.0.0.1:1/x")
-    done = subprocess.run([COMMAND, "doctor"], capture_output=True, text=True, check=False)
+    done = subprocess.run([command(), "doctor"], capture_output=True, text=True, check=False)
 
     assert "s3cr3t-pass" not in done.stdout + done.stderr

@@ -2,19 +2,18 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from preloaded import command
 from toolkiln import Kiln
 from toolkiln.catalog import manifest as manifests
 from toolkiln.catalog.transaction import ManifestFile
 from toolkiln.model.call import Result
 from toolkiln.model.catalog import Admission
 
-COMMAND = Path(sys.executable).with_name("toolkiln")
 DOUBLE = '''def {name}(number: int) -> int:
     """Double a number.
 
@@ -38,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def toolkiln(*arguments: str, status: int = 0) -> str:
-    done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([command(), *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 

@@ -15,6 +15,7 @@ from typing import get_args
 
 import pytest
 
+from preloaded import command
 from test_docs import DOCS, ROOT, called, strings
 from toolkiln.model.catalog import Action
 from toolkiln.model.identity import Privilege
@@ -39,7 +40,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join((str(command().parent), os.environ["PATH"]))
         kept = {key: text for key, text in os.environ.items() if not key.startswith("TOOLKILN_")}
         self.environ = {**kept, "PATH": path, "TOOLKILN_STATE": str(folder / "state")}
         self._ids: dict[str, str] = {}

@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from fleet import servers
+from preloaded import command
 from toolkiln import Kiln
 from toolkiln.config import load
 from toolkiln.model.call import Result
@@ -69,7 +70,7 @@ class Project:
     def run(self, *arguments: str, key: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Run the command."""
         return subprocess.run(
-            [COMMAND, *arguments],
+            [command(), *arguments],
             cwd=self.folder,
             env=self.environ(key),
             stdin=subprocess.DEVNULL,

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
@@ -19,6 +18,7 @@ from msgspec import Raw
 from msgspec.structs import replace as with_fields
 from redis.exceptions import NoPermissionError
 
+from preloaded import command
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import NotAllowed
@@ -253,7 +253,7 @@ def toolkiln(
         "TOOLKILN_WORKER_KEYS": PUBLIC,
     }
     return subprocess.run(
-        [sys.executable, "-m", "toolkiln.surfaces.cli", *arguments],
+        [command(), *arguments],
         cwd=folder, env=environ, capture_output=True, text=True, timeout=BOUND, check=False,
     )  # fmt: skip
 

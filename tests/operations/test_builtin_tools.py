@@ -4,11 +4,11 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import command
 
 from toolkiln import tool
 from toolkiln.config import Settings
@@ -232,10 +232,10 @@ async def test_prompts_are_learnt_from_only_if_the_operator_agreed(
     assert await ask(agreed, "call_tool", **given) == 212.0
 
 
-def command(forge: Forge, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def toolkiln(forge: Forge, *arguments: str) -> "subprocess.CompletedProcess[str]":
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TOOLKILN_")}
     return subprocess.run(
-        [sys.executable, "-m", "toolkiln.surfaces.cli", *arguments],
+        [command(), *arguments],
         cwd=forge.tools.parent, capture_output=True, text=True, timeout=SOON,
         env={**environ, "TOOLKILN_STATE": str(forge.state)},
     )  # fmt: skip
@@ -244,9 +244,9 @@ def command(forge: Forge, *arguments: str) -> "subprocess.CompletedProcess[str]"
 async def test_command_line_admits_what_an_agent_proposed(forge: Forge) -> None:
     await call_writer(forge.kiln(authoring="propose"), FIRST)
 
-    before = command(forge, "call", NAME, "celsius=100")
-    admitted = command(forge, "admit", "--yes", "tools")
-    after = command(forge, "call", NAME, "celsius=100")
+    before = toolkiln(forge, "call", NAME, "celsius=100")
+    admitted = toolkiln(forge, "admit", "--yes", "tools")
+    after = toolkiln(forge, "call", NAME, "celsius=100")
 
     assert before.returncode != 0
     assert "not admitted" in before.stderr
@@ -257,12 +257,12 @@ async def test_command_line_admits_what_an_agent_proposed(forge: Forge) -> None:
 async def test_command_line_writes_calls_and_searches(forge: Forge) -> None:
     given = json.dumps({"tool_code": FIRST, "tool_name": NAME})
 
-    written = command(forge, "call", "write_python_tool", given)
-    again = command(forge, "call", "write_python_tool", given)
-    called = command(
+    written = toolkiln(forge, "call", "write_python_tool", given)
+    again = toolkiln(forge, "call", "write_python_tool", given)
+    called = toolkiln(
         forge, "call", "call_tool", f'{{"name": "{NAME}", "arguments": {{"celsius": 100}}}}'
     )
-    found = command(forge, "call", "search_tools", "query=temperature")
+    found = toolkiln(forge, "call", "search_tools", "query=temperature")
 
     assert json.loads(written.stdout)["functions_registered"] == [NAME], written.stderr
     assert again.returncode != 0

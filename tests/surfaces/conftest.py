@@ -7,7 +7,6 @@ import pty
 import shutil
 import signal
 import subprocess
-import sys
 import termios
 from collections.abc import Iterable, Mapping
 from contextlib import chdir
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import REAL, command
 from typer.testing import CliRunner
 
 from toolkiln.surfaces.cli.app import app
 
-COMMAND = Path(sys.executable).with_name("toolkiln")
+COMMAND = REAL
 BOUND = 60.0
 """Seconds that anything may take before a test gives up."""
 ADMITTED = ("admit", "--yes", "--no-probe")
@@ -96,9 +96,9 @@ class Shell:
         return {**clean, **state, "TOOLKILN_DEV": "1", **self.variables}
 
     def run(self, *arguments: str | bytes | Path, stdin: bytes = b"") -> Done:
-        """Run the command in a process of its own."""
+        """Run the command in a process of its own, which has imported everything."""
         done = subprocess.run(
-            [COMMAND, *arguments],
+            [command(), *arguments],
             cwd=self.folder,
             env=self.environ(),
             input=stdin,
