@@ -19,6 +19,7 @@ import redis
 from msgspec import msgpack
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
+
 from surface_sessions import (
     Callers,
     Files,

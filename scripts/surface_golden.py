@@ -9,9 +9,8 @@ import pkgutil
 import zlib
 from typing import Any
 
-from surface_sessions import Files, as_json
-
 import toolkiln
+from surface_sessions import Files, as_json
 
 _HOMES = {
     "Admission": "toolkiln.model.catalog.Admission",

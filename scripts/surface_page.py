@@ -3,6 +3,7 @@
 import re
 
 from playwright.sync_api import expect, sync_playwright
+
 from surface_sessions import Files, admit, masked, program, project, serving
 
 _PAGES = {

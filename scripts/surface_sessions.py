@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+
 from preloaded import command
 
 _ROOT = Path(__file__).parent.parent

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preloaded import command
 
+from preloaded import command
 from toolkiln import tool
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError

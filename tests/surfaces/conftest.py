@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preloaded import REAL, command
 from typer.testing import CliRunner
 
+from preloaded import REAL, command
 from toolkiln.surfaces.cli.app import app
 
 COMMAND = REAL
