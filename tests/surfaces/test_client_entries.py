@@ -8,8 +8,7 @@ import yaml  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.surfaces.cli.config_files import JsonFormat, TomlFormat, YamlFormat
-from toolkiln.surfaces.cli.mcp_clients import Format
+from toolkiln.surfaces.cli.mcp_clients import Format, JsonFormat, TomlFormat, YamlFormat
 
 STRICT, COMMENTED = JsonFormat(), JsonFormat(comments=True)
 TOML, YAML = TomlFormat(), YamlFormat()
