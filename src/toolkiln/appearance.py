@@ -51,14 +51,18 @@ def color_problem(color: str) -> str | None:
     """Return why a string is not a color, with a suggestion; None if it is one."""
     if _HEX.fullmatch(color) or all(_named(name) for name in color.split(" ")):
         return None
-    shown = ascii(color) if len(color) <= 80 else f"{color[:77]!a}…"
-    problem = f"{shown} is not a color: #rgb, #rrggbb, a CSS name or a Tailwind class"
+    problem = f"{quoted(color)} is not a color: #rgb, #rrggbb, a CSS name or a Tailwind class"
     guess = None
     if digits := _BARE_HEX.fullmatch(color):
         guess = f"#{digits[1]}"
     elif len(color) <= 40:
         guess = next(iter(get_close_matches(color.strip().lower(), sorted(_COLORS), 1, 0.7)), None)
     return f"{problem}; did you mean {guess!r}?" if guess else problem
+
+
+def quoted(text: str) -> str:
+    """Return the beginning of a text for messages, in ASCII."""
+    return ascii(text) if len(text) <= 80 else f"{text[:77]!a}…"
 
 
 def paint(color: str) -> str | None:
@@ -97,8 +101,7 @@ def icon_problem(icon: str) -> str | None:
     names = _drawings()
     if icon in names or not names:
         return None
-    shown = ascii(icon) if len(icon) <= 80 else f"{icon[:77]!a}…"
-    problem = f"{shown} is not the name of a Lucide icon"
+    problem = f"{quoted(icon)} is not the name of a Lucide icon"
     near = " or ".join(map(repr, _near(icon)))
     return f"{problem}; did you mean {near}?" if near else problem
 

@@ -5,11 +5,11 @@ unit test. The decorators only mark what they decorate: Toolkiln reads them from
 and never relies on running them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_overloads, overload
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -223,57 +223,6 @@ class Context:
         return answers[0] if len(answers) == 1 else answers
 
 
-@overload
-def tool(function: F, /) -> F: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    display_name: str | None = None,
-    icon: str | None = None,
-    color: str | None = None,
-    weight: int = 100,
-    is_core: bool = False,
-    visible: bool = True,
-    read_only: bool | None = None,
-    destructive: bool | None = None,
-    idempotent: bool | None = None,
-    open_world: bool | None = None,
-    parallel: bool = False,
-    output_kind: OutputKind | str | None = None,
-    return_char_limit: int = 50_000,
-    timeout: float | None = None,
-    memory: int | str | None = None,
-    cpu: float | None = None,
-    processes: int | None = None,
-    disk: int | str | None = None,
-    network: Sequence[str] = (),
-    requires_secrets: Sequence[str] = (),
-    capabilities: Sequence[str] = (),
-    workspace: Literal["read", "write"] | None = None,
-    sandbox: bool = True,
-    isolation: Literal["template", "call"] = "template",
-    pinned: bool = False,
-    needs_approval: bool | Callable[[dict[str, Any]], bool] = False,
-    requirements: Sequence[str] = (),
-    files: Sequence[str] = (),
-    settings: type | None = None,
-    usages: Sequence[str] = (),
-    parameters: Mapping[str, Any] | None = None,
-) -> Callable[[F], F]: ...
-def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Mark a function as a tool: `@tool`, or `@tool(...)` with options."""
-    _reject_unknown("tool", declared, _OPTIONS)
-    if function is not None:
-        return _marked(function, _MARK, declared)
-    return _marker(_MARK, declared)
-
-
-_MARK = "__toolkiln_tool__"
-_OPTIONS = frozenset(get_overloads(tool)[1].__annotations__) - {"return"}
-
-
 class FunctionOptions(TypedDict, total=False):
     """Options of `@prompt` and `@resource`, with the same meaning as in `@tool`."""
 
@@ -282,6 +231,7 @@ class FunctionOptions(TypedDict, total=False):
     display_name: str | None
     icon: str | None
     visible: bool
+    """By default true."""
     timeout: float | None
     memory: int | str | None
     cpu: float | None
@@ -292,12 +242,45 @@ class FunctionOptions(TypedDict, total=False):
     capabilities: Sequence[str]
     workspace: Literal["read", "write"] | None
     sandbox: bool
+    """By default true."""
     isolation: Literal["template", "call"]
+    """By default `template`."""
     pinned: bool
     needs_approval: bool | Callable[[dict[str, Any]], bool]
     requirements: Sequence[str]
     files: Sequence[str]
     settings: type | None
+
+
+class ToolOptions(FunctionOptions, total=False):
+    """Options of `@tool`."""
+
+    color: str | None
+    weight: int
+    """By default 100."""
+    is_core: bool
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    parallel: bool
+    output_kind: OutputKind | str | None
+    return_char_limit: int
+    """By default 50,000."""
+    usages: Sequence[str]
+    parameters: Mapping[str, Any] | None
+
+
+_MARK = "__toolkiln_tool__"
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(**declared: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Mark a function as a tool: `@tool`, or `@tool(...)` with options."""
+    return _mark_function("tool", function, declared, ToolOptions)
 
 
 @overload
@@ -306,10 +289,7 @@ def prompt(function: F, /) -> F: ...
 def prompt(**declared: Unpack[FunctionOptions]) -> Callable[[F], F]: ...
 def prompt(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Mark a function as a prompt, which returns text or a list of messages."""
-    _reject_unknown("prompt", declared, FunctionOptions.__annotations__.keys())
-    if function is not None:
-        return _marked(function, _MARK, declared)
-    return _marker(_MARK, declared)
+    return _mark_function("prompt", function, declared, FunctionOptions)
 
 
 def resource(
@@ -319,9 +299,8 @@ def resource(
 
     A URI with `{name}` is a template; `name` must be a parameter of the function.
     """
-    options: dict[str, Any] = {**declared}
-    _reject_unknown("resource", options, FunctionOptions.__annotations__.keys())
-    return _marker(_MARK, {"uri": uri, "mime_type": mime_type, **options})
+    _reject_unknown("resource", declared, FunctionOptions)
+    return _marker(_MARK, {"uri": uri, "mime_type": mime_type, **declared})
 
 
 def tool_metadata(
@@ -387,8 +366,16 @@ class BaseTool:
         return (type(self).__doc__ or self.description or "").strip()
 
 
-def _reject_unknown(decorator: str, declared: Mapping[str, Any], known: Collection[str]) -> None:
-    unknown = declared.keys() - set(known)
+def _mark_function(
+    decorator: str, function: Callable[..., Any] | None, declared: dict[str, Any], options: type
+) -> Any:
+    _reject_unknown(decorator, declared, options)
+    marker = _marker(_MARK, declared)
+    return marker if function is None else marker(function)
+
+
+def _reject_unknown(decorator: str, declared: Mapping[str, Any], options: type) -> None:
+    unknown = declared.keys() - options.__annotations__
     if unknown:
         raise TypeError(f"{decorator}() got an unexpected keyword argument {min(unknown)!r}")
 

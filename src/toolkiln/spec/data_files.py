@@ -58,11 +58,7 @@ def collect(folder: str, patterns: Mapping[str, int], findings: Findings) -> dic
 
 
 def names(folder: str, pattern: str) -> list[str]:
-    """Return the sorted paths below `folder` that match a pattern, excluding directories.
-
-    Raises:
-        UnusableFile: the pattern is not allowed, or would scan too many entries.
-    """
+    """Return the sorted paths below `folder` that match a pattern, excluding directories."""
     if problem := _pattern_problem(pattern):
         raise UnusableFile(f"{pattern!r} {problem}")
     if not is_wild(pattern):
@@ -90,11 +86,7 @@ def base(pattern: str) -> str:
 
 
 def read_bytes(folder: str, name: str, limit: int = MAX_BYTES) -> bytes:
-    """Read a data file.
-
-    Raises:
-        UnusableFile: it is not a regular file of this folder, too large, or not readable.
-    """
+    """Read a data file, or raise UnusableFile: only regular files of this folder are read."""
     path = f"{folder}/{name}"
     try:
         mode = os.stat(path).st_mode

@@ -71,9 +71,6 @@ class Declaration:
         self.docstring = self.docstring or syntax.docstring(self.function)
 
 
-_EMPTY, _NO_HINTS, _NO_LIMITS, _NO_PERMISSIONS = Documentation(), Hints(), Limits(), Permissions()
-
-
 @dataclass(frozen=True, slots=True)
 class FileContext:
     """What all tools of one file share."""
@@ -91,7 +88,7 @@ class FileContext:
 def build_spec(declaration: Declaration, file: FileContext, findings: Findings) -> ToolSpec:
     """Build the spec of one tool, and report its problems."""
     text = (declaration.docstring or "").strip()
-    documentation = parse_docstring(declaration.docstring or "") if text else _EMPTY
+    documentation = parse_docstring(declaration.docstring or "") if text else Documentation()
     values = {**file.table, **declaration.options}
     options = DeclaredOptions(values, declaration.name, declaration.line, findings)
     parameters, injected, returns = _schemas(declaration, documentation, file, findings)
@@ -147,8 +144,6 @@ def _fallback(declaration: Declaration) -> str:
 
 
 def _hints(options: DeclaredOptions) -> Hints:
-    if not options.has(*Hints.model_fields):
-        return _NO_HINTS
     return Hints(
         read_only=options.optional_flag("read_only"),
         destructive=options.optional_flag("destructive"),
@@ -158,8 +153,6 @@ def _hints(options: DeclaredOptions) -> Hints:
 
 
 def _limits(options: DeclaredOptions) -> Limits:
-    if not options.has(*Limits.model_fields):
-        return _NO_LIMITS
     return Limits(
         timeout=options.number("timeout"),
         memory=options.size("memory"),
@@ -173,8 +166,6 @@ def _limits(options: DeclaredOptions) -> Limits:
 
 
 def _permissions(options: DeclaredOptions) -> Permissions:
-    if not options.has(*Permissions.model_fields, "requires_secrets"):
-        return _NO_PERMISSIONS
     needs_approval, approval_function = options.approval("needs_approval")
     return Permissions(
         network=options.texts("network"),

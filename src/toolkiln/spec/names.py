@@ -2,6 +2,8 @@
 
 import re
 
+from toolkiln.appearance import quoted
+
 _SEPARATORS = re.compile(r"[_\-./:\s]+")
 _PORTABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -32,9 +34,9 @@ def name_problem(name: str) -> str | None:
     if not name:
         return "a tool needs a name"
     if not accepted_name(name):
-        return f"clients may reject the name {_quoted(name)}: {_rejection(name)}"
+        return f"clients may reject the name {quoted(name)}: {_rejection(name)}"
     effects = [effect for applies, effect in _effects(name) if applies]
-    return f"{_quoted(name)} is not portable across clients: {'; '.join(effects)}"
+    return f"{quoted(name)} is not portable across clients: {'; '.join(effects)}"
 
 
 def look_alike_key(name: str) -> str:
@@ -90,7 +92,3 @@ def _effects(name: str) -> list[tuple[bool, str]]:
             "upper-case letters are kept, but names that differ only in case get confused",
         ),
     ]
-
-
-def _quoted(text: str) -> str:
-    return ascii(text) if len(text) <= 80 else f"{text[:77]!a}…"

@@ -8,7 +8,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from toolkiln import appearance
 from toolkiln.model.spec import Capability
@@ -39,35 +39,28 @@ class DeclaredOptions:
         self._line = line
         self._findings = findings
 
-    def has(self, *names: str) -> bool:
-        """Return whether any of these options is declared."""
-        return not self._values.keys().isdisjoint(names)
+    def _checked(self, name: str, expected: str, fits: Callable[[Any], bool]) -> Any:
+        """Return a value if it fits; None if it is missing, or reported."""
+        value = self._values.get(name)
+        if value is None or fits(value):
+            return value
+        self.report(name, value, expected)
+        return None
 
     def text(self, name: str) -> str | None:
         """Return a string."""
-        value = self._values.get(name)
-        if value is None or isinstance(value, str):
-            return value
-        self.report(name, value, "a string")
-        return None
+        text: str | None = self._checked(name, "a string", lambda value: isinstance(value, str))
+        return text
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of strings."""
-        value = self._values.get(name)
-        if value is None:
-            return ()
-        if isinstance(value, list | tuple | set) and all(isinstance(v, str) for v in value):
-            return tuple(sorted(value) if isinstance(value, set) else value)
-        self.report(name, value, "a list of strings")
-        return ()
+        value = self._checked(name, "a list of strings", _is_texts)
+        return tuple(sorted(value) if isinstance(value, set) else value or ())
 
     def mapping(self, name: str) -> dict[str, Any] | None:
         """Return a dict with string keys."""
-        value = self._values.get(name)
-        if value is None or (isinstance(value, dict) and all(isinstance(k, str) for k in value)):
-            return value
-        self.report(name, value, "a dict")
-        return None
+        mapping: dict[str, Any] | None = self._checked(name, "a dict", _is_mapping)
+        return mapping
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return True or False."""
@@ -76,11 +69,10 @@ class DeclaredOptions:
 
     def optional_flag(self, name: str) -> bool | None:
         """Return True, False, or None if the option is not declared."""
-        value = self._values.get(name)
-        if value is None or isinstance(value, bool):
-            return value
-        self.report(name, value, "True or False")
-        return None
+        flag: bool | None = self._checked(
+            name, "True or False", lambda value: isinstance(value, bool)
+        )
+        return flag
 
     def approval(self, name: str) -> tuple[bool, str | None]:
         """Return whether calls need approval, and the function that decides by arguments.
@@ -92,15 +84,6 @@ class DeclaredOptions:
             return True, value.entry
         return self.flag(name, default=value is not None), None
 
-    @overload
-    def number(
-        self, name: str, *, integer: Literal[True], minimum: int | None = ..., maximum: int = ...,
-        default: int,
-    ) -> int: ...  # fmt: skip
-    @overload
-    def number(self, name: str, *, integer: Literal[True]) -> int | None: ...
-    @overload
-    def number(self, name: str) -> float | None: ...
     def number(
         self,
         name: str,
@@ -139,13 +122,10 @@ class DeclaredOptions:
 
     def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
         """Return one of the choices."""
-        value = self._values.get(name)
-        for choice in choices:
-            if value == choice:
-                return choice
-        if value is not None:
-            self.report(name, value, f"one of {', '.join(choices)}")
-        return None
+        choice: T | None = self._checked(
+            name, f"one of {', '.join(choices)}", lambda value: value in choices
+        )
+        return choice
 
     def kind(self, name: str) -> Any:
         """Return an output kind; case, spaces and dashes do not matter."""
@@ -168,13 +148,13 @@ class DeclaredOptions:
 
     def icon(self, name: str) -> str | None:
         """Return the name of a Lucide icon."""
-        return self._checked(name, "bad-icon", appearance.icon_problem)
+        return self._drawable(name, "bad-icon", appearance.icon_problem)
 
     def color(self, name: str) -> str | None:
         """Return a color."""
-        return self._checked(name, "bad-color", appearance.color_problem)
+        return self._drawable(name, "bad-color", appearance.color_problem)
 
-    def _checked(self, name: str, rule: str, check: Callable[[str], str | None]) -> str | None:
+    def _drawable(self, name: str, rule: str, check: Callable[[str], str | None]) -> str | None:
         value = self.text(name)
         problem = check(value) if value else None
         if problem:
@@ -186,6 +166,14 @@ class DeclaredOptions:
         message = f"{name} is {repr(value)[:40]}, not {expected}"
         fix = f"set {name} to {expected}"
         self._findings.error("bad-option", message, self._line, fix, tool=self._tool)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list | tuple | set) and all(isinstance(v, str) for v in value)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
 
 
 class Decorator(NamedTuple):

@@ -130,11 +130,7 @@ class ClassHierarchy(NamedTuple):
 
 
 def hierarchy_of(reference: ClassRef) -> ClassHierarchy:
-    """Return a class with its ancestors.
-
-    Raises:
-        Unresolved: the class has no schema, or one of its bases is unknown.
-    """
+    """Return a class with its ancestors; raise Unresolved if one of its bases is unknown."""
     visitor = _BaseVisitor()
     visitor.visit(reference, 0)
     name = reference.node.name

@@ -96,11 +96,7 @@ def type_of_values(values: list[Any], null: str | None = None) -> JsonSchema:
 
 
 def instance(reader: "TypeReader", reference: ClassRef, call: ast.Call, scope: NameScope) -> Any:
-    """Return the JSON value of `Point(1, y=2)`, with defaults for fields that are not passed.
-
-    Raises:
-        Unknown: part of it is only known at run time.
-    """
+    """Return the JSON value of `Point(1, y=2)`, with defaults for fields that are not passed."""
     try:
         hierarchy = hierarchy_of(reference)
     except Unresolved as unresolved:

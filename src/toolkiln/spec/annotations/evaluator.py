@@ -46,14 +46,13 @@ Construct = Callable[[ClassRef, ast.Call, NameScope], Any]
 
 
 class Unknown(Exception):
-    """The value of an expression cannot be determined statically."""
+    """The value of an expression, or of an enum member, is only known at run time."""
 
 
 def evaluate(node: ast.expr, scope: NameScope, construct: Construct | None = None) -> Any:
-    """Return the value of an expression; an enum member evaluates to its value.
+    """Return the value of an expression; raise Unknown if it is only known at run time.
 
-    Raises:
-        Unknown: the value is only known at run time.
+    An enum member evaluates to its value.
     """
     return _Evaluation(construct).value(node, scope)
 
@@ -69,11 +68,7 @@ def try_evaluate(node: ast.expr | None, scope: NameScope, default: Any = None) -
 
 
 def jsonable(value: Any) -> Any:
-    """Convert a value to strict JSON, as pydantic does for defaults.
-
-    Raises:
-        Unknown: JSON cannot represent it.
-    """
+    """Convert a value to strict JSON, as pydantic does for defaults, or raise Unknown."""
     if value is None or value.__class__ in (str, int, bool):
         return value
     if isinstance(value, set | frozenset):
@@ -375,11 +370,7 @@ _MIXINS: dict[str, type] = {f"builtins.{t.__name__}": t for t in (str, int, floa
 
 
 def enum_members(reference: ClassRef) -> dict[str, Any] | None:
-    """Return the values of an enum's members and aliases by name; None if it is no enum.
-
-    Raises:
-        Unknown: a value is computed at run time.
-    """
+    """Return the values of an enum's members and aliases by name; None if it is no enum."""
     cache = reference.scope.module.enum_members
     if reference.node not in cache:
         cache[reference.node] = _enum_members(reference)
@@ -406,11 +397,7 @@ def _enum_members(reference: ClassRef) -> dict[str, Any] | None:
 
 
 def functional_members(call: ast.Call, scope: NameScope) -> dict[str, Any] | None:
-    """Return the members of `Enum("Color", "RED GREEN")`, or None if it is another call.
-
-    Raises:
-        Unknown: the members are computed at run time.
-    """
+    """Return the members of `Enum("Color", "RED GREEN")`, or None if it is another call."""
     kind = _ENUM_BASES.get(external_name(call.func, scope))
     if kind is None or len(call.args) != 2:
         return None

@@ -185,15 +185,10 @@ def _named(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, Any]]:
                 yield from ((argument.arg, value) for argument, value in parameters(node) if value)
 
 
-_NAMING_NODES = (
-    ast.Assign,
-    ast.AnnAssign,
-    ast.keyword,
-    ast.Dict,
-    ast.Compare,
-    ast.Call,
+_NAMING_NODES = {
+    *(ast.Assign, ast.AnnAssign, ast.keyword, ast.Dict, ast.Compare, ast.Call),
     ast.arguments,
-)
+}
 
 
 def _name(node: ast.AST) -> str:

@@ -56,21 +56,15 @@ class BuiltinShadowing:
                 self._names[self._owners.get(id(node))].discard(node.id)
 
 
-_BINDERS = frozenset(
-    {
-        *(ast.Name, ast.arg, ast.alias, ast.ExceptHandler, ast.MatchAs),
-        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
-    }
-)
+_BINDERS = {
+    *(ast.Name, ast.arg, ast.alias, ast.ExceptHandler, ast.MatchAs),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+}
 
 
 def _binds(node: ast.AST) -> Iterable[str]:
     match node:
-        case ast.Name(id=name, ctx=ast.Store()):
-            return (name,)
-        case ast.Name():
-            return ()
-        case ast.arg(arg=name):
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
             return (name,)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return (name,)
