@@ -362,10 +362,7 @@ def _pattern(value: Any, _fit: Fit) -> Any:
 def _zone(value: Any, fit: Fit) -> Any:
     from zoneinfo import ZoneInfo
 
-    if type(value) is not str:
-        raise unfit("a time zone", value)
-    fit.floor(STRICT)
-    return _parse(ZoneInfo, value, "a time zone", value)
+    return _constructor(ZoneInfo, "a time zone", (str,))(value, fit)
 
 
 def _path_like(value: Any, fit: Fit) -> Any:

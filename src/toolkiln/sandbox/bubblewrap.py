@@ -120,23 +120,19 @@ def base_packages() -> tuple[Path, ...]:
     return tuple(paths[top] for top in sorted(paths))
 
 
-def bwrap_arguments(
-    binds: list[Bind], *, keep_capabilities: bool, files: Mapping[str, int], tmp_bytes: int
-) -> list[str]:
-    """Return the options of bwrap, without the command.
+def _options(launch: "Launch", files: Mapping[str, int]) -> bytes:
+    """Return the options of bwrap; it reads the content of each of `files` from a descriptor.
 
-    With `keep_capabilities` the process inside can create namespaces for others, as the fork
-    server does. bwrap reads the content of each of `files` from a descriptor. Process 1 is
-    always bwrap's own: a tool as process 1 could reset its parent-death signal and survive a
-    kill -9 of bwrap.
+    Process 1 is always bwrap's own: a tool as process 1 could reset its parent-death signal and
+    survive a kill -9 of bwrap.
     """
     arguments = ["--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
     arguments += ["--clearenv", "--hostname", "sandbox", "--uid", "1000", "--gid", "1000"]
     arguments += ["--cap-drop", "ALL"]
-    if keep_capabilities:
+    if launch.keep_capabilities:
         for name in ("SYS_ADMIN", "SETPCAP", "NET_ADMIN"):
             arguments += ["--cap-add", f"CAP_{name}"]
-    for bind in binds:
+    for bind in launch.binds:
         arguments += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
     for path, descriptor in files.items():
         arguments += ["--file", str(descriptor), path]
@@ -147,15 +143,15 @@ def bwrap_arguments(
             arguments += ["--ro-bind", f"/{name}", f"/{name}"]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", "/tmp"):  # noqa: S108
-        arguments += ["--size", str(tmp_bytes), "--tmpfs", folder]
-    targets = {bind.target for bind in binds}
+        arguments += ["--size", str(launch.tmp_bytes), "--tmpfs", folder]
+    targets = {bind.target for bind in launch.binds}
     for folder in ("/tool", "/env", "/workspace", "/kiln"):
         if folder not in targets:
             arguments += ["--dir", folder]
     arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
     for name, value in _ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
-    return arguments
+    return os.fsencode("\0".join([*arguments, ""]))
 
 
 def program(name: str, folder: str = "/toolkiln") -> str:
@@ -213,6 +209,7 @@ class Launch:
     command: list[str]
     pass_fds: tuple[int, ...]
     keep_capabilities: bool = False
+    """Whether the process inside can create namespaces for others, as the fork server does."""
     hosts: str = ""
     """The content of `/etc/hosts`."""
     tmp_bytes: int = 1 << 20
@@ -301,16 +298,6 @@ class BwrapProcess:
         with self._errors as errors:
             errors.seek(0)
             return errors.read(2000).decode("utf-8", "replace").strip()
-
-
-def _options(launch: Launch, files: Mapping[str, int]) -> bytes:
-    arguments = bwrap_arguments(
-        launch.binds,
-        keep_capabilities=launch.keep_capabilities,
-        files=files,
-        tmp_bytes=launch.tmp_bytes,
-    )
-    return os.fsencode("\0".join([*arguments, ""]))
 
 
 def _pipe_with(data: bytes) -> int:

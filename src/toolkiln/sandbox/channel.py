@@ -52,7 +52,8 @@ class CallChannel:
         self._invocation = invocation
         self._outcome = outcome
         self._loop = asyncio.get_running_loop()
-        self.call, self.far_call = _pair()
+        self.call, self.far_call = socket.socketpair()
+        self.call.setblocking(False)
         self._descriptor = self.call.fileno()  # the event loop formats sockets slowly
         out, self.far_out = os.pipe()
         err, self.far_err = os.pipe()
@@ -402,9 +403,3 @@ def _to_float(value: Any) -> float | None:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _pair() -> tuple[socket.socket, socket.socket]:
-    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    near.setblocking(False)
-    return near, far

@@ -152,7 +152,7 @@ class SandboxExecutor:
             try:
                 worker = await self._warm.take(recipe)
                 if worker is not None and not worker.send_call(channel.far_descriptors):
-                    self._warm.discard(recipe, worker)
+                    self._warm.discard(recipe.key, worker)
                     worker = None
                 if worker is None:
                     await self._run_fresh(invocation, recipe, channel, outcome)
@@ -174,11 +174,6 @@ class SandboxExecutor:
         """The current load."""
         slots, warm = self._slots, self._warm
         return Load(self._launcher.mode, slots.running, slots.waiting, warm.count, warm.spare)
-
-    @property
-    def warm(self) -> tuple[int, int]:
-        """The number of warm processes, and the bytes of memory of the idle ones."""
-        return self._warm.count, self._warm.memory
 
     async def close(self) -> None:
         """End all processes: those of calls, then warm ones, then the launcher's."""
@@ -274,7 +269,7 @@ class SandboxExecutor:
                 self._warm.give_back(recipe, worker)
                 return
             ended.cancel()
-        self._warm.discard(recipe, worker)
+        self._warm.discard(recipe.key, worker)
 
     async def _until_over(
         self, invocation: Invocation, channel: CallChannel, process: Process

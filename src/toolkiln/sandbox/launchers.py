@@ -37,7 +37,7 @@ from toolkiln.sandbox.bubblewrap import (
     start,
 )
 from toolkiln.sandbox.network.addresses import Endpoint, hosts_file
-from toolkiln.sandbox.trees import empty_folder, open_tree
+from toolkiln.sandbox.trees import remove_tree
 
 _START_TIMEOUT = 20.0
 _MAX_FILES = 4096
@@ -134,11 +134,17 @@ class Launcher(Protocol):
         ...
 
 
+def _fixed_paths(job: Job) -> SandboxPaths:
+    site = "/env" if job.site else None
+    return SandboxPaths("/tool", site, "/toolkiln/base", "/workspace" if job.workspace else None)
+
+
 class ForkServerLauncher:
     """Mode A: a fork server, started on first use and restarted after it died."""
 
     mode = "A"
     start_seconds = 0.0
+    paths = staticmethod(_fixed_paths)
 
     def __init__(self, bwrap: Path, python: Interpreter, state: Path, cgroup: Cgroup) -> None:
         self._bwrap = bwrap
@@ -186,8 +192,7 @@ class ForkServerLauncher:
             process = start(self._bwrap, self._python, launch)
         finally:
             far.close()
-            for group in groups:
-                os.close(group)
+            _close_all(groups)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_START_TIMEOUT):
@@ -196,13 +201,11 @@ class ForkServerLauncher:
             greeting = b""
         except BaseException:  # cancelled
             control.close()
-            _kill_and_reap(process)
+            _end(process)
             raise
         if not greeting:
             control.close()
-            process.kill()
-            process.reap()
-            reason = process.read_errors() or "no response"
+            reason = _end(process) or "no response"
             raise BackendError(f"the fork server does not start: {reason}")
         self._server, self._control = process, control
         loop.add_reader(control, self._on_control)
@@ -224,15 +227,11 @@ class ForkServerLauncher:
         ended.add_done_callback(lambda _: self._jobs.pop(job_id, None))
         return Process(ended, lambda: self._kill(job_id))
 
-    def paths(self, job: Job) -> SandboxPaths:
-        """Return fixed paths."""
-        return _fixed_paths(job)
-
     async def close(self) -> None:
         """End the server and all its processes."""
         if self._server is None:
             return
-        _kill_and_reap(self._server)
+        _end(self._server)
         self._on_server_lost("the fork server was closed")
         await self._cgroup.close()
 
@@ -241,7 +240,7 @@ class ForkServerLauncher:
         process, control = self._server, self._control
         self._server = self._control = None
         if process is not None:
-            _kill_and_reap(process)
+            _end(process)
         if control is not None:
             control.close()
         self._cgroup.remove()
@@ -259,10 +258,8 @@ class ForkServerLauncher:
             if len(self._requests) >= _CACHE_SIZE:
                 self._requests.clear()
             request = {
-                "limits": _limits(job),
+                **_settings(job),
                 "mounts": self._mounts(job),
-                "network": job.network,
-                "endpoints": [each[:2] for each in job.endpoints],
                 "hosts": hosts_file(job.endpoints),
             }
             self._requests[job] = json.dumps(request).encode()[1:]
@@ -291,7 +288,7 @@ class ForkServerLauncher:
             data = b""
         if not data:
             if self._server:
-                _kill_and_reap(self._server)
+                _end(self._server)
             self._on_server_lost("the fork server died; the tool may have run partially")
             return
         frame: dict[str, Any] = json.loads(data)
@@ -323,26 +320,25 @@ class ForkServerLauncher:
                 future.set_result(ProcessExit(-1, platform_error=reason))
 
 
-def _fixed_paths(job: Job) -> SandboxPaths:
-    site = "/env" if job.site else None
-    return SandboxPaths("/tool", site, "/toolkiln/base", "/workspace" if job.workspace else None)
-
-
-def _limits(job: Job) -> dict[str, int]:
+def _settings(job: Job) -> dict[str, Any]:
+    """Return the settings that the programs of all modes understand."""
     bounds = job.bounds
-    return {
+    limits = {
         "memory": bounds.memory,
         "cpu": math.ceil(bounds.cpu),
         "disk": bounds.disk,
         "files": _MAX_FILES,
         "processes": bounds.processes + job.extra_processes,
     }
+    endpoints = [each[:2] for each in job.endpoints]
+    return {"limits": limits, "network": job.network, "endpoints": endpoints}
 
 
-def _kill_and_reap(process: BwrapProcess) -> None:
+def _end(process: BwrapProcess) -> str:
+    """Kill a process and return what it wrote to stderr."""
     process.kill()
     process.reap()
-    process.read_errors()
+    return process.read_errors()
 
 
 class _Processes:
@@ -398,6 +394,7 @@ class BwrapLauncher:
 
     mode = "B"
     start_seconds = 0.05
+    paths = staticmethod(_fixed_paths)
 
     def __init__(self, bwrap: Path, python: Interpreter, cgroup: Cgroup) -> None:
         self._bwrap = bwrap
@@ -421,30 +418,19 @@ class BwrapLauncher:
         settings = {
             "mode": "B",
             "descriptors": inherited,
-            "limits": _limits(job),
-            "network": job.network,
-            "endpoints": [each[:2] for each in job.endpoints],
+            **_settings(job),
             "workdir": "/tmp",  # noqa: S108
             "read": [str(self._python.prefix)],
             "write": [bind.target for bind in binds if bind.writable],
         }
         command = [*self._python.command, "-c", program("one_shot"), json.dumps(settings)]
-        launch = Launch(
-            binds,
-            command,
-            inherited,
-            hosts=hosts_file(job.endpoints),
-            tmp_bytes=job.bounds.disk,
-        )
+        hosts = hosts_file(job.endpoints)
+        launch = Launch(binds, command, inherited, hosts=hosts, tmp_bytes=job.bounds.disk)
         try:
             process = start(self._bwrap, self._python, launch)
         finally:
             _close_all(groups)
         return self._processes.add(process, process.kill, _inner_status)
-
-    def paths(self, job: Job) -> SandboxPaths:
-        """Return fixed paths."""
-        return _fixed_paths(job)
 
 
 class ProcessLauncher:
@@ -500,7 +486,7 @@ class ProcessLauncher:
         settings = {
             "mode": self.mode,
             "descriptors": inherited,
-            "limits": _limits(job),
+            **_settings(job),
             "processes_of_user": _tasks_of_user(),
             "network": False,
             "workdir": str(folder),
@@ -549,13 +535,8 @@ def _close_all(descriptors: list[int]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder that a tool filled, regardless of depth and permissions."""
-    try:
-        with open_tree(folder, 0o700) as top:
-            empty_folder(top)
-        folder.rmdir()
-    except OSError:
-        pass  # the system cleans up temporary files eventually
+    with suppress(OSError):  # the system cleans up temporary files eventually
+        remove_tree(folder)
 
 
 def _inner_status(status: int) -> int:

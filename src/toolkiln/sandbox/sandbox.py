@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -276,7 +275,7 @@ def _write(file: Path, value: dict[str, Any]) -> None:
     try:
         partial.touch(mode=0o600)
         partial.write_text(json.dumps(value), "utf-8")
-        shutil.move(partial, file)
+        partial.replace(file)
     except OSError:
         partial.unlink(missing_ok=True)  # the next start tries the modes again
 
@@ -328,12 +327,6 @@ class Sandbox:
         return await executor.run(invocation)
 
     @property
-    def warm(self) -> tuple[int, int]:
-        """The number of warm processes, and the bytes of memory of the idle ones."""
-        warm = [executor.warm for executor in self._executors.values()]
-        return sum(count for count, _ in warm), sum(size for _, size in warm)
-
-    @property
     def loads(self) -> list[Load]:
         """The load of each mode in use."""
         return [executor.load for executor in self._executors.values()]
@@ -365,14 +358,14 @@ class Sandbox:
         if sandboxed not in self._executors:
             async with self._choosing:
                 if sandboxed not in self._executors:
-                    self._executors[sandboxed] = await self._make(sandboxed=sandboxed)
+                    launcher = make_launcher(await self._mode(sandboxed), self._state)
+                    executor = SandboxExecutor(launcher, self._state, self._networks)
+                    self._executors[sandboxed] = executor
         return self._executors[sandboxed]
 
-    async def _make(self, *, sandboxed: bool) -> SandboxExecutor:
-        mode = "none"
-        if sandboxed:
-            mode = await choose_mode(
-                self._requested_mode, self._state, allow_reduced=self._allow_reduced
-            )
-        launcher = make_launcher(mode, self._state)
-        return SandboxExecutor(launcher, self._state, self._networks)
+    async def _mode(self, sandboxed: bool) -> str:
+        if not sandboxed:
+            return "none"
+        return await choose_mode(
+            self._requested_mode, self._state, allow_reduced=self._allow_reduced
+        )

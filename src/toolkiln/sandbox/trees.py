@@ -198,7 +198,7 @@ def _copy_file(name: str, here: int, path: str, target: int, room: int) -> int:
     return info.st_size - left
 
 
-def empty_folder(top: int) -> None:
+def _empty(top: int) -> None:
     """Remove the content of a folder; each subfolder is moved to the top before."""
     waiting = os.listdir(top)
     while waiting:
@@ -214,6 +214,13 @@ def empty_folder(top: int) -> None:
             os.close(folder)
         with suppress(OSError):  # if a tool added something, removing the parent fails
             os.rmdir(name, dir_fd=top)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that a tool filled, regardless of depth and permissions."""
+    with open_tree(folder, 0o700) as top:
+        _empty(top)
+    folder.rmdir()
 
 
 def _unlink(name: str, folder: int) -> bool:

@@ -9,6 +9,7 @@ are retired, and their number and memory are bounded.
 import asyncio
 import os
 import socket
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ class WarmPool:
         self._launcher = launcher
         self._networks = networks
         self._idle: dict[Hashable, list[WarmProcess]] = {}
-        self._count: dict[Hashable, int] = {}
+        self._count: Counter[Hashable] = Counter()
         """Idle, busy and starting workers."""
         self._import_seconds: dict[Hashable, float] = {}
         self._retry_after: dict[Hashable, float] = {}
@@ -101,7 +102,7 @@ class WarmPool:
     @property
     def count(self) -> int:
         """The number of idle, busy and starting workers."""
-        return sum(self._count.values())
+        return self._count.total()
 
     @property
     def spare(self) -> int:
@@ -119,12 +120,12 @@ class WarmPool:
         Waits for a busy worker no longer than the import would take.
         """
         key = recipe.key
-        if not self._count.get(key):
+        if not self._count[key]:
             return None
         while workers := self._idle.get(key):
             worker = workers.pop()
             if worker.process.ended.done():
-                self._forget(key, worker)
+                self.discard(key, worker)
                 continue
             if recipe.kind == "spare" or not worker.forks:
                 self._start(recipe)
@@ -161,19 +162,15 @@ class WarmPool:
             self._import_seconds.clear()
             self._retry_after.clear()
         self._import_seconds[recipe.key] = seconds
-        if is_sure and not self._count.get(recipe.key):
+        if is_sure and not self._count[recipe.key]:
             self._start(recipe)
 
     def give_back(self, recipe: Recipe, worker: WarmProcess) -> None:
         """Return a worker whose call is over."""
         if not worker.forks or worker.process.ended.done():
-            self._forget(recipe.key, worker)
+            self.discard(recipe.key, worker)
         else:
             self._offer(recipe.key, worker)
-
-    def discard(self, recipe: Recipe, worker: WarmProcess) -> None:
-        """End a worker whose call was stopped."""
-        self._forget(recipe.key, worker)
 
     async def close(self) -> None:
         """End all workers."""
@@ -181,7 +178,7 @@ class WarmPool:
             task.cancel()
         idle = [(key, worker) for key, workers in self._idle.items() for worker in workers]
         for key, worker in idle:
-            self._forget(key, worker)
+            self.discard(key, worker)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def kill(self) -> None:
@@ -192,14 +189,14 @@ class WarmPool:
 
     def _start(self, recipe: Recipe) -> None:
         key = recipe.key
-        if self._count.get(key, 0) >= self._per_tool:
+        if self._count[key] >= self._per_tool:
             return
         if self._retry_after.get(key, 0.0) > asyncio.get_running_loop().time():
             return
         self._make_room()
         if self.count >= _MAX_WORKERS:
             return
-        self._count[key] = self._count.get(key, 0) + 1
+        self._count[key] += 1
         task = self._run_in_background(self._warm_up(recipe))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -273,7 +270,7 @@ class WarmPool:
         if left > 0:
             loop.call_later(left, self._retire, key, worker)
         else:
-            self._forget(key, worker)
+            self.discard(key, worker)
 
     def _make_room(self) -> None:
         """End the longest idle workers while there are too many or they use too much memory."""
@@ -282,9 +279,10 @@ class WarmPool:
             if not idle:
                 return
             _, key, worker = min(idle, key=lambda item: item[0])
-            self._forget(key, worker)
+            self.discard(key, worker)
 
-    def _forget(self, key: Hashable, worker: WarmProcess) -> None:
+    def discard(self, key: Hashable, worker: WarmProcess) -> None:
+        """End a worker, busy or idle."""
         workers = self._idle.get(key, [])
         if worker in workers:
             workers.remove(worker)

@@ -28,14 +28,7 @@ from pathlib import Path
 from toolkiln.errors import BackendError, InputError, nearest_hint
 from toolkiln.execution.executor import Workspace
 from toolkiln.model.system import Exported, WorkspaceInfo
-from toolkiln.sandbox.trees import (
-    Identity,
-    copy_tree,
-    empty_folder,
-    identity,
-    open_tree,
-    walk,
-)
+from toolkiln.sandbox.trees import Identity, copy_tree, identity, open_tree, remove_tree, walk
 
 _GONE = ".gone-"
 _NEW = ".new-"
@@ -231,7 +224,7 @@ def usage(
     """Measure a workspace; counting stops once a limit is exceeded.
 
     Raises:
-        OSError: the folder or one of its subfolders cannot be open_tree.
+        OSError: the folder or one of its subfolders cannot be opened.
     """
     with open_tree(folder) as top:
         return _measure(top, max_bytes, max_files)
@@ -325,9 +318,7 @@ def _remove(gone: Path) -> None:
 def _remove_once(gone: Path) -> None:
     files = gone / "files"
     if files.exists():
-        with open_tree(files, 0o700) as top:
-            empty_folder(top)
-        files.rmdir()
+        remove_tree(files)
     for rest in gone.iterdir():
         rest.unlink()
     gone.rmdir()

@@ -249,7 +249,7 @@ class Environments:
             return EnvironmentInfo(
                 key=folder.name,
                 packages=packages(lock.read_text("utf-8")),
-                size=folders.size(folder),
+                size=folders.measure(folder)[0],
                 built=built,
                 last_used=last_used,
                 requirements=tuple(users.get(folder.name, ())),

@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from math import inf
 from pathlib import Path
 
 from toolkiln.errors import EnvironmentFailed
@@ -102,14 +103,17 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def size(path: Path) -> int:
-    """Return the total size of all files in a folder."""
-    total = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total
+def measure(top: Path, max_bytes: float = inf, max_files: float = inf) -> tuple[int, int]:
+    """Count the bytes and entries in a folder; stop once a limit is exceeded."""
+    size = entries = 0
+    for folder, inner, names in os.walk(top):
+        entries += len(inner) + len(names)
+        for name in names:
+            with suppress(OSError):  # moved in the meantime
+                size += os.lstat(os.path.join(folder, name)).st_size
+        if size > max_bytes or entries > max_files:
+            break
+    return size, entries
 
 
 def _sync(path: str | Path, *, seal: bool = False) -> None:

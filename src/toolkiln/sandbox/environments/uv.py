@@ -119,16 +119,17 @@ class QuotaUsage:
         for folder in self._folders():
             if folder.name not in self._before | self._foreign:
                 self._unpacked[folder.name] = self._measure(folder)
-        if self._is_exceeded(self._unpacked.values()):
+        if self._excess(self._unpacked.values()):
             with _stopped(pid):  # checking all processes takes as long as unpacking gigabytes
                 self._foreign |= self._opened_by_others(pid) - self._own
                 # A finished folder that was never seen open by this uv is either foreign or
                 # already part of the environment.
                 ours = self._own | {path.name for path in self._folders()} - self._foreign
                 self._unpacked = {k: v for k, v in self._unpacked.items() if k in ours}
-                self._check_quota(self._unpacked.values())
-        if self.target:
-            self._check_quota([self._measure(self.target)])
+                if excess := self._excess(self._unpacked.values()):
+                    raise excess
+        if self.target and (excess := self._excess([self._measure(self.target)])):
+            raise excess
 
     def clear(self) -> None:
         """Remove what uv, which has ended, left in its cache."""
@@ -178,32 +179,19 @@ class QuotaUsage:
         return list(self.cache.glob(".tmp*"))
 
     def _measure(self, top: Path) -> tuple[int, int]:
-        """Count bytes and files in a folder; stop once the quota is exceeded."""
-        size = files = 0
-        for folder, inner, names in os.walk(top):
-            files += len(inner) + len(names)
-            for name in names:
-                try:
-                    size += os.lstat(os.path.join(folder, name)).st_size
-                except OSError:  # moved in the meantime
-                    continue
-            if size > self.quota.bytes or files > self.quota.files:
-                break
-        return size, files
+        return folders.measure(top, self.quota.bytes, self.quota.files)
 
-    def _is_exceeded(self, measured: Iterable[tuple[int, int]]) -> bool:
-        size, files = _sum(measured)
-        return size > self.quota.bytes or files > self.quota.files
-
-    def _check_quota(self, measured: Iterable[tuple[int, int]]) -> None:
-        size, files = _sum(measured)
+    def _excess(self, measured: Iterable[tuple[int, int]]) -> EnvironmentFailed | None:
+        """Return an error if these bytes and files exceed the quota."""
+        size, files = map(sum, zip((0, 0), *measured, strict=True))
         if size > self.quota.bytes:
-            raise too_large(self.quota)
+            return too_large(self.quota)
         if files > self.quota.files:
-            raise EnvironmentFailed(
+            return EnvironmentFailed(
                 f"the packages have more than {self.quota.files:,} files",
                 hint=_QUOTA_HINT.format("environment_files"),
             )
+        return None
 
 
 @contextmanager
@@ -214,13 +202,6 @@ def _stopped(pid: int) -> Iterator[None]:
     yield
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-
-
-def _sum(measured: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    size = files = 0
-    for more_bytes, more_files in measured:
-        size, files = size + more_bytes, files + more_files
-    return size, files
 
 
 def too_large(quota: Quota) -> EnvironmentFailed:

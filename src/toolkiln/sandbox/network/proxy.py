@@ -197,11 +197,8 @@ class _Proxy:
         """Start serving a connection, or refuse it."""
         connection = ProxyConnection(client, time.monotonic())
         if endpoint is not None:
-            connection.host, connection.port, connection.is_direct = (
-                endpoint.host,
-                endpoint.port,
-                True,
-            )
+            connection.host, connection.port = endpoint.host, endpoint.port
+            connection.is_direct = True
         client.setblocking(False)
         with suppress(OSError):
             # An SO_LINGER inherited from the listener could make our close() wait for the tool.
@@ -235,9 +232,8 @@ class _Proxy:
         """
         self.report(connection)  # before the tool can continue and end the call
         with suppress(OSError):
-            connection.client.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
+            linger = struct.pack("ii", 1, 0)
+            connection.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         connection.client.close()
 
     def finish(self, task: asyncio.Task[None]) -> None:

@@ -56,7 +56,7 @@ def parse_request(head: bytes) -> ProxyRequest:
     first, *lines = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if not line:
-        raise _bad("the request line is malformed")
+        raise _refusal("the request line is malformed")
     headers = [_header(text) for text in lines]
     method, target, version = line.groups()
     if method == b"CONNECT":
@@ -65,7 +65,7 @@ def parse_request(head: bytes) -> ProxyRequest:
         return ProxyRequest(host, port, tunnel=True)
     absolute = _ABSOLUTE.fullmatch(target.decode("ascii"))
     if not absolute:
-        raise _bad("this is a proxy: request http://host/path or CONNECT host:443")
+        raise _refusal("this is a proxy: request http://host/path or CONNECT host:443")
     host, port = _authority(absolute[1], default=80)
     _check_host(headers, host, port, default=80)
     path = absolute[2] or "/"
@@ -92,7 +92,7 @@ def suggestion(host: str, port: int) -> str:
 def _header(line: bytes) -> tuple[bytes, bytes]:
     match = _HEADER.fullmatch(line)
     if not match:
-        raise _bad("a header is malformed")
+        raise _refusal("a header is malformed")
     return match[1], match[2].strip(b" \t")
 
 
@@ -102,13 +102,10 @@ def _authority(text: str, default: int | None) -> tuple[str, int]:
     host = host_name(match[1])
     port = default if match[2] is None else port_number(match[2])
     if host is None:
-        raise ConnectionEnded(
-            ConnectionOutcome.REFUSED,
-            f"{text[:253]} is not a host name; use a name, IP addresses cannot be granted",
-            403,
-        )
+        reason = f"{text[:253]} is not a host name; use a name, IP addresses cannot be granted"
+        raise _refusal(reason, 403)
     if port is None:
-        raise _bad(f"{text[:253]} has no port from 1 to 65535")
+        raise _refusal(f"{text[:253]} has no port from 1 to 65535")
     return host, port
 
 
@@ -118,21 +115,20 @@ def _check_host(headers: list[tuple[bytes, bytes]], host: str, port: int, defaul
         return
     text = values[0].decode("latin-1")
     if len(values) > 1 or _authority(text, default) != (host, port):
-        raise _bad("the Host header differs from the requested host")
+        raise _refusal("the Host header differs from the requested host")
 
 
 def _body_length(headers: list[tuple[bytes, bytes]]) -> int | None:
     if _values(headers, b"transfer-encoding"):
-        raise ConnectionEnded(
-            ConnectionOutcome.REFUSED,
-            "a body requires a Content-Length; chunked bodies are possible only through CONNECT",
-            411,
+        reason = (
+            "a body requires a Content-Length; chunked bodies are possible only through CONNECT"
         )
+        raise _refusal(reason, 411)
     lengths = _values(headers, b"content-length")
     if not lengths:
         return None
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise _bad("Content-Length is malformed")
+        raise _refusal("Content-Length is malformed")
     return int(lengths[0])
 
 
@@ -150,5 +146,5 @@ def _values(headers: list[tuple[bytes, bytes]], header: bytes) -> list[bytes]:
     return [value for name, value in headers if name.lower() == header]
 
 
-def _bad(reason: str) -> ConnectionEnded:
-    return ConnectionEnded(ConnectionOutcome.REFUSED, reason, 400)
+def _refusal(reason: str, status: int = 400) -> ConnectionEnded:
+    return ConnectionEnded(ConnectionOutcome.REFUSED, reason, status)
