@@ -276,9 +276,8 @@ def _load(file: Path, folder: Path, environ: Mapping[str, str]) -> Settings:
     table, file_stamp = _read(file)
     for name, value in table.items():
         if name not in known:
-            raise ConfigError(
-                f"{file}: there is no setting {name!r}", hint=_hint_from(name, sorted(known))
-            )
+            hint = _hint_from(name, sorted(known))
+            raise ConfigError(f"{file}: there is no setting {name!r}", hint=hint)
         values[name] = check_setting(name, value, str(file))
         origins[name] = str(file.absolute())
     for name, default in known.items():
@@ -360,16 +359,16 @@ def check_setting(name: str, value: Any, origin: str) -> Any:
     if name in _TABLES:
         return _TABLES[name](value, origin)
     default = getattr(Settings, name)
-    shown = "…" if name in _SECRETS else reprlib.repr(value)
+    wrong = f"{origin}: {name} is {'…' if name in _SECRETS else reprlib.repr(value)}"
     if name == "require_key":
         required = _REQUIRE_KEY.get(value.lower(), value) if isinstance(value, str) else value
         if required != "auto" and not isinstance(required, bool):
-            raise ConfigError(f"{origin}: {name} is {shown}", hint='use true, false or "auto"')
+            raise ConfigError(wrong, hint='use true, false or "auto"')
         return required
     if name in _PATHS:
         if not isinstance(value, str) or not value or "\0" in value:
             hint = f'write {name} = "{default or "secrets.toml"}"'
-            raise ConfigError(f"{origin}: {name} is {shown}, not a path", hint=hint)
+            raise ConfigError(f"{wrong}, not a path", hint=hint)
         return Path(value)
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -378,15 +377,14 @@ def check_setting(name: str, value: Any, origin: str) -> Any:
         return tuple(value)
     if type(value) is not type(default):
         kind = type(default).__name__
-        raise ConfigError(f"{origin}: {name} is {shown}, not of type {kind}", hint=_TYPES[kind])
+        raise ConfigError(f"{wrong}, not of type {kind}", hint=_TYPES[kind])
     minimum = 1 if name in _POSITIVE else 0
     if isinstance(default, int) and not minimum <= value < _MAX_NUMBER:
-        hint = f"use a number of at least {minimum}"
-        raise ConfigError(f"{origin}: {name} is {shown}", hint=hint)
+        raise ConfigError(wrong, hint=f"use a number of at least {minimum}")
     if name in _CHOICES and value not in _CHOICES[name]:
-        raise ConfigError(f"{origin}: {name} is {shown}", hint=_hint_from(value, _CHOICES[name]))
+        raise ConfigError(wrong, hint=_hint_from(value, _CHOICES[name]))
     if name == "port" and value >= 1 << 16:
-        raise ConfigError(f"{origin}: port is {shown}", hint="use a number from 0 to 65535")
+        raise ConfigError(wrong, hint="use a number from 0 to 65535")
     if name == "telemetry" and value and not value.startswith(("http://", "https://")):
         hint = "use a URL like http://127.0.0.1:4318"
         raise ConfigError(f"{origin}: telemetry is not a URL", hint=hint)
@@ -463,20 +461,23 @@ def _hint_from(name: Any, known: Iterable[str]) -> str:
     return nearest_hint(str(name)[:100], names) or f"use one of {', '.join(names)}"
 
 
+def _refuse_unknown(name: Any, known: Iterable[str], location: str) -> None:
+    if name not in known:
+        hint = _hint_from(name, known)
+        raise ConfigError(f"{location} has no {reprlib.repr(name)}", hint=hint)
+
+
 def _limits(value: Any, origin: str) -> dict[str, float]:
     table = _as_table("limits", value, origin)
     for name, number in table.items():
-        if name not in _LIMITS:
-            raise ConfigError(
-                f"{origin}: limits has no {name!r}", hint=f"use one of {', '.join(_LIMITS)}"
-            )
+        _refuse_unknown(name, _LIMITS, f"{origin}: limits")
         minimum = 0.001 if name in ("timeout", "cpu") else 1
         if (
             isinstance(number, bool)
             or not isinstance(number, int | float)
             or not minimum <= number < _MAX_NUMBER
         ):
-            hint = f"use a number of at minimum {minimum:g}"
+            hint = f"use a number of at least {minimum:g}"
             raise ConfigError(f"{origin}: limits.{name} is {number!r}", hint=hint)
     return table
 
@@ -484,11 +485,7 @@ def _limits(value: Any, origin: str) -> dict[str, float]:
 def _grants(value: Any, origin: str) -> dict[str, dict[str, Any]]:
     for tool, grant in _as_table("grants", value, origin).items():
         for name, granted in _as_table(f"grants.{tool}", grant, origin).items():
-            if name not in _GRANTS:
-                raise ConfigError(
-                    f"{origin}: grants.{tool} has no {name!r}",
-                    hint=f"use one of {', '.join(_GRANTS)}",
-                )
+            _refuse_unknown(name, _GRANTS, f"{origin}: grants.{tool}")
             if (
                 not isinstance(granted, _GRANTS[name])
                 or (name == "workspace" and granted not in ("read", "write"))
@@ -525,10 +522,7 @@ def _rule(value: Any, location: str) -> dict[str, Any]:
 
 
 def _rule_field(name: str, value: Any, location: str) -> Any:
-    known = (*_RULE_SCALARS, *_RULE_LISTS)
-    if name not in known:
-        hint = _hint_from(name, known)
-        raise ConfigError(f"{location} has no {reprlib.repr(name)}", hint=hint)
+    _refuse_unknown(name, (*_RULE_SCALARS, *_RULE_LISTS), location)
     location = f"{location}.{name}"
     if name in _RULE_LISTS:
         value = _strings(value, location)
@@ -576,9 +570,7 @@ def _rates(value: Any, origin: str) -> dict[str, dict[str, str]]:
         location = f"rates.{reprlib.repr(glob)}"
         _strings(glob, f"{origin}: rates")
         for name, rate in _as_table(location, rates, origin).items():
-            if name not in ("caller", "tool"):
-                hint = _hint_from(name, ("caller", "tool"))
-                raise ConfigError(f"{origin}: {location} has no {reprlib.repr(name)}", hint=hint)
+            _refuse_unknown(name, ("caller", "tool"), f"{origin}: {location}")
             try:
                 parse_rate(rate)
             except ConfigError as error:

@@ -14,7 +14,7 @@
     │   ├── EmptyFolder      the folder has no tools                        (catalog)
     │   ├── ProposalQuota    the caller has too many pending proposals      (catalog)
     │   ├── ManifestError    the manifest is damaged or forged              (catalog)
-    │   └── EditConflict     the file was changed in the meantime           (catalog)
+    │   └── EditConflict     the file was changed in the meantime
     ├── ServerBusy           a queue, or the caller's share of it, is full
     ├── ConfigError          toolkiln.toml or a TOOLKILN_* variable is invalid
     ├── EnvironmentFailed    packages cannot be resolved or installed
@@ -116,6 +116,24 @@ class AdmissionRefused(InputError):
         self.findings = tuple(findings)
 
 
+class EditConflict(InputError):
+    """A concurrent change of the same file or folder."""
+
+    code = "conflict"
+
+
+class StaleVersion(EditConflict):
+    """The version that the request names is not the current one."""
+
+    code = "outdated"
+
+
+class RemovesOtherTools(EditConflict):
+    """Other tools of the same file would be removed too, without consent."""
+
+    code = "takes_others"
+
+
 class TooLate(InputError):
     """The request is already decided or has ended."""
 
@@ -150,6 +168,13 @@ class BackendError(ToolkilnError):
     """A failure of the platform, not of the tool."""
 
     code = "backend_failed"
+
+
+def refuse_outdated(name: str, current: str | None, wanted: str | None) -> None:
+    """Raise StaleVersion if a version is wanted and another one is current."""
+    if wanted is not None and current != wanted:
+        state = f"is at version {current}" if current else "is not served"
+        raise StaleVersion(f"{name} {state}", hint="look at the current version, then try again")
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:

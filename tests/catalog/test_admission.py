@@ -10,8 +10,7 @@ from toolkiln.catalog.admission import Admissions, CandidateVersion
 from toolkiln.catalog.folder import read_sources
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
 from toolkiln.catalog.reports import check
-from toolkiln.catalog.transaction import EditConflict
-from toolkiln.errors import InputError, UnknownTool
+from toolkiln.errors import EditConflict, InputError, UnknownTool
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import FileState, FileVersion
@@ -44,7 +43,7 @@ def draft(
     shop: Workshop, admissions: Admissions, source: str, file: str = "a.py"
 ) -> CandidateVersion:
     data = {Path(file).name: source.encode()}
-    return admissions.written(file, FileVersion(read_sources(data, shop.tools / file), data))
+    return admissions.unwritten(file, FileVersion(read_sources(data, shop.tools / file), data))
 
 
 def state(shop: Workshop, file: str = "a.py") -> FileState:

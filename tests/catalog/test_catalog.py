@@ -14,8 +14,7 @@ import pytest
 from toolkiln.catalog.admission import Admissions
 from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
-from toolkiln.catalog.transaction import EditConflict
-from toolkiln.errors import InputError
+from toolkiln.errors import EditConflict, InputError
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.catalog import FileState, Snapshot
 

@@ -15,11 +15,11 @@ from toolkiln.catalog.manifest import (
     MANIFEST,
     Manifest,
     ManifestError,
+    ManifestFile,
     MissingManifest,
     Switch,
     encode,
 )
-from toolkiln.catalog.transaction import ManifestFile
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, DecisionRecord
 
@@ -299,6 +299,6 @@ def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Works
 
     with pytest.raises(ManifestError):
         admissions.admit(candidates, AdmissionDecision("ann"))
-    admissions.admit(candidates, AdmissionDecision("ann"), afresh=True)
+    admissions.admit(candidates, AdmissionDecision("ann"), reset=True)
 
     assert shop.served() == {"a": "a.py"}

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.catalog.manifest import MANIFEST
-from toolkiln.catalog.transaction import ManifestFile
+from toolkiln.catalog.manifest import MANIFEST, ManifestFile
 
 
 def test_a_manifest_replaced_around_each_read_is_never_mistaken_for_another(

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolkiln.catalog.admission import Admissions
-from toolkiln.catalog.manifest import MANIFEST
-from toolkiln.catalog.removal import RemovesOtherTools, StaleVersion
-from toolkiln.catalog.transaction import EditConflict, Installation, commit, needs_recovery, recover
-from toolkiln.errors import InputError, UnknownTool
+from toolkiln.catalog.manifest import MANIFEST, Installation, commit, needs_recovery, recover
+from toolkiln.errors import EditConflict, InputError, RemovesOtherTools, StaleVersion, UnknownTool
 from toolkiln.model.admission import AdmissionDecision
 
 from .conftest import Workshop, tool

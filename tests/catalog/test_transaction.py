@@ -23,17 +23,19 @@ import pytest
 from tables import each_row
 from toolkiln.catalog.admission import Admissions, CandidateVersion
 from toolkiln.catalog.folder import read_version
-from toolkiln.catalog.manifest import MANIFEST, Manifest, MissingManifest, encode
-from toolkiln.catalog.transaction import (
-    EditConflict,
+from toolkiln.catalog.manifest import (
+    MANIFEST,
     Installation,
+    Manifest,
     ManifestFile,
+    MissingManifest,
     commit,
+    encode,
     lock_folder,
     needs_recovery,
     recover,
 )
-from toolkiln.errors import InputError
+from toolkiln.errors import EditConflict, InputError
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.catalog import FileVersion
 
@@ -295,7 +297,7 @@ def test_lock_of_a_dead_writer_is_free(tmp_path: Path, start_python: Start) -> N
         """
         import sys
         from pathlib import Path
-        from toolkiln.catalog.transaction import lock_folder
+        from toolkiln.catalog.manifest import lock_folder
         with lock_folder(Path(sys.argv[1])):
             print("held", flush=True)
             sys.stdin.read()
@@ -317,7 +319,7 @@ def test_lock_of_a_dead_writer_is_free(tmp_path: Path, start_python: Start) -> N
 def drafted(shop: Workshop, source: str) -> tuple[Admissions, CandidateVersion]:
     """A version of a.py that is about to be written."""
     admissions = Admissions(shop.catalog())
-    return admissions, admissions.written("a.py", fresh_read(shop, source))
+    return admissions, admissions.unwritten("a.py", fresh_read(shop, source))
 
 
 def fresh_read(shop: Workshop, source: str) -> FileVersion:
@@ -342,7 +344,7 @@ def test_death_at_any_step_of_an_admission_leaves_one_whole_version(
 
     def write() -> None:
         admissions = Admissions(shop.catalog())
-        admissions.admit([admissions.written("a.py", read)], AdmissionDecision("ann"))
+        admissions.admit([admissions.unwritten("a.py", read)], AdmissionDecision("ann"))
 
     for at in range(1, 80):
         shutil.rmtree(shop.tools)
@@ -394,14 +396,14 @@ def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_pyt
         from pathlib import Path
         from toolkiln.catalog.admission import Admissions
         from toolkiln.catalog.catalog import Catalog
-        from toolkiln.catalog.transaction import EditConflict
+        from toolkiln.errors import EditConflict
         from toolkiln.model.admission import AdmissionDecision
         from toolkiln.catalog.folder import read_version
         from toolkiln.store.store import open_store
         tools, state, draft = map(Path, sys.argv[1:])
         store = open_store(state / "store.db")
         admissions = Admissions(Catalog(tools, lambda: store.archive))
-        candidate = admissions.written("a.py", read_version(draft))
+        candidate = admissions.unwritten("a.py", read_version(draft))
         print("ready", flush=True)
         sys.stdin.readline()
         try:
@@ -441,7 +443,7 @@ def test_reader_always_sees_a_whole_manifest_while_writers_die(
         import itertools, os, sys
         from pathlib import Path
         from toolkiln.catalog.manifest import Manifest, encode
-        from toolkiln.catalog.transaction import commit, lock_folder
+        from toolkiln.catalog.manifest import commit, lock_folder
         print("writing", flush=True)
         for number in itertools.count():
             with lock_folder(Path(sys.argv[1])):
@@ -477,7 +479,7 @@ def test_full_disk_leaves_the_earlier_version(tmp_path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
-        from toolkiln.catalog.transaction import Installation, commit
+        from toolkiln.catalog.manifest import Installation, commit
         folder, manifest = Path(sys.argv[1]), (Path(sys.argv[1]) / "_manifest.json").read_bytes()
         for data, content in ((b"#" * 50_000, manifest), (b"#", b"#" * 50_000)):
             try:

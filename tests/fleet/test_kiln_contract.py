@@ -12,9 +12,8 @@ import pytest
 import pytest_asyncio
 
 from toolkiln import Context, tool
-from toolkiln.catalog.removal import StaleVersion
 from toolkiln.config import Settings, load
-from toolkiln.errors import InputError, NotAllowed, NotFound, Unanswered, UnknownTool
+from toolkiln.errors import InputError, NotAllowed, NotFound, StaleVersion, Unanswered, UnknownTool
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import ToolDraft
 from toolkiln.model.audit import AuditFilter, ChainedRecord

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from toolkiln.catalog import manifest, transaction
+from toolkiln.catalog import manifest
 from toolkiln.catalog.folder import ToolFolder
 from toolkiln.errors import StoreError
 from toolkiln.kiln import Kiln
@@ -116,9 +116,9 @@ async def test_earlier_version_is_callable_after_a_refused_one(forge: Forge) -> 
 STEPS: list[tuple[Any, str]] = [
     (VersionArchive, "add_many"),
     (manifest, "encode"),
-    (transaction, "commit"),
-    (transaction, "_write_beside"),
-    (transaction, "_replace"),
+    (manifest, "commit"),
+    (manifest, "_write_temporary"),
+    (manifest, "_replace"),
     (Path, "replace"),
     (os, "fsync"),
     (Path, "chmod"),
@@ -205,7 +205,7 @@ async def test_looking_again_that_fails_leaves_all_that_was_written(
 async def test_cancelled_writing_ends_whole(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     kiln = await prepare(forge, overwrite=True)
     loop, reached = asyncio.get_running_loop(), asyncio.Event()
-    broken(monkeypatch, transaction, "commit", 1, lambda: loop.call_soon_threadsafe(reached.set))
+    broken(monkeypatch, manifest, "commit", 1, lambda: loop.call_soon_threadsafe(reached.set))
 
     task = asyncio.create_task(write(kiln, SECOND, overwrite=True))
     async with asyncio.timeout(SOON):
@@ -213,7 +213,7 @@ async def test_cancelled_writing_ends_whole(forge: Forge, monkeypatch: pytest.Mo
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    with transaction.lock_folder(forge.tools):
+    with manifest.lock_folder(forge.tools):
         pass  # whoever wrote has come to an end
 
     assert look(forge) in ends(overwrite=True)

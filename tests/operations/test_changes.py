@@ -9,7 +9,7 @@ import pytest
 
 from operations.conftest import FIRST, NAME, SECOND, Forge, write
 from toolkiln import config
-from toolkiln.catalog.changes import Changes
+from toolkiln.catalog.watch import Changes
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.model.catalog import CatalogChange, Snapshot
@@ -149,7 +149,7 @@ async def test_a_tool_that_went_and_came_back_meanwhile_has_changed() -> None:
 
 
 async def test_watching_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkiln.catalog.changes._PAUSE", 0.0)
+    monkeypatch.setattr("toolkiln.catalog.watch._PAUSE", 0.0)
     source, ears = Source(), Ears()
     changes = Changes(source.watch)
     changes.listen(ears)
@@ -218,7 +218,7 @@ async def test_what_this_process_and_another_decide_is_heard(forge: Forge) -> No
 async def test_rules_that_change_are_a_change_without_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkiln.catalog.changes._PAUSE", 0.05)
+    monkeypatch.setattr("toolkiln.catalog.watch._PAUSE", 0.05)
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "convert.py").write_text(FIRST)
     file, ears = tmp_path / "toolkiln.toml", Ears()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolkiln.catalog.reading_pool import ReadingPool
+from toolkiln.catalog.admission_pipeline import ReadingPool
 from toolkiln.errors import ServerBusy
 
 

@@ -1,33 +1,42 @@
-"""What people decide about files: admit, propose, reject, roll back, remove, switch on and off.
+"""Decisions about files: admit, propose, reject, roll back, remove, enable and disable.
 
-A decision names the exact version that was looked at. Whether a version is any good (does
-it import, do its examples pass) is found out before, by `app.authoring`; here decisions
-are written down, in the manifest and in the history, all of one or nothing.
+A decision names the exact version that was reviewed, and is written to the manifest and the
+history in one transaction. Whether a version works (does it import, do its examples pass) is
+checked before, by `admission_pipeline`.
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from toolkiln.catalog import manifest as overruled_errors
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.diff import (
     RequestedPermissions,
     new_findings,
-    pending_change,
     requested_permissions,
     unified,
 )
 from toolkiln.catalog.folder import read_sources
-from toolkiln.catalog.manifest import Manifest
-from toolkiln.catalog.removal import refuse_outdated, removable, without
+from toolkiln.catalog.manifest import (
+    Installation,
+    Manifest,
+    overruled_note,
+    overruled_records,
+)
 from toolkiln.catalog.snapshots import with_enabled
-from toolkiln.catalog.transaction import EditConflict, Installation
-from toolkiln.errors import InputError, NotAllowed, NotFound, UnknownTool
+from toolkiln.errors import (
+    EditConflict,
+    InputError,
+    NotAllowed,
+    NotFound,
+    RemovesOtherTools,
+    UnknownTool,
+    refuse_outdated,
+)
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import (
@@ -40,7 +49,7 @@ from toolkiln.model.catalog import (
     Sources,
     Version,
 )
-from toolkiln.model.source import Finding, Reading
+from toolkiln.model.source import Finding
 from toolkiln.model.spec import ToolSpec
 from toolkiln.spec.checks.file_checks import KnownTools
 
@@ -48,47 +57,46 @@ _SHORTEST_DIGEST = 6
 
 
 class ProposalQuota(InputError):
-    """The caller has as many proposals waiting as one caller may have."""
+    """The caller has the maximum number of pending proposals."""
 
     code: ClassVar[str] = "too_many_proposals"
 
 
 @dataclass(frozen=True)
 class CandidateVersion:
-    """A version that waits for a decision, as the person saw it."""
+    """A version that waits for a decision, as it was reviewed."""
 
     file: str
     read: FileVersion
     base: str | None = None
-    """The version that was admitted then."""
+    """Digest of the version that was admitted at that time."""
     replaces: bytes | None = None
-    """What the file held then, if this version has to be written first."""
+    """Content of the file at that time, if this version has yet to be written."""
     is_written: bool = True
-    """Whether the file on disk already is this version."""
+    """Whether the file on disk has this version already."""
     probed: Sequence[Finding] = ()
-    """What running it found and a comment overrules."""
+    """Findings of the probe, including errors that a comment overrules."""
 
     @property
     def overruled(self) -> list[Finding]:
-        """Its errors that comments overrule."""
+        """Errors that comments overrule."""
         return [f for f in (*self.read.reading.findings, *self.probed) if f.overruled]
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What a person should know before deciding about a candidate."""
+    """What a person should know before a decision."""
 
-    candidate: CandidateVersion
     diff: str
-    """Against the admitted version, or against nothing."""
-    findings: Sequence[Finding] = field(default_factory=tuple)
-    """Those that the admitted version did not have."""
-    rights: tuple[RequestedPermissions, ...] = ()
-    """What it asks for beyond the admitted version."""
+    """Changes since the admitted version."""
+    findings: Sequence[Finding]
+    """Findings that the admitted version did not have."""
+    rights: tuple[RequestedPermissions, ...]
+    """Permissions requested beyond the admitted version."""
 
 
 class Act(Protocol):
-    """Records a decision while it is carried out: what, by whom, about what."""
+    """Records a decision while it is carried out."""
 
     def __call__(self, what: str, by: str, /, **about: str) -> AbstractContextManager[None]:
         """Raises ToolkilnError if it cannot be recorded; then it is not carried out."""
@@ -103,8 +111,8 @@ class Admissions:
     """The decisions about one catalog."""
 
     def __init__(self, catalog: Catalog, act: Act = _unrecorded) -> None:
-        """`act` is wrapped around every decision, to record it."""
-        self.catalog = self._catalog = catalog
+        """`act` wraps every decision to record it."""
+        self.catalog = catalog
         self._act = act
         self._known: tuple[Snapshot | None, KnownTools] = (None, KnownTools({}))
 
@@ -112,73 +120,71 @@ class Admissions:
         """Return the version of a file on disk.
 
         Raises:
-            InputError: there is none.
+            InputError: it does not exist, or is not read for tools.
         """
-        read = self._catalog.folder.read(file)
+        read = self.catalog.folder.read(file)
         if read is None:
-            raise InputError(f"there is no file {str(self._catalog.root / file)!r}")
-        if not self._catalog.folder.is_ours(file):
+            raise InputError(f"there is no file {str(self.catalog.root / file)!r}")
+        if not self.catalog.folder.is_ours(file):
             raise InputError(
-                f"{self._catalog.root / file} is a private file or a test, and not read for tools",
+                f"{self.catalog.root / file} is a private file or a test, and not read for tools",
                 hint="give it another name",
             )
         return CandidateVersion(file, read, self._admitted_digest(file))
 
     def proposal(self, file: str) -> CandidateVersion | None:
-        """The proposed version of a file, which is written to disk when it is admitted."""
-        read = self._catalog.proposal(file)
+        """Return the proposed version of a file, which is written to disk on admission."""
+        read = self.catalog.proposal(file)
         if read is None:
             return None
-        on_disk = self._catalog.folder.read(file)
+        on_disk = self.catalog.folder.read(file)
         if on_disk is not None and on_disk.digest == read.digest:
             return self.candidate(file)
-        return self.written(file, read)
+        return self.unwritten(file, read)
+
+    def unwritten(self, file: str, read: FileVersion) -> CandidateVersion:
+        """Return a version that would replace the current content of a file."""
+        target = self.catalog.root / file
+        replaces = target.read_bytes() if target.is_file() else None
+        return CandidateVersion(file, read, self._admitted_digest(file), replaces, is_written=False)
 
     def refuse_overwriting(self, candidate: CandidateVersion) -> None:
         """Refuse to write a proposal over changes on disk that are in no version.
 
         Raises:
-            Conflict: there are such changes.
+            EditConflict: there are such changes.
         """
         if candidate.is_written or candidate.replaces is None:
             return
-        read = self._catalog.folder.read(candidate.file)
+        read = self.catalog.folder.read(candidate.file)
         if read is None or read.digest in (candidate.base, candidate.read.digest):
             return
-        history = self._catalog.archive.history(self._catalog.manifest.catalog, candidate.file)
-        if read.digest not in {version.digest for version in history}:
+        if not self.catalog.is_archived(candidate.file, read):
             raise EditConflict(
                 f"{candidate.file} has unadmitted changes, which the proposal would replace",
                 hint="admit or undo them first, or reject the proposal",
             )
 
-    def written(self, file: str, read: FileVersion) -> CandidateVersion:
-        """A version that is not on disk yet, to take the place of what is there."""
-        place = self._catalog.root / file
-        replaces = place.read_bytes() if place.is_file() else None
-        return CandidateVersion(file, read, self._admitted_digest(file), replaces, is_written=False)
-
     def assess(self, candidate: CandidateVersion) -> Assessment:
-        """The diff, the new findings and the rights asked for.
+        """Compare a candidate with the admitted version.
 
-        A version that no person has reviewed is nothing to compare with: what its author wrote
-        would be missing from the diff.
+        An unreviewed version does not count: what its author wrote would be missing from the diff.
         """
         base = candidate.base
-        if base is not None and (entry := self._catalog.manifest.files.get(candidate.file)):
+        if base is not None and (entry := self.catalog.manifest.files.get(candidate.file)):
             base = base if entry.is_reviewed else None
-        old, sources = self._version(base, candidate.file)
+        sources = self.catalog.version_sources(base, candidate.file) if base else None
+        old = read_sources(sources, self.catalog.root / candidate.file) if sources else None
         new = candidate.read
-        between = self._known_tools().findings(new.reading, candidate.file)
+        confusable = self._known_tools().findings(new.reading, candidate.file)
         return Assessment(
-            candidate,
-            unified(sources, new.sources),
-            new_findings(old, new.reading) + between,
+            unified(sources or {}, new.sources),
+            new_findings(old, new.reading) + confusable,
             requested_permissions(old, new.reading),
         )
 
     def _known_tools(self) -> KnownTools:
-        snapshot = self._catalog.current
+        snapshot = self.catalog.current
         if self._known[0] is not snapshot:
             files = {name: served.file for name, served in snapshot.served.items()}
             self._known = snapshot, KnownTools(files)
@@ -189,27 +195,27 @@ class Admissions:
         candidates: Sequence[CandidateVersion],
         decision: AdmissionDecision,
         *,
-        afresh: bool = False,
+        reset: bool = False,
     ) -> list[Version]:
-        """Let versions be served.
+        """Admit versions. With `reset` an unusable manifest is replaced.
 
         Raises:
-            EditConflict: one of the files was decided in the meantime.
+            EditConflict: one of the files was changed or decided in the meantime.
         """
         from toolkiln.model.catalog import Arrival, VersionContent
 
         for candidate in candidates:
             if not candidate.read.sources:
                 raise InputError(f"{candidate.file} declares no tool that could be served")
-        kept: list[Version] = []
+        versions: list[Version] = []
         contents = [
             VersionContent(
-                file=c.file,
-                reading=c.read.reading,
-                sources=c.read.sources,
-                note=overruled_errors.note(c.overruled),
+                file=candidate.file,
+                reading=candidate.read.reading,
+                sources=candidate.read.sources,
+                note=overruled_note(candidate.overruled),
             )
-            for c in candidates
+            for candidate in candidates
         ]
         at = utc_now()
         arrival = Arrival(action=decision.action, by=decision.by, at=at, note=decision.note)
@@ -217,22 +223,13 @@ class Admissions:
         def edit(manifest: Manifest) -> Manifest:
             for candidate in candidates:
                 self._refuse_if_changed(candidate, manifest)
-            kept.extend(self._catalog.archive.add_many(manifest.catalog, contents, arrival))
-            admitted: dict[str, Admission] = {}
-            for candidate, version in zip(candidates, kept, strict=True):
-                entry = manifest.files.get(candidate.file)
-                admitted[candidate.file] = Admission(
-                    sha256=version.digest,
-                    version=version.number,
-                    admitted_by=decision.by,
-                    admitted_at=at,
-                    since=entry.since if entry else at,
-                    rights=_rights(candidate.read.reading, entry, decision),
-                    reviewed=decision.reviewed or _is_still_reviewed(entry, version.digest),
-                    overruled=overruled_errors.overruled_records(
-                        candidate.overruled, candidate.read.reading, entry, decision.by
-                    ),
+            versions.extend(self.catalog.archive.add_many(manifest.catalog, contents, arrival))
+            admitted = {
+                candidate.file: _admission(
+                    candidate, version, manifest.files.get(candidate.file), decision, at
                 )
+                for candidate, version in zip(candidates, versions, strict=True)
+            }
             decided = {file: entry.sha256 for file, entry in admitted.items()}
             return manifest.with_files({**manifest.files, **admitted}, decided=decided)
 
@@ -241,17 +238,18 @@ class Admissions:
                 about = _about(candidate, decision.note)
                 acts.enter_context(self._act(decision.action, decision.by, **about))
                 _refuse_unsandboxed(candidate, decision)
-                if decision.grant and any(_asked(s) for s in candidate.read.reading.tools):
-                    acts.enter_context(self._act("grant", decision.by, **_granted(candidate)))
-            self._catalog.update(edit, _installation(candidates), afresh=afresh)
-        return kept
+                if decision.grant:
+                    acts.enter_context(self._act("grant", decision.by, **_about_grants(candidate)))
+            self.catalog.update(edit, _installation(candidates), reset=reset)
+        return versions
 
     def propose(self, candidate: CandidateVersion, by: str, quota: int) -> None:
-        """Keep a version for a person to decide about. It is neither served nor written to disk.
+        """Store a version for a person to decide about. It is neither served nor written to disk.
 
         Raises:
-            Conflict: the admitted version changed, or another caller's proposal waits.
-            InputError: `quota` proposals of this caller wait already.
+            EditConflict: the admitted version changed, another caller's proposal is pending, or
+                this version was rejected.
+            ProposalQuota: this caller has `quota` pending proposals.
         """
         from toolkiln.model.catalog import VersionContent  # SQLAlchemy is slow to load
 
@@ -265,19 +263,19 @@ class Admissions:
                 raise EditConflict(
                     "a person rejected this version", hint="change it, then try again"
                 )
-            self._catalog.archive.add_content(content)
+            self.catalog.archive.add_content(content)
             entry = DecisionRecord(sha256=read.digest, by=by, at=utc_now())
             return manifest.model_copy(
                 update={"proposed": {**manifest.proposed, candidate.file: entry}}
             )
 
-        with self._act("propose", by, **_about(candidate, "")):
-            self._catalog.update(edit)
+        with self._act("propose", by, **_about(candidate)):
+            self.catalog.update(edit)
 
     def reject(
         self, file: str, by: str, *, looked_at: CandidateVersion | None = None, note: str = ""
     ) -> bool:
-        """Decide that a version is not to be served: `looked_at`, a proposal, or what is on disk.
+        """Reject a version: `looked_at`, or else the proposal, or else the file on disk.
 
         An earlier version stays. Returns whether a version of the file is still served.
 
@@ -297,8 +295,8 @@ class Admissions:
                 raise InputError(f"there is no file {file!r}, and none was admitted")
             is_served = entry is not None and digest not in (None, entry.sha256)
             files = {k: v for k, v in manifest.files.items() if is_served or k != file}
-            gone = digest or (entry.sha256 if entry else "")
-            manifest = manifest.with_files(files, decided={file: gone})
+            rejected = digest or (entry.sha256 if entry else "")
+            manifest = manifest.with_files(files, decided={file: rejected})
             if digest is None:
                 return manifest
             refusal = DecisionRecord(sha256=digest, by=by, at=utc_now())
@@ -306,29 +304,29 @@ class Admissions:
 
         detail = f"{file}: {note}" if note else file
         with self._act("reject", by, detail=detail, digest=digest or ""):
-            self._catalog.update(edit)
+            self.catalog.update(edit)
         return is_served
 
     def history(self, tool: str) -> list[Version]:
-        """The admitted versions of a tool's file, newest first.
+        """Return the admitted versions of a tool's file, newest first.
 
         Raises:
-            UnknownTool: there never was one of that name.
+            UnknownTool: no version of the tool was ever admitted.
         """
-        archive, catalog = self._catalog.archive, self._catalog.manifest.catalog
-        served = self._catalog.snapshot.served.get(tool)
+        archive, catalog = self.catalog.archive, self.catalog.manifest.catalog
+        served = self.catalog.snapshot.served.get(tool)
         if served:
             return archive.history(catalog, served.file)
         found = archive.history_of_tool(catalog, tool)
         if not found:
-            raise UnknownTool(tool, self._catalog.snapshot.served)
+            raise UnknownTool(tool, self.catalog.snapshot.served)
         return archive.history(catalog, found[0].file)
 
     def version(self, tool: str, wanted: str) -> Version:
-        """One version of a tool: by its number (`2`, `v2`) or the start of its digest.
+        """Return one version of a tool, by number (`2`, `v2`) or the start of its digest.
 
         Raises:
-            NotFound: there is none, or more than one.
+            NotFound: no version matches, or several do.
         """
         versions = self.history(tool)
         number = re.fullmatch(r"v?([0-9]{1,9})", wanted)
@@ -342,38 +340,49 @@ class Admissions:
         hint = f"there are {known}" if known else "no version of it was admitted"
         raise NotFound(f"{tool} has no version {wanted!r}", hint=hint)
 
+    def sources(self, version: Version) -> Sources:
+        """Return the files of a version.
+
+        Raises:
+            InputError: they are missing from the store, or damaged.
+        """
+        sources = self.catalog.version_sources(version.digest, version.file)
+        if sources is None:
+            raise InputError(
+                f"the source of version {version.number} is not in the store, or damaged",
+                hint="restore the store from a backup",
+            )
+        return sources
+
     def diff(self, tool: str, old: str, new: str) -> str:
-        """What changed between two versions of a tool's file and helpers."""
+        """Return the changes between two versions of a tool's file and helpers."""
         before, after = self.version(tool, old), self.version(tool, new)
         return unified(self.sources(before), self.sources(after))
 
-    def pending(self, tool: str) -> str:
-        """The change of a tool's file that waits for admission, as `pending_change`."""
-        return pending_change(self._catalog, tool)
-
     def unsaved(self, tool: str, version: Version) -> Path | None:
-        """The file of a version, if what it holds at this moment is in no version."""
-        read = self._catalog.folder.read(version.file)
-        kept = {each.digest for each in self.history(tool)}
-        return None if read is None or read.digest in kept else self._catalog.root / version.file
+        """Return the file of a version if its current content is in no version of the tool."""
+        read = self.catalog.folder.read(version.file)
+        archived = {each.digest for each in self.history(tool)}
+        is_unsaved = read is not None and read.digest not in archived
+        return self.catalog.root / version.file if is_unsaved else None
 
     def rollback(
         self, tool: str, wanted: str, decision: AdmissionDecision, *, digest: str | None = None
     ) -> Version:
         """Serve an earlier version again, and write its file back.
 
-        Helpers on disk are left alone, since other tools may use them.
+        Helpers on disk do not change, since other tools may use them.
 
         Raises:
-            InputError: there is no such version, or it is not kept.
-            Outdated: another version than `digest` is served.
+            InputError: the version does not exist, is not in the store, or is served already.
+            StaleVersion: another version than `digest` is served.
             EditConflict: the file changed in the meantime.
         """
         version = self.version(tool, wanted)
         sources = self.sources(version)
-        reading = read_sources(sources, self._catalog.root / version.file)
-        candidate = self.written(version.file, FileVersion(reading, sources))
-        served = self._catalog.served_digest(version.file)
+        reading = read_sources(sources, self.catalog.root / version.file)
+        candidate = self.unwritten(version.file, FileVersion(reading, sources))
+        served = self.catalog.served_digest(version.file)
         refuse_outdated(tool, served, digest)
         if served == version.digest:
             raise InputError(f"{tool} is at version {version.number} already")
@@ -382,7 +391,7 @@ class Admissions:
         return self.admit([candidate], decision)[0]
 
     def switch(self, name: str, wanted: bool | Mapping[str, Any], by: str = "operator") -> None:
-        """Offer a tool, a toolkit or some of its methods, or cease to.
+        """Enable or disable a tool, a toolkit or some of its methods.
 
         `wanted` is true or false, or `{"enabled": …, "methods": {name: …}}` for a toolkit.
 
@@ -391,75 +400,87 @@ class Admissions:
         """
         specs = [
             spec
-            for owner, served in self._catalog.snapshot.served.items()
+            for owner, served in self.catalog.snapshot.served.items()
             for spec in served.reading.tools
             if spec.name == owner
         ]
         with self._act("switch", by, tool=name, detail=f"enabled: {wanted}"):
-            self._catalog.update(lambda manifest: with_enabled(manifest, specs, name, wanted))
+            self.catalog.update(lambda manifest: with_enabled(manifest, specs, name, wanted))
 
     def remove(
         self, tool: str, by: str, *, digest: str | None = None, with_others: bool = False
     ) -> ServedVersion:
-        """Take a tool's file out of the catalog and off the disk; `rollback` brings it back.
+        """Remove a tool's file from the catalog and from disk; `rollback` restores it.
 
         Raises:
-            InputError: it cannot be removed; see `removal.removable`.
-            EditConflict: the file changed in the meantime.
+            UnknownTool: no file serves the tool.
+            StaleVersion: another version than `digest` is served.
+            RemovesOtherTools: the file has other tools, without `with_others`.
+            EditConflict: the file has unadmitted changes, or changed in the meantime.
+            InputError: it is a core tool, others import its file, or it could not be restored.
         """
-        served, data = removable(self._catalog, tool, digest, with_others=with_others)
+        snapshot = self.catalog.snapshot
+        served = snapshot.served.get(tool)
+        if served is None:
+            raise UnknownTool(tool, snapshot.served)
+        _refuse_unremovable(served, tool, digest, with_others=with_others)
+        data = self._replaceable_content(served)
         candidate = CandidateVersion(served.file, served.read, served.read.digest, data, False)
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)
-            return without(manifest, candidate.file)
+            files = {key: entry for key, entry in manifest.files.items() if key != served.file}
+            return manifest.with_files(files, decided={served.file: served.read.digest})
 
-        with self._act("remove", by, **_about(candidate, "")):
-            self._catalog.update(edit, Installation(candidate.file, None))
+        with self._act("remove", by, **_about(candidate)):
+            self.catalog.update(edit, Installation(served.file, None))
         return served
+
+    def _replaceable_content(self, served: ServedVersion) -> bytes | None:
+        """Return the content of a served file, if removing it loses no version."""
+        catalog, file = self.catalog, served.file
+        if catalog.root / file == catalog.folder.place:
+            raise InputError(
+                f"{catalog.root / file} is all that is served", hint="remove the file itself"
+            )
+        if users := sorted(catalog.folder.users(file)):
+            raise InputError(
+                f"{', '.join(users)} imports {file}", hint="change or remove that first"
+            )
+        if catalog.version_sources(served.read.digest, file) is None:
+            raise InputError(
+                f"the version of {file} is not in the store, so it could not be restored",
+                hint="admit it again, or restore the store from a backup",
+            )
+        read = catalog.folder.read(file)
+        if read is None:
+            return None
+        if not read.sources or not catalog.is_archived(file, read):
+            raise EditConflict(
+                f"{file} has unadmitted changes", hint="admit them, or undo them, then remove it"
+            )
+        return next(iter(read.sources.values()))
 
     def _undecided(self, file: str) -> FileVersion | None:
         try:
-            proposal = self._catalog.proposal(file)
+            proposal = self.catalog.proposal(file)
         except InputError:  # there is no manifest, so nothing is proposed
             proposal = None
-        return proposal or self._catalog.folder.read(file)
+        return proposal or self.catalog.folder.read(file)
 
     def _admitted_digest(self, file: str) -> str | None:
         try:
-            entry = self._catalog.manifest.files.get(file)
+            entry = self.catalog.manifest.files.get(file)
         except InputError:  # nothing is served, so nothing is admitted
             return None
         return entry.sha256 if entry else None
-
-    def _version(self, digest: str | None, file: str) -> tuple[Reading | None, Sources]:
-        if digest is None:
-            return None, {}
-        sources = self._catalog.version_sources(digest, file)
-        if sources is None:
-            return None, {}
-        return read_sources(sources, self._catalog.root / file), sources
-
-    def sources(self, version: Version) -> Sources:
-        """The bytes of a version.
-
-        Raises:
-            InputError: they are not kept, or not whole.
-        """
-        sources = self._catalog.version_sources(version.digest, version.file)
-        if sources is None:
-            raise InputError(
-                f"the source of version {version.number} is not in the store, or damaged",
-                hint="restore the store from a backup",
-            )
-        return sources
 
     def _refuse_if_changed(self, candidate: CandidateVersion, manifest: Manifest) -> None:
         entry = manifest.files.get(candidate.file)
         changed = (entry.sha256 if entry else None) != candidate.base
         if not candidate.is_written:
-            place = self._catalog.root / candidate.file
-            changed |= (place.read_bytes() if place.exists() else None) != candidate.replaces
+            target = self.catalog.root / candidate.file
+            changed |= (target.read_bytes() if target.exists() else None) != candidate.replaces
         if changed:
             raise EditConflict(
                 f"{candidate.file} changed in the meantime",
@@ -468,14 +489,9 @@ class Admissions:
 
 
 def refuse_proposal(manifest: Manifest, file: str, by: str, quota: int) -> None:
-    """Refuse a proposal that would replace another caller's, or exceed the caller's quota.
-
-    Raises:
-        Conflict: another caller's proposal for this file waits.
-        InputError: the caller has too many.
-    """
-    waiting = manifest.proposed.get(file)
-    if waiting is not None and waiting.by != by:
+    """Refuse a proposal that would replace another caller's, or exceed the caller's quota."""
+    pending = manifest.proposed.get(file)
+    if pending is not None and pending.by != by:
         raise EditConflict(
             f"another caller's proposal for {file} waits for a decision",
             hint="choose another name, or wait until a person has decided about it",
@@ -488,12 +504,27 @@ def refuse_proposal(manifest: Manifest, file: str, by: str, quota: int) -> None:
         )
 
 
-def _installation(candidates: Iterable[CandidateVersion]) -> Installation | None:
-    for candidate in candidates:
-        if not candidate.is_written:
-            data = next(iter(candidate.read.sources.values()))
-            return Installation(candidate.file, data)
-    return None
+def _refuse_unremovable(
+    served: ServedVersion, tool: str, digest: str | None, *, with_others: bool
+) -> None:
+    if served.dev:
+        raise EditConflict(
+            f"{served.file} has unadmitted changes",
+            hint="admit or undo them, then remove the tool",
+        )
+    refuse_outdated(tool, served.read.digest, digest)
+    for spec in served.reading.tools:
+        if spec.cannot_be_disabled:
+            raise InputError(
+                f"{spec.name} is a core tool and cannot be removed",
+                hint="its author marked it with is_core=True",
+            )
+    others = [name for name in served.read.names if name != tool]
+    if others and not with_others:
+        raise RemovesOtherTools(
+            f"{served.file} has other tools, which would be removed too: {', '.join(others)}",
+            hint="confirm that they may be removed, or write the file without this tool",
+        )
 
 
 def _refuse_unsandboxed(candidate: CandidateVersion, decision: AdmissionDecision) -> None:
@@ -505,48 +536,68 @@ def _refuse_unsandboxed(candidate: CandidateVersion, decision: AdmissionDecision
         )
 
 
-def _about(candidate: CandidateVersion, note: str) -> dict[str, str]:
+def _installation(candidates: Iterable[CandidateVersion]) -> Installation | None:
+    for candidate in candidates:
+        if not candidate.is_written:
+            data = next(iter(candidate.read.sources.values()))
+            return Installation(candidate.file, data)
+    return None
+
+
+def _about(candidate: CandidateVersion, note: str = "") -> dict[str, str]:
     names = ", ".join(candidate.read.names)
-    note = "; ".join(filter(None, (note, overruled_errors.note(candidate.overruled))))
+    note = "; ".join(filter(None, (note, overruled_note(candidate.overruled))))
     detail = f"{candidate.file}: {note}" if note else candidate.file
     return {"tool": names, "digest": candidate.read.digest, "detail": detail}
 
 
-def _granted(candidate: CandidateVersion) -> dict[str, str]:
-    given = {
-        s.name: _asked(s).model_dump(exclude_defaults=True) for s in candidate.read.reading.tools
-    }
-    return {**_about(candidate, ""), "detail": json.dumps(given, sort_keys=True)}
-
-
-def _asked(spec: ToolSpec) -> Grant:
-    """All that a tool asks for, as a grant."""
-    asked = spec.rights
+def _requested(spec: ToolSpec) -> Grant:
+    """Return all permissions that a tool requests, as a grant."""
     return Grant(
-        network=asked.network,
-        workspace=asked.workspace,
-        sandbox=asked.sandbox,
-        secrets=asked.secrets,
+        network=spec.rights.network,
+        workspace=spec.rights.workspace,
+        sandbox=spec.rights.sandbox,
+        secrets=spec.rights.secrets,
     )
 
 
-def _is_still_reviewed(entry: Admission | None, digest: str) -> bool:
-    """Whether a person admitted exactly this version: writing it again changes nothing."""
-    return entry is not None and entry.sha256 == digest and entry.is_reviewed
+def _about_grants(candidate: CandidateVersion) -> dict[str, str]:
+    requested = {
+        spec.name: _requested(spec).model_dump(exclude_defaults=True)
+        for spec in candidate.read.reading.tools
+    }
+    return {**_about(candidate), "detail": json.dumps(requested, sort_keys=True)}
 
 
-def _rights(
-    reading: Reading, entry: Admission | None, decision: AdmissionDecision
-) -> dict[str, Grant]:
-    """Return the grants to record: all that the tools ask for, or what was granted before.
+def _admission(
+    candidate: CandidateVersion,
+    version: Version,
+    before: Admission | None,
+    decision: AdmissionDecision,
+    at: str,
+) -> Admission:
+    """Return the entry of the manifest, which replaces `before`.
 
-    A writer's version records them too, without effect (`Admission.is_reviewed`), so that a
-    person who admits it, or rolls it back, need not grant them again.
+    It records all requested permissions, or those granted before. An unreviewed version records
+    them without effect, so that the person who reviews it need not grant them again. A version
+    that was reviewed stays so if it is written again.
     """
-    before = entry.rights if entry else {}
     rights: dict[str, Grant] = {}
-    for spec in reading.tools:
-        given = _asked(spec) if decision.grant else before.get(spec.name, Grant())
-        if given != Grant():
+    for spec in candidate.read.reading.tools:
+        earlier = before.rights.get(spec.name) if before else None
+        given = _requested(spec) if decision.grant else earlier
+        if given and given != Grant():
             rights[spec.name] = given
-    return rights
+    is_same = before is not None and before.sha256 == version.digest
+    return Admission(
+        sha256=version.digest,
+        version=version.number,
+        admitted_by=decision.by,
+        admitted_at=at,
+        since=before.since if before else at,
+        rights=rights,
+        reviewed=decision.reviewed or (before is not None and is_same and before.is_reviewed),
+        overruled=overruled_records(
+            candidate.overruled, candidate.read.reading, before, decision.by
+        ),
+    )

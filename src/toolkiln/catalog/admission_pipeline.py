@@ -1,28 +1,29 @@
-"""Authoring: from source text, or from a file on disk, to an admitted version.
+"""The admission pipeline: from source text, or a file on disk, to an admitted version.
 
-One way for agents (`write_python_tool`), people (`toolkiln add`, `toolkiln admit`) and
-programs. Everything that can say no comes first and touches nothing; the version is
-written and admitted in one step that happens or does not; what follows is derived from
-the admitted version and can be derived again. So if any step fails at any moment, the
-earlier version serves on.
+Agents (`write_python_tool`), people (`toolkiln add`, `toolkiln admit`) and programs use the same
+pipeline. All checks come first and change nothing. Then the version is written and admitted
+atomically; documentation and search follow from the admitted version. If any stage fails, the
+earlier version is still served.
 """
 
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from toolkiln.catalog.admission import Admissions, CandidateVersion, refuse_proposal
 from toolkiln.catalog.files import file_for, name_finding, with_companions
 from toolkiln.catalog.manifest import MANIFEST, MissingManifest
-from toolkiln.catalog.reading_pool import ReadingPool
-from toolkiln.catalog.removal import refuse_outdated
 from toolkiln.catalog.reports import report, with_docstrings
 from toolkiln.docs.pages import page, page_name
-from toolkiln.errors import InputError, ServerBusy, ToolkilnError
+from toolkiln.errors import InputError, ServerBusy, ToolkilnError, refuse_outdated
 from toolkiln.model.admission import (
     AdmissionDecision,
     AdmissionResult,
@@ -38,14 +39,74 @@ from toolkiln.spec.findings import overrule
 from toolkiln.spec.reader import read
 from toolkiln.spec.syntax import MAX_BYTES, decode
 
-_MOST_FINDINGS = 20
-_LONGEST = 400
+_MAX_FINDINGS = 20
+_MAX_TEXT = 400
 _UNREADABLE = {"syntax-error", "not-python", "too-deep", "file-too-large", "too-complex"}
 """Rules of findings about text that could not be parsed."""
+_THREADS = 2
+_MAX_SOURCES = 64
+"""Sources being read or waiting."""
+_MAX_PER_CALLER = 16
+_SECONDS = 30
+"""Deadline for reading a source, including the time in the queue."""
+
+T = TypeVar("T")
+
+
+class ReadingPool:
+    """Threads that read callers' sources, with a bounded queue per caller and in total.
+
+    `spec.work` limits the work for one source.
+    """
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+        self._by_caller: Counter[str] = Counter()
+
+    async def run(self, who: str, work: Callable[[], T]) -> T:
+        """Run work for one caller in a thread.
+
+        Raises:
+            ServerBusy: the queue is full, the caller has too many sources in it, or it timed out.
+        """
+        if self._by_caller[who] >= _MAX_PER_CALLER:
+            raise ServerBusy(
+                f"{_MAX_PER_CALLER} sources of {who} are being read already",
+                hint="wait for one of them to finish, then try again",
+            )
+        if self._by_caller.total() >= _MAX_SOURCES:
+            raise ServerBusy(
+                "too many sources are waiting to be read", hint="try again in a moment"
+            )
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="toolkiln-read")
+        loop = asyncio.get_running_loop()
+        self._by_caller[who] += 1
+        running = self._threads.submit(work)
+
+        def end() -> None:
+            self._by_caller[who] -= 1
+            if not self._by_caller[who]:
+                del self._by_caller[who]
+
+        def ended(_: "Future[Any]") -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(end)
+
+        # Even after cancellation the thread is occupied until the work ends.
+        running.add_done_callback(ended)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await asyncio.wrap_future(running)
+        except TimeoutError:
+            raise ServerBusy(
+                f"reading the source took more than {_SECONDS} s",
+                hint="try again in a moment, or split the file",
+            ) from None
 
 
 class _Stopped(Exception):
-    """A stage said no."""
+    """A stage rejected the version."""
 
     def __init__(
         self, error: str, findings: Sequence[Finding] = (), *, code: str = "refused"
@@ -56,9 +117,22 @@ class _Stopped(Exception):
         self.findings = findings
 
 
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Let an error reject the version."""
+    try:
+        yield
+    except ToolkilnError as error:
+        reason = f"{error.message} ({error.hint})" if error.hint else error.message
+        raise _Stopped(reason, code=error.code) from error
+    except OSError as error:
+        reason = f"{error.filename or 'the disk'}: {error.strerror or error}"
+        raise _Stopped(reason, code="backend_failed") from error
+
+
 @dataclass
-class _Course:
-    """How far a version has come."""
+class _Progress:
+    """The stages that one version has passed."""
 
     observe: Callable[[Stage], None]
     outcomes: list[StageOutcome] = field(default_factory=list)
@@ -66,23 +140,21 @@ class _Course:
     warnings: list[Finding] = field(default_factory=list)
 
     def enter(self, stage: Stage) -> None:
-        """Go on to the next stage."""
         self.stage = stage
         self.observe(stage)
 
     def passed(self, message: str = "", *, ok: bool = True) -> None:
-        """The stage has ended, and the way goes on."""
         self.outcomes.append(StageOutcome(stage=self.stage, ok=ok, message=message))
 
-    def stopped(self, stop: _Stopped) -> AdmissionResult:
-        """The end of a version that a stage said no to."""
-        self.outcomes.append(StageOutcome(stage=self.stage, ok=False))
+    def rejected(self, stop: _Stopped) -> AdmissionResult:
+        """Return the result of a version that the current stage rejects."""
+        self.passed(ok=False)
         return AdmissionResult(
             success=False,
-            error=stop.error[: 2 * _LONGEST],
+            error=stop.error[: 2 * _MAX_TEXT],
             code=stop.code,
-            validation_errors=_problems(stop.findings),
-            warnings=_problems(self.warnings),
+            validation_errors=_summaries(stop.findings),
+            warnings=_summaries(self.warnings),
             stages=tuple(self.outcomes),
         )
 
@@ -92,7 +164,7 @@ def _unobserved(_: str) -> None:
 
 
 class AdmissionPipeline:
-    """The way into one catalog."""
+    """Admits versions to one catalog."""
 
     def __init__(
         self,
@@ -102,7 +174,7 @@ class AdmissionPipeline:
         index: Callable[[], Awaitable[str | None]],
         reading: ReadingPool | None = None,
     ) -> None:
-        """`refuse` are rules that count like errors; `index` returns what search lacks."""
+        """Rules in `refuse` count like errors; `index` returns why search is incomplete, if so."""
         self._catalog = admissions.catalog
         self._admissions = admissions
         self._refuse = refuse
@@ -119,15 +191,18 @@ class AdmissionPipeline:
         may_replace: Callable[[ToolSpec], bool] | None = None,
         observe: Callable[[Stage], None] = _unobserved,
     ) -> AdmissionResult:
-        """Admit a tool, or say why not. With a `quota` it becomes a proposal instead.
+        """Admit a tool, or with a `quota` propose it.
 
-        `may_replace` is whether the writer may see a tool of the file that is replaced; None: all.
-        Packages that a proposal requires are not installed: it is probed when it is admitted.
+        `may_replace` returns whether the writer may see a tool of the replaced file; None: all.
+        Packages that a proposal requires are not installed: it is probed on admission.
         """
-        course = _Course(observe)
+        progress = _Progress(observe)
         try:
-            understood = partial(self._understood, draft, course, may_replace)
-            candidate = await self._read(decision.by, understood)
+            read = partial(self._read, draft, progress, may_replace)
+            try:
+                candidate = await self._reading.run(decision.by, read)
+            except ServerBusy as busy:
+                raise _Stopped(f"{busy.message}: {busy.hint}", code=busy.code) from busy
             if quota is not None:
                 await asyncio.to_thread(self._refuse_proposal, candidate, decision, quota)
             elif may_replace is not None:  # a proposal leaves the file on disk alone
@@ -136,13 +211,13 @@ class AdmissionPipeline:
             probe = quota is None or not has_packages
             # A proposal is for a person to decide about, who sees what it overrules.
             overrules = quota is not None or decision.reviewed
-            candidate = await self._vet(candidate, course, probe=probe, overrules=overrules)
-            course.enter(Stage.WRITE)
+            candidate = await self._vet(candidate, progress, probe=probe, overrules=overrules)
+            progress.enter(Stage.WRITE)
             version = await asyncio.to_thread(self._written, candidate, decision, quota)
         except _Stopped as stop:
-            return course.stopped(stop)
-        course.passed("proposed" if version is None else f"version {version.number}")
-        return await self._finished(candidate, version, course)
+            return progress.rejected(stop)
+        progress.passed("proposed" if version is None else f"version {version.number}")
+        return await self._finished(candidate, version, progress)
 
     async def admit(
         self,
@@ -150,95 +225,80 @@ class AdmissionPipeline:
         decision: AdmissionDecision,
         *,
         probe: bool = True,
-        afresh: bool = False,
+        reset: bool = False,
         observe: Callable[[str], None] = _unobserved,
     ) -> dict[str, AdmissionResult]:
-        """Admit files as they are on disk, those that pass; what became of each file."""
+        """Admit the candidates that pass. Returns the result for each file."""
         results: dict[str, AdmissionResult] = {}
-        passed: list[tuple[CandidateVersion, _Course]] = []
+        passed: list[tuple[CandidateVersion, _Progress]] = []
         for candidate in candidates:
             observe(candidate.file)
-            course = _Course(_unobserved)
+            progress = _Progress(_unobserved)
             try:
                 overrules = decision.reviewed
-                vetted = await self._vet(candidate, course, probe=probe, overrules=overrules)
-                passed.append((vetted, course))
+                vetted = await self._vet(candidate, progress, probe=probe, overrules=overrules)
+                passed.append((vetted, progress))
             except _Stopped as stop:
-                results[candidate.file] = course.stopped(stop)
+                results[candidate.file] = progress.rejected(stop)
         on_disk = [candidate for candidate, _ in passed if candidate.is_written]
         versions: list[Version] = []
         if on_disk:
             versions = await asyncio.to_thread(
-                self._admissions.admit, on_disk, decision, afresh=afresh
+                self._admissions.admit, on_disk, decision, reset=reset
             )
         admitted = {version.file: version for version in versions}
-        for candidate, course in passed:
-            course.enter(Stage.WRITE)
+        for candidate, progress in passed:
+            progress.enter(Stage.WRITE)
             version = admitted.get(candidate.file) if candidate.is_written else None
             try:
                 if version is None:  # a proposal: its file is written in its own transaction
                     version = await asyncio.to_thread(self._admit_proposal, candidate, decision)
             except _Stopped as stop:
-                results[candidate.file] = course.stopped(stop)
+                results[candidate.file] = progress.rejected(stop)
                 continue
-            course.passed(f"version {version.number}")
-            results[candidate.file] = await self._finished(candidate, version, course)
+            progress.passed(f"version {version.number}")
+            results[candidate.file] = await self._finished(candidate, version, progress)
         return results
 
     def _admit_proposal(self, candidate: CandidateVersion, decision: AdmissionDecision) -> Version:
-        try:
+        with _stopping():
             self._admissions.refuse_overwriting(candidate)
             return self._admissions.admit([candidate], decision)[0]
-        except (ToolkilnError, OSError) as error:
-            raise _stop(error) from error
 
-    async def _read(self, who: str, understood: Callable[[], CandidateVersion]) -> CandidateVersion:
-        try:
-            return await self._reading.run(who, understood)
-        except ServerBusy as busy:
-            raise _Stopped(f"{busy.message}: {busy.hint}", code=busy.code) from busy
-
-    def _understood(
-        self, draft: ToolDraft, course: _Course, may_replace: Callable[[ToolSpec], bool] | None
+    def _read(
+        self, draft: ToolDraft, progress: _Progress, may_replace: Callable[[ToolSpec], bool] | None
     ) -> CandidateVersion:
-        course.enter(Stage.NAME)
-        try:
+        progress.enter(Stage.NAME)
+        with _stopping():
             target = self._target(draft, may_replace)
-        except (ToolkilnError, OSError) as error:
-            raise _stop(error) from error
         odd_name = name_finding(target)
-        course.warnings += [odd_name] if odd_name else []
-        course.passed(target.name)
-        course.enter(Stage.SYNTAX)
+        progress.warnings += [odd_name] if odd_name else []
+        progress.passed(target.name)
+        progress.enter(Stage.SYNTAX)
         data = _as_bytes(draft, target)
         reading = read(decode(data), target, data=data)
         unreadable = [f for f in reading.findings if f.rule in _UNREADABLE]
         if unreadable:
             raise _Stopped(unreadable[0].message, unreadable)
-        course.passed()
-        course.enter(Stage.READ)
+        progress.passed()
+        progress.enter(Stage.READ)
         if not reading.tools:
             raise _Stopped("the code declares no tool", report(reading, {}).reading.findings)
-        try:
-            version = FileVersion(reading, with_companions(reading, data))
-            candidate = self._admissions.written(self._key(target), version)
-        except InputError as error:
-            said = "its helper modules or data files changed meanwhile; try again"
-            raise _Stopped(said) from error
-        except OSError as error:
-            raise _stop(error) from error
+        with _stopping():
+            try:
+                sources = with_companions(reading, data)
+            except InputError as error:
+                reason = "its helper modules or data files changed meanwhile; try again"
+                raise _Stopped(reason) from error
+            candidate = self._admissions.unwritten(self._key(target), FileVersion(reading, sources))
         _refuse_existing(target, draft, exists=candidate.replaces is not None)
-        try:
+        with _stopping():
             refuse_outdated(draft.name, self._catalog.served_digest(candidate.file), draft.base)
-        except ToolkilnError as error:
-            raise _stop(error) from error
         self._refuse_taken_names(candidate, may_replace)
-        course.passed(", ".join(spec.name for spec in reading.tools))
+        progress.passed(", ".join(spec.name for spec in reading.tools))
         return candidate
 
-    def _target(
-        self, draft: ToolDraft, may_replace: Callable[[ToolSpec], bool] | None = None
-    ) -> Path:
+    def _target(self, draft: ToolDraft, may_replace: Callable[[ToolSpec], bool] | None) -> Path:
         """Return the file to write, by the current content of the folder."""
         root = self._catalog.root
         folder = root / draft.folder
@@ -258,10 +318,7 @@ class AdmissionPipeline:
     def _refuse_hidden(
         self, target: Path, draft: ToolDraft, may_replace: Callable[[ToolSpec], bool]
     ) -> None:
-        """Refuse to replace a file with a tool that the writer may not see.
-
-        The answer does not say what is hidden.
-        """
+        """Refuse to replace a file with a tool that the writer may not see, without naming it."""
         file = self._key(target)
         served, read = self._catalog.served_version(file), self._catalog.folder.read(file)
         if served is None and read is None and not os.path.lexists(target):
@@ -273,11 +330,10 @@ class AdmissionPipeline:
     def _refuse_losing(self, candidate: CandidateVersion) -> None:
         """Refuse to replace changes on disk that are in no version."""
         file = candidate.file
-        served, read = self._catalog.served_version(file), self._catalog.folder.read(file)
-        if read is None or served is None or read.digest == served.read.digest:
+        served, read = self._catalog.served_digest(file), self._catalog.folder.read(file)
+        if read is None or served is None or read.digest == served:
             return
-        kept = self._catalog.archive.history(self._catalog.manifest.catalog, file)
-        if read.digest not in {version.digest for version in kept}:
+        if not self._catalog.is_archived(file, read):
             raise _Stopped(f"{file} has unadmitted changes; choose another name", code="conflict")
 
     def _key(self, target: Path) -> str:
@@ -289,7 +345,7 @@ class AdmissionPipeline:
         try:
             served = self._catalog.snapshot.served
         except InputError:
-            return  # nothing is served; a manifest that cannot be trusted refuses the writing
+            return  # nothing is served; an unusable manifest rejects the version later
         owners = {
             name: s.file if may_see is None or may_see(s.read.tool(name)) else "another file"
             for name, s in served.items()
@@ -302,34 +358,39 @@ class AdmissionPipeline:
             raise _Stopped(taken[0].message, taken)
 
     async def _vet(
-        self, candidate: CandidateVersion, course: _Course, *, overrules: bool, probe: bool = True
+        self,
+        candidate: CandidateVersion,
+        progress: _Progress,
+        *,
+        overrules: bool,
+        probe: bool = True,
     ) -> CandidateVersion:
-        """Stop the version if something is wrong with it that counts.
+        """Check a version, and probe it in the sandbox.
 
-        Overruled errors count unless `overrules`: a comment in a source is its author's word, and
-        only a person who admits the version may take it.
+        Overruled errors count unless `overrules`: the author wrote the comment that overrules
+        them, and only a person who admits the version may accept it.
         """
-        course.enter(Stage.FINDINGS)
+        progress.enter(Stage.FINDINGS)
         findings = report(candidate.read.reading, {}).reading.findings
         if not candidate.read.reading.tools:
             raise _Stopped("the file declares no tool", findings)
-        course.warnings += [f for f in findings if f.severity is Severity.WARNING]
+        progress.warnings += [f for f in findings if f.severity is Severity.WARNING]
         self._refuse_findings(findings, overrules=overrules)
-        course.passed(f"warnings: {len(course.warnings)}" if course.warnings else "")
+        progress.passed(f"warnings: {len(progress.warnings)}" if progress.warnings else "")
         if probe:
-            course.enter(Stage.PROBE)
-            try:
-                found = overrule(await self._probe(candidate.read), _texts(candidate.read))
-            except ToolkilnError as error:
-                raise _stop(error) from error
+            progress.enter(Stage.PROBE)
+            own = next(iter(candidate.read.sources.values()))
+            texts = {candidate.read.reading.path: decode(own)}
+            with _stopping():
+                found = overrule(await self._probe(candidate.read), texts)
             self._refuse_findings(found, overrules=overrules)
-            course.warnings += found
+            progress.warnings += found
             candidate = replace(candidate, probed=found)
-            course.passed()
-        course.enter(Stage.DOCS)
+            progress.passed()
+        progress.enter(Stage.DOCS)
         for spec in candidate.read.reading.tools:
             page(spec)
-        course.passed(", ".join(page_name(s.name) for s in candidate.read.reading.tools))
+        progress.passed(", ".join(page_name(s.name) for s in candidate.read.reading.tools))
         return candidate
 
     def _refuse_findings(self, findings: Sequence[Finding], *, overrules: bool) -> None:
@@ -347,40 +408,33 @@ class AdmissionPipeline:
     def _refuse_proposal(
         self, candidate: CandidateVersion, decision: AdmissionDecision, quota: int
     ) -> None:
-        """Refuse what could not be proposed anyway, before it is tried out in the sandbox."""
-        try:
+        """Refuse what could not be proposed anyway, before it is probed in the sandbox."""
+        with _stopping(), suppress(MissingManifest):
             refuse_proposal(self._catalog.manifest, candidate.file, decision.by, quota)
-        except MissingManifest:
-            pass
-        except ToolkilnError as error:
-            raise _stop(error) from error
 
     def _written(
         self, candidate: CandidateVersion, decision: AdmissionDecision, quota: int | None
     ) -> Version | None:
-        try:
+        with _stopping():
             if quota is not None:
                 self._admissions.propose(candidate, decision.by, quota)
                 return None
             return self._admissions.admit([candidate], decision)[0]
-        except (ToolkilnError, OSError) as error:
-            raise _stop(error) from error
 
     async def _unindexed(self) -> str | None:
-        """What search lacks with the version in it."""
         try:
             return await self._index()
         except Exception as error:  # noqa: BLE001 - the version is admitted even if search fails
-            return f"search could not follow: {str(error)[:_LONGEST]}"
+            return f"search could not follow: {str(error)[:_MAX_TEXT]}"
 
     async def _finished(
-        self, candidate: CandidateVersion, version: Version | None, course: _Course
+        self, candidate: CandidateVersion, version: Version | None, progress: _Progress
     ) -> AdmissionResult:
         names = tuple(spec.name for spec in candidate.read.reading.tools)
         missing: str | None = "nothing that is not served is searched for"
         served: tuple[str, ...] = ()
         if version is not None:
-            course.enter(Stage.SNAPSHOT)
+            progress.enter(Stage.SNAPSHOT)
             snapshot = self._catalog.current
             served = tuple(
                 name
@@ -389,10 +443,10 @@ class AdmissionPipeline:
             )
             unserved = ", ".join(name for name in names if name not in served)
             problem = f"disabled, or its name is taken: {unserved}" if unserved else ""
-            course.passed(problem or f"number {snapshot.number}", ok=not unserved)
-            course.enter(Stage.SEARCH)
+            progress.passed(problem or f"number {snapshot.number}", ok=not unserved)
+            progress.enter(Stage.SEARCH)
             missing = await self._unindexed()
-            course.passed(missing or "")
+            progress.passed(missing or "")
         return AdmissionResult(
             success=True,
             filename=Path(candidate.file).name,
@@ -401,8 +455,8 @@ class AdmissionPipeline:
             reload_success=version is not None and served == names,
             embedding_success=missing is None,
             docs_generated=True,
-            warnings=_problems(course.warnings),
-            stages=tuple(course.outcomes),
+            warnings=_summaries(progress.warnings),
+            stages=tuple(progress.outcomes),
             digest=candidate.read.reading.digest,
             version=version.number if version else None,
             proposed=version is None,
@@ -411,12 +465,12 @@ class AdmissionPipeline:
 
 def _refuse_existing(target: Path, draft: ToolDraft, *, exists: bool) -> None:
     if exists and not draft.overwrite:
-        said = f"{target.name} exists already; overwrite=true replaces it"
-        raise _Stopped(said, code="exists")
+        reason = f"{target.name} exists already; overwrite=true replaces it"
+        raise _Stopped(reason, code="exists")
 
 
 def _as_bytes(draft: ToolDraft, target: Path) -> bytes:
-    """The file to be: with docstrings where they are missing, and what it says it is."""
+    """Return the bytes to write, with docstrings where they are missing."""
     try:
         given = draft.code if isinstance(draft.code, str) else decode(draft.code)
         code = with_docstrings(given, draft.description, target)
@@ -433,21 +487,10 @@ def _as_bytes(draft: ToolDraft, target: Path) -> bytes:
     return data
 
 
-def _stop(error: ToolkilnError | OSError) -> _Stopped:
-    if isinstance(error, ToolkilnError):
-        said = f"{error.message} ({error.hint})" if error.hint else error.message
-        return _Stopped(said, code=error.code)
-    said = f"{error.filename or 'the disk'}: {error.strerror or error}"
-    return _Stopped(said, code="backend_failed")
-
-
-def _texts(version: FileVersion) -> dict[str, str]:
-    """The text of a version's own file by its path, as findings of running it name it."""
-    return {version.reading.path: decode(next(iter(version.sources.values())))}
-
-
-def _problems(findings: Sequence[Finding]) -> tuple[FindingSummary, ...]:
+def _summaries(findings: Sequence[Finding]) -> tuple[FindingSummary, ...]:
     return tuple(
-        FindingSummary(line=f.line, rule=f.rule, message=f.message[:_LONGEST], fix=f.fix[:_LONGEST])
-        for f in findings[:_MOST_FINDINGS]
+        FindingSummary(
+            line=f.line, rule=f.rule, message=f.message[:_MAX_TEXT], fix=f.fix[:_MAX_TEXT]
+        )
+        for f in findings[:_MAX_FINDINGS]
     )

@@ -15,12 +15,17 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from toolkiln.catalog import manifest as manifests
 from toolkiln.catalog.files import EmptyFolder, printable
 from toolkiln.catalog.folder import Cache, ToolFolder, read_sources, without_collector
-from toolkiln.catalog.manifest import Manifest, ManifestError, MissingManifest
+from toolkiln.catalog.manifest import (
+    MANIFEST,
+    Installation,
+    Manifest,
+    ManifestError,
+    ManifestFile,
+    MissingManifest,
+)
 from toolkiln.catalog.snapshots import Snapshots
-from toolkiln.catalog.transaction import Installation, ManifestFile
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model.catalog import (
     FileState,
@@ -142,11 +147,11 @@ class Catalog:
         edit: Callable[[Manifest], Manifest],
         install: Installation | None = None,
         *,
-        afresh: bool = False,
+        reset: bool = False,
     ) -> None:
         """Change the manifest and, atomically with it, write or remove a file.
 
-        `edit` gets the manifest on disk and may raise to cancel. With `afresh` an unusable
+        `edit` gets the manifest on disk and may raise to cancel. With `reset` an unusable
         manifest is replaced.
 
         Raises:
@@ -154,8 +159,8 @@ class Catalog:
             ManifestError: the manifest is unusable.
         """
         with self._lock:
-            self._manifest_file.write(edit, install, afresh=afresh)
-            touched = [self.root / manifests.MANIFEST]
+            self._manifest_file.write(edit, install, reset=reset)
+            touched = [self.root / MANIFEST]
             touched += [self.root / install.file] if install else []
             self.refresh(touched)
 
@@ -253,6 +258,11 @@ class Catalog:
             return None  # damaged or unreachable: affects this file only
         return sources if sources and _digest(sources) == digest else None
 
+    def is_archived(self, file: str, read: FileVersion) -> bool:
+        """Return whether a version is in the history of a file."""
+        history = self.archive.history(self.manifest.catalog, file)
+        return any(version.digest == read.digest for version in history)
+
     def _load_all(self) -> set[str]:
         self._manifest_file.recover()
         manifest = self._load_manifest()
@@ -263,8 +273,8 @@ class Catalog:
     def _reload(self, paths: list[Path]) -> set[str]:
         manifest = before = self._manifest or Manifest()
         keys: set[str] = set()
-        if self.root / manifests.MANIFEST in paths:
-            paths.remove(self.root / manifests.MANIFEST)
+        if self.root / MANIFEST in paths:
+            paths.remove(self.root / MANIFEST)
             manifest = self._load_manifest()
             keys = before.differences(manifest)
             paths += [self.root / key for key in keys]  # a decision may have changed the files, too
@@ -380,7 +390,7 @@ def _unusable(error: ManifestError, root: Path) -> Finding:
         severity=Severity.WARNING,
         message=f"the admission decisions for these tools are unknown: {error.reason}",
         fix=error.hint or "restore the manifest",
-        path=str(root / manifests.MANIFEST),
+        path=str(root / MANIFEST),
     )
 
 

@@ -78,7 +78,8 @@ def pending_change(catalog: Catalog, tool: str) -> str:
     admission, read = manifest.files.get(file), catalog.folder.read(file)
     undecided: dict[str, Sources] = {}
     if read is not None and manifest.state_of(file, read.digest) in _UNDECIDED:
-        undecided["on disk"] = read.sources or _unread(catalog.root / file)
+        # Without tools, or with a syntax error, it has no sources.
+        undecided["on disk"] = read.sources or {Path(file).name: (catalog.root / file).read_bytes()}
     elif read is None and admission is not None:
         undecided["on disk"] = {}
     proposal = catalog.proposals().get(file)
@@ -94,11 +95,6 @@ def pending_change(catalog: Catalog, tool: str) -> str:
     if len(diffs) == 1:
         return next(iter(diffs.values()))
     return "".join(f"… {_visible(where)}\n{diff}" for where, diff in diffs.items())
-
-
-def _unread(file: Path) -> Sources:
-    """Return the source of a file that declares no tool or has a syntax error."""
-    return {file.name: file.read_bytes()}
 
 
 def _file_of(catalog: Catalog, tool: str, manifest: Manifest) -> str:

@@ -68,32 +68,23 @@ def is_tool_file(name: str) -> bool:
 def read_file(file: Path) -> Reading:
     """Read a file; an unreadable file gives a reading with one finding."""
     if str(file) != printable(file):
-        message, fix = "the file's name is not UTF-8", "rename the file"
-        return _unreadable(Path(printable(file)), b"", message, fix)
+        shown = Path(printable(file))
+        return _unreadable(shown, "the file's name is not UTF-8", "rename the file")
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            return _unreadable(file, b"", "it is not a regular file", "name a Python file")
-        size = status.st_size
-        if size > MAX_BYTES:
-            return _unreadable(
-                file,
-                b"",
-                f"the file has {size:,} bytes",
-                f"keep tools under {MAX_BYTES:,} bytes; load data at run time",
-            )
+            return _unreadable(file, "it is not a regular file", "name a Python file")
+        if status.st_size > MAX_BYTES:
+            fix = f"keep tools under {MAX_BYTES:,} bytes; load data at run time"
+            return _unreadable(file, f"the file has {status.st_size:,} bytes", fix)
         data = file.read_bytes()
     except OSError as error:
-        return _unreadable(
-            file,
-            b"",
-            f"the file cannot be read: {error.strerror or error}",
-            "check that it is a file and that you have read permission",
-        )
+        fix = "check that it is a file and that you have read permission"
+        return _unreadable(file, f"the file cannot be read: {error.strerror or error}", fix)
     try:
         text = decode(data)
     except (UnicodeDecodeError, SyntaxError, LookupError) as error:
-        return _unreadable(file, data, f"the file is not text: {error}", "save it as UTF-8 text")
+        return _unreadable(file, f"the file is not text: {error}", "save it as UTF-8 text", data)
     return read(text, file, data=data)
 
 
@@ -166,13 +157,9 @@ def _where(path: Path) -> str:
     return "check the path; --tools takes a file or a folder"
 
 
-def _unreadable(file: Path, data: bytes, message: str, fix: str) -> Reading:
+def _unreadable(file: Path, message: str, fix: str, data: bytes = b"") -> Reading:
     finding = Finding(
-        rule="unreadable-file",
-        severity=Severity.ERROR,
-        message=message,
-        fix=fix,
-        path=str(file),
+        rule="unreadable-file", severity=Severity.ERROR, message=message, fix=fix, path=str(file)
     )
     return Reading(path=str(file), digest=hashlib.sha256(data).hexdigest(), findings=(finding,))
 
@@ -226,7 +213,6 @@ def name_finding(file: Path) -> Finding | None:
 
 
 def _refusal(name: str) -> str | None:
-    """Return why a name is not usable in any folder."""
     if not name:
         return "a tool needs a name"
     if len(name) > _MAX_NAME_LENGTH:
@@ -263,7 +249,6 @@ def _hint(name: str) -> str:
 
 
 def _compare(entry: os.DirEntry[str], file: Path) -> None:
-    """Raise if a file conflicts with an entry of its folder."""
     if entry.name == file.name:
         if not entry.is_file(follow_symlinks=False):
             raise InputError(

@@ -13,7 +13,7 @@ import stat
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -334,15 +334,14 @@ class ToolFolder:
         """Load these files, or all, and forget the rest."""
         if keys is None:
             self._loaded, self._dependents = self._read_all()
-            self._declaring = self._index_patterns(self._loaded)
             self.reads = self._without_helpers(self._loaded, self._dependents)
         else:
             files = {self._prefix + key: key for key in keys if self.is_ours(key)}
             found = self._cache.read_all(filter(os.path.isfile, files))
             self._loaded = {files[file]: read for file, read in found.items()}
-            self._dependents = self._index(self._loaded)
-            self._declaring = self._index_patterns(self._loaded)
+            self._dependents = _index(self._loaded, self._neighbours)
             self.reads = dict(self._loaded)
+        self._declaring = _index(self._loaded, self._bases)
 
     def reload(self, paths: Iterable[Path], files: Container[str] | None) -> set[str]:
         """Reload the files affected by changes of these paths, out of `files` or all.
@@ -366,7 +365,7 @@ class ToolFolder:
     def _read_all(self) -> tuple[dict[str, FileVersion], _Dependents]:
         found = self._cache.read_all(map(str, tool_files([self.place])))
         reads = {file.removeprefix(self._prefix): read for file, read in found.items()}
-        return reads, self._index(reads)
+        return reads, _index(reads, self._neighbours)
 
     def _replace(self, key: str, read: FileVersion | None) -> set[str]:
         """Set the version of a file. Returns helpers that it started or stopped importing."""
@@ -433,21 +432,6 @@ class ToolFolder:
         """Return whether a file belongs to the catalog; a catalog of one file has no others."""
         return is_tool_path(key) if self._is_folder else self.place == self.root / key
 
-    def _index(self, reads: Mapping[str, FileVersion]) -> _Dependents:
-        dependents: _Dependents = defaultdict(set)
-        for key, read in reads.items():
-            for path in self._neighbours(key, read):
-                dependents[path].add(key)
-        return dependents
-
-    def _index_patterns(self, reads: Mapping[str, FileVersion]) -> _Dependents:
-        declaring: _Dependents = defaultdict(set)
-        for key, read in reads.items():
-            if read.file_patterns:
-                for folder in self._bases(key, read):
-                    declaring[folder].add(key)
-        return declaring
-
     def _neighbours(self, key: str, read: FileVersion | None) -> set[Path]:
         """Return the helpers and data files of a file, including missing ones."""
         if read is None or not (read.helpers or read.sought or read.file_patterns):
@@ -458,13 +442,24 @@ class ToolFolder:
 
     def _bases(self, key: str, read: FileVersion | None) -> set[Path]:
         """Return the folders that the patterns of a file start from."""
-        patterns = read.file_patterns if read else ()
+        if read is None or not read.file_patterns:
+            return set()
         folder = (self.root / key).parent
-        return {folder / data_files.base(p) for p in patterns if data_files.is_wild(p)}
+        return {folder / data_files.base(p) for p in read.file_patterns if data_files.is_wild(p)}
 
     def _helpers(self, key: str, read: FileVersion | None) -> set[Path]:
         folder = (self.root / key).parent
         return {folder / name for name in read.helpers} if read else set()
+
+
+def _index(
+    reads: Mapping[str, FileVersion], paths: Callable[[str, FileVersion], set[Path]]
+) -> _Dependents:
+    found: _Dependents = defaultdict(set)
+    for key, read in reads.items():
+        for path in paths(key, read):
+            found[path].add(key)
+    return found
 
 
 def folders_below(folder: Path) -> Iterator[Path]:

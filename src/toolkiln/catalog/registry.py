@@ -50,7 +50,7 @@ class ToolRegistry:
     def __init__(
         self,
         catalog: Catalog | None,
-        functions: "Mapping[str, Function]",
+        functions: Mapping[str, Function],
         grants: Callable[[], Mapping[str, Mapping[str, Any]]],
         home: Callable[[], object],
     ) -> None:

@@ -158,11 +158,9 @@ def _undocumented(tree: ast.Module, source: str, path: str | Path) -> list[_Defi
 
 
 def _edit(node: _Definition, lines: list[str], escaped: list[str]) -> _DocstringEdit:
-    first = node.body[0]
-    decorators = first.decorator_list if isinstance(first, _Definition) else []
-    row = min([first.lineno, *(decorator.lineno for decorator in decorators)]) - 1
-    column = len(lines[row].encode()[: first.col_offset].decode(errors="ignore"))
-    head = lines[row][:column]
+    row = _first_line(node) - 1
+    head = _head(lines[row], node.body[0].col_offset)
+    column = len(head)
     newline = re.sub(r"[^\r\n]", "", lines[row]) or "\n"
     if not head.strip(_BLANKS):
         return _DocstringEdit(row, column, _quoted(escaped, head, newline), "", newline + head)
@@ -171,6 +169,18 @@ def _edit(node: _Definition, lines: list[str], escaped: list[str]) -> _Docstring
     layout = newline + indent
     column = len(head.rstrip(_BLANKS))
     return _DocstringEdit(row, column, _quoted(escaped, indent, newline), layout, layout)
+
+
+def _first_line(node: _Definition) -> int:
+    """Return the first line of the body."""
+    first = node.body[0]
+    decorators = first.decorator_list if isinstance(first, _Definition) else []
+    return min([first.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _head(line: str, offset: int) -> str:
+    """Return the text before a byte offset of the syntax tree."""
+    return line.encode()[:offset].decode(errors="ignore")
 
 
 def _escaped(text: str, *, ascii_only: bool) -> list[str]:
@@ -244,8 +254,7 @@ class _Source:
                 self.imports.setdefault(node.lineno, set()).update(names)
 
     def head(self, line: int, offset: int) -> str:
-        """Return the text of a line before a byte offset of the syntax tree."""
-        return self.lines[line - 1].encode()[:offset].decode(errors="ignore")
+        return _head(self.lines[line - 1], offset)
 
     def written(self, literal: ast.Constant) -> str:
         """Return a literal as written."""
@@ -292,10 +301,8 @@ def _docstring(source: _Source, finding: Finding) -> Repair | None:
     function = source.functions.get(finding.line)
     if function is None:
         return None
-    first = function.body[0]
-    decorators = first.decorator_list if isinstance(first, _Function | ast.ClassDef) else []
-    line = min([first.lineno, *(decorator.lineno for decorator in decorators)])
-    indent = source.head(line, first.col_offset)
+    line = _first_line(function)
+    indent = source.head(line, function.body[0].col_offset)
     if indent.strip():
         return None  # after other code on its line
     names = source.undescribed(finding.tool, function)
@@ -330,16 +337,15 @@ def _description(source: _Source, finding: Finding) -> Repair | None:
 
 
 def _annotation(source: _Source, finding: Finding) -> Repair | None:
-    """A type to be corrected, for the first parameter of the line that has none."""
+    """Insert a type for the author to correct, for the first parameter of the line without one."""
     function = source.parameters.get(finding.line)
-    among = source.parameters_of(finding.tool, function) if function else {}
-    for one in among:
-        if one.annotation is None and one.lineno == finding.line:
-            before = source.head(one.lineno, one.end_col_offset or 0)
-            if not before.endswith(one.arg):
-                return None  # the tree was made of another spelling
-            place = len(before) + 1
-            return Repair(line=one.lineno, column=place, text=": str", select=(2, 5))
+    parameters = source.parameters_of(finding.tool, function) if function else {}
+    for item in parameters:
+        if item.annotation is None and item.lineno == finding.line:
+            before = source.head(item.lineno, item.end_col_offset or 0)
+            if not before.endswith(item.arg):
+                return None  # the tree has another spelling of the name
+            return Repair(line=item.lineno, column=len(before) + 1, text=": str", select=(2, 5))
     return None
 
 

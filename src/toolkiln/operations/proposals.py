@@ -17,8 +17,7 @@ from pydantic import Field
 from toolkiln.catalog.admission import CandidateVersion
 from toolkiln.catalog.diff import RequestedPermissions
 from toolkiln.catalog.manifest import MANIFEST
-from toolkiln.catalog.removal import StaleVersion, refuse_outdated
-from toolkiln.errors import InputError, NotFound
+from toolkiln.errors import InputError, NotFound, StaleVersion, refuse_outdated
 from toolkiln.model.admission import AdmissionDecision, AdmissionResult, FindingSummary
 from toolkiln.model.base import Value
 from toolkiln.model.catalog import DecisionRecord, FileState, FileStatus, Sources
@@ -323,7 +322,7 @@ async def _admit(
         candidates,
         decision,
         probe=probe,
-        afresh=reset,
+        reset=reset,
         observe=lambda file: context.report(file, next(done), len(candidates)),
     )
 

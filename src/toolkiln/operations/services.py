@@ -25,7 +25,6 @@ from weakref import WeakSet
 from toolkiln.catalog.admission import Admissions
 from toolkiln.catalog.catalog import Catalog, CatalogOptions
 from toolkiln.catalog.registry import Function, Specs, ToolRegistry, functions_by_name
-from toolkiln.catalog.watch import watch
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, NotFound
 from toolkiln.model.call import Call, Result, Status, Task
@@ -38,9 +37,8 @@ from toolkiln.operations.engines import CallEngines
 from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
 if TYPE_CHECKING:
-    from toolkiln.catalog.admission_pipeline import AdmissionPipeline
-    from toolkiln.catalog.changes import Changes
-    from toolkiln.catalog.reading_pool import ReadingPool
+    from toolkiln.catalog.admission_pipeline import AdmissionPipeline, ReadingPool
+    from toolkiln.catalog.watch import Changes
     from toolkiln.errors import ToolkilnError
     from toolkiln.execution.idempotency import CallStore
     from toolkiln.execution.run_log import RunLog
@@ -246,14 +244,14 @@ class Services:
     @part
     def reading_pool(self) -> "ReadingPool":
         """The threads that read sources for callers."""
-        from toolkiln.catalog.reading_pool import ReadingPool
+        from toolkiln.catalog.admission_pipeline import ReadingPool
 
         return ReadingPool()
 
     @part
     def changes(self) -> "Changes":
         """Changes of the catalog and the rules, for any number of listeners."""
-        from toolkiln.catalog.changes import Changes
+        from toolkiln.catalog.watch import Changes
 
         return Changes(lambda: self.watch(_log.warning), self.security.live.rules)
 
@@ -397,6 +395,8 @@ class Services:
         Raises:
             InputError: there are functions only.
         """
+        from toolkiln.catalog.watch import watch
+
         return watch(self.catalog, warn)
 
     async def prepare_source(self, request: "SourceCall") -> "PreparedRun":

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from toolkiln.catalog.removal import StaleVersion
-from toolkiln.errors import AdmissionRefused, InputError
+from toolkiln.errors import AdmissionRefused, InputError, StaleVersion
 from toolkiln.model.admission import AdmissionResult, FindingSummary, ToolDraft
 from toolkiln.model.base import Value
 from toolkiln.model.call import CallError

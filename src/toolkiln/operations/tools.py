@@ -11,9 +11,14 @@ from pydantic import Field
 from toolkiln.appearance import paint
 from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.registry import NotAdmitted, Specs
-from toolkiln.catalog.removal import StaleVersion, refuse_outdated
-from toolkiln.catalog.transaction import EditConflict
-from toolkiln.errors import InputError, InvalidCursor, UnknownTool
+from toolkiln.errors import (
+    EditConflict,
+    InputError,
+    InvalidCursor,
+    StaleVersion,
+    UnknownTool,
+    refuse_outdated,
+)
 from toolkiln.model.base import Value
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import ServedVersion

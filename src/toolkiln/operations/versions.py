@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from toolkiln.catalog.transaction import EditConflict
-from toolkiln.errors import InputError
+from toolkiln.errors import EditConflict, InputError
 from toolkiln.model.base import Page, Value
 from toolkiln.model.catalog import FileState, ServedVersion, Sources, Version
 from toolkiln.model.identity import Privilege
@@ -173,11 +172,13 @@ def get_history(context: OperationContext, request: ToolName) -> VersionHistory:
 @operation("versions.diff", privilege=Privilege.WRITE_TOOLS, act="source.show", read_only=True)
 def compare_versions(context: OperationContext, request: CompareVersions) -> VersionDiff:
     """Compare two versions, or the served version with the file on disk."""
+    from toolkiln.catalog.diff import pending_change
+
     _refuse_unseen(context, request.name)
-    admissions = context.services.admissions
+    services = context.services
     if request.old is not None and request.new is not None:
-        return VersionDiff(diff=admissions.diff(request.name, request.old, request.new))
-    diff = admissions.pending(request.name)
+        return VersionDiff(diff=services.admissions.diff(request.name, request.old, request.new))
+    diff = pending_change(services.catalog, request.name)
     return VersionDiff(diff=diff, inherits=_inherited(context, request.name) if diff else ())
 
 
