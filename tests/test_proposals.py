@@ -10,7 +10,7 @@ import pytest
 from preloaded import command
 from toolkiln import Kiln
 from toolkiln.catalog import manifest as manifests
-from toolkiln.catalog.transaction import ManifestFile
+from toolkiln.catalog.manifest import ManifestFile
 from toolkiln.model.call import Result
 from toolkiln.model.catalog import Admission
 
