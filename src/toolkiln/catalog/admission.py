@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.diff import (
@@ -54,12 +54,6 @@ from toolkiln.model.spec import ToolSpec
 from toolkiln.spec.checks.file_checks import KnownTools
 
 _SHORTEST_DIGEST = 6
-
-
-class ProposalQuota(InputError):
-    """The caller has the maximum number of pending proposals."""
-
-    code: ClassVar[str] = "too_many_proposals"
 
 
 @dataclass(frozen=True)
@@ -258,7 +252,7 @@ class Admissions:
 
         def edit(manifest: Manifest) -> Manifest:
             self._refuse_if_changed(candidate, manifest)
-            refuse_proposal(manifest, candidate.file, by, quota)
+            manifest.refuse_proposal(candidate.file, by, quota)
             if manifest.state_of(candidate.file, read.digest) is FileState.REJECTED:
                 raise EditConflict(
                     "a person rejected this version", hint="change it, then try again"
@@ -486,22 +480,6 @@ class Admissions:
                 f"{candidate.file} changed in the meantime",
                 hint="look at the current file, then try again",
             )
-
-
-def refuse_proposal(manifest: Manifest, file: str, by: str, quota: int) -> None:
-    """Refuse a proposal that would replace another caller's, or exceed the caller's quota."""
-    pending = manifest.proposed.get(file)
-    if pending is not None and pending.by != by:
-        raise EditConflict(
-            f"another caller's proposal for {file} waits for a decision",
-            hint="choose another name, or wait until a person has decided about it",
-        )
-    count = sum(1 for key, entry in manifest.proposed.items() if entry.by == by and key != file)
-    if count >= quota:
-        raise ProposalQuota(
-            f"{count} of your proposals wait for a decision, and {quota} are allowed",
-            hint="wait until a person has decided about them; the setting is proposals_per_caller",
-        )
 
 
 def _refuse_unremovable(

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from toolkiln.catalog.admission import Admissions, CandidateVersion, refuse_proposal
+from toolkiln.catalog.admission import Admissions, CandidateVersion
 from toolkiln.catalog.files import file_for, name_finding, with_companions
 from toolkiln.catalog.manifest import MANIFEST, MissingManifest
 from toolkiln.catalog.reports import report, with_docstrings
@@ -410,7 +410,7 @@ class AdmissionPipeline:
     ) -> None:
         """Refuse what could not be proposed anyway, before it is probed in the sandbox."""
         with _stopping(), suppress(MissingManifest):
-            refuse_proposal(self._catalog.manifest, candidate.file, decision.by, quota)
+            self._catalog.manifest.refuse_proposal(candidate.file, decision.by, quota)
 
     def _written(
         self, candidate: CandidateVersion, decision: AdmissionDecision, quota: int | None

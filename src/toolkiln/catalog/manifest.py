@@ -53,6 +53,12 @@ class MissingManifest(ManifestError):
     """No tool of this folder was ever admitted."""
 
 
+class ProposalQuota(InputError):
+    """The caller has the maximum number of pending proposals."""
+
+    code: ClassVar[str] = "too_many_proposals"
+
+
 class Switch(Value):
     """Whether a toolkit is enabled, and which of its methods."""
 
@@ -104,6 +110,27 @@ class Manifest(Value):
                 "rejected": {k: v for k, v in self.rejected.items() if k not in decided},
             }
         )
+
+    def refuse_proposal(self, file: str, by: str, quota: int) -> None:
+        """Refuse a proposal that would replace another caller's, or exceed the caller's quota.
+
+        Raises:
+            EditConflict: another caller's proposal for this file is pending.
+            ProposalQuota: the caller has `quota` pending proposals.
+        """
+        pending = self.proposed.get(file)
+        if pending is not None and pending.by != by:
+            raise EditConflict(
+                f"another caller's proposal for {file} waits for a decision",
+                hint="choose another name, or wait until a person has decided about it",
+            )
+        count = sum(1 for key, entry in self.proposed.items() if entry.by == by and key != file)
+        if count >= quota:
+            raise ProposalQuota(
+                f"{count} of your proposals wait for a decision, and {quota} are allowed",
+                hint="wait until a person has decided about them; the setting is "
+                "proposals_per_caller",
+            )
 
 
 def _differences(ours: Mapping[str, object], theirs: Mapping[str, object]) -> set[str]:
