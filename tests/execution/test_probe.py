@@ -22,7 +22,7 @@ from toolkiln.model.tool import ResolvedTool
 from toolkiln.sandbox.network.access import Networks
 from toolkiln.sandbox.sandbox import Sandbox
 from toolkiln.spec.reader import read
-from toolkiln.surfaces.cli.templates import source as template
+from toolkiln.surfaces.cli.tools import tool_template as template
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,6 +14,9 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
+from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.surfaces.cli.terminal import one_line, say
+
 app = typer.Typer(
     name="toolkiln",
     no_args_is_help=True,
@@ -53,8 +56,6 @@ def main_options(
 
 
 def _enter(folder: Path) -> None:
-    from toolkiln.errors import InputError
-
     try:
         os.chdir(folder)
     except OSError as error:
@@ -121,8 +122,6 @@ def command(
 @contextmanager
 def errors() -> Iterator[None]:
     """Print an error as two lines on stderr and exit: 2 for bad input, 3 for a failure."""
-    from toolkiln.errors import InputError, ToolkilnError
-
     try:
         with _logs_on_stderr():
             yield
@@ -148,8 +147,6 @@ def _discard_output() -> None:
 
 
 def _print_error(message: str, hint: str | None) -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     say(f"error: {message}", err=True)
     if hint:
         say(f"\nhint: {hint}", err=True)
@@ -159,8 +156,6 @@ def _print_error(message: str, hint: str | None) -> None:
 def _logs_on_stderr() -> Iterator[None]:
     """Print warnings and errors that are logged meanwhile, each on one line."""
     import logging
-
-    from toolkiln.surfaces.cli.terminal import one_line, say
 
     class Printer(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import JsonOption, app, command
+from toolkiln.surfaces.cli.terminal import (
+    ProgressDisplay,
+    confirm,
+    one_line,
+    print_json,
+    print_outcome,
+    print_table,
+    say,
+    when,
+)
 
 if TYPE_CHECKING:
     from toolkiln.model.audit import AuditEntry, AuditFilter
@@ -62,7 +73,6 @@ def audit_list(
     """List records, newest first."""
     from toolkiln.operations import audit
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, print_table, say
 
     matching = _filter(
         user=user, tool=tool, outcome=outcome, act=act, session=session, since=since, until=until
@@ -105,7 +115,6 @@ def audit_export(
     from toolkiln.model.audit import AuditEntry
     from toolkiln.operations import audit
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
 
     matching = _filter(
         user=user, tool=tool, outcome=outcome, act=act, session=session, since=since, until=until
@@ -143,10 +152,8 @@ def audit_verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check whether records were edited, removed or reordered."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import audit
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
     if head is not None and re.fullmatch(_HEAD, head.strip()) is None:
         raise InputError(
@@ -174,10 +181,8 @@ def audit_prune(
     as_json: JsonOption = False,
 ) -> None:
     """Delete old records. The rest can still be verified."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import audit
     from toolkiln.surfaces.cli.session import checked_days, run_operation
-    from toolkiln.surfaces.cli.terminal import confirm, print_json, say
 
     request = audit.PruneAudit(days=checked_days(older_than))
     if as_json and not yes:
@@ -185,10 +190,7 @@ def audit_prune(
     if not yes and not confirm(f"delete all records older than {older_than:g} days?"):
         raise typer.Exit(1)
     removed = run_operation(audit.prune_audit, request)
-    if as_json:
-        print_json({"removed": removed})
-    else:
-        say(f"removed: {_count(removed)}")
+    print_outcome({"removed": removed}, f"removed: {_count(removed)}", as_json=as_json)
 
 
 def _filter(*, since: str | None, until: str | None, **fields: str | None) -> "AuditFilter":
@@ -204,8 +206,6 @@ def _filter(*, since: str | None, until: str | None, **fields: str | None) -> "A
 def _timestamp(option: str, text: str) -> float:
     from datetime import UTC, datetime
 
-    from toolkiln.errors import InputError
-
     if ago := _AGO.fullmatch(text):
         return time.time() - int(ago[1]) * _SECONDS[ago[2]]
     try:
@@ -219,8 +219,6 @@ def _timestamp(option: str, text: str) -> float:
 
 
 def _row(entry: "AuditEntry") -> tuple[str, ...]:
-    from toolkiln.surfaces.cli.terminal import when
-
     took = "" if entry.duration is None else f"{entry.duration:.3f} s"
     return (
         str(entry.seq),
@@ -261,9 +259,6 @@ def _no_formula(value: Any) -> Any:
 @contextmanager
 def _output(file: Path | None) -> Iterator[Callable[[str], object]]:
     """Yield what writes records; an incomplete file, which only this user can read, is deleted."""
-    from toolkiln.errors import InputError
-    from toolkiln.surfaces.cli.terminal import say
-
     if file is None:
         yield lambda text: say(text, newline=False)
         return

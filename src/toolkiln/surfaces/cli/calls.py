@@ -3,14 +3,17 @@
 While a tool runs, its output goes to stderr; its result goes to stdout at the end.
 """
 
+import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolkiln.errors import BackendError, InputError
 from toolkiln.surfaces.cli.app import (
     DevOption,
     FilesOption,
@@ -21,6 +24,7 @@ from toolkiln.surfaces.cli.app import (
     app,
     command,
 )
+from toolkiln.surfaces.cli.terminal import ProgressDisplay, one_line, print_json, say
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
@@ -106,8 +110,6 @@ def call(
     redis: RedisOption = None,
 ) -> None:
     """Run a tool in the sandbox and print its result."""
-    from toolkiln.errors import InputError
-
     if call_id is not None and not 0 < len(call_id) <= 200:
         raise InputError("--id is empty or longer than 200 characters")
     if timeout is not None and not timeout > 0:
@@ -125,7 +127,6 @@ def task_list(token: TokenOption = None, as_json: JsonOption = False) -> None:
     from toolkiln.operations import calls
     from toolkiln.operations.operation import PageQuery
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
     tasks = run_operation(calls.list_calls, PageQuery(), token=token).items
     if as_json:
@@ -161,7 +162,6 @@ def task_await(
     as_json: JsonOption = False,
 ) -> None:
     """Wait until a task has ended."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import calls
     from toolkiln.surfaces.cli.session import run_operation
 
@@ -199,7 +199,6 @@ def read_output(
 ) -> None:
     """Print more of a truncated output."""
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_kiln() as kiln:
         session = authenticate(kiln, token)
@@ -217,10 +216,8 @@ def read_output(
 def _call(options: CallCommand) -> int:
     """Run a tool and print the result; returns the exit status."""
     from toolkiln.security.sessions import LOCAL_OPERATOR
-    from toolkiln.surfaces.cli.arguments import parse_arguments
     from toolkiln.surfaces.cli.prompts import ApprovalPrompt, ask, has_terminal
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import ProgressDisplay
 
     more: dict[str, Any] = {"ask": ask, "asks": ("form",)} if has_terminal() else {}
     with open_kiln(options.tools, options.redis, dev=options.dev) as kiln:
@@ -255,14 +252,11 @@ def _call(options: CallCommand) -> int:
 
 def _start_in_background(options: CallCommand) -> int:
     """Start the call in another process or at a worker, and print its id."""
-    import json
     from subprocess import Popen
     from tempfile import TemporaryFile
     from time import sleep
 
-    from toolkiln.errors import InputError
     from toolkiln.security.sessions import LOCAL_OPERATOR
-    from toolkiln.surfaces.cli.arguments import parse_arguments
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
 
     if options.files is not None:
@@ -311,7 +305,6 @@ def _start_at_worker(
     """Send the call to a fleet, where it continues without this process."""
     from toolkiln.model.call import Result
     from toolkiln.security.sessions import LOCAL_OPERATOR
-    from toolkiln.surfaces.cli.arguments import parse_arguments
 
     if session is LOCAL_OPERATOR:
         session = kiln.security.operator_in(options.workspace)
@@ -329,8 +322,6 @@ def _start_at_worker(
 
 
 def _print_task_id(task: "Task", options: CallCommand) -> int:
-    from toolkiln.surfaces.cli.terminal import say
-
     if options.as_json:
         say(task.model_dump_json(indent=2))
     else:
@@ -340,8 +331,6 @@ def _print_task_id(task: "Task", options: CallCommand) -> int:
 
 
 def _print_task(task: "Task", files: Path | None, *, as_json: bool) -> int:
-    from toolkiln.surfaces.cli.terminal import print_json, say
-
     if as_json:
         print_json(task.model_dump(mode="json"))
     elif task.result is not None:
@@ -358,8 +347,6 @@ def _print_task(task: "Task", files: Path | None, *, as_json: bool) -> int:
 
 def _print_result(result: "Result", files: Path | None, *, as_json: bool) -> int:
     """Print a result, save its files, and return the exit status."""
-    from toolkiln.surfaces.cli.terminal import print_json
-
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
@@ -370,10 +357,6 @@ def _print_result(result: "Result", files: Path | None, *, as_json: bool) -> int
 
 def _print_text(result: "Result") -> None:
     """Print the text on stdout; errors and notes on stderr."""
-    import json
-
-    from toolkiln.surfaces.cli.terminal import say
-
     if result.error is not None:
         _print_error(result.tool, result.error)
     elif result.text:
@@ -391,8 +374,6 @@ def _print_text(result: "Result") -> None:
 
 
 def _print_error(tool: str, error: "CallError") -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     first, *more = error.message.split("\n")
     prefix = "" if error.code in _WITHOUT_TOOL else f"{tool}: "
     lines = [f"error: {prefix}{first}", *(f"       {line}" for line in more)]
@@ -407,8 +388,6 @@ def _print_error(tool: str, error: "CallError") -> None:
 
 def _save_files(result: "Result", folder: Path | None, *, quiet: bool) -> None:
     """Write the files that the tool sent, or note that there are some."""
-    from toolkiln.surfaces.cli.terminal import say
-
     for file in result.files:
         if folder is not None:
             say(f"file: {_save_file(file.data, folder, file.name)}", err=True)
@@ -418,8 +397,6 @@ def _save_files(result: "Result", folder: Path | None, *, quiet: bool) -> None:
 
 
 def _save_file(data: bytes, folder: Path, name: str) -> Path:
-    from toolkiln.errors import InputError
-
     target = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -435,10 +412,8 @@ def _save_file(data: bytes, folder: Path, name: str) -> Path:
 
 def _note_unadmitted_change(kiln: "Kiln", options: CallCommand) -> None:
     """Print to stderr that the tool's file differs from the version that runs."""
-    from toolkiln.errors import InputError
     from toolkiln.model.catalog import FileState
     from toolkiln.model.source import Severity
-    from toolkiln.surfaces.cli.terminal import say
 
     try:
         status = kiln.catalog.pending(options.tool) if kiln.services.path is not None else None
@@ -466,8 +441,6 @@ def _note_unadmitted_change(kiln: "Kiln", options: CallCommand) -> None:
 
 
 def _find_task(kiln: "Kiln", task_id: str, session: "SessionToken") -> "Task | None":
-    from toolkiln.errors import InputError
-
     try:
         return kiln.services.wait(kiln.tasks.get(task_id, session))
     except InputError:
@@ -504,7 +477,6 @@ def _child_environment(session: "SessionToken") -> dict[str, str]:
 
 def _child_result(out: IO[bytes], err: IO[bytes]) -> "Result":
     """Return the result of a call that ended without being stored."""
-    from toolkiln.errors import BackendError
     from toolkiln.model.call import Result
 
     for stream in (out, err):
@@ -514,3 +486,85 @@ def _child_result(out: IO[bytes], err: IO[bytes]) -> "Result":
     except ValueError:
         text = err.read().decode("utf-8", "replace").strip()
         raise BackendError(f"the call could not be started: {text[-1000:]}") from None
+
+
+_FORMS = """write city=Paris days=3, or '{"city": "Paris", "days": 3}', or @FILE, or - for stdin"""
+
+
+def parse_arguments(kiln: "Kiln", tool: str, words: list[str]) -> dict[str, Any]:
+    """Return the arguments of a call: JSON where it fits the schema of the tool, else texts."""
+    if len(words) == 1 and (value := parse_object(words[0])) is not None:
+        return value
+    texts = parse_pairs(words)
+    try:
+        spec = kiln.tool(tool)
+    except (InputError, BackendError):  # the gateway decides what the caller learns, and records it
+        return dict(texts)
+    from toolkiln.schema.arguments import parse_texts
+
+    return parse_texts(spec, texts)
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return a JSON object: inline, in `@FILE`, or on stdin as `-`; None if it is none."""
+    if text == "-":
+        return _decode_object(_read_stdin(), "stdin")
+    if text.startswith("@"):
+        return _decode_object(_read_text(text[1:]), text[1:])
+    if text.lstrip().startswith(("{", "[")):
+        return _decode_object(text, "the arguments")
+    return None
+
+
+def parse_pairs(words: list[str]) -> dict[str, str]:
+    """Return the texts of `key=value` and `key=@FILE` by key."""
+    return _unique(map(_parse_pair, words))
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"{text!r} is neither a JSON object nor key=value", hint=_FORMS)
+    return name, _read_text(value[1:]) if value.startswith("@") else value
+
+
+def _decode_object(text: str, origin: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        why = "is nested too deeply" if isinstance(error, RecursionError) else f"{error}"
+        raise InputError(f"{origin}: not valid JSON: {why}", hint=_FORMS) from error
+    if not isinstance(value, dict):
+        raise InputError(f"{origin}: not a JSON object with the tool's parameters", hint=_FORMS)
+    return value
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return pairs as a mapping, and refuse duplicates."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            hint = f"""for several values write {name}='["one", "two"]'"""
+            raise InputError(f"{name!r} is given twice", hint=hint)
+        found[name] = value
+    return found
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise InputError("stdin is closed", hint=_FORMS)
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"stdin is not UTF-8 text: {error}") from error
+
+
+def _read_text(name: str) -> str:
+    try:
+        return Path(name).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InputError(
+            f"{name!r} cannot be read: {why}",
+            hint="a text that starts with @ is written in a JSON object",
+        ) from error

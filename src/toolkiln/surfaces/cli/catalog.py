@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
+from toolkiln.surfaces.cli.terminal import (
+    ProgressDisplay,
+    confirm,
+    print_diff,
+    print_json,
+    print_outcome,
+    printable,
+    say,
+)
 
 if TYPE_CHECKING:
     from toolkiln.model.admission import AdmissionResult, FindingSummary
     from toolkiln.model.catalog import FileStatus
     from toolkiln.model.source import Finding
     from toolkiln.operations import catalog, proposals
-    from toolkiln.operations.operation import Operation
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
@@ -58,7 +67,6 @@ def add(
     """Try a file out in the sandbox, copy it to the tools, admit it."""
     from toolkiln.operations import catalog
     from toolkiln.surfaces.cli.session import authenticate, open_folder
-    from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
 
     request = catalog.AddFile(file=file, name=name, description=description, overwrite=overwrite)
     with open_folder(tools) as kiln, ProgressDisplay(quiet=as_json) as progress:
@@ -95,10 +103,8 @@ def admit(
     tools: ToolsOption = None,
 ) -> None:
     """Show what is new in files, and admit them."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import proposals
     from toolkiln.surfaces.cli.session import authenticate, open_folder
-    from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
 
     paths, reset = tuple(files or ()), reset or afresh
     is_named = bool(paths) and not any(map(os.path.isdir, paths))
@@ -140,13 +146,12 @@ def reject(
     tools: ToolsOption = None,
 ) -> None:
     """Reject the current version of a file; an admitted one stays."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import proposals
-    from toolkiln.surfaces.cli.terminal import print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
     if not file.parent.is_dir() or file.is_dir():
         raise InputError(f"{str(file)!r} is not a file")
-    is_served = _run(
+    is_served = run_in_folder(
         proposals.reject_file, proposals.RejectFile(path=file), _folder_of([file], tools)
     )
     if as_json:
@@ -162,7 +167,6 @@ def status(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     from toolkiln.operations import catalog
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import authenticate, open_folder
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_folder(tools) as kiln:
         found = kiln.run_operation_sync(catalog.get_status, Nothing(), authenticate(kiln))
@@ -190,9 +194,9 @@ def history(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOption 
     """List the admitted versions of a tool, newest first."""
     from toolkiln.operations import tools as tool_operations
     from toolkiln.operations import versions
-    from toolkiln.surfaces.cli.terminal import print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
-    found = _run(versions.get_history, tool_operations.ToolName(name=tool), tools)
+    found = run_in_folder(versions.get_history, tool_operations.ToolName(name=tool), tools)
     if not found.versions:
         say(f"no version of {tool} was admitted", err=True)
     if as_json:
@@ -221,14 +225,13 @@ def diff(
     tools: ToolsOption = None,
 ) -> None:
     """Show the pending change of a tool, or compare two versions."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import versions
-    from toolkiln.surfaces.cli.terminal import print_diff, print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
     if (old is None) is not (new is None):
         raise InputError("one version cannot be compared", hint="name two versions, or none")
     request = versions.CompareVersions(name=tool, old=old, new=new)
-    found = _run(versions.compare_versions, request, tools)
+    found = run_in_folder(versions.compare_versions, request, tools)
     if as_json:
         print_json({"tool": tool, "diff": found.diff})
     elif found.diff:
@@ -249,10 +252,8 @@ def rollback(
     tools: ToolsOption = None,
 ) -> None:
     """Serve an earlier version of a tool again, and write it back."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import versions
     from toolkiln.surfaces.cli.session import authenticate, checked_request, open_folder
-    from toolkiln.surfaces.cli.terminal import confirm, print_json, say
 
     with open_folder(tools) as kiln:
         session = authenticate(kiln)
@@ -267,10 +268,11 @@ def rollback(
         fields = {"name": tool, "version": version, "discard": file is not None}
         request = checked_request(versions.Rollback, fields)
         restored = kiln.run_operation_sync(versions.restore_version, request, session)
-    if as_json:
-        print_json(restored.model_dump(mode="json"))
-    else:
-        say(f"{tool}: v{restored.number} is served, {restored.note}")
+    print_outcome(
+        restored.model_dump(mode="json"),
+        f"{tool}: v{restored.number} is served, {restored.note}",
+        as_json=as_json,
+    )
 
 
 @command(app)
@@ -284,10 +286,8 @@ def remove(
     tools: ToolsOption = None,
 ) -> None:
     """Remove a tool from the catalog, with its file."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import tools as tool_operations
     from toolkiln.surfaces.cli.session import authenticate, open_folder
-    from toolkiln.surfaces.cli.terminal import confirm, print_json, say
 
     with open_folder(tools) as kiln:
         session, root = authenticate(kiln), kiln.catalog.root
@@ -302,10 +302,11 @@ def remove(
         )
         removed = kiln.run_operation_sync(tool_operations.remove_tool, request, session)
     file = root / removed.file
-    if as_json:
-        print_json({"file": str(file), "tools": removed.tools, "version": removed.version})
-    else:
-        say(f"removed: {file}; `toolkiln rollback {tool} {removed.version}` brings it back")
+    print_outcome(
+        {"file": str(file), "tools": removed.tools, "version": removed.version},
+        f"removed: {file}; `toolkiln rollback {tool} {removed.version}` brings it back",
+        as_json=as_json,
+    )
 
 
 @command(app)
@@ -322,21 +323,14 @@ def disable(name: SwitchArgument, as_json: JsonOption = False, tools: ToolsOptio
 
 def _switch(name: str, tools: Path | None, *, enabled: bool, as_json: bool) -> None:
     from toolkiln.operations import catalog
-    from toolkiln.surfaces.cli.terminal import print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
-    _run(catalog.switch_tool, catalog.SwitchTool(name=name, enabled=enabled), tools)
-    if as_json:
-        print_json({"name": name, "enabled": enabled})
-    else:
-        say(f"{'enabled' if enabled else 'disabled'}: {name}")
-
-
-def _run(operation: "Operation[I, O]", request: I, tools: Path | None) -> O:
-    """Run an operation on the folder of tools, even if the settings name a fleet."""
-    from toolkiln.surfaces.cli.session import authenticate, open_folder
-
-    with open_folder(tools) as kiln:
-        return kiln.run_operation_sync(operation, request, authenticate(kiln))
+    run_in_folder(catalog.switch_tool, catalog.SwitchTool(name=name, enabled=enabled), tools)
+    print_outcome(
+        {"name": name, "enabled": enabled},
+        f"{'enabled' if enabled else 'disabled'}: {name}",
+        as_json=as_json,
+    )
 
 
 def _folder_of(files: list[Path], tools: Path | None) -> Path | None:
@@ -344,7 +338,6 @@ def _folder_of(files: list[Path], tools: Path | None) -> Path | None:
 
     Nothing is admitted to another folder by accident.
     """
-    from toolkiln.errors import InputError
     from toolkiln.surfaces.cli.session import tools_path
 
     default = tools_path(tools)
@@ -373,8 +366,6 @@ def _is_confirmed(
     root: Path, candidate: "proposals.AdmissionCandidate", *, grant: bool, is_named: bool
 ) -> bool:
     """Show a file and ask whether to admit it; one that cannot be admitted needs no answer."""
-    from toolkiln.surfaces.cli.terminal import confirm, print_diff, printable, say
-
     proposal, file = candidate.proposal, root / candidate.file
     if candidate.is_blocked or proposal is None:
         return True
@@ -397,8 +388,6 @@ def _is_confirmed(
 def _print_admission(
     file: Path, admission: "proposals.FileAdmission", *, warn: bool = True
 ) -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     result: AdmissionResult = admission.result
     for finding in result.warnings if warn else ():
         say(_finding_text(file, "warning", finding), err=True)
@@ -420,8 +409,6 @@ def _finding_text(file: Path, severity: str, finding: "FindingSummary | Finding"
 
 
 def _print_status(root: Path, item: "FileStatus", inherits: str) -> None:
-    from toolkiln.surfaces.cli.terminal import printable
-
     state = typer.style(f"{item.state:<9}", fg=_COLORS[item.state])
     entry = item.admission
     since = f"  v{entry.version} by {entry.admitted_by}" if entry else ""
@@ -439,8 +426,6 @@ def _print_status(root: Path, item: "FileStatus", inherits: str) -> None:
 
 
 def _print_status_hints(found: "catalog.CatalogStatus", tools: Path | None) -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     states: set[Any] = {item.state for item in found.files}
     if unconfirmed := sum(item.is_unconfirmed for item in found.files):
         say(f"note: {unconfirmed_note(unconfirmed)}", err=True)

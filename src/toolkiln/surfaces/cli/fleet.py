@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import DevOption, JsonOption, ToolsOption, app, command
+from toolkiln.surfaces.cli.terminal import print_json, print_outcome, print_table, say, talk
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -85,7 +87,6 @@ def _supervise(options: WorkerOptions) -> int:
     import sys
 
     from toolkiln.fleet.supervisor import supervise
-    from toolkiln.surfaces.cli.terminal import talk
 
     config = _config(options)
     talk(f"worker {config.name}, pool {config.pool}; Ctrl-C ends it")
@@ -125,7 +126,6 @@ async def _work(
     from contextlib import AsyncExitStack
 
     from toolkiln.fleet.worker_process import WorkerProcess
-    from toolkiln.surfaces.cli.terminal import talk
     from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
     def ready() -> None:
@@ -198,7 +198,6 @@ def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None
     """Show fleet status: queued calls, running calls, workers."""
     from toolkiln.operations import system
     from toolkiln.operations.operation import Nothing
-    from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
     report: FleetReport = _run(redis, system.fleet_status, Nothing())
     if as_json:
@@ -221,7 +220,6 @@ def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None
 def fleet_keygen(as_json: JsonOption = False) -> None:
     """Print a new key pair: a key for workers to sign with, and one to verify."""
     from toolkiln.fleet.signatures import generate_worker_keys
-    from toolkiln.surfaces.cli.terminal import print_json, say, talk
 
     private, public = generate_worker_keys()
     if as_json:
@@ -239,10 +237,8 @@ def fleet_clear_catalog(
     as_json: JsonOption = False,
 ) -> None:
     """Delete the published catalog, so that workers with other keys can publish theirs."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import system
     from toolkiln.operations.operation import Nothing
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     if not yes:
         raise InputError(
@@ -250,10 +246,9 @@ def fleet_clear_catalog(
             hint="use --yes to clear the catalog",
         )
     count = _run(redis, system.clear_catalog, Nothing())
-    if as_json:
-        print_json({"tools": count})
-    else:
-        say(f"cleared: {count:,} tool{'' if count == 1 else 's'}")
+    print_outcome(
+        {"tools": count}, f"cleared: {count:,} tool{'' if count == 1 else 's'}", as_json=as_json
+    )
 
 
 @command(fleet_app, "drain")
@@ -267,7 +262,6 @@ def fleet_drain(
 ) -> None:
     """Ask workers to take no more calls, finish the running ones, and exit."""
     from toolkiln.operations import system
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     workers = _run(redis, system.drain_fleet, system.DrainFleet(worker=worker, pool=pool))
     if as_json:
@@ -282,13 +276,11 @@ def fleet_reload(redis: RedisOption = None, as_json: JsonOption = False) -> None
     """Ask all workers to reload their settings and tools."""
     from toolkiln.operations import system
     from toolkiln.operations.operation import Nothing
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     count = _run(redis, system.reload_fleet, Nothing())
-    if as_json:
-        print_json({"asked": count})
-    else:
-        say(f"asked {count} worker{'' if count == 1 else 's'}")
+    print_outcome(
+        {"asked": count}, f"asked {count} worker{'' if count == 1 else 's'}", as_json=as_json
+    )
 
 
 @command(letters_app, "list")
@@ -299,7 +291,6 @@ def letters_list(
     from dataclasses import asdict
 
     from toolkiln.operations import system
-    from toolkiln.surfaces.cli.terminal import print_json, print_table, talk
 
     request = system.DeadLetterQuery(pool=pool)
     letters: list[DeadLetter] = _run(redis, system.list_dead_letters, request)
@@ -366,15 +357,12 @@ def _run(redis: str | None, operation: "Operation[Any, Any]", request: Any) -> A
 
 
 def _url(url: str | None) -> str:
-    from toolkiln.errors import InputError
-
     if not url:
         raise InputError("there is no fleet", hint="name its Redis: --redis redis://HOST:PORT")
     return url
 
 
 def _letters(ids: list[str] | None, pool: str, *, everything: bool) -> Any:
-    from toolkiln.errors import InputError
     from toolkiln.operations import system
 
     if bool(ids) == everything:
@@ -383,8 +371,6 @@ def _letters(ids: list[str] | None, pool: str, *, everything: bool) -> Any:
 
 
 def _print_letters(what: str, letters: "list[DeadLetter]", *, as_json: bool) -> None:
-    from toolkiln.surfaces.cli.terminal import print_json, say
-
     if as_json:
         print_json([letter.id for letter in letters])
         return
@@ -393,8 +379,6 @@ def _print_letters(what: str, letters: "list[DeadLetter]", *, as_json: bool) -> 
 
 
 def _print_pools(report: "FleetReport") -> None:
-    from toolkiln.surfaces.cli.terminal import print_table, say
-
     if not report.pools:
         return
     say("")
@@ -416,8 +400,6 @@ def _print_pools(report: "FleetReport") -> None:
 
 
 def _print_workers(report: "FleetReport") -> None:
-    from toolkiln.surfaces.cli.terminal import print_table, say, talk
-
     if not report.workers:
         talk("no workers: start one with `toolkiln worker`")
         return

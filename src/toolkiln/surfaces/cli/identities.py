@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import JsonOption, app, command
+from toolkiln.surfaces.cli.terminal import (
+    hidden,
+    listed,
+    one_line,
+    print_json,
+    print_outcome,
+    print_table,
+    say,
+    when,
+)
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
@@ -66,10 +77,8 @@ def keys_create(
     as_json: JsonOption = False,
 ) -> None:
     """Create an API key and print it. The key is shown only once."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import identities
     from toolkiln.surfaces.cli.session import checked_request, run_operation
-    from toolkiln.surfaces.cli.terminal import when
 
     is_unlimited = no_expiry or for_ever
     if is_unlimited and days is not None:
@@ -93,8 +102,6 @@ def keys_create(
 @command(keys_app, "list")
 def keys_list(as_json: JsonOption = False) -> None:
     """List API keys, newest first."""
-    from toolkiln.surfaces.cli.terminal import listed, print_json, print_table, say, when
-
     keys = _all_keys()
     if as_json:
         print_json([_key_json(key) for key in keys])
@@ -151,13 +158,11 @@ def keys_revoke(key: KeyArgument, as_json: JsonOption = False) -> None:
     """Revoke an API key, and end its sessions."""
     from toolkiln.operations import identities
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
     revoked = run_operation(identities.revoke_key, identities.KeyRef(key=key))
-    if as_json:
-        print_json(_key_json(revoked))
-    else:
-        say(f"revoked: {revoked.id} {one_line(revoked.name)}")
+    print_outcome(
+        _key_json(revoked), f"revoked: {revoked.id} {one_line(revoked.name)}", as_json=as_json
+    )
 
 
 @command(sessions_app, "create")
@@ -178,7 +183,6 @@ def sessions_create(
     """Create a session and print its token. The token is shown only once."""
     from toolkiln.operations import identities
     from toolkiln.surfaces.cli.session import checked_request, run_operation
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     fields = {
         "user_id": user,
@@ -207,7 +211,6 @@ def sessions_list(as_json: JsonOption = False) -> None:
     from toolkiln.operations import identities
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import listed, print_json, print_table, say
 
     found = run_operation(identities.list_session_records, Nothing())
     if as_json:
@@ -240,17 +243,17 @@ def sessions_renew(
     """Extend a session."""
     from toolkiln.operations import identities
     from toolkiln.surfaces.cli.session import authenticate, checked_request, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_kiln() as kiln:
         caller = authenticate(kiln)
         fields = {"token": _token(kiln, token), "seconds": seconds}
         request = checked_request(identities.RenewSession, fields)
         session = kiln.run_operation_sync(identities.renew_session, request, caller)
-    if as_json:
-        print_json({"trace_id": session.trace_id, "renewed": True})
-    else:
-        say(f"renewed: {session.trace_id}")
+    print_outcome(
+        {"trace_id": session.trace_id, "renewed": True},
+        f"renewed: {session.trace_id}",
+        as_json=as_json,
+    )
 
 
 @command(sessions_app, "end")
@@ -258,16 +261,12 @@ def sessions_end(token: TokenArgument = None, as_json: JsonOption = False) -> No
     """End a session, including for running calls."""
     from toolkiln.operations import identities
     from toolkiln.surfaces.cli.session import authenticate, checked_request, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_kiln() as kiln:
         caller = authenticate(kiln)
         request = checked_request(identities.EndSession, {"token": _token(kiln, token)})
         kiln.run_operation_sync(identities.end_session, request, caller)
-    if as_json:
-        print_json({"ended": True})
-    else:
-        say("ended")
+    print_outcome({"ended": True}, "ended", as_json=as_json)
 
 
 def _all_keys() -> "list[identities.ApiKey]":
@@ -290,8 +289,6 @@ def _all_keys() -> "list[identities.ApiKey]":
 
 
 def _print_new_key(key: "identities.NewKey", note: str, *, as_json: bool) -> None:
-    from toolkiln.surfaces.cli.terminal import print_json, say
-
     if as_json:
         print_json({"key": key.key, **_key_json(key)})
     else:
@@ -301,8 +298,6 @@ def _print_new_key(key: "identities.NewKey", note: str, *, as_json: bool) -> Non
 
 def _seconds(duration: str) -> float:
     """Return the seconds of a duration such as `24h`."""
-    from toolkiln.errors import InputError
-
     found = re.fullmatch(r"([0-9]{1,6})([smhd])|0", duration)
     if found is None:
         raise InputError(
@@ -314,7 +309,6 @@ def _seconds(duration: str) -> float:
 def _token(kiln: "Kiln", argument: str | None) -> str:
     """Return the token of a session: the argument, the variable, or stdin."""
     from toolkiln.security.sessions import TOKEN_VARIABLE
-    from toolkiln.surfaces.cli.terminal import hidden
 
     if argument is None:
         argument = kiln.settings.environ.get(TOKEN_VARIABLE)

@@ -19,7 +19,9 @@ from urllib.parse import urlsplit
 
 import typer
 
+from toolkiln.errors import InputError, nearest_hint
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
+from toolkiln.surfaces.cli.terminal import one_line, print_json, print_table, say, talk
 
 if TYPE_CHECKING:
     from toolkiln.surfaces.cli.mcp_clients import Entry, McpClientApp
@@ -131,7 +133,6 @@ def install(
 
 def _list_clients(*, as_json: bool) -> None:
     from toolkiln.surfaces.cli.mcp_clients import CLIENTS
-    from toolkiln.surfaces.cli.terminal import print_json, print_table
 
     rows = [
         (name, _file(client.user), _file(client.project) if client.project else None)
@@ -152,8 +153,6 @@ def _list_clients(*, as_json: bool) -> None:
 
 
 def _show(request: InstallRequest, *, as_json: bool) -> None:
-    from toolkiln.surfaces.cli.terminal import print_json, say
-
     plan = _plan(request)
     key = _EXAMPLE_KEY if request.creates_key else None
     if as_json:
@@ -169,9 +168,6 @@ def _show(request: InstallRequest, *, as_json: bool) -> None:
 
 
 def _install(request: InstallRequest, *, as_json: bool) -> None:
-    from toolkiln.errors import InputError
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
-
     plan = _plan(request)
     before = _read(plan.file)
     bom = _BOM if before and before.startswith(_BOM) else b""
@@ -229,7 +225,6 @@ def _new_key(request: InstallRequest) -> Iterator[str]:
 
 def _note_key(name: str, file: Path, tools: Path | None) -> None:
     from toolkiln.config import project_settings
-    from toolkiln.surfaces.cli.terminal import say, talk
 
     talk(f"note: the file contains the API key {name}, without privileges, valid for 90 days")
     if project_settings(tools).require_key == "auto":
@@ -242,7 +237,6 @@ def _note_key(name: str, file: Path, tools: Path | None) -> None:
 
 
 def _plan(request: InstallRequest) -> _Plan:
-    from toolkiln.errors import InputError, nearest_hint
     from toolkiln.surfaces.cli.mcp_clients import CLIENTS
 
     client = CLIENTS.get(request.client)
@@ -268,8 +262,6 @@ def _plan(request: InstallRequest) -> _Plan:
 
 
 def _entry(client: "McpClientApp", request: InstallRequest) -> "Entry":
-    from toolkiln.errors import InputError
-
     if request.url is None:
         return client.started(_command(request.tools))
     if not re.fullmatch(r"https?://[!-~]+", request.url):
@@ -283,7 +275,6 @@ def _entry(client: "McpClientApp", request: InstallRequest) -> "Entry":
 
 def _command(tools: Path | None) -> list[str]:
     """Return the command that starts the server, in any folder."""
-    from toolkiln.errors import InputError
     from toolkiln.surfaces.cli.session import tools_path
 
     path = tools_path(tools).resolve()
@@ -310,8 +301,6 @@ def _file(templates: Sequence[str]) -> Path:
 
 def _address(entry: "Entry") -> str:
     """Return the URL or command of an entry, without variables and headers: they may be secret."""
-    from toolkiln.surfaces.cli.terminal import one_line
-
     for key in ("url", "httpUrl", "uri"):
         if entry.get(key):
             return one_line(str(entry[key]))
@@ -322,8 +311,6 @@ def _address(entry: "Entry") -> str:
 
 def _read(file: Path) -> bytes | None:
     """Return the content of a file; None if it does not exist."""
-    from toolkiln.errors import InputError
-
     try:
         if file.exists() and not file.is_file():
             raise InputError(f"{str(file)!r} is not a file", hint="move it away")
@@ -336,8 +323,6 @@ def _read(file: Path) -> bytes | None:
 
 def _write(file: Path, before: bytes | None, after: bytes, *, private: bool) -> None:
     """Replace a file atomically, with the same permissions; a new `private` one is the owner's."""
-    from toolkiln.errors import InputError
-
     try:
         target = file.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)

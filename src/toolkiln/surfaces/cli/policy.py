@@ -5,8 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import JsonOption, TokenOption, ToolsOption, app, command
 from toolkiln.surfaces.cli.identities import GroupOption, PlatformOption, PrivilegeOption
+from toolkiln.surfaces.cli.terminal import (
+    exact_json,
+    one_line,
+    print_json,
+    print_outcome,
+    print_table,
+    say,
+    when,
+)
 
 if TYPE_CHECKING:
     from toolkiln.model.policy import Approval
@@ -34,7 +44,6 @@ def policy_explain(
     """Explain whether a user may run a tool, by which rule, and what else is needed."""
     from toolkiln.operations import policy
     from toolkiln.surfaces.cli.session import checked_request, run_operation
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
     fields = {
         "tool": tool,
@@ -66,7 +75,6 @@ def policy_check(as_json: JsonOption = False) -> None:
     from toolkiln.operations import policy
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
     with open_kiln() as kiln:
         listed = kiln.run_operation_sync(policy.list_rules, Nothing(), authenticate(kiln))
@@ -96,7 +104,6 @@ def approvals_list(
     """List calls that wait for approval, newest first."""
     from toolkiln.operations import approvals
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import print_json, print_table, say, when
 
     request = approvals.ApprovalQuery(state="all" if everything else "pending", limit=100)
     found = run_operation(approvals.list_approvals, request, token=token).items
@@ -118,7 +125,6 @@ def approvals_show(
     """Show a request for approval: the caller, the reason, the exact arguments."""
     from toolkiln.operations import approvals
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import exact_json, one_line, print_json, say
 
     request = approvals.ApprovalRef(id=approval)
     found = run_operation(approvals.get_approval, request, token=token)
@@ -151,9 +157,8 @@ def approvals_approve(
     tools: ToolsOption = None,
 ) -> None:
     """Approve a call."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import approvals
-    from toolkiln.surfaces.cli.arguments import parse_object
+    from toolkiln.surfaces.cli.calls import parse_object
     from toolkiln.surfaces.cli.session import checked_request, run_operation
 
     arguments = None if edit is None else parse_object(edit)
@@ -186,10 +191,8 @@ def approvals_forget(
     approval: ApprovalArgument, token: TokenOption = None, as_json: JsonOption = False
 ) -> None:
     """Forget a remembered approval, so that a person is asked again."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import approvals
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
 
     request = approvals.ApprovalRef(id=approval)
     if not run_operation(approvals.forget_approval, request, token=token).forgotten:
@@ -197,15 +200,12 @@ def approvals_forget(
             f"nothing is remembered of {approval[:100]!r}",
             hint="see `toolkiln approvals list --all`",
         )
-    if as_json:
-        print_json({"id": approval, "forgotten": True})
-    else:
-        say(f"forgotten: {one_line(approval)}")
+    print_outcome(
+        {"id": approval, "forgotten": True}, f"forgotten: {one_line(approval)}", as_json=as_json
+    )
 
 
 def _facts(approval: "Approval") -> dict[str, str]:
-    from toolkiln.surfaces.cli.terminal import when
-
     facts = {
         "id": approval.id,
         "tool": f"{approval.tool} ({approval.digest[:12]})",
@@ -228,8 +228,6 @@ def _facts(approval: "Approval") -> dict[str, str]:
 
 
 def _print_decision(approval: "Approval", *, as_json: bool) -> None:
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, say
-
     if as_json:
         print_json(approval.model_dump(mode="json"))
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import (
     DevOption,
     JsonOption,
@@ -17,6 +18,7 @@ from toolkiln.surfaces.cli.app import (
     app,
     command,
 )
+from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, printable, say
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
@@ -54,7 +56,6 @@ def search(
 ) -> None:
     """Find tools for a task; the exit status is 1 if there are none."""
     from toolkiln.surfaces.cli.session import authenticate, note_no_worker, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_kiln(tools, redis, dev=dev) as kiln:
         result = kiln.search(query, k, authenticate(kiln, token))
@@ -110,7 +111,6 @@ def usages_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     from toolkiln.operations import library as operations
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     usages = run_operation(operations.list_usages, Nothing(), tools=tools)
     if as_json:
@@ -131,7 +131,6 @@ def usages_clear(
     """Delete the prompts of a tool, or of all."""
     from toolkiln.operations import library as operations
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import say
 
     run_operation(operations.clear_usages, operations.ClearUsages(tool=tool), tools=tools)
     say(f"forgotten: {tool or 'the prompts of all tools'}")
@@ -141,7 +140,6 @@ def usages_clear(
 def docs_show(tool: ToolArgument, as_json: JsonOption = False, tools: ToolsOption = None) -> None:
     """Print the page about a tool."""
     from toolkiln.surfaces.cli.session import authenticate, open_kiln, visible_tool
-    from toolkiln.surfaces.cli.terminal import print_json
 
     with open_kiln(tools) as kiln:
         visible_tool(kiln, tool, authenticate(kiln))
@@ -166,7 +164,6 @@ def docs_guide(tool: ToolArgument, tools: ToolsOption = None) -> None:
 def docs_index(token: TokenOption = None, tools: ToolsOption = None) -> None:
     """Print all tools in one line each, for a prompt."""
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import say
 
     with open_kiln(tools) as kiln:
         visible = kiln.specs(authenticate(kiln, token))
@@ -183,7 +180,6 @@ def docs_search(
 ) -> None:
     """Find passages of the pages, cited by page and heading; the exit status is 1 if none."""
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_kiln(tools) as kiln:
         allow = kiln.services.may_see(authenticate(kiln, token))
@@ -220,7 +216,6 @@ def docs_build(
     """Write pages about all tools, as Markdown, RST and HTML."""
     from toolkiln.security.sessions import LOCAL_OPERATOR
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_kiln(tools) as kiln:
         session = authenticate(kiln)
@@ -235,8 +230,6 @@ def docs_build(
 
 
 def _print_hit(kiln: "Kiln", hit: "Hit", width: int, *, why: bool) -> None:
-    from toolkiln.surfaces.cli.terminal import printable, say
-
     name = typer.style(f"{hit.key:<{width}}", fg="green")
     description = printable(kiln.tool(hit.key).description.partition("\n")[0])
     suffix = " (dev)" if kiln.services.registry.is_dev(hit.key) else ""
@@ -262,8 +255,6 @@ def _hit_json(kiln: "Kiln", hit: "Hit") -> dict[str, object]:
 
 def _print_markdown(text: str) -> None:
     """Print Markdown, laid out on a terminal."""
-    from toolkiln.surfaces.cli.terminal import say
-
     if not sys.stdout.isatty():
         say(text.rstrip("\n"))
         return
@@ -291,7 +282,6 @@ def evaluate_search(
     from functools import partial
 
     from toolkiln.operations import library
-    from toolkiln.surfaces.cli.terminal import ProgressDisplay
 
     with ProgressDisplay(quiet=options.as_json) as display:
         progress = partial(display.report, "searching")
@@ -341,8 +331,6 @@ def _bar(share: float) -> str:
 
 
 def _print_worst(outcomes: "Sequence[QueryOutcome]") -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     if outcomes:
         typer.echo("\nworst")
     for outcome in outcomes:
@@ -352,8 +340,6 @@ def _print_worst(outcomes: "Sequence[QueryOutcome]") -> None:
 
 
 def _print_changes(comparison: "Comparison") -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     for title, changes in (("better", comparison.better), ("worse", comparison.worse)):
         typer.echo(f"\n{title}: {_queries(len(changes))}")
         for change in changes[:_LISTED]:
@@ -363,8 +349,6 @@ def _print_changes(comparison: "Comparison") -> None:
 
 def _print_left_out(after: "Evaluation", comparison: "Comparison | None") -> None:
     """Print to stderr what the figures do not count."""
-    from toolkiln.surfaces.cli.terminal import say
-
     if after.unknown:
         names = ", ".join(list(after.unknown)[:_LISTED])
         more = ", …" if len(after.unknown) > _LISTED else ""
@@ -385,8 +369,6 @@ def _short(query: str) -> str:
 
 
 def _draw(file: Path, result: "Evaluation | Comparison") -> None:
-    from toolkiln.errors import InputError
-
     try:
         file.write_text("\n".join(_svg(result)) + "\n", "utf-8")
     except OSError as error:

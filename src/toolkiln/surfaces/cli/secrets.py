@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
+from toolkiln.surfaces.cli.terminal import (
+    hidden,
+    one_line,
+    print_json,
+    print_outcome,
+    print_table,
+    say,
+)
 
 if TYPE_CHECKING:
     from toolkiln.model.base import JsonSchema
@@ -32,7 +41,6 @@ def secrets_list(as_json: JsonOption = False, tools: ToolsOption = None) -> None
     from toolkiln.operations import secrets
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, print_table, say
 
     found = run_operation(secrets.list_secrets, Nothing(), tools=tools)
     for problem in found.problems:
@@ -53,16 +61,12 @@ def secrets_set(name: SecretArgument, as_json: JsonOption = False) -> None:
     """Set a secret, from a hidden prompt or stdin."""
     from toolkiln.operations import secrets
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import hidden, one_line, print_json, say
 
     request = secrets.SetSecret(name=name, value=hidden(f"the secret {one_line(name)}"))
     source = run_operation(secrets.set_secret, request).source
     if source.startswith("$"):
         say(f"note: {source} is set, and takes precedence", err=True)
-    if as_json:
-        print_json({"name": name, "source": source})
-    else:
-        say(f"set: {name}")
+    print_outcome({"name": name, "source": source}, f"set: {name}", as_json=as_json)
 
 
 @command(secrets_app, "remove")
@@ -70,13 +74,9 @@ def secrets_remove(name: SecretArgument, as_json: JsonOption = False) -> None:
     """Remove a secret."""
     from toolkiln.operations import secrets
     from toolkiln.surfaces.cli.session import run_operation
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     run_operation(secrets.remove_secret, secrets.SecretName(name=name))
-    if as_json:
-        print_json({"name": name, "removed": True})
-    else:
-        say(f"removed: {name}")
+    print_outcome({"name": name, "removed": True}, f"removed: {name}", as_json=as_json)
 
 
 @command(app)
@@ -98,11 +98,9 @@ def settings(
     tools: ToolsOption = None,
 ) -> None:
     """Show or set the settings that a tool gets with its calls."""
-    from toolkiln.errors import InputError
     from toolkiln.operations import secrets
     from toolkiln.operations import tools as tool_operations
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import one_line, print_json, print_table, say
 
     with open_kiln(tools) as kiln:
         session = authenticate(kiln)
@@ -145,8 +143,6 @@ def settings(
 
 
 def _schema(spec: "ToolSpec", user: str) -> "JsonSchema":
-    from toolkiln.errors import InputError
-
     schema = spec.settings.get("user" if user else "operator")
     if schema is not None:
         return schema
@@ -159,9 +155,7 @@ def _schema(spec: "ToolSpec", user: str) -> "JsonSchema":
 
 
 def _changes(schema: "JsonSchema", arguments: list[str]) -> dict[str, Any]:
-    from toolkiln.errors import InputError
-    from toolkiln.surfaces.cli.arguments import parse_object, parse_pairs
-    from toolkiln.surfaces.cli.terminal import hidden, one_line
+    from toolkiln.surfaces.cli.calls import parse_object, parse_pairs
 
     if len(arguments) == 1 and (whole := parse_object(arguments[0])) is not None:
         return whole

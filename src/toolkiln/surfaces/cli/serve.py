@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import DevOption, RedisOption, ToolsOption, app, command
+from toolkiln.surfaces.cli.terminal import is_terminal, say, talk
 
 if TYPE_CHECKING:
     from socket import socket
@@ -106,7 +108,6 @@ def mcp(tools: ToolsOption = None, dev: DevOption = False, redis: RedisOption = 
 
 
 async def _serve(kiln: "Kiln", listener: "socket") -> None:
-    from toolkiln.surfaces.cli.terminal import talk
     from toolkiln.surfaces.http.server import HttpServer, url_of
 
     server = HttpServer(kiln, talk)
@@ -117,8 +118,6 @@ async def _serve(kiln: "Kiln", listener: "socket") -> None:
 
 def print_urls(server: "HttpServer", url: str) -> None:
     """Print the authentication mode and the addresses to stderr."""
-    from toolkiln.surfaces.cli.terminal import talk
-
     talk(f"auth: {server.authenticator.authentication.mode()}")
     link = server.sign_in_url(url)
     talk(f"Page {link or f'{url}/ui/'}")
@@ -129,10 +128,8 @@ def print_urls(server: "HttpServer", url: str) -> None:
 
 
 def _print_tools(kiln: "Kiln") -> None:
-    from toolkiln.errors import InputError
     from toolkiln.surfaces.cli.catalog import unconfirmed_note
     from toolkiln.surfaces.cli.session import note_no_worker
-    from toolkiln.surfaces.cli.terminal import talk
 
     registry = kiln.services.registry
     try:
@@ -152,8 +149,6 @@ def _print_tools(kiln: "Kiln") -> None:
 
 
 def _listening(kiln: "Kiln", *, is_port_named: bool) -> "socket":
-    from toolkiln.errors import InputError
-    from toolkiln.surfaces.cli.terminal import talk
     from toolkiln.surfaces.http.server import open_listener
 
     try:
@@ -168,8 +163,6 @@ def _listening(kiln: "Kiln", *, is_port_named: bool) -> "socket":
 async def _watch(kiln: "Kiln") -> None:
     from contextlib import aclosing
 
-    from toolkiln.surfaces.cli.terminal import talk
-
     _cancel_on_signals()
     is_first = True
     async with aclosing(kiln.services.watch(talk)) as changes:
@@ -182,7 +175,6 @@ async def _serve_and_watch(kiln: "Kiln", listener: "socket", *, opens: bool) -> 
     import asyncio
     from contextlib import ExitStack, aclosing
 
-    from toolkiln.surfaces.cli.terminal import talk
     from toolkiln.surfaces.http.server import HttpServer, url_of
 
     server, has_begun, url = HttpServer(kiln, talk), asyncio.Event(), url_of(listener)
@@ -254,8 +246,6 @@ def _cancel_on_signals() -> None:
 
 
 def _is_desktop(settings: "Settings") -> bool:
-    from toolkiln.surfaces.cli.terminal import is_terminal
-
     has_screen = any(settings.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     return has_screen and is_terminal(err=True)
 
@@ -288,7 +278,6 @@ def _open_browser(url: str) -> None:
 
 def _print_change(kiln: "Kiln", change: "CatalogChange", *, is_first: bool) -> None:
     from toolkiln.operations.policy import not_granted
-    from toolkiln.surfaces.cli.terminal import say, talk
     from toolkiln.surfaces.cli.tools import print_findings
 
     if is_first:

@@ -172,6 +172,12 @@ def run_operation(
         return kiln.run_operation_sync(operation, request, authenticate(kiln, token))
 
 
+def run_in_folder(operation: "Operation[I, O]", request: I, tools: Path | None = None) -> O:
+    """Run an operation on the folder of tools, even if the settings name a fleet."""
+    with open_folder(tools) as kiln:
+        return kiln.run_operation_sync(operation, request, authenticate(kiln))
+
+
 def checked_request(model: type[M], fields: dict[str, Any]) -> M:
     """Return the input of an operation.
 

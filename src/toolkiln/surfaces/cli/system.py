@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolkiln.errors import NotAllowed, ToolkilnError
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
+from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,7 +35,6 @@ def doctor(tools: ToolsOption = None, as_json: JsonOption = False) -> None:
     from toolkiln.operations import system
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import open_folder
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     with open_folder(tools) as kiln:
         assert kiln.services.path is not None
@@ -56,9 +57,9 @@ def env_list(as_json: JsonOption = False) -> None:
     """List environments, last used first."""
     from toolkiln.operations import system
     from toolkiln.operations.operation import Nothing
-    from toolkiln.surfaces.cli.terminal import print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
-    environments = _run(system.list_environments, Nothing()).items
+    environments = run_in_folder(system.list_environments, Nothing()).items
     if as_json:
         print_json([_environment_json(environment) for environment in environments])
         return
@@ -116,11 +117,10 @@ def env_prune(
 ) -> None:
     """Remove unused environments."""
     from toolkiln.operations import system
-    from toolkiln.surfaces.cli.session import checked_days
-    from toolkiln.surfaces.cli.terminal import print_json
+    from toolkiln.surfaces.cli.session import checked_days, run_in_folder
 
     request = system.PruneEnvironments(days=checked_days(older_than))
-    removed = _run(system.prune_environments, request).items
+    removed = run_in_folder(system.prune_environments, request).items
     if as_json:
         print_json([_environment_json(environment) for environment in removed])
         return
@@ -133,9 +133,9 @@ def workspace_list(as_json: JsonOption = False) -> None:
     """List workspaces and their sizes."""
     from toolkiln.operations import system
     from toolkiln.operations.operation import Nothing
-    from toolkiln.surfaces.cli.terminal import print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
-    workspaces = _run(system.list_workspaces, Nothing())
+    workspaces = run_in_folder(system.list_workspaces, Nothing())
     if as_json:
         print_json([asdict(workspace) for workspace in workspaces])
         return
@@ -152,10 +152,10 @@ def workspace_export(
 ) -> None:
     """Copy the files of a workspace to a folder, without links and special files."""
     from toolkiln.operations import system
-    from toolkiln.surfaces.cli.terminal import print_json, say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
     request = system.ExportWorkspace(session=session, folder=folder)
-    exported = _run(system.export_workspace, request)
+    exported = run_in_folder(system.export_workspace, request)
     if as_json:
         print_json(asdict(exported))
         return
@@ -168,18 +168,10 @@ def workspace_export(
 def workspace_clear(session: SessionArgument) -> None:
     """Delete a workspace with all its files."""
     from toolkiln.operations import system
-    from toolkiln.surfaces.cli.terminal import say
+    from toolkiln.surfaces.cli.session import run_in_folder
 
-    _run(system.clear_workspace, system.WorkspaceRef(session=session))
+    run_in_folder(system.clear_workspace, system.WorkspaceRef(session=session))
     say(f"cleared: {session}", err=True)
-
-
-def _run(operation: "Operation[Any, Any]", request: Any) -> Any:
-    """Run an operation on this machine, even if the settings name a fleet."""
-    from toolkiln.surfaces.cli.session import authenticate, open_folder
-
-    with open_folder() as kiln:
-        return kiln.run_operation_sync(operation, request, authenticate(kiln))
 
 
 def _for_each(
@@ -191,10 +183,8 @@ def _for_each(
     as_json: bool,
 ) -> None:
     """Run an operation for each tool and print the results; exit with 1 if one failed."""
-    from toolkiln.errors import NotAllowed, ToolkilnError
     from toolkiln.operations import tools
     from toolkiln.surfaces.cli.session import authenticate, open_folder
-    from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
 
     results: list[dict[str, Any]] = []
     with open_folder(folder) as kiln:

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from getpass import getpass
 from itertools import chain
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 
 from toolkiln.errors import InputError
-from toolkiln.model.call import Event
+
+if TYPE_CHECKING:
+    from toolkiln.model.call import Event
 
 _BAR_WIDTH = 20
 
@@ -35,6 +37,14 @@ def talk(text: str) -> None:
 def print_json(value: object) -> None:
     """Print a value as JSON."""
     say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_outcome(value: object, text: str, *, as_json: bool) -> None:
+    """Print what a command did: as JSON, or as text."""
+    if as_json:
+        print_json(value)
+    else:
+        say(text)
 
 
 def printable(text: str) -> str:
@@ -60,7 +70,7 @@ class ProgressDisplay:
         if self._is_mid_line:
             typer.echo(err=True)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: "Event") -> None:
         """Show an event."""
         if self._quiet:
             return
@@ -75,9 +85,11 @@ class ProgressDisplay:
 
     def report(self, stage: str, done: int | None, total: int | None) -> None:
         """Show the progress of something other than a call."""
+        from toolkiln.model.call import Event
+
         self.observe(Event(kind="progress", text=stage, done=done, total=total))
 
-    def _show_progress(self, event: Event) -> None:
+    def _show_progress(self, event: "Event") -> None:
         if not self._terminal or self._is_mid_line:
             return
         bar = ""

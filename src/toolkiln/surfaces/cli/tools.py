@@ -1,12 +1,20 @@
-"""Commands for tools: write a first version, check, list and show them."""
+"""Commands for tools: write a first version, check, list and show them.
+
+Each template for a first version passes `toolkiln check --strict`.
+"""
 
 import json
+import keyword
+import re
+import sys
 from collections.abc import Container, Iterator
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolkiln.errors import InputError, nearest_hint
 from toolkiln.surfaces.cli.app import (
     DevOption,
     JsonOption,
@@ -16,6 +24,7 @@ from toolkiln.surfaces.cli.app import (
     app,
     command,
 )
+from toolkiln.surfaces.cli.terminal import is_terminal, print_json, printable, say
 
 if TYPE_CHECKING:
     from toolkiln.model.source import FileReport, Finding
@@ -42,14 +51,12 @@ def new(
     tools: ToolsOption = None,
 ) -> None:
     """Write a first version of a tool, ready to be edited."""
-    from toolkiln.errors import InputError
-    from toolkiln.surfaces.cli import templates
     from toolkiln.surfaces.cli.session import tools_path
 
     folder = tools_path(tools)
     if folder.is_file():
         raise InputError(f"{str(folder)!r} is a file", hint="name a folder with --tools PATH")
-    text = templates.source(name, dialect)
+    text = tool_template(name, dialect)
     file = folder / f"{name}.py"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +84,6 @@ def check(
 ) -> None:
     """Check tools: what is wrong, where, and how to fix it."""
     from toolkiln.config import Settings
-    from toolkiln.errors import InputError
     from toolkiln.kiln import Kiln
     from toolkiln.operations import catalog
     from toolkiln.surfaces.cli.session import tools_path
@@ -154,11 +160,9 @@ def show(
     redis: RedisOption = None,
 ) -> None:
     """Show one tool as a model, a provider or a person sees it."""
-    from toolkiln.errors import InputError, nearest_hint
     from toolkiln.kiln import PROVIDERS
     from toolkiln.operations import tools as tool_operations
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
-    from toolkiln.surfaces.cli.terminal import print_json, say
 
     forms = [*PROVIDERS, "schema", "docs"]
     if form is not None and form not in forms:
@@ -206,8 +210,6 @@ def print_findings(file: str, findings: "tuple[Finding, ...]") -> None:
 
 
 def _finding_text(finding: "Finding", path: str, lines: list[str]) -> str:
-    from toolkiln.surfaces.cli.terminal import printable
-
     severity = typer.style(finding.severity.value, fg=_COLORS[finding.severity], bold=True)
     place = f"{path}:{finding.line}" + (f":{finding.column}" if finding.column else "")
     parts = [f"{place}: {severity}[{finding.rule}] {printable(finding.message)}"]
@@ -234,8 +236,6 @@ def _source_lines(path: str) -> list[str]:
 
 def _with_progress(reports: "Iterator[FileReport]", *, quiet: bool) -> "Iterator[FileReport]":
     """Yield the reports, with a count on the terminal once there are many."""
-    from toolkiln.surfaces.cli.terminal import is_terminal
-
     if quiet or not is_terminal(err=True):
         yield from reports
         return
@@ -298,7 +298,6 @@ def _print_tools(specs: "list[ToolSpec]", dev: Container[str]) -> None:
     from itertools import groupby
 
     from toolkiln.model.spec import Role
-    from toolkiln.surfaces.cli.terminal import printable
 
     width = max((len(spec.name) for spec in specs), default=0)
     ordered = sorted(specs, key=_group_order)
@@ -324,8 +323,6 @@ def _group_order(spec: "ToolSpec") -> tuple[bool, int, str, int, str]:
 
 
 def _print_notes(found: "catalog.ToolInventory") -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     if found.unserved is not None:
         _print_unserved(found.unserved)
     if found.disabled:
@@ -340,8 +337,6 @@ def _print_notes(found: "catalog.ToolInventory") -> None:
 
 
 def _print_omitted(found: "catalog.ToolInventory", hidden: int) -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     for error in found.unreadable:
         say(f"left out: {error.path}:{error.line}: {error.message}", err=True)
     if hidden:
@@ -349,8 +344,6 @@ def _print_omitted(found: "catalog.ToolInventory", hidden: int) -> None:
 
 
 def _print_unserved(reason: tuple[str, str | None]) -> None:
-    from toolkiln.surfaces.cli.terminal import say
-
     message, hint = reason
     say(f"note: {message}\nnote: {hint}", err=True)
 
@@ -379,3 +372,135 @@ def _first_line(text: str) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+_TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def tool_template(name: str, dialect: str) -> str:
+    """Return the text of a file with one tool.
+
+    Raises:
+        InputError: the name or the dialect cannot be used.
+    """
+    if not _TOOL_NAME.fullmatch(name) or keyword.iskeyword(name) or name == "main":
+        raise InputError(
+            f"{name!r} cannot be the name of a tool",
+            hint="use lower-case letters, digits and underscores, a letter first, at most 40",
+        )
+    if name in sys.stdlib_module_names:
+        raise InputError(
+            f"{name}.py would hide the module {name!r} of the standard library",
+            hint=f"call it {name}_tool, or say what it does",
+        )
+    if dialect not in _TEMPLATES:
+        hint = nearest_hint(dialect, _TEMPLATES) or f"one of {', '.join(_TEMPLATES)}"
+        raise InputError(f"there is no dialect {dialect!r}", hint=hint)
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    text = Template(_TEMPLATES[dialect])
+    return text.substitute(name=name, Title=name.replace("_", " ").capitalize(), Class=camel)
+
+
+_FUNCTION = '''\
+def $name(text: str, limit: int = 10) -> list[str]:
+    """Split a text into words, longest first.
+
+    Args:
+        text: The text to split.
+        limit: How many words to return at most.
+
+    Returns:
+        The words.
+
+    Examples:
+        >>> $name("a bit of text", limit=2)
+        ['text', 'bit']
+    """
+    return sorted(text.split(), key=len, reverse=True)[:limit]
+'''
+
+_TEMPLATES = {
+    "function": _FUNCTION,
+    "decorated": f"from toolkiln import tool\n\n\n@tool(read_only=True)\n{_FUNCTION}",
+    "constants": '''\
+TOOL_NAME = "$name"
+TOOL_DESCRIPTION = "Split a text into words, longest first."
+TOOL_PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "The text to split."},
+        "limit": {
+            "type": "integer",
+            "description": "How many words to return at most.",
+            "default": 10,
+        },
+    },
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+def run(text: str, limit: int = 10, ctx=None) -> list[str]:
+    """Split a text into words, longest first."""
+    return sorted(text.split(), key=len, reverse=True)[:limit]
+''',
+    "toolkit": '''\
+from toolkiln import method_metadata, tool_metadata
+
+
+@tool_metadata(description="Looks at texts.", icon="text", visible=True)
+class ${Class}Tool:
+    """Looks at texts."""
+
+    @method_metadata(display_name="Longest words")
+    def $name(self, text: str, limit: int = 10) -> list[str]:
+        """Split a text into words, longest first.
+
+        Args:
+            text: The text to split.
+            limit: How many words to return at most.
+
+        Returns:
+            The words.
+        """
+        return sorted(text.split(), key=len, reverse=True)[:limit]
+''',
+    "base_tool": '''\
+from toolkiln import BaseTool, ToolResult
+
+
+class ${Class}Tool(BaseTool):
+    """Split a text into words, longest first."""
+
+    name = "$name"
+    description = "Split a text into words, longest first."
+    parameters = {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "The text to split."}},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+
+    def execute(self, args: dict) -> ToolResult:
+        words = sorted(args["text"].split(), key=len, reverse=True)
+        return ToolResult(ok=True, stdout="\\n".join(words))
+''',
+    "open_webui": '''\
+"""
+title: $Title
+description: Looks at texts.
+version: 0.1.0
+"""
+
+
+class Tools:
+    def $name(self, text: str, limit: int = 10) -> list[str]:
+        """
+        Split a text into words, longest first.
+
+        :param text: The text to split.
+        :param limit: How many words to return at most.
+        """
+        return sorted(text.split(), key=len, reverse=True)[:limit]
+''',
+}

@@ -51,8 +51,7 @@ from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
 from toolkiln.model.catalog import CatalogChange
 from toolkiln.security.authentication import Authenticator
-from toolkiln.surfaces.mcp.calls import ToolCalls
-from toolkiln.surfaces.mcp.completion import Completion
+from toolkiln.surfaces.mcp.calls import TaskMethods, TaskParams, ToolCalls, UpdateTaskParams
 from toolkiln.surfaces.mcp.interaction import CallInteraction
 from toolkiln.surfaces.mcp.prompts import McpCatalog, Prompts
 from toolkiln.surfaces.mcp.requests import (
@@ -64,8 +63,7 @@ from toolkiln.surfaces.mcp.requests import (
     McpRequest,
     is_modern,
 )
-from toolkiln.surfaces.mcp.resources import Resources, Subscriptions
-from toolkiln.surfaces.mcp.tasks import TaskMethods, TaskParams, UpdateTaskParams
+from toolkiln.surfaces.mcp.resources import Completion, Resources, Subscriptions
 from toolkiln.surfaces.mcp.tools import ToolListing
 from toolkiln.surfaces.tracing import is_traced
 
