@@ -36,7 +36,7 @@ _HOMES = {
     "token_hash": "toolkiln.security.sessions.token_hash",
     "end_codes": "toolkiln.fleet.wire.CODES",
     "ended": "toolkiln.fleet.wire.end_result",
-    "http_statuses": "toolkiln.surfaces.http.problems.STATUSES",
+    "http_statuses": "toolkiln.surfaces.http.responses.STATUSES",
     "exit_statuses": "toolkiln.surfaces.cli.calls.EXIT_STATUS",
     "redis_keys": "toolkiln.fleet.keys",
     "Envelope": "toolkiln.fleet.wire.Envelope",

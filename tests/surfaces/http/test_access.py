@@ -3,7 +3,7 @@
 import pytest
 
 from toolkiln.surfaces.http.middleware import AccessPolicy, RequestOrigin, clear_cookies, set_cookie
-from toolkiln.surfaces.http.problems import HttpProblem
+from toolkiln.surfaces.http.responses import HttpProblem
 
 HERE = {"host": "127.0.0.1:8420"}
 THERE = {"host": "kiln.example", "sec-fetch-site": "same-origin"}

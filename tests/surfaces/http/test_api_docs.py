@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 
 from toolkiln.surfaces.http.adapter import Route
-from toolkiln.surfaces.http.problems import STATUSES
+from toolkiln.surfaces.http.responses import STATUSES
 from toolkiln.surfaces.http.routes import ROUTES
 
 from .serving import TRIPLE, Serving

@@ -8,7 +8,7 @@ import pytest
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.model.identity import Privilege
-from toolkiln.surfaces.http.problems import STATUSES
+from toolkiln.surfaces.http.responses import STATUSES
 
 from .serving import SOON, TRIPLE, Serving
 from .test_api_calls import until

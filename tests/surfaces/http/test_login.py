@@ -7,7 +7,7 @@ import pytest
 from toolkiln.config import Settings
 from toolkiln.security.authentication import Authenticator, KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
-from toolkiln.surfaces.http.problems import HttpProblem
+from toolkiln.surfaces.http.responses import HttpProblem
 from toolkiln.surfaces.web.app import Login
 
 from .serving import SOON, Serving

@@ -8,9 +8,10 @@ import jsonschema_rs
 import pytest
 import schemathesis
 from pydantic import BaseModel, Field
+from starlette.responses import Response
 
 from toolkiln.model.base import Value
-from toolkiln.surfaces.http.adapter import HandlerResponse, HttpRequest, Route
+from toolkiln.surfaces.http.adapter import HttpRequest, Route
 from toolkiln.surfaces.http.openapi import describe
 from toolkiln.surfaces.http.routes import ROUTES
 
@@ -43,8 +44,8 @@ class Step(Value):
     done: float
 
 
-async def nothing(visit: HttpRequest, *given: BaseModel) -> HandlerResponse:
-    return HandlerResponse()
+async def nothing(visit: HttpRequest, *given: BaseModel) -> Response:
+    return Response()
 
 
 FIND = Route(

@@ -1,8 +1,8 @@
 """Answers that are kept for an Idempotency-Key, shared among callers."""
 
 import pytest
+from starlette.responses import Response
 
-from toolkiln.surfaces.http.adapter import HandlerResponse
 from toolkiln.surfaces.http.app import IdempotencyCache
 
 
@@ -13,9 +13,9 @@ async def test_many_keys_of_one_caller_do_not_push_out_the_answer_of_another(
     repeats, done = IdempotencyCache(), []
 
     async def ask(key: str, who: str) -> None:
-        async def handle() -> HandlerResponse:
+        async def handle() -> Response:
             done.append((key, who))
-            return HandlerResponse()
+            return Response()
 
         await repeats.once(key, (who, "session"), b"", handle)
 

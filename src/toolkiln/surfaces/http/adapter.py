@@ -2,13 +2,12 @@
 
 A handler gets an `HttpRequest` and, if its route declares them, the validated query and body.
 It returns a value, which is sent with the first status that the route declares, or a
-`HandlerResponse`. It raises any `ToolkilnError`; `problems` turns it into a response.
+`Response`. It raises any `ToolkilnError`; `responses` turns it into a problem.
 """
 
 import asyncio
 import re
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
@@ -30,6 +29,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from toolkiln.errors import ToolkilnError
@@ -39,7 +39,7 @@ from toolkiln.model.identity import Caller
 from toolkiln.operations import tools
 from toolkiln.operations.operation import Operation
 from toolkiln.security.authentication import Authenticator
-from toolkiln.surfaces.http.problems import Fault, HttpProblem, validation_problem
+from toolkiln.surfaces.http.responses import Fault, HttpProblem, JsonResponse, validation_problem
 
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
@@ -66,17 +66,6 @@ class HttpRequest:
 
 
 @dataclass(frozen=True)
-class HandlerResponse:
-    """A value with status and headers, or a stream of events."""
-
-    value: BaseModel | None = None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    events: AsyncIterator[tuple[str, BaseModel]] | None = None
-    """Server-sent events with their names; they replace the value."""
-
-
-@dataclass(frozen=True)
 class Route:
     """One method of one path, with its texts in the OpenAPI description."""
 
@@ -86,7 +75,7 @@ class Route:
     name: str
     """The operationId, in snake case."""
     summary: str
-    handle: Callable[..., Awaitable[BaseModel | HandlerResponse]]
+    handle: Callable[..., Awaitable[BaseModel | Response]]
     responses: Mapping[int, type[BaseModel] | None]
     """Models by status, the default one first; None: no body."""
     group: str = ""
@@ -118,7 +107,7 @@ def route(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     etag: Callable[[Any], str] | None = None,
-    respond: Callable[[Any], HandlerResponse] | None = None,
+    respond: Callable[[Any], Response] | None = None,
     preconditions: tuple[str, ...] = (),
     in_query: Collection[str] | None = None,
     omit: Collection[str] = (),
@@ -141,7 +130,7 @@ def route(
     query = _part(operation.input, rest & {*in_query}, Query)
     body = _part(operation.input, rest - {*in_query}, Body)
 
-    async def handle(context: HttpRequest, *parts: BaseModel) -> HandlerResponse:
+    async def handle(context: HttpRequest, *parts: BaseModel) -> BaseModel | Response:
         fields: dict[str, Any] = {key: context.path[key] for key in in_path}
         if "If-Match" in preconditions:
             fields["match"] = _if_match(context)
@@ -149,11 +138,12 @@ def route(
             fields["only_new"] = _is_create_only(context)
         for part in parts:
             fields |= {key: getattr(part, key) for key in type(part).model_fields}
-        result = await context.run(operation, operation.input(**fields))
+        result: BaseModel = await context.run(operation, operation.input(**fields))
         if respond is not None:
             return respond(result)
-        tags = {} if etag is None else {"etag": tag(etag(result))}
-        return HandlerResponse(result, status, {**(headers or {}), **tags})
+        if etag is not None:
+            return JsonResponse(result, status, {"etag": tag(etag(result))})
+        return JsonResponse(result, status, headers) if headers else result
 
     needs = f"Requires the privilege {operation.privilege}." if operation.privilege else ""
     return Route(
@@ -268,22 +258,6 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-async def read_body(receive: Receive) -> bytes:
-    """Return the whole body; the middleware limits its size and time.
-
-    Raises:
-        ClientDisconnect: the client disconnected before the end.
-    """
-    chunks = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunks.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(chunks)
-
-
 def _credential(scope: Scope) -> str | None:
     header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
     if header is None:
@@ -327,9 +301,8 @@ async def session_of(authenticator: Authenticator, scope: Scope) -> str:
 
 async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client disconnects; discard what it sends."""
-    with suppress(HttpProblem):  # the client sent more than it may: treated as a disconnect
-        while (await receive())["type"] != "http.disconnect":
-            pass
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class DisconnectGuard:

@@ -15,31 +15,29 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette import routing
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.kiln import Kiln
 from toolkiln.security.authentication import Authenticator
 from toolkiln.surfaces.http.adapter import (
     DisconnectGuard,
-    HandlerResponse,
     HttpRequest,
     Route,
     accepts_gzip,
     parse_body,
     parse_query,
-    read_body,
     session_of,
 )
-from toolkiln.surfaces.http.problems import HttpProblem, refusal
-from toolkiln.surfaces.http.responses import ResponseWriter
+from toolkiln.surfaces.http.responses import HttpProblem, JsonResponse, large_response, refusal
 
 _MAX_KEY_LENGTH = 180
 _MAX_ENTRIES = 1000
 _TTL_SECONDS = 600.0
 
-_Entry = tuple[float, bytes, "asyncio.Future[HandlerResponse]"]
+_Entry = tuple[float, bytes, "asyncio.Future[Response]"]
 """When the request came, the digest of its content, and its response."""
 
 
@@ -68,8 +66,8 @@ class IdempotencyCache:
         key: str,
         scope: tuple[Hashable, ...],
         content: bytes,
-        handle: Callable[[], Awaitable[HandlerResponse]],
-    ) -> HandlerResponse:
+        handle: Callable[[], Awaitable[Response]],
+    ) -> Response:
         """Handle the first request with a key; repeat its response for later ones.
 
         Keys are unique within a scope, which starts with the caller. A request that failed can
@@ -92,7 +90,7 @@ class IdempotencyCache:
             await asyncio.wait((entry[2],))
             if not entry[2].cancelled():
                 return entry[2].result()
-        first: asyncio.Future[HandlerResponse] = asyncio.get_running_loop().create_future()
+        first: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._entries[entry_key] = now, digest, first
         try:
             response = await handle()
@@ -121,8 +119,6 @@ class IdempotencyCache:
             del self._entries[next(key for key in finished if key[1] == caller)]
 
 
-_RESPONSE = "toolkiln.response"
-"""Where the application puts the response into the scope of a request."""
 _log = logging.getLogger(__name__)
 
 
@@ -168,27 +164,37 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; an error becomes a problem, unless the response has started."""
-        response, path = ResponseWriter(scope, send), scope["raw_path"]
+        has_started = False
+
+        async def send_message(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
         try:
-            for prefix, mounted in self._mounts.items():
-                if path == prefix or path.startswith(prefix + b"/"):
-                    await mounted(scope, receive, response.send)
-                    return
-            # A path is routed by its undecoded segments.
-            await self._router(
-                {**scope, "path": _normalised(path), "root_path": "", _RESPONSE: response},
-                receive,
-                send,
-            )
+            await self._dispatch(scope, receive, send_message)
+            return
         except ClientDisconnect:
             return
-        except HttpProblem as problem:
-            await response.problem(problem)
+        except HttpProblem as error:
+            problem = error
         except ToolkilnError as error:
-            await response.problem(refusal(error))
+            problem = refusal(error)
         except Exception:  # noqa: BLE001 - the last boundary: details go to the log only
             _log.exception("%s %s failed", scope["method"], ascii(scope["path"]))
-            await response.problem(HttpProblem("internal", "the server failed; its log says why"))
+            problem = HttpProblem("internal", "the server failed; its log says why")
+        if has_started:
+            raise problem  # ends the connection
+        await problem.response()(scope, receive, send)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["raw_path"]
+        for prefix, mounted in self._mounts.items():
+            if path == prefix or path.startswith(prefix + b"/"):
+                await mounted(scope, receive, send)
+                return
+        # A path is routed by its undecoded segments.
+        await self._router({**scope, "path": _normalised(path), "root_path": ""}, receive, send)
 
 
 class _Endpoint:
@@ -210,7 +216,7 @@ class _Endpoint:
             self._routes[route.method] = route
         self._cache = cache
 
-    async def __call__(self, scope: Scope, receive: Receive, _: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         route = self._routes.get("GET" if method == "HEAD" else method)
         if route is None:
@@ -220,11 +226,10 @@ class _Endpoint:
                 f"there is no {method[:20]} of this path",
                 headers={"allow": ", ".join(sorted(allowed))},
             )
-        await self._respond(route, scope, receive, scope[_RESPONSE])
+        response = await self._respond(route, scope, receive)
+        await response(scope, receive, send)
 
-    async def _respond(
-        self, route: Route, scope: Scope, receive: Receive, response: ResponseWriter
-    ) -> None:
+    async def _respond(self, route: Route, scope: Scope, receive: Receive) -> Response:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -243,30 +248,26 @@ class _Endpoint:
         if route.query is not None:
             values.append(parse_query(route.query, scope["query_string"]))
         if route.body is not None:
-            body = await read_body(receive)
+            body = await Request(scope, receive).body()
             values.append(parse_body(route.body, body, headers.get("content-type", "")))
 
-        async def handle() -> HandlerResponse:
+        async def handle() -> Response:
             result = await route.handle(request, *values)
-            if isinstance(result, HandlerResponse):
+            if isinstance(result, Response):
                 return result
-            return HandlerResponse(result, next(iter(route.responses)))
+            status = next(iter(route.responses))
+            if not route.is_large:
+                return JsonResponse(result, status)
+            compress = accepts_gzip(headers.get("accept-encoding", ""))
+            return await asyncio.to_thread(large_response, result, status, compress=compress)
 
         async with DisconnectGuard(receive):
             if key is not None and route.idempotent_by_key is True:
                 owner = caller.who, caller.session, scope["method"], scope["raw_path"]
                 conditions = [headers.get(name.lower()) for name in route.preconditions]
                 content = repr((scope["query_string"], conditions, body)).encode()
-                result = await self._cache.once(key, owner, content, handle)
-            else:
-                result = await handle()
-        if result.events is not None:
-            await response.events(result, receive)
-        elif route.is_large:
-            compress = accepts_gzip(headers.get("accept-encoding", ""))
-            await response.large_value(result, compress=compress)
-        else:
-            await response.value(result)
+                return await self._cache.once(key, owner, content, handle)
+            return await handle()
 
 
 def _pattern(path: str) -> str:

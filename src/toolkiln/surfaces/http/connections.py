@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from toolkiln.surfaces.http.problems import STATUSES, HttpProblem
+from toolkiln.surfaces.http.responses import STATUSES, HttpProblem
 
 _MAX_HEADER_BYTES = 64 << 10
 """Bytes read before the headers are complete; the limit of the middleware is lower."""

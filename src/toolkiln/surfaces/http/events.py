@@ -7,12 +7,14 @@ connections to a server.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from math import ceil
 from typing import Annotated
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.execution.run_log import RunRecord
@@ -21,8 +23,14 @@ from toolkiln.model.call import Event, Result, Status, Task
 from toolkiln.model.identity import Caller
 from toolkiln.operations import calls, runs, sources
 from toolkiln.security.sessions import NoSession
-from toolkiln.surfaces.http.adapter import HandlerResponse, HttpRequest, Query
-from toolkiln.surfaces.http.problems import HttpProblem, ProblemDetails, refusal
+from toolkiln.surfaces.http.adapter import HttpRequest, Query, wait_for_disconnect
+from toolkiln.surfaces.http.responses import (
+    HttpProblem,
+    JsonResponse,
+    ProblemDetails,
+    refusal,
+    to_json,
+)
 
 _SURFACE = "http"
 _ABSENT = ("unknown_tool", "not_admitted", "disabled", "manifest_unusable")
@@ -30,11 +38,62 @@ _MOST_BUFFERED = 1_000
 """Events that wait for a slow client."""
 _RUN_INTERVAL = 0.2
 """Seconds for which changes of runs are collected."""
+_KEEP_ALIVE_SECONDS = 15.0
+"""Idle time after which a stream sends a comment."""
 _POLL_SECONDS = 1.0
 """Seconds between looks at pending approvals, which another process may have changed."""
 
 Observe = Callable[[Event], None]
-Events = AsyncIterator[tuple[str, BaseModel]]
+Events = AsyncGenerator[tuple[str, BaseModel], None]
+
+
+class EventStream(Response):
+    """Server-sent events, each with its name."""
+
+    def __init__(self, events: Events) -> None:
+        self.status_code = 200
+        self.init_headers({"content-type": "text/event-stream", "cache-control": "no-store"})
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until there are no more or the client disconnects."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        if scope["method"] != "HEAD":
+            stream = asyncio.create_task(self._send(send))
+            disconnect = asyncio.create_task(wait_for_disconnect(receive))
+            try:
+                await asyncio.wait((stream, disconnect), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                disconnect.cancel()
+                is_complete = stream.done()
+                stream.cancel()
+                # Wait until the generator has released its resources.
+                await asyncio.wait((stream,))
+            if is_complete:
+                stream.result()
+        await self._events.aclose()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send(self, send: Send) -> None:
+        event: asyncio.Future[tuple[str, BaseModel]] | None = None
+        try:
+            while True:
+                event = event or asyncio.ensure_future(anext(self._events))
+                await asyncio.wait((event,), timeout=_KEEP_ALIVE_SECONDS)
+                chunk = b": still here\n\n"
+                if event.done():
+                    try:
+                        name, value = event.result()
+                    except StopAsyncIteration:
+                        return
+                    event = None
+                    chunk = b"event: %s\ndata: %s\n\n" % (name.encode(), to_json(value))
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            if event is not None and not event.done():
+                event.cancel()
+                await asyncio.wait((event,))
 
 
 class LostEvents(Value):
@@ -96,7 +155,7 @@ class FollowQuery(Query):
     """Seconds after which the stream ends; by default it does not end by itself."""
 
 
-async def call_tool(request: HttpRequest, body: calls.CallTool) -> Result | HandlerResponse:
+async def call_tool(request: HttpRequest, body: calls.CallTool) -> Result | Response:
     """Run a tool, and respond with its result, a task or a stream."""
     tool, key = request.path["name"], request.headers.get("idempotency-key")
 
@@ -116,7 +175,7 @@ async def call_many(request: HttpRequest, body: calls.CallMany) -> calls.BatchRe
     return await request.run(calls.create_calls, calls.CreateCalls(body, _SURFACE, key))
 
 
-async def run_source(request: HttpRequest, body: sources.RunSource) -> Result | HandlerResponse:
+async def run_source(request: HttpRequest, body: sources.RunSource) -> Result | Response:
     """Run a tool of a source once."""
     run = await request.kiln.services.prepare_source(
         sources.SourceCall(
@@ -135,27 +194,27 @@ async def run_source(request: HttpRequest, body: sources.RunSource) -> Result | 
     return _respond(result)
 
 
-async def follow_call(request: HttpRequest) -> HandlerResponse:
+async def follow_call(request: HttpRequest) -> EventStream:
     """Stream the events of a call from now on, and its end."""
     tasks = request.kiln.tasks
     task = await tasks.get(request.path["id"], request.session)
     return _stream(lambda observe: tasks.follow(task, request.session, observe))
 
 
-async def follow_catalog(request: HttpRequest, query: FollowQuery) -> HandlerResponse:
+async def follow_catalog(request: HttpRequest, query: FollowQuery) -> EventStream:
     """Stream what changes for the caller."""
-    return HandlerResponse(events=_changes(request, query.seconds))
+    return EventStream(_changes(request, query.seconds))
 
 
 def _accepts_events(request: HttpRequest) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-def _respond(outcome: Result | Task) -> Result | HandlerResponse:
+def _respond(outcome: Result | Task) -> Result | Response:
     """Return the response to a call; raises HttpProblem for one that was not accepted."""
     if isinstance(outcome, Task):
         location = f"/v1/calls/{quote(outcome.id, safe='')}"
-        return HandlerResponse(outcome, 202, {"location": location})
+        return JsonResponse(outcome, 202, {"location": location})
     if outcome.error is not None:
         _raise_problem(outcome)
     return outcome
@@ -176,9 +235,9 @@ def _raise_problem(result: Result) -> None:
         raise HttpProblem("rate_limited", error.message, hint=error.hint, headers=headers)
 
 
-def _stream(start: Callable[[Observe], Awaitable[Result | Task]]) -> HandlerResponse:
+def _stream(start: Callable[[Observe], Awaitable[Result | Task]]) -> EventStream:
     """Return a stream of a call's events and its end; a client that leaves stops the call."""
-    return HandlerResponse(events=_call_events(start))
+    return EventStream(_call_events(start))
 
 
 async def _call_events(start: Callable[[Observe], Awaitable[Result | Task]]) -> Events:

@@ -23,6 +23,7 @@ from importlib.metadata import version
 from importlib.resources import files
 
 import uvicorn
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from toolkiln.errors import ToolkilnError
@@ -37,13 +38,12 @@ from toolkiln.surfaces.http.middleware import (
     RequestLimitsMiddleware,
 )
 from toolkiln.surfaces.http.openapi import JSON, describe
-from toolkiln.surfaces.http.problems import HttpProblem
-from toolkiln.surfaces.http.responses import ResponseWriter
+from toolkiln.surfaces.http.responses import HttpProblem
 
 
 @cache
-def docs_page() -> tuple[bytes, Mapping[str, str]]:
-    """Return the page at `/docs` and its headers."""
+def docs_page() -> Response:
+    """Return the page at `/docs`."""
     text = (files(__package__) / "page.html").read_text("utf-8")
     policy = [
         "default-src 'none'",
@@ -57,13 +57,12 @@ def docs_page() -> tuple[bytes, Mapping[str, str]]:
         "trusted-types 'none'",
     ]
     headers = {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": "; ".join(policy),
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-cache",
+        "content-security-policy": "; ".join(policy),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-cache",
     }
-    return text.encode(), headers
+    return Response(text, headers=headers, media_type="text/html")
 
 
 def _hash(text: str, element: str) -> str:
@@ -75,8 +74,6 @@ def _hash(text: str, element: str) -> str:
 _CHECK_INTERVAL_SECONDS = 1.0
 _CHECK_TIMEOUT_SECONDS = 10.0
 _NO_STORE = {"cache-control": "no-store"}
-Response = tuple[int, str, bytes, Mapping[str, str]]
-"""Status, media type, content and headers."""
 Checks = Mapping[str, Callable[[], Awaitable[object]]]
 
 
@@ -147,7 +144,7 @@ class SystemEndpoints:
         """The paths to mount it at."""
         return self._endpoints
 
-    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request.
 
         Raises:
@@ -162,30 +159,28 @@ class SystemEndpoints:
                 f"{scope['method'][:20]} is not allowed for this path",
                 headers={"allow": "GET, HEAD"},
             )
-        status, media_type, content, headers = await endpoint(scope)
-        await ResponseWriter(scope, send).content(status, media_type.encode(), content, headers)
+        response = await endpoint(scope)
+        await response(scope, receive, send)
 
     async def _health(self, _: Scope) -> Response:
-        return 200, JSON, b'{"status":"ok"}', _NO_STORE
+        return Response(b'{"status":"ok"}', headers=_NO_STORE, media_type=JSON)
 
     async def _ready(self, _: Scope) -> Response:
         states = await self._readiness.check()
         is_ready = set(states.values()) == {"ok"}
-        content = json.dumps({"ready": is_ready, "checks": states}).encode()
-        return 200 if is_ready else 503, JSON, content, _NO_STORE
+        content = json.dumps({"ready": is_ready, "checks": states})
+        return Response(content, 200 if is_ready else 503, _NO_STORE, JSON)
 
     async def _prometheus(self, scope: Scope) -> Response:
         await session_of(self._authenticator, scope)
         media_type = "text/plain; version=0.0.4; charset=utf-8"
-        return 200, media_type, self._metrics.text(), _NO_STORE
+        return Response(self._metrics.text(), headers=_NO_STORE, media_type=media_type)
 
     async def _openapi(self, _: Scope) -> Response:
-        return 200, JSON, self._description, {"cache-control": "no-cache"}
+        return Response(self._description, headers={"cache-control": "no-cache"}, media_type=JSON)
 
     async def _docs(self, _: Scope) -> Response:
-        content, headers = docs_page()
-        others = {name: value for name, value in headers.items() if name != "Content-Type"}
-        return 200, headers["Content-Type"], content, others
+        return docs_page()
 
 
 _HEALTH_PATHS = ("/healthz", "/readyz", "/metrics")

@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolkiln.security.authentication import is_loopback
 from toolkiln.surfaces.http.adapter import IS_LOCAL, address_key
-from toolkiln.surfaces.http.problems import HttpProblem
-from toolkiln.surfaces.http.responses import ResponseWriter
+from toolkiln.surfaces.http.responses import HttpProblem
 
 PAGE_HEADER = "x-toolkiln-page"
 """The web UI sends it with every request; its value is `1`."""
@@ -286,10 +285,11 @@ class RequestLimitsMiddleware:
             if any(name == b"expect" for name, _ in scope["headers"]):
                 # The client may send the body in spite of the refusal.
                 problem.headers = {**problem.headers, "connection": "close"}
-            await ResponseWriter(scope, response.send).problem(problem)
+            await problem.response()(scope, receive, response.send)
         except asyncio.CancelledError:  # the shutdown timeout has passed
             if response.status is None:
-                await ResponseWriter(scope, response.send).problem(_draining("the server stopped"))
+                stopped = _draining("the server stopped")
+                await stopped.response()(scope, receive, response.send)
         if response.status is not None:
             self._count(scope["method"], response.status)
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 
 from toolkiln.surfaces.http.adapter import Route
-from toolkiln.surfaces.http.problems import ProblemDetails
+from toolkiln.surfaces.http.responses import ProblemDetails
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"

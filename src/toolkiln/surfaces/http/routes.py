@@ -22,7 +22,8 @@ from toolkiln.operations import (
     versions,
 )
 from toolkiln.surfaces.http import events
-from toolkiln.surfaces.http.adapter import HandlerResponse, Route, route, tag
+from toolkiln.surfaces.http.adapter import Route, route, tag
+from toolkiln.surfaces.http.responses import JsonResponse
 
 _ADMIN = "Requires the privilege ADMIN."
 _APPROVE = "Requires the privilege APPROVE."
@@ -39,12 +40,12 @@ def double(number: int) -> int:
 '''
 
 
-def _written(result: tool_files.WrittenTool) -> HandlerResponse:
+def _written(result: tool_files.WrittenTool) -> JsonResponse:
     if result.proposed:
-        return HandlerResponse(result, 202)
+        return JsonResponse(result, 202)
     location = f"/v1/tools/{quote(result.name, safe='')}"
     headers = {"etag": tag(result.digest), "location": location}
-    return HandlerResponse(result, 201 if result.is_new else 200, headers)
+    return JsonResponse(result, 201 if result.is_new else 200, headers)
 
 
 def _group(tag: str, *routes: Route) -> tuple[Route, ...]:

@@ -35,7 +35,7 @@ from starlette.types import Receive, Scope, Send
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
 from toolkiln.security.authentication import Authenticator
-from toolkiln.surfaces.http.adapter import DisconnectGuard, read_body, session_of
+from toolkiln.surfaces.http.adapter import DisconnectGuard, session_of
 from toolkiln.surfaces.mcp.requests import MCP_CALLER, SCOPE_KEY, McpCaller
 from toolkiln.surfaces.mcp.server import McpServer
 
@@ -258,7 +258,7 @@ class McpEndpoint:
         if scope["method"] != "POST" or not _is_modern(scope):
             await streaming.handle_request(scope, receive, send)
             return
-        body = await read_body(receive)
+        body = await Request(scope, receive).body()
         replay = _replay(body, receive)
         if any(marker in body for marker in _STREAM_MARKERS):
             await streaming.handle_request(scope, replay, send)

@@ -8,16 +8,17 @@ import gzip
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Annotated
-from urllib.parse import parse_qs
 
 from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from toolkiln.appearance import svg
@@ -25,7 +26,7 @@ from toolkiln.model.base import Value
 from toolkiln.model.identity import OpenSession
 from toolkiln.security.authentication import Authenticator
 from toolkiln.security.sessions import NoSession
-from toolkiln.surfaces.http.adapter import IS_LOCAL, Body, parse_body, read_body
+from toolkiln.surfaces.http.adapter import IS_LOCAL, Body, parse_body
 from toolkiln.surfaces.http.middleware import (
     HeaderMap,
     clear_cookies,
@@ -33,8 +34,7 @@ from toolkiln.surfaces.http.middleware import (
     page_token,
     set_cookie,
 )
-from toolkiln.surfaces.http.problems import HttpProblem
-from toolkiln.surfaces.http.responses import ResponseWriter, to_json
+from toolkiln.surfaces.http.responses import HttpProblem, JsonResponse
 
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -116,6 +116,7 @@ _MAX_RECORDED = 10
 """Wrong keys per address and minute that are recorded in the audit log."""
 _MAX_ADDRESSES = 1_000
 _MINUTE = 60.0
+_REDIRECT_HEADERS = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
 
 
 class Credentials(Body):
@@ -149,55 +150,58 @@ class Login:
         self._failures: dict[str, tuple[float, int]] = {}
         """By address: the start of the current minute and the wrong keys in it."""
 
-    async def log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def log_in(self, request: Request) -> Response:
         """Exchange an API key for a cookie.
 
         Raises:
             HttpProblem: the key is not valid, or the request is not from the web UI.
         """
-        headers = _headers(scope)
+        headers = _headers(request)
         _require_own_page(headers)
-        body = await read_body(receive)
-        credentials = parse_body(Credentials, body, headers.get(b"content-type", ""))
+        content_type = headers.get(b"content-type", "")
+        credentials = parse_body(Credentials, await request.body(), content_type)
         assert isinstance(credentials, Credentials)
-        session = await self.open(credentials.key.strip(), _source(scope))
+        session = await self.open(credentials.key.strip(), _source(request))
         cookie = set_cookie(headers, session.token, session.seconds)
-        await _respond(send, to_json(LoggedIn(seconds=session.seconds)), [cookie])
+        sent = {"cache-control": "no-store", "set-cookie": cookie}
+        return JsonResponse(LoggedIn(seconds=session.seconds), headers=sent)
 
-    async def sign_in(self, token: str, scope: Scope, send: Send) -> None:
+    async def sign_in(self, token: str, request: Request) -> Response:
         """Exchange the token of a sign-in link for a cookie, and redirect to the UI.
 
         Raises:
             HttpProblem: the browser prefetches the link, or there are too many wrong tokens.
         """
-        headers = _headers(scope)
+        headers = _headers(request)
         if "prefetch" in headers.get(b"sec-purpose", "") + headers.get(b"purpose", ""):
             raise HttpProblem("not_allowed", "a sign-in link cannot be prefetched")
-        source = _source(scope)
+        source = _source(request)
         try:
-            if not scope.get(IS_LOCAL):
+            if not request.scope.get(IS_LOCAL):
                 raise NoSession("a sign-in link works on the server's machine only")
             session = await asyncio.to_thread(self._authenticator.sign_in, token, source)
         except NoSession as error:
             await self._delay_failure(source)
             _log.info("sign-in link refused: %s", error.message)
-            await _redirect(send, "/ui/login?link=refused", [])
-            return
+            return RedirectResponse("/ui/login?link=refused", 303, _REDIRECT_HEADERS)
         self._on_sign_in()
         cookie = set_cookie(headers, session.token, session.seconds)
-        await _redirect(send, "/ui/", [cookie])
+        return RedirectResponse("/ui/", 303, {**_REDIRECT_HEADERS, "set-cookie": cookie})
 
-    async def log_out(self, scope: Scope, _: Receive, send: Send) -> None:
+    async def log_out(self, request: Request) -> Response:
         """End the session of the cookie, and delete the cookie.
 
         Raises:
             HttpProblem: the request is not from the web UI.
         """
-        headers = _headers(scope)
+        headers = _headers(request)
         _require_own_page(headers)
         if token := page_token(headers, is_local=True):
             await asyncio.to_thread(self._authenticator.log_out, token)
-        await _respond(send, b"", clear_cookies(headers))
+        response = Response(status_code=204, headers={"cache-control": "no-store"})
+        for cookie in clear_cookies(headers):
+            response.headers.append("set-cookie", cookie)
+        return response
 
     async def open(self, key: str, source: str) -> OpenSession:
         """Open a session with an API key.
@@ -237,8 +241,8 @@ class Login:
         return count + 1
 
 
-def _headers(scope: Scope) -> HeaderMap:
-    return {name: value.decode("latin-1") for name, value in scope["headers"]}
+def _headers(request: Request) -> HeaderMap:
+    return {name: value.decode("latin-1") for name, value in request.headers.raw}
 
 
 def _require_own_page(headers: HeaderMap) -> None:
@@ -250,31 +254,8 @@ def _require_own_page(headers: HeaderMap) -> None:
         )
 
 
-def _source(scope: Scope) -> str:
-    return f"from {scope['client'][0]}" if scope.get("client") else ""
-
-
-async def _respond(send: Send, content: bytes, cookies: Iterable[str]) -> None:
-    headers = [
-        (b"cache-control", b"no-store"),
-        *((b"set-cookie", cookie.encode("latin-1")) for cookie in cookies),
-        *([(b"content-type", b"application/json")] if content else []),
-    ]
-    status = 200 if content else 204
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
-
-
-async def _redirect(send: Send, location: str, cookies: Iterable[str]) -> None:
-    headers = [
-        (b"location", location.encode()),
-        (b"cache-control", b"no-store"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"content-length", b"0"),
-        *((b"set-cookie", cookie.encode("latin-1")) for cookie in cookies),
-    ]
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+def _source(request: Request) -> str:
+    return f"from {request.client.host}" if request.client else ""
 
 
 PATH = "/ui"
@@ -312,30 +293,26 @@ class WebApp:
         Raises:
             HttpProblem: the file does not exist, or the method is not allowed.
         """
-        if scope["method"] == "POST" and (post := self._posts.get(scope["path"])):
-            await post(scope, receive, send)
-            return
-        if scope["method"] not in ("GET", "HEAD"):
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        method, path = request.method, request.scope["path"]
+        if method == "POST" and (post := self._posts.get(path)):
+            return await post(request)
+        if method not in ("GET", "HEAD"):
             allow = {"allow": "GET, HEAD"}
             raise HttpProblem("method_not_allowed", "use GET for files of the UI", headers=allow)
-        response, path = ResponseWriter(scope, send), scope["path"]
-        if path == f"{PATH}/login" and scope["method"] == "GET":
-            tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-            if tokens:
-                await self._login.sign_in(tokens[0], scope, send)
-                return
+        if path == f"{PATH}/login" and method == "GET":
+            if token := request.query_params.get("token"):
+                return await self._login.sign_in(token, request)
         if path in ("/", PATH):
-            await response.content(307, b"", b"", {"location": f"{PATH}/"})
-            return
+            return RedirectResponse(f"{PATH}/")
         asset, cache_control = _asset(path.removeprefix(f"{PATH}/"))
-        headers = {**_SECURITY_HEADERS, "cache-control": cache_control}
-        content, accept_encoding = (
-            asset.content,
-            dict(scope["headers"]).get(b"accept-encoding", b""),
-        )
-        if b"gzip" in accept_encoding and asset.compressed is not None:
+        content, headers = asset.content, {**_SECURITY_HEADERS, "cache-control": cache_control}
+        if "gzip" in request.headers.get("accept-encoding", "") and asset.compressed is not None:
             content, headers["content-encoding"] = asset.compressed, "gzip"
-        await response.content(200, asset.media_type.encode(), content, headers)
+        return Response(content, headers=headers, media_type=asset.media_type)
 
 
 def _asset(path: str) -> tuple[Asset, str]:
