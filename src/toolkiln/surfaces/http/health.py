@@ -21,10 +21,11 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
 import uvicorn
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.errors import ToolkilnError
 from toolkiln.kiln import Kiln
@@ -187,47 +188,72 @@ _HEALTH_PATHS = ("/healthz", "/readyz", "/metrics")
 _MAX_REQUESTS = 20
 
 
-class HealthServer(uvicorn.Server):
-    """The server of a worker's health, readiness and metrics."""
+class LimitedServer(uvicorn.Server):
+    """A server behind the middleware; whoever starts it handles signals."""
 
-    def __init__(self, kiln: Kiln, checks: Checks) -> None:
-        """`checks` are further readiness checks by name; they raise ToolkilnError."""
+    def __init__(
+        self,
+        kiln: Kiln,
+        authenticator: Authenticator,
+        app: ASGIApp,
+        metrics: Metrics,
+        max_requests: int,
+        origins: Iterable[str] = (),
+        **config: Any,
+    ) -> None:
+        """`config` are further options of uvicorn."""
         settings = kiln.settings
-        authenticator = Authenticator(kiln.security, settings)
-        self.metrics = Metrics()
-        self.readiness = Readiness(kiln, checks)
-        self._kiln = kiln
-        endpoints = SystemEndpoints((), authenticator, self.readiness, self.metrics)
-        app = RequestLimitsMiddleware(
-            App(kiln, authenticator, (), dict.fromkeys(_HEALTH_PATHS, endpoints)),
+        self.app = RequestLimitsMiddleware(
+            app,
             AccessPolicy(
                 not authenticator.authentication.may_allow_anonymous,
                 frozenset(host.lower() for host in settings.hosts),
+                frozenset(origin.lower().rstrip("/") for origin in origins),
             ),
-            RequestLimits(settings.body_bytes, _MAX_REQUESTS, settings.request_seconds),
-            self.metrics.count_request,
+            RequestLimits(settings.body_bytes, max_requests, settings.request_seconds),
+            metrics.count_request,
             lambda scope: caller_key(kiln, authenticator, scope),
         )
-        self.metrics.watch_requests(lambda: app.active)
+        metrics.watch_requests(lambda: self.app.active)
         super().__init__(
             uvicorn.Config(
-                app,
+                self.app,
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                log_level=logging.CRITICAL,
+                log_level=logging.CRITICAL,  # the application logs what matters
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                limit_concurrency=_MAX_REQUESTS,
-                timeout_graceful_shutdown=1,
+                **config,
             )
         )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: the worker handles signals."""
+        """Do nothing."""
         yield
+
+
+class HealthServer(LimitedServer):
+    """The server of a worker's health, readiness and metrics."""
+
+    def __init__(self, kiln: Kiln, checks: Checks) -> None:
+        """`checks` are further readiness checks by name; they raise ToolkilnError."""
+        authenticator = Authenticator(kiln.security, kiln.settings)
+        self.metrics = Metrics()
+        self.readiness = Readiness(kiln, checks)
+        self._kiln = kiln
+        endpoints = SystemEndpoints((), authenticator, self.readiness, self.metrics)
+        super().__init__(
+            kiln,
+            authenticator,
+            App(kiln, authenticator, (), dict.fromkeys(_HEALTH_PATHS, endpoints)),
+            self.metrics,
+            _MAX_REQUESTS,
+            limit_concurrency=_MAX_REQUESTS,
+            timeout_graceful_shutdown=1,
+        )
 
     @asynccontextmanager
     async def running(self, listener: socket.socket) -> AsyncIterator[None]:

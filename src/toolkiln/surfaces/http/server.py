@@ -6,7 +6,6 @@ terminate TLS.
 """
 
 import asyncio
-import logging
 import os
 import resource
 import signal
@@ -18,23 +17,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, TypeVar
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.security.authentication import Authenticator, is_loopback
-from toolkiln.surfaces.http.adapter import caller_key
 from toolkiln.surfaces.http.app import App
 from toolkiln.surfaces.http.connections import BoundedHttpProtocol
-from toolkiln.surfaces.http.health import Readiness, SystemEndpoints
+from toolkiln.surfaces.http.health import LimitedServer, Readiness, SystemEndpoints
 from toolkiln.surfaces.http.metrics import Metrics
-from toolkiln.surfaces.http.middleware import (
-    CALLER,
-    AccessPolicy,
-    RequestLimits,
-    RequestLimitsMiddleware,
-)
+from toolkiln.surfaces.http.middleware import CALLER
 from toolkiln.surfaces.http.routes import ROUTES
 from toolkiln.surfaces.mcp.endpoint import McpEndpoint
 from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
@@ -98,7 +90,7 @@ def refuse_without_keys(kiln: Kiln) -> None:
     )
 
 
-class HttpServer(uvicorn.Server):
+class HttpServer(LimitedServer):
     """The server of one Kiln, in the Kiln's event loop."""
 
     def __init__(self, kiln: Kiln, notify: Callable[[str], None]) -> None:
@@ -122,18 +114,6 @@ class HttpServer(uvicorn.Server):
         max_connections = _max_connections()
         # A third for requests, a third for streams, a third for health checks and idle clients.
         max_requests = min(settings.concurrent_requests, max(max_connections // 3, 1))
-        self._app = RequestLimitsMiddleware(
-            app if self._tracing is None else _trace_requests(app, self._tracing),
-            AccessPolicy(
-                not authenticator.authentication.may_allow_anonymous,
-                frozenset(host.lower() for host in settings.hosts),
-                frozenset(origin.lower().rstrip("/") for origin in settings.origins),
-            ),
-            RequestLimits(settings.body_bytes, max_requests, settings.request_seconds),
-            self._metrics.count_request,
-            lambda scope: caller_key(kiln, authenticator, scope),
-        )
-        self._metrics.watch_requests(lambda: self._app.active)
         self._stopping: asyncio.Task[None] | None = None
         limits = {
             "seconds": settings.request_seconds,
@@ -141,19 +121,15 @@ class HttpServer(uvicorn.Server):
             "idle": {},
         }
         super().__init__(
-            uvicorn.Config(
-                self._app,
-                http=type("Connection", (BoundedHttpProtocol,), limits),
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level=logging.CRITICAL,  # the application logs what matters
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=_STREAM_GRACE_SECONDS,
-            )
+            kiln,
+            authenticator,
+            app if self._tracing is None else _trace_requests(app, self._tracing),
+            self._metrics,
+            max_requests,
+            settings.origins,
+            http=type("Connection", (BoundedHttpProtocol,), limits),
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_STREAM_GRACE_SECONDS,
         )
 
     def sign_in_url(self, url: str) -> str | None:
@@ -196,11 +172,6 @@ class HttpServer(uvicorn.Server):
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Do nothing: the caller of `run_on` handles signals."""
-        yield
-
     def stop(self) -> None:
         """Shut down gracefully; the second call cancels requests in progress."""
         if self._stopping is None:
@@ -211,7 +182,7 @@ class HttpServer(uvicorn.Server):
             asyncio.get_running_loop().remove_signal_handler(number)
 
     async def _drain(self) -> None:
-        self._app.is_draining = self._readiness.is_draining = True
+        self.app.is_draining = self._readiness.is_draining = True
         seconds = self._kiln.settings.drain_seconds
         if count := self._in_progress():
             self._notify(
@@ -228,7 +199,7 @@ class HttpServer(uvicorn.Server):
 
     def _in_progress(self) -> int:
         """Return the number of calls, or of requests without streams, which never end."""
-        return max(self._metrics.calls_in_flight, self._app.active - self._app.streams)
+        return max(self._metrics.calls_in_flight, self.app.active - self.app.streams)
 
     async def _cancel_requests(self) -> None:
         tasks = set(self.server_state.tasks)
