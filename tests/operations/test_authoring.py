@@ -414,16 +414,12 @@ async def test_probe_that_the_platform_fails_refuses(forge: Forge) -> None:
 
 
 @pytest.mark.parametrize("dev", [False, True])
-async def test_first_tool_of_a_folder_that_is_not_there_is_written(forge: Forge, dev: bool) -> None:
-    told = await write(forge.kiln(dev=dev), FIRST)
-
-    assert told.reload_success
-    assert forge.served(dev=dev) == {NAME: FIRST}
-
-
-@pytest.mark.parametrize("dev", [False, True])
-async def test_first_tool_of_an_empty_folder_is_written(forge: Forge, dev: bool) -> None:
-    forge.tools.mkdir()
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_first_tool_of_a_missing_or_empty_folder_is_written(
+    forge: Forge, dev: bool, is_there: bool
+) -> None:
+    if is_there:
+        forge.tools.mkdir()
 
     told = await write(forge.kiln(dev=dev), FIRST)
 
@@ -714,13 +710,13 @@ WRITER = """
     from operations.conftest import Forge, write
 
     async def main():
-        folder, who, overwrite, *names = sys.argv[1:]
+        folder, who, *names = sys.argv[1:]
         kiln = Forge(Path(folder)).kiln()
         print("ready", flush=True)
         sys.stdin.readline()
         for name in names:
             code = f'def {name}() -> str:\\n    "Say who."\\n    return {who!r}\\n'
-            told = await write(kiln, code, name, overwrite=overwrite == "true")
+            told = await write(kiln, code, name)
             print("won" if told.success else told.error, flush=True)
         await kiln.close()
 
@@ -728,14 +724,11 @@ WRITER = """
 """
 
 
-def started(
-    forge: Forge, who: str, *names: str, overwrite: bool = False
-) -> "subprocess.Popen[str]":
+def started(forge: Forge, who: str, *names: str) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
-    given = [str(forge.tools.parent), who, str(overwrite).lower(), *names]
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
     process = subprocess.Popen(
-        [sys.executable, "-c", dedent(WRITER), *given],
+        [sys.executable, "-c", dedent(WRITER), str(forge.tools.parent), who, *names],
         stdin=pipe, stdout=pipe, text=True, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert process.stdout is not None
@@ -743,33 +736,26 @@ def started(
     return process
 
 
-def said(processes: "list[subprocess.Popen[str]]") -> list[list[str]]:
-    """Lets all go at once; what each said."""
+async def test_of_processes_that_write_one_name_one_wins_and_other_names_are_not_lost(
+    forge: Forge,
+) -> None:
+    own = {who: [f"tool_{who}_{n}" for n in range(4)] for who in ("ann", "bob", "cy")}
+    processes = [started(forge, who, NAME, *names) for who, names in own.items()]
+
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    return [process.communicate(timeout=SOON)[0].splitlines() for process in processes]
+    told = [process.communicate(timeout=SOON)[0].splitlines() for process in processes]
 
-
-async def test_of_processes_that_write_one_name_exactly_one_wins(forge: Forge) -> None:
-    told = said([started(forge, who, NAME) for who in ("ann", "bob", "cy")])
-
-    assert sorted(line == "won" for lines in told for line in lines) == [False, False, True]
-    lost = [line for lines in told for line in lines if line != "won"]
+    firsts = [lines[0] for lines in told]
+    assert sorted(line == "won" for line in firsts) == [False, False, True]
     assert all(
         "changed in the meantime" in line or "another process" in line or "exists already" in line
-        for line in lost
+        for line in firsts
+        if line != "won"
     )
-    winner = ["ann", "bob", "cy"][told.index(["won"])]
+    assert [lines[1:] for lines in told] == [["won"] * 4] * 3
+    winner = list(own)[firsts.index("won")]
     assert repr(winner) in forge.served()[NAME]
-    assert forge.files().keys() == {f"{NAME}.py"}
-
-
-async def test_processes_that_write_different_names_lose_nothing(forge: Forge) -> None:
-    names = [[f"tool_{who}_{n}" for n in range(5)] for who in "abcd"]
-
-    told = said([started(forge, mine[0], *mine) for mine in names])
-
-    assert told == [["won"] * 5] * 4
-    assert forge.served().keys() == {name for mine in names for name in mine}
+    assert forge.served().keys() == {NAME, *(name for names in own.values() for name in names)}

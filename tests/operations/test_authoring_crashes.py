@@ -326,7 +326,7 @@ TYPIST = """
     import asyncio, sys
     from itertools import count
     from pathlib import Path
-    from app.conftest import FIRST, Forge, write
+    from operations.conftest import FIRST, Forge, write
 
     async def main():
         kiln = Forge(Path(sys.argv[1])).kiln()

@@ -1,15 +1,13 @@
-"""Toolkiln's own tools, called as an agent calls them, and from the command line."""
+"""Toolkiln's own tools, called as an agent calls them."""
 
 import asyncio
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from preloaded import command
 from toolkiln import tool
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError
@@ -230,42 +228,3 @@ async def test_prompts_are_learnt_from_only_if_the_operator_agreed(
     assert none == {}
     assert learnt == {NAME: ("is it hot in Phoenix",)}
     assert await ask(agreed, "call_tool", **given) == 212.0
-
-
-def toolkiln(forge: Forge, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("TOOLKILN_")}
-    return subprocess.run(
-        [command(), *arguments],
-        cwd=forge.tools.parent, capture_output=True, text=True, timeout=SOON,
-        env={**environ, "TOOLKILN_STATE": str(forge.state)},
-    )  # fmt: skip
-
-
-async def test_command_line_admits_what_an_agent_proposed(forge: Forge) -> None:
-    await call_writer(forge.kiln(authoring="propose"), FIRST)
-
-    before = toolkiln(forge, "call", NAME, "celsius=100")
-    admitted = toolkiln(forge, "admit", "--yes", "tools")
-    after = toolkiln(forge, "call", NAME, "celsius=100")
-
-    assert before.returncode != 0
-    assert "not admitted" in before.stderr
-    assert admitted.returncode == 0, admitted.stderr
-    assert after.stdout.strip() == "212.0"
-
-
-async def test_command_line_writes_calls_and_searches(forge: Forge) -> None:
-    given = json.dumps({"tool_code": FIRST, "tool_name": NAME})
-
-    written = toolkiln(forge, "call", "write_python_tool", given)
-    again = toolkiln(forge, "call", "write_python_tool", given)
-    called = toolkiln(
-        forge, "call", "call_tool", f'{{"name": "{NAME}", "arguments": {{"celsius": 100}}}}'
-    )
-    found = toolkiln(forge, "call", "search_tools", "query=temperature")
-
-    assert json.loads(written.stdout)["functions_registered"] == [NAME], written.stderr
-    assert again.returncode != 0
-    assert "exists already" in again.stdout + again.stderr
-    assert called.stdout.strip() == "212.0"
-    assert json.loads(found.stdout)["tools"][0]["name"] == NAME

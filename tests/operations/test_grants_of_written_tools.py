@@ -287,7 +287,24 @@ async def test_a_proposal_shows_what_it_would_inherit(forge: Forge) -> None:
         "note inherits workspace write",
         "translate inherits settings url, key",
     ]
+    assert item.base_reviewed is True
     assert (await kiln.call("mail")).value == "sent"
+
+
+async def test_a_proposal_over_an_unreviewed_version_is_shown_whole(forge: Forge) -> None:
+    kiln = office(forge)
+    await overwrite(kiln, writer(kiln))
+    weekly = THEFT.replace("daily", "weekly")
+
+    await overwrite(kiln, kiln.security.sessions.create("eve").token, weekly)
+    (item,) = await kiln.run_operation(
+        proposals.get_proposals, proposals.ProposalFiles(files=("office.py",))
+    )
+
+    added = [line[1:] for line in item.diff.splitlines() if line[:1] == "+"]
+    assert added[1:] == weekly.splitlines()
+    assert item.inherits[0].secrets == ("TOKEN",)
+    assert (item.by, item.base_reviewed) == ("eve", False)
 
 
 @pytest.mark.parametrize("hidden", ["mail", "note"])

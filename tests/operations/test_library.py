@@ -191,7 +191,7 @@ async def test_endpoint_that_makes_no_sense_does_not_undo_what_is_written(forge:
     assert "the embeddings endpoint" in result.error.message
 
 
-async def test_damaged_index_is_made_anew(forge: Forge) -> None:
+async def test_a_saved_index_that_is_damaged_or_out_of_date_is_made_anew(forge: Forge) -> None:
     many = "".join(tool(f"wash_{n}", f"Wash dish number {n}.") for n in range(250))
     kiln = forge.kiln()
     await write(kiln, many + tool("bake_bread", KITCHEN["bake_bread"]), "many")
@@ -204,16 +204,9 @@ async def test_damaged_index_is_made_anew(forge: Forge) -> None:
         index.write_bytes(damage)
 
         assert found(forge.kiln(), "loaf from the oven") == whole
-    assert kept == whole
-
-
-async def test_index_that_was_saved_forgets_what_is_gone(forge: Forge) -> None:
-    many = "".join(tool(f"wash_{n}", f"Wash dish number {n}.") for n in range(250))
-    kiln = forge.kiln()
-    await write(kiln, many + tool("bake_bread", KITCHEN["bake_bread"]), "many")
-    found(kiln, "loaf")
     await write(kiln, many, "many", overwrite=True)
 
+    assert kept == whole
     assert "bake_bread" not in found(forge.kiln(), "loaf of bread from the oven", 20)
 
 
@@ -242,11 +235,11 @@ async def test_searches_while_tools_change_find_what_is_served(forge: Forge) -> 
     assert "bake_bread" not in found(kiln, "loaf of bread", 4)
 
 
-@pytest.mark.parametrize("k", [-1, 0, 1, 1000])
 @pytest.mark.parametrize("query", ["", " ", "\0", "🍞" * 1000, "x " * 10_000, "\ud800"])
-async def test_odd_queries_are_answered(forge: Forge, query: str, k: int) -> None:
+async def test_odd_queries_are_answered(forge: Forge, query: str) -> None:
     kiln = await filled(forge)
 
-    assert len(kiln.search(query, k).hits) <= max(k, 0)
-    assert len(kiln.library.search_docs(query, k)) <= max(k, 0)
-    assert len(kiln.select(query, k)) <= max(k, 0)
+    for k in (-1, 0, 1, 1000):
+        assert len(kiln.search(query, k).hits) <= max(k, 0)
+        assert len(kiln.library.search_docs(query, k)) <= max(k, 0)
+        assert len(kiln.select(query, k)) <= max(k, 0)

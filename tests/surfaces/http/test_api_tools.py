@@ -264,6 +264,8 @@ class TestWriting:
     ) -> None:
         proposed = ann.put("/v1/tools/triple", json={"source": TRIPLE})
         unknown = ann.get("/v1/tools/triple")
+        with api.client(api.session("eve", tools=["write_python_tool"])) as eve:
+            hidden = eve.put("/v1/tools/fail", json={"source": FAILING})
         with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
             made = bob.put("/v1/tools/triple", json={"source": TRIPLE})
             removed = bob.delete("/v1/tools/triple")
@@ -272,6 +274,7 @@ class TestWriting:
 
         assert (proposed.status_code, proposed.json()["proposed"]) == (202, True)
         assert unknown.status_code == 404
+        assert (hidden.status_code, "taken" in hidden.text) == (409, True)
         assert made.status_code == 201
         assert (removed.status_code, removed.json()["code"]) == (403, "not_allowed")
 
