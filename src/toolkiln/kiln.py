@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from toolkiln.sandbox.network.proxy import Resolve
     from toolkiln.security.security import Security
 
-"""The providers that tools are compiled for."""
-
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
 _MOVED = {

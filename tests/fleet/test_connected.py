@@ -157,7 +157,7 @@ async def test_files_are_the_business_of_workers(shared_server: Server, tmp_path
         with pytest.raises(InputError, match="tool files are at the workers"):
             _ = kiln.services.admissions
         with pytest.raises(InputError, match="tool files are at the workers"):
-            kiln.services.preview()
+            specs_on_disk(kiln.services)
 
 
 async def test_a_fleet_without_redis_is_an_answer_to_calls(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ async def create_calls(context: OperationContext, request: CreateCalls) -> Batch
             for index, call in enumerate(calls)
         ]
     results = await services.engine.call_many(calls, detached=key is not None)
-    caller = await _caller(services, context.session)
+    caller = await services.caller(context.session)
     return BatchResults(
         results=tuple(
             _filtered(services, call, result, caller)
@@ -296,14 +296,16 @@ class Tasks:
         Raises:
             InputError: the caller has none with this id.
         """
-        return await self._services.engine.results.task(await self._caller(session), task_id)
+        return await self._services.engine.results.task(
+            await self._services.caller(session), task_id
+        )
 
     async def wait(
         self, task_id: str, session: SessionToken = LOCAL_OPERATOR, *, timeout: float | None = None
     ) -> Task:
         """Return a task when it has ended, or its current state when the time is up."""
         results = self._services.engine.results
-        return await results.wait(await self._caller(session), task_id, timeout)
+        return await results.wait(await self._services.caller(session), task_id, timeout)
 
     async def follow(self, task: Task, session: SessionToken, observe: Observe) -> Task:
         """Return a task when it has ended; `observe` gets its events meanwhile.
@@ -312,7 +314,7 @@ class Tasks:
         """
         service = self._services.engine.tasks
         callback = EventCallback(observe)
-        unsubscribe = service.subscribe(await self._caller(session), task.id, callback)
+        unsubscribe = service.subscribe(await self._services.caller(session), task.id, callback)
         if unsubscribe is not None:
             try:
                 return await self.wait(task.id, session)
@@ -328,14 +330,16 @@ class Tasks:
 
     async def cancel(self, task_id: str, session: SessionToken = LOCAL_OPERATOR) -> Task:
         """Stop a task."""
-        return await self._services.engine.tasks.cancel(await self._caller(session), task_id)
+        return await self._services.engine.tasks.cancel(
+            await self._services.caller(session), task_id
+        )
 
     async def list(self, session: SessionToken = LOCAL_OPERATOR, limit: int = 50) -> list[Task]:
         """Return a caller's tasks, newest first; at most 1,000.
 
         Anonymous callers get none, because they are many people; each finds a task by its id.
         """
-        caller = await self._caller(session)
+        caller = await self._services.caller(session)
         return (
             [] if caller.is_anonymous else await self._services.engine.results.tasks(caller, limit)
         )
@@ -353,15 +357,8 @@ class Tasks:
         Raises:
             InputError: the caller has none with this handle.
         """
-        caller = await self._caller(session)
+        caller = await self._services.caller(session)
         return await self._services.engine.results.read_output(caller, handle, offset, limit)
-
-    async def _caller(self, session: SessionToken) -> Caller:
-        return await _caller(self._services, session)
-
-
-async def _caller(services: "Services", session: SessionToken) -> Caller:
-    return await services.security.guard.caller(services.security.token(session))
 
 
 async def handle(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkiln.appearance import paint
-from toolkiln.catalog.manifest import MANIFEST, ManifestError
+from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.reports import check
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model.admission import ToolDraft
@@ -23,7 +23,12 @@ from toolkiln.model.tool import CardPermissions, ServingState, ToolCard
 from toolkiln.operations import tools
 from toolkiln.operations.operation import Nothing, OperationContext, operation
 from toolkiln.operations.policy import inherited, refuse_hidden, refuse_hidden_file
-from toolkiln.operations.proposals import FileAdmission, may_declare_tools, usage_notes
+from toolkiln.operations.proposals import (
+    FileAdmission,
+    check_manifest,
+    may_declare_tools,
+    usage_notes,
+)
 from toolkiln.schema.providers.compilers import health
 
 if TYPE_CHECKING:
@@ -226,8 +231,7 @@ def _draft(context: OperationContext, request: AddFile) -> tuple[ToolDraft, str]
             f"{request.file} is already in the tools folder",
             hint=f"admit it with `toolkiln admit {request.file}`",
         )
-    if os.path.lexists(root / MANIFEST):
-        _ = context.services.catalog.manifest  # raises if it cannot be trusted
+    check_manifest(context.services)
     refuse_hidden_file(context.services, target.name, context.session)
     return ToolDraft(code, name, request.description, request.overwrite), target.name
 

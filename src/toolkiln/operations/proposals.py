@@ -262,7 +262,7 @@ def list_files(context: OperationContext, request: ProposalQuery) -> tuple[str, 
     services = context.services
     if services.path is None:
         return ()
-    _check_manifest(services)
+    check_manifest(services)
     proposed = list(services.catalog.proposals())
     # With `dev`, files on disk are served while they are edited: they need no decision.
     if request.only_proposed or services.settings.dev:
@@ -335,7 +335,7 @@ def find_candidates(
     services = context.services
     _refuse_missing(services, request.paths)
     if not request.reset:
-        _check_manifest(services)
+        check_manifest(services)
     found = [_current(services, file, reset=request.reset) for file in _selected(services, request)]
     for candidate in found:
         refuse_hidden_file(services, candidate.file, context.session)
@@ -466,7 +466,7 @@ def reject(context: OperationContext, request: ProposalRef) -> bool:
 def _candidate(context: OperationContext, request: ProposalRef) -> CandidateVersion:
     """Return the version that a decision names, if it still waits."""
     services = context.services
-    _check_manifest(services)
+    check_manifest(services)
     candidate = _matching(_candidates(context, request.file), request)
     if _state(services, candidate) not in _UNDECIDED:
         raise _stale(request)
@@ -551,7 +551,7 @@ def _state(services: Services, candidate: CandidateVersion) -> FileState:
     return services.catalog.manifest.state_of(candidate.file, candidate.read.digest)
 
 
-def _check_manifest(services: Services) -> None:
+def check_manifest(services: Services) -> None:
     """Raise ManifestError if earlier decisions cannot be trusted."""
     if _has_manifest(services):
         _ = services.catalog.manifest

@@ -420,7 +420,7 @@ async def list_runs(context: OperationContext, request: RunQuery) -> Page[RunSum
     if request.cursor is not None:
         at, call_id, before = decode_cursor("runs", request.cursor, float, str, int)
         position = RunCursor(at, call_id, max(0, min(before, START.before)))
-    caller, history = await _caller(context), context.services.history
+    caller, history = await _caller_and_history(context)
     page = await history.page(caller, request, position, request.limit)
     cursor = None if page.next is None else encode_cursor("runs", *page.next)
     return Page(items=tuple(item.summary() for item in page.items), next_cursor=cursor)
@@ -429,7 +429,7 @@ async def list_runs(context: OperationContext, request: RunQuery) -> Page[RunSum
 @operation("runs.get", read_only=True)
 async def get_run(context: OperationContext, request: RunRef) -> Run:
     """Return a call with its arguments, events and result."""
-    caller, history = await _caller(context), context.services.history
+    caller, history = await _caller_and_history(context)
     item = await history.find(caller, request.id)
     if item is None:
         raise _unknown(request.id)
@@ -459,7 +459,7 @@ async def get_run(context: OperationContext, request: RunRef) -> Run:
 @operation("runs.cancel")
 async def cancel_run(context: OperationContext, request: RunRef) -> RunSummary:
     """Stop a call that runs in this process, and the calls that it made."""
-    caller, history = await _caller(context), context.services.history
+    caller, history = await _caller_and_history(context)
     running = history.running(caller, request.id)
     if not running:
         if await history.find(caller, request.id) is None:
@@ -475,7 +475,8 @@ async def get_statistics(context: OperationContext, _: Nothing) -> Statistics:
     """Return the number and duration of the last hour's calls, by the minute."""
     now = time.time()
     first = now // _MINUTE * _MINUTE - _HOUR * _MINUTE
-    records, since = await context.services.history.ended_since(await _caller(context), first)
+    caller, history = await _caller_and_history(context)
+    records, since = await history.ended_since(caller, first)
     minutes: list[list[AuditRecord]] = [[] for _ in range(_HOUR + 1)]
     for record in records:
         if first <= record.at <= now:
@@ -486,10 +487,9 @@ async def get_statistics(context: OperationContext, _: Nothing) -> Statistics:
     )
 
 
-async def _caller(context: OperationContext) -> Caller:
-    return await context.services.security.guard.caller(
-        context.services.security.token(context.session)
-    )
+async def _caller_and_history(context: OperationContext) -> tuple[Caller, History]:
+    services = context.services
+    return await services.caller(context.session), services.history
 
 
 def _unknown(call_id: str) -> NotFound:

@@ -323,6 +323,14 @@ class Services:
             return None
         return self.security.may_see(session)
 
+    async def caller(self, session: SessionToken) -> Caller:
+        """Return the caller behind a session.
+
+        Raises:
+            NoSession: the session is unknown or has ended.
+        """
+        return await self.security.guard.caller(self.security.token(session))
+
     def visible(
         self, session: SessionToken = LOCAL_OPERATOR, role: Role | None = Role.TOOL
     ) -> Specs:
@@ -377,15 +385,6 @@ class Services:
         if self.usages is not None and tool in self.registry.snapshot.tools:
             self.usages.add(tool, prompt)
             self.library.forget(tool)
-
-    def preview(self) -> Specs:
-        """Return the tools that would be served if every file on disk were admitted.
-
-        Raises:
-            InputError: there is no such folder, or no Python file in it.
-        """
-        versions = self.catalog.folder.everything().values()
-        return {spec.name: spec for version in versions for spec in version.reading.tools}
 
     def watch(
         self, warn: Callable[[str], None] = lambda _: None

@@ -186,7 +186,7 @@ def _source_tool(spec: ToolSpec, **fields: Any) -> SourceTool:
         parameters=spec.parameters,
         returns=spec.returns,
         documentation=spec.detailed_description(),
-        page=preview(spec),
+        page=page(spec),
         dialect=spec.dialect,
         hints=spec.hints,
         rights=spec.rights,
@@ -226,11 +226,6 @@ def read_source(source: str) -> FileReport:
     return report(read(source, _NO_PATH, data=data), {})
 
 
-def preview(spec: ToolSpec) -> str:
-    """Return the page about a tool that is not admitted, as Markdown."""
-    return page(spec)
-
-
 async def prepare_source(services: "Services", request: SourceCall) -> PreparedRun:
     """Return what runs a tool of a source in the sandbox, once.
 
@@ -239,13 +234,12 @@ async def prepare_source(services: "Services", request: SourceCall) -> PreparedR
         InputError: the source cannot be run, or has no such tool.
     """
     await _refuse_unless_author(services, request.session)
-    token = services.security.token(request.session)
-    caller = await services.security.guard.caller(token)
+    caller = await services.caller(request.session)
     tool = await services.reading_pool.run(caller.who, lambda: _resolve(request))
     call = Call(
         tool=tool.spec.name,
         arguments=request.arguments,
-        session=token,
+        session=services.security.token(request.session),
         surface=request.surface,
         timeout=request.timeout,
     )
@@ -273,7 +267,7 @@ async def _refuse_unless_author(services: "Services", session: SessionToken) -> 
     allowed = await services.security.may_author(session)
     if isinstance(allowed, CallError):
         raise NotAllowed(allowed.message, hint=allowed.hint)
-    caller = await services.security.guard.caller(services.security.token(session))
+    caller = await services.caller(session)
     if refusal := _running_refusal(services, caller):
         denied = services.security.recording.denied
         await asyncio.to_thread(denied, "run_source", caller, refusal.message)

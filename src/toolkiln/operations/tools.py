@@ -301,13 +301,13 @@ async def present_tool(context: OperationContext, request: ToolName) -> ToolPres
 
 
 def _presentation(services: "Services", spec: ToolSpec) -> ToolPresentation:
+    from toolkiln.docs.pages import page as page_of_tool
     from toolkiln.operations.library import provider_form
-    from toolkiln.operations.sources import preview
 
     try:
         page = services.library.page(spec.name)
     except InputError:  # it is disabled
-        page = preview(spec)
+        page = page_of_tool(spec)
     color = spec.color or (spec.toolkit.color if spec.toolkit else None)
     return ToolPresentation(
         color=paint(color) if color else None,
@@ -366,7 +366,8 @@ def specs_on_disk(services: "Services") -> Specs:
     Raises:
         InputError: there are none.
     """
-    specs = services.preview()
+    versions = services.catalog.folder.everything().values()
+    specs = {spec.name: spec for version in versions for spec in version.reading.tools}
     if not specs:
         raise InputError(
             f"there is no tool in {services.path}",

@@ -17,13 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from types import TracebackType
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     ValidationError,
     create_model,
 )
@@ -397,7 +396,3 @@ class Body(Value):
 
 class Query(Value):
     """The base of query parameters."""
-
-
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Reason = Annotated[str, Field(max_length=2_000)]

@@ -49,7 +49,7 @@ def _written(result: tool_files.WrittenTool) -> JsonResponse:
 
 
 def _group(tag: str, *routes: Route) -> tuple[Route, ...]:
-    return tuple(replace(route, group=tag) for route in routes)
+    return tuple(replace(route, group=route.group or tag) for route in routes)
 
 
 _TOOLS = _group(
@@ -173,20 +173,6 @@ _TOOLS = _group(
         in_query=("own", "user"),
         examples={"set": {"values": {"unit": "celsius"}, "unset": ["city"]}},
     ),
-    Route(
-        method="GET",
-        path="/v1/events",
-        name="follow_catalog",
-        summary="Follow changes of the tools that the caller may run, of runs and of approvals",
-        description=(
-            "Always a stream, which begins with `ready`. A `run` is sent when a call starts, "
-            "has an event or ends, at most a few times a second."
-        ),
-        handle=events.follow_catalog,
-        query=events.FollowQuery,
-        responses={200: None},
-        events=events.CHANGE_EVENTS,
-    ),
 )
 
 _CALLS = _group(
@@ -263,6 +249,21 @@ _CALLS = _group(
         handle=events.follow_call,
         responses={200: None},
         events=events.CALL_EVENTS,
+    ),
+    Route(
+        method="GET",
+        path="/v1/events",
+        name="follow_catalog",
+        summary="Follow changes of the tools that the caller may run, of runs and of approvals",
+        description=(
+            "Always a stream, which begins with `ready`. A `run` is sent when a call starts, "
+            "has an event or ends, at most a few times a second."
+        ),
+        handle=events.follow_catalog,
+        group="tools",
+        query=events.FollowQuery,
+        responses={200: None},
+        events=events.CHANGE_EVENTS,
     ),
 )
 
