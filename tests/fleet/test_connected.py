@@ -20,6 +20,7 @@ from toolkiln.fleet.message_auth import fleet_keys
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.steps import leaves_open
 from toolkiln.model.call import CallError, Result, Status, Task
+from toolkiln.operations.tools import specs_on_disk
 
 from .queues import Desk, desk
 from .servers import Server, running
