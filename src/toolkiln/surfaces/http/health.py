@@ -189,7 +189,7 @@ _MAX_REQUESTS = 20
 
 
 class LimitedServer(uvicorn.Server):
-    """A server behind the middleware; whoever starts it handles signals."""
+    """A server behind the middleware. Its owner handles signals."""
 
     def __init__(
         self,
