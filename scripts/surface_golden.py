@@ -54,8 +54,8 @@ _HOMES = {
     "FleetKeys": "toolkiln.fleet.message_auth.FleetKeys",
     "seal": "toolkiln.fleet.message_auth.seal",
     "sealed": "toolkiln.fleet.message_auth.seal_bytes",
-    "Signer": "toolkiln.fleet.signatures.Signer",
-    "leaf_of": "toolkiln.fleet.signatures.leaf_of",
+    "Signer": "toolkiln.fleet.message_auth.Signer",
+    "leaf_of": "toolkiln.fleet.message_auth.leaf_of",
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from toolkiln.fleet.queue import Batch, BatchDone
+from toolkiln.fleet.connection import Batch, BatchDone
 
 
 class Asked:

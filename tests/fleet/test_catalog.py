@@ -16,7 +16,7 @@ from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.events import Announcements, announce
 from toolkiln.fleet.message_auth import FleetKeys, seal_bytes
-from toolkiln.fleet.published_tool import StoredDocument, write_entry
+from toolkiln.fleet.published_tool import write_entry
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.remote_catalog import CatalogReader, fetch
 from toolkiln.model.call import Grant
@@ -396,16 +396,15 @@ Damage = Callable[[bytes], bytes]
         lambda data: seal_bytes(KEY, "permissions", data[32:]),
         lambda data: seal_bytes(KEY, "entry", b"\xff\xff"),
         lambda data: seal_bytes(KEY, "entry", data[32:].replace(b"hello", b"jello")),
-        lambda data: (
-            write_entry(
-                KEY, "default", served("other"), served("other").read.tool("other"), Grant()
-            ).data
+        lambda data: write_entry(
+            KEY, "default", served("other"), served("other").read.tool("other"), Grant()
         ),
     ],
 )
 async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
     ann: Publisher,
     published: CatalogReader,
+    pipe: RedisPipe,
     server: Server,
     caplog: pytest.LogCaptureFixture,
     damage: Damage,
@@ -422,7 +421,7 @@ async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
     assert await names(published) == {"bye"}
     assert "hello" in caplog.text
     assert "hello" not in published.snapshot.tools
-    assert await published.fetch("hello", hello.read.digest) is None
+    assert await fetch(pipe, KEY, "hello", hello.read.digest) is None
 
 
 async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
@@ -462,9 +461,7 @@ async def test_forged_permissions_leave_those_that_were_read_before(
 async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
     ann: Publisher, published: CatalogReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def later(
-        key: FleetKeys, pool: str, file: ServedVersion, spec: Any, grant: Grant
-    ) -> StoredDocument:
+    def later(key: FleetKeys, pool: str, file: ServedVersion, spec: Any, grant: Grant) -> bytes:
         """As a worker would write it that knows more fields."""
         told = {"colour": "red", **spec.model_dump(exclude_defaults=True)}
         told["documentation"] = {"text": "Long.", "moods": ["calm"]}

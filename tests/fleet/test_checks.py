@@ -7,21 +7,18 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import StoreError
-from toolkiln.fleet import connection
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.connection import RedisPipe, check_server
 
 from . import servers
 from .servers import Server
 
-_FIT = {"redis_version": "6.2.14", "role": "master", "maxmemory": "0", "aof_enabled": "1"}
 
-
-async def checked(url: str, *, durable: bool = False) -> tuple[str, ...]:
+async def checked(url: str) -> tuple[str, ...]:
     pipe = RedisPipe(read_address(url))
     await pipe.open()
     try:
-        return await connection.check_server(pipe, durable=durable)
+        return await check_server(pipe)
     finally:
         await pipe.close()
 
@@ -74,14 +71,6 @@ async def test_a_policy_that_has_no_effect_yet_is_warned_about(configured: Serve
     assert "noeviction" in warning
 
 
-async def test_a_call_that_waits_for_a_replica_needs_one(configured: Server) -> None:
-    set_(configured, appendonly="yes")
-
-    (warning,) = await checked(configured.url, durable=True)
-
-    assert "no replica" in warning
-
-
 async def test_a_replica_is_refused(server: Server, folder: Path) -> None:
     of = ("--replicaof", "127.0.0.1", str(server.port))
     with (
@@ -99,12 +88,16 @@ async def test_a_cluster_is_refused(folder: Path) -> None:
         await checked(server.url)
 
 
+def hello(version: str) -> list[bytes]:
+    return [b"server", b"redis", b"version", version.encode(), b"mode", b"standalone"]
+
+
 @pytest.mark.parametrize("version", ["5.0.14", "6.0.16", "6", ""])
 def test_an_old_server_is_refused(version: str) -> None:
     with pytest.raises(StoreError, match="too old"):
-        connection.check_fitness({**_FIT, "redis_version": version}, "it")
+        read_address("redis://h").check(hello(version))
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "7.4.1", "10.0.0", "7.2.rc1"])
 def test_later_servers_are_fit(version: str) -> None:
-    connection.check_fitness({**_FIT, "redis_version": version}, "it")
+    read_address("redis://h").check(hello(version))

@@ -25,7 +25,7 @@ from toolkiln.errors import NotAllowed
 from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
-from toolkiln.fleet.message_auth import KeySettings, fleet_keys, seal
+from toolkiln.fleet.message_auth import fleet_keys, seal
 from toolkiln.model.call import Result, Status, Task
 from toolkiln.model.identity import SessionRecord
 from toolkiln.model.question import FormAnswer, Question
@@ -465,7 +465,7 @@ async def put_by_hand(
     """Put a call into the queue with the commands that a client has; the name of its record."""
     pipe = RedisPipe(read_address(url(server, user)))
     await pipe.open()
-    key = await fleet_keys(pipe, KeySettings(FLEET_KEY))
+    key = await fleet_keys(pipe, Settings(fleet_key=FLEET_KEY))
     caller_key = of or "0" * 64
     if of is None:
         with closing(redis.Redis.from_url(url(server, user))) as raw:

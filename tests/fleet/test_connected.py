@@ -229,7 +229,7 @@ async def staged(server: Server, folder: Path) -> AsyncIterator[tuple[Stage, Kil
     (tools / "arithmetic.py").write_text(TOOLS, "utf-8")
     settings = Settings(state=folder / "worker")
     async with desk(server.url) as own, Kiln(tools, settings=settings, dev=True) as behind:
-        publisher = Publisher(own.pipe, await fleet_keys(own.pipe), "default", "stage")
+        publisher = Publisher(own.pipe, await fleet_keys(own.pipe, Settings()), "default", "stage")
         stage = Stage(own, behind, publisher, tools)
         await stage.publish(TOOLS)
         async with connected(server, folder / "caller") as kiln:

@@ -9,12 +9,13 @@ import pytest
 import redis
 from msgspec import Raw
 
+from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import keys
 from toolkiln.fleet.address import open_redis
 from toolkiln.fleet.admin import RedisFleetAdmin
 from toolkiln.fleet.delivery import Ending
-from toolkiln.fleet.message_auth import KeySettings, fleet_keys
+from toolkiln.fleet.message_auth import fleet_keys
 from toolkiln.fleet.security_stores import RedisApprovals, RedisBuckets
 from toolkiln.fleet.wire import Envelope, envelope_to_wire, pack
 from toolkiln.model.policy import Approval, Draw, Rate
@@ -41,7 +42,7 @@ async def test_a_damaged_key_of_the_fleet_is_an_error_that_says_what_to_do(
 
     async with desk(server.url) as own, asyncio.timeout(10):
         with pytest.raises(StoreError, match="damaged fleet key") as refused:
-            await fleet_keys(own.pipe, KeySettings())
+            await fleet_keys(own.pipe, Settings())
 
     assert "fleet_key" in (refused.value.hint or "")
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolkiln.config import Settings
 from toolkiln.fleet import keys
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.message_auth import (
     FleetKeys,
-    KeySettings,
     fleet_keys,
     has_valid_seal,
     seal,
@@ -90,18 +90,18 @@ def test_no_bytes_break_the_check(blob: bytes) -> None:
 
 
 async def test_of_many_that_start_at_once_all_have_one_key(server: Server, pipe: RedisPipe) -> None:
-    found = await asyncio.gather(*(fleet_keys(pipe) for _ in range(20)))
+    found = await asyncio.gather(*(fleet_keys(pipe, Settings()) for _ in range(20)))
 
     assert len(set(found)) == 1
     assert len(found[0].sealing) == 32
-    assert await fleet_keys(pipe) == found[0]
+    assert await fleet_keys(pipe, Settings()) == found[0]
 
 
 async def test_a_key_that_is_set_is_not_in_redis(server: Server, pipe: RedisPipe) -> None:
-    one = await fleet_keys(pipe, KeySettings("horse battery"))
-    other = await fleet_keys(pipe, KeySettings("staple"))
+    one = await fleet_keys(pipe, Settings(fleet_key="horse battery"))
+    other = await fleet_keys(pipe, Settings(fleet_key="staple"))
 
     assert one != other
-    assert await fleet_keys(pipe, KeySettings("horse battery")) == one
+    assert await fleet_keys(pipe, Settings(fleet_key="horse battery")) == one
     with closing(server.client()) as client:
         assert not client.exists(keys.FLEET_KEY)

@@ -142,7 +142,9 @@ async def test_leases_are_renewed_until_the_process_is_gone(leases: LeaseTable) 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        keeping = asyncio.create_task(LeaseKeeper(leases, queue, "me", process.pid, 0.03).run(ours))
+        keeping = asyncio.create_task(
+            LeaseKeeper(leases, queue.renew, "me", process.pid, 0.03).run(ours)
+        )
         await asyncio.wait_for(queue.came.wait(), 30)
 
         process.kill()
@@ -160,7 +162,9 @@ async def test_a_lost_lease_is_told_to_the_worker(leases: LeaseTable) -> None:
     with ours, theirs:
         for end in (ours, theirs):
             end.setblocking(False)
-        keeping = asyncio.create_task(LeaseKeeper(leases, queue, "me", os.getpid(), 60).run(ours))
+        keeping = asyncio.create_task(
+            LeaseKeeper(leases, queue.renew, "me", os.getpid(), 60).run(ours)
+        )
 
         told = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 100), 30)
 
@@ -176,7 +180,9 @@ async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: Lea
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        keeping = asyncio.create_task(LeaseKeeper(leases, queue, "me", process.pid, 0.03).run(ours))
+        keeping = asyncio.create_task(
+            LeaseKeeper(leases, queue.renew, "me", process.pid, 0.03).run(ours)
+        )
         for _ in range(20):  # several beats
             await asyncio.sleep(0.01)
         renewed_while_stopped = len(queue.renewed)
@@ -219,7 +225,7 @@ class Children:
         return process
 
     def _keep(self, leases: LeaseTable, consumer: str, process: int) -> LeaseKeeper:
-        return LeaseKeeper(leases, Renewing(), consumer, process, 0.1, frozen=0.5)
+        return LeaseKeeper(leases, Renewing().renew, consumer, process, 0.1, frozen=0.5)
 
     async def _settle(self, consumer: str, begun: Collection[str]) -> None:
         self.settled.append((consumer, *begun))

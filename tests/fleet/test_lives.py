@@ -7,7 +7,7 @@ import pytest
 
 from toolkiln.errors import Unreachable
 from toolkiln.fleet import keys
-from toolkiln.fleet.consumers import RestartTracker
+from toolkiln.fleet.queue import RestartTracker
 
 from .mortals import mortal
 from .queues import POOL, Desk, call, desk

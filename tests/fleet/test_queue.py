@@ -374,19 +374,6 @@ async def test_how_calls_stand_is_told_in_order(own: Desk) -> None:
     assert all(0 <= one.age_ms < 60_000 for one in found)
 
 
-async def test_somebody_else_can_be_told_of_a_call_under_way(own: Desk) -> None:
-    await own.queue.enqueue(call("r", reply_to=""))
-    [taken] = await own.take()
-
-    stands = await own.queue.attach("r", "c2")
-    await own.queue.attach("r", "c2")
-    await own.queue.finish(result(taken))
-
-    assert stands.state == "running"
-    assert await own.told("c2") == [CallReply("r", "result", b"\x01")]
-    assert await own.queue.attach("unheard-of", "c2") == CallState("missing", 0, None)
-
-
 async def test_large_bodies_travel_beside_the_streams_and_leave_nothing(
     own: Desk, behind: Any
 ) -> None:

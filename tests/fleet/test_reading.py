@@ -6,8 +6,7 @@ from toolkiln.errors import StoreError
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Delivery
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.wire import Envelope
-from toolkiln.fleet.worker import Observe
+from toolkiln.fleet.wire import Envelope, Observe
 from toolkiln.model.call import Result, Status
 
 from .queues import POOL, call, desk, working

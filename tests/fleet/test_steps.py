@@ -1,29 +1,29 @@
 """What is done with a call, for any call at any time."""
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolkiln.fleet import steps
+from toolkiln.fleet.delivery import Delivery
 from toolkiln.fleet.steps import Begin, Bury, End, Requeue
-
-
-@dataclass(frozen=True)
-class Call:
-    deadline_ms: int | None
-    tries: int
-    repeatable: bool
-    doubtful: bool = False
-    cancelled: bool = False
-
+from toolkiln.fleet.wire import Envelope
 
 times = st.integers(0, 1 << 48)
-calls = st.builds(Call, st.none() | times, st.integers(0, 10), st.booleans(), st.booleans())
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> Delivery:
+    envelope = Envelope(id="r", record="r", tool="t", repeatable=draw(st.booleans()))
+    deadline, tries = draw(st.none() | times), draw(st.integers(0, 10))
+    return Delivery("1-0", envelope, deadline, tries, doubtful=draw(st.booleans()))
+
+
+calls = deliveries()
 
 
 @given(calls, times)
-def test_a_call_runs_only_in_time_and_only_so_often(call: Call, now: int) -> None:
+def test_a_call_runs_only_in_time_and_only_so_often(call: Delivery, now: int) -> None:
     step = steps.next_step(call, now)
 
     if isinstance(step, Begin):
@@ -43,7 +43,7 @@ def test_a_call_runs_only_in_time_and_only_so_often(call: Call, now: int) -> Non
 
 @given(calls, times)
 def test_a_call_that_may_have_run_is_begun_again_only_if_that_does_no_harm(
-    call: Call, now: int
+    call: Delivery, now: int
 ) -> None:
     step = steps.after_loss(call, now)
 
@@ -51,12 +51,12 @@ def test_a_call_that_may_have_run_is_begun_again_only_if_that_does_no_harm(
         assert step == End("lost")
     if isinstance(step, Requeue):
         assert step.tries == call.tries + 1
-        again = steps.next_step(Call(call.deadline_ms, step.tries, call.repeatable), now)
+        again = steps.next_step(replace(call, tries=step.tries, doubtful=False), now)
         assert isinstance(again, Begin)
 
 
 @given(calls, times)
-def test_a_call_that_was_not_begun_is_handed_on_as_it_was(call: Call, now: int) -> None:
+def test_a_call_that_was_not_begun_is_handed_on_as_it_was(call: Delivery, now: int) -> None:
     step = steps.before_leaving(call, now, begun=False)
 
     if call.doubtful:
@@ -68,9 +68,10 @@ def test_a_call_that_was_not_begun_is_handed_on_as_it_was(call: Call, now: int) 
 
 @given(st.integers(0, 1), st.booleans())
 def test_every_call_ends_after_so_many_losses(tries: int, repeatable: bool) -> None:
-    call, losses = Call(None, tries, repeatable), 0
+    envelope = Envelope(id="r", record="r", tool="t", repeatable=repeatable)
+    call, losses = Delivery("1-0", envelope, None, tries), 0
     while isinstance(step := steps.after_loss(call, 0), Requeue):
-        call, losses = Call(None, step.tries, repeatable), losses + 1
+        call, losses = replace(call, tries=step.tries), losses + 1
 
     assert losses < steps.MOST_STARTS
     assert isinstance(step, End | Bury)

@@ -25,11 +25,17 @@ from toolkiln.fleet.address import read_address
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Ending
-from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal, seal
+from toolkiln.fleet.message_auth import (
+    FleetKeys,
+    Signer,
+    Verifier,
+    generate_worker_keys,
+    has_valid_seal,
+    seal,
+)
 from toolkiln.fleet.publisher import ForeignCatalog, Publisher
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.remote_catalog import CatalogReader
-from toolkiln.fleet.signatures import Signer, Verifier, generate_worker_keys
 from toolkiln.fleet.wire import Envelope
 from toolkiln.fleet.worker_process import check_worker_keys
 from toolkiln.model.call import Grant, Result, Status

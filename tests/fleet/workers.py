@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from toolkiln.config import Settings
 from toolkiln.fleet.address import open_redis, read_address
 from toolkiln.fleet.client import ReplyStream
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Accepted, Admission
 from toolkiln.fleet.leases import process_state
-from toolkiln.fleet.message_auth import FleetKeys, KeySettings, fleet_keys
+from toolkiln.fleet.message_auth import FleetKeys, fleet_keys
 from toolkiln.fleet.message_auth import seal as seal_of
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.security_stores import RedisSessions
@@ -242,7 +243,9 @@ async def asking(server: Server, pool: str = "default", fleet: str = "") -> Asyn
     pipe, waiting = RedisPipe(read_address(server.url)), RedisPipe(read_address(server.url))
     await pipe.open()
     await waiting.open()
-    asker = Asker(pipe, waiting, server.url, await fleet_keys(pipe, KeySettings(fleet)), pool)
+    asker = Asker(
+        pipe, waiting, server.url, await fleet_keys(pipe, Settings(fleet_key=fleet)), pool
+    )
     try:
         yield asker
     finally:

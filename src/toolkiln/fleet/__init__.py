@@ -1,7 +1,7 @@
 """Fleet: several machines that share sessions, rates, tools and calls through Redis.
 
 Calls go through a queue (`queue`, `wire`, `steps`) from callers (`client`, `dispatcher`) to
-workers (`worker`, with `leases`, `supervisor`, `sweeper`), which publish their tools (`publisher`,
+workers (`worker`, with `leases` and `supervisor`), which publish their tools (`publisher`,
 `remote_catalog`) and may ask callers questions (`questions`). `security_stores` and `call_store`
 replace the SQL stores. Key names are in `keys`, Lua scripts in `lua/`.
 
@@ -9,7 +9,7 @@ Names load on first use, so that this package can be imported without `toolkiln[
 
 Processes that can write sessions are trusted: sessions carry privileges and are not signed. A
 client whose Redis user cannot read sessions has its own key prefix (`connection`). Workers sign
-their messages (`signatures`) where `worker_keys` is set. Protect Redis with passwords and the
+their messages (`message_auth`) where `worker_keys` is set. Protect Redis with passwords and the
 users of `deploy/redis`, and with TLS if it is on another machine.
 """
 

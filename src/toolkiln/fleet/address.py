@@ -93,15 +93,18 @@ class Address:
         hint = next((hint for part, hint in _HINTS if part in text), _CHECK_SERVER)
         return f"{self.name} failed: {text}", hint
 
-    def check(self, version: str, mode: str) -> None:
-        """Check a server's version and mode."""
-        if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+    def check(self, hello: Sequence[Any]) -> dict[bytes, Any]:
+        """Check a server's version and mode, given its reply to HELLO; returns that by name."""
+        info = dict(zip(hello[::2], hello[1::2], strict=True))
+        version = info.get(b"version", b"0").decode()
+        if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
             raise StoreError(
                 f"{self.name} is Redis {version}, which is too old", hint=_UPGRADE_HINT
             )
-        if mode == "cluster":
+        if info.get(b"mode") == b"cluster":
             hint = "use a single server or one with replicas"
             raise StoreError(f"{self.name} is a Redis Cluster, which is not supported", hint=hint)
+        return info
 
 
 def read_address(url: str) -> Address:
@@ -206,10 +209,8 @@ class RedisClient:
         """Check that the server responds, accepts the credentials and is supported."""
         with self._as_store_error():
             # HELLO is allowed for every user.
-            answer = self._client.execute_command("HELLO")  # type: ignore[no-untyped-call]
-            info = dict(zip(answer[::2], answer[1::2], strict=True))
-            version, mode = info[b"version"].decode(), info[b"mode"].decode()
-        self._address.check(version, mode)
+            hello = self._client.execute_command("HELLO")  # type: ignore[no-untyped-call]
+        self._address.check(hello)
         self.namespace = self._find_namespace()
 
     def _find_namespace(self) -> str:
@@ -274,16 +275,12 @@ def open_redis(url: str) -> RedisClient:
         raise StoreError("Redis needs redis-py, which is not installed", hint=hint) from None
     address = read_address(url)
     options = {
-        "username": address.username,
-        "password": address.password,
-        "db": address.database,
         "socket_connect_timeout": _CONNECT_SECONDS,
         "socket_timeout": _READ_SECONDS,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
     }
-    pool = _pool(address, options)
-    connection = RedisClient(redis.Redis(connection_pool=pool), address)
+    connection = RedisClient(redis.Redis(connection_pool=_pool(address, options)), address)
     try:
         connection.check()
     except StoreError:
@@ -296,18 +293,13 @@ def _pool(address: Address, options: dict[str, Any]) -> Any:
     import redis
     from redis.sentinel import Sentinel, SentinelConnectionPool
 
+    login = {"username": address.username, "password": address.password, "db": address.database}
     tls = {name: getattr(address, name) for name in TLS_OPTIONS if getattr(address, name)}
     if address.service:
-        sentinel_options = {
-            "socket_connect_timeout": _CONNECT_SECONDS,
-            "socket_timeout": _READ_SECONDS,
-            "retry": options["retry"],
-            "protocol": 2,
-            **({"ssl": True, **tls} if address.tls else {}),
-        }
+        sentinel_options = {**options, **({"ssl": True, **tls} if address.tls else {})}
         sentinels = Sentinel(address.hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
         return SentinelConnectionPool(  # type: ignore[no-untyped-call]
-            address.service, sentinels, ssl=address.tls, **tls, **options
+            address.service, sentinels, ssl=address.tls, **tls, **login, **options
         )
     connection_class: type[Any] = redis.UnixDomainSocketConnection
     location: dict[str, Any] = {"path": address.path}
@@ -318,6 +310,7 @@ def _pool(address: Address, options: dict[str, Any]) -> Any:
         connection_class=connection_class,
         max_connections=_MAX_CONNECTIONS,
         timeout=_READ_SECONDS,
+        **login,
         **options,
         **location,
     )

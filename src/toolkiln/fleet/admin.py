@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from toolkiln.errors import InputError, StoreError, nearest_hint
-from toolkiln.fleet import connection, keys, wire
+from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.connection import RedisPipe
-from toolkiln.fleet.consumers import PoolConsumers
-from toolkiln.fleet.delivery import ControlMessage, read_delivery
+from toolkiln.fleet.connection import RedisClock, RedisPipe, pairs, read_info, server_warnings
+from toolkiln.fleet.delivery import ControlMessage, entry_order, read_delivery
 from toolkiln.fleet.events import announce
+from toolkiln.fleet.queue import PoolConsumers
 from toolkiln.fleet.steps import LONG_MS
 from toolkiln.fleet.supervisor import open_pipe
 from toolkiln.fleet.wire import Envelope, Malformed
@@ -32,11 +31,12 @@ class RedisFleetAdmin:
 
     def __init__(self, pipe: "RedisPipe") -> None:
         self._pipe = pipe
+        self._clock = RedisClock(pipe)
         self._retry = pipe.script("retry")
 
     async def state(self) -> FleetReport:
         """Return the status of the fleet."""
-        info = connection.read_info(await self._pipe.command("INFO"))
+        info = read_info(await self._pipe.command("INFO"))
         workers = await self.workers()
         pools = await asyncio.gather(*(self._pool(name) for name in await self._pools(workers)))
         staffed = {worker.pool for worker in workers}
@@ -46,7 +46,7 @@ class RedisFleetAdmin:
             version=info.get("redis_version", ""),
             memory=int(info.get("used_memory", "0")),
             tools=await self._pipe.command("HLEN", keys.CATALOG_NAMES),
-            warnings=connection.server_warnings(info, name),
+            warnings=server_warnings(info, name),
             pools=tuple(
                 pool
                 for pool in pools
@@ -60,7 +60,7 @@ class RedisFleetAdmin:
         """Return the live workers, by pool and name."""
         prefix = keys.worker("")
         names = {name.removeprefix(prefix) for name in await self._keys(f"{prefix}*")}
-        now = await self._now_ms()
+        now = await self._clock.now_ms()
         descriptions = await asyncio.gather(
             *(self._description(keys.worker(name), _WORKER) for name in names)
         )
@@ -83,7 +83,7 @@ class RedisFleetAdmin:
         return count
 
     async def _refused(self) -> tuple[RefusedWorker, ...]:
-        now = await self._now_ms()
+        now = await self._clock.now_ms()
         refused = []
         for key in sorted(await self._keys(keys.REFUSED_WORKERS)):
             description = await self._description(key, _REFUSED)
@@ -141,7 +141,7 @@ class RedisFleetAdmin:
     async def dead_letters(self, pool: str = "") -> list[DeadLetter]:
         """Return the dead letters of a pool, or of all pools, newest first."""
         pools = [pool] if pool else await self._pools(await self.workers())
-        now = await self._now_ms()
+        now = await self._clock.now_ms()
         all_letters = []
         for name in pools:
             end, letters = "+", list[DeadLetter]()
@@ -149,7 +149,7 @@ class RedisFleetAdmin:
                 read = ("XREVRANGE", keys.dead(name), end, "-", "COUNT", _LETTER_BATCH)
                 entries = await self._pipe.command(*read)
                 letters += [
-                    _letter(_text(entry), name, _pairs(fields), now) for entry, fields in entries
+                    _letter(_text(entry), name, pairs(fields), now) for entry, fields in entries
                 ]
                 if len(entries) < _LETTER_BATCH:
                     break
@@ -169,7 +169,7 @@ class RedisFleetAdmin:
             raise InputError(f"there is no dead letter {letter.id}", hint=_LIST_HINT)
         try:
             # Validate as a worker does: the entry may name the record of another call.
-            delivery = await read_delivery(self._pipe, letter.id, _pairs(entries[0][1]))
+            delivery = await read_delivery(self._pipe, letter.id, pairs(entries[0][1]))
             if delivery.stored:
                 raise Malformed("it is not stored completely")
             envelope = delivery.envelope
@@ -199,9 +199,10 @@ class RedisFleetAdmin:
         return sorted({"default", *names, *(worker.pool for worker in workers)})
 
     async def _pool(self, name: str) -> PoolStatus:
+        consumers = PoolConsumers(self._pipe, name)
         (waiting, running), oldest, dead = await asyncio.gather(
-            PoolConsumers(self._pipe, name).depth(),
-            self._oldest(name),
+            consumers.depth(),
+            consumers.oldest(await self._clock.now_ms()),
             self._pipe.command("XLEN", keys.dead(name)),
         )
         return PoolStatus(
@@ -211,13 +212,6 @@ class RedisFleetAdmin:
             running=running,
             dead=dead,
         )
-
-    async def _oldest(self, pool: str) -> float:
-        return await PoolConsumers(self._pipe, pool).oldest(await self._now_ms())
-
-    async def _now_ms(self) -> int:
-        seconds, microseconds = await self._pipe.command("TIME")
-        return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def _worker(name: str, fields: Mapping[bytes, bytes], now_ms: int) -> WorkerStatus:
@@ -243,20 +237,12 @@ def _letter(entry: str, pool: str, fields: Mapping[bytes, bytes], now_ms: int) -
     return DeadLetter(
         id=entry,
         pool=pool,
-        seconds=max(0, now_ms - _entry_ms(entry)) / 1000,
+        seconds=max(0, now_ms - entry_order(entry)[0]) / 1000,
         tool=envelope.tool if envelope else "",
         call_id=envelope.id if envelope else "",
         tries=_number(fields, b"tries"),
         why=_text(fields.get(b"why", b"")),
     )
-
-
-def _pairs(flat: Sequence[Any]) -> dict[bytes, bytes]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _entry_ms(entry: str) -> int:
-    return int(entry.partition("-")[0])
 
 
 def _number(fields: Mapping[bytes, bytes], name: bytes) -> int:

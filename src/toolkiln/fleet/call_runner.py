@@ -20,7 +20,7 @@ from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal
 from toolkiln.fleet.questions import QuestionSender
 from toolkiln.fleet.rpc import OperationServer, operation_name
 from toolkiln.fleet.steps import End
-from toolkiln.fleet.wire import Envelope, Malformed, unpack
+from toolkiln.fleet.wire import Envelope, Malformed, Observe, unpack
 from toolkiln.model.call import Call, Event, Result
 from toolkiln.model.catalog import ServedVersion
 from toolkiln.model.identity import Caller
@@ -102,7 +102,7 @@ class CallRunner:
         """Gateways to versions that are not served here, by name and digest."""
 
     async def run(
-        self, envelope: Envelope, remaining: float | None, observe: Callable[[Event], None] | None
+        self, envelope: Envelope, remaining: float | None, observe: Observe | None
     ) -> Result | End:
         """Run a call, given its remaining seconds."""
         if not has_valid_seal(self._key, envelope):
@@ -120,12 +120,12 @@ class CallRunner:
         if caller is not None and key != key_of(caller, envelope.id):
             return End("forged")
         if operation_name(envelope.tool) is not None:
-            return await self._operations.attend(envelope, token, remaining, observe)
+            return await self._operations.run(envelope, token, remaining, observe)
         gateway = self._engine.gateway
         if envelope.digest is not None:
             is_served = self._is_served(envelope.tool, envelope.digest)
             if is_served is None:  # another worker of this folder may have just enabled it
-                await asyncio.to_thread(self._operations.look_again)
+                await asyncio.to_thread(self._operations.refresh)
             elif not is_served:
                 other = await self._gateway_for(envelope.tool, envelope.digest)
                 if other is None:

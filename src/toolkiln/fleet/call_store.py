@@ -16,8 +16,8 @@ from typing import Any
 from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import delivery, keys
 from toolkiln.fleet.address import RedisClient
+from toolkiln.fleet.message_auth import Verifier
 from toolkiln.fleet.queue import UNVERIFIED, cancel_arguments, is_trusted
-from toolkiln.fleet.signatures import Verifier
 from toolkiln.fleet.wire import (
     CallReply,
     Malformed,

@@ -9,34 +9,31 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
 
 from toolkiln.errors import InputError, StoreError, ToolkilnError, Unreachable
 from toolkiln.fleet import delivery, keys, wire
-from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.connection import Batch, BatchDone, RedisPipe, pairs
 from toolkiln.fleet.delivery import Accepted, Admission, DeliveryConflict, Finished, Overloaded
-from toolkiln.fleet.message_auth import FleetKeys, seal
+from toolkiln.fleet.message_auth import FleetKeys, Verifier, seal
 from toolkiln.fleet.questions import QuestionHandlers
-from toolkiln.fleet.queue import UNVERIFIED, Batch, BatchDone, Queue, is_trusted
-from toolkiln.fleet.signatures import Verifier
+from toolkiln.fleet.queue import UNVERIFIED, Queue, is_trusted
 from toolkiln.fleet.steps import START_BY_MS
 from toolkiln.fleet.wire import (
     CallReply,
     Envelope,
     Malformed,
+    Observe,
     end_result,
     event_from_wire,
     result_from_wire,
 )
-from toolkiln.model.call import CallError, Event, Result, Status
+from toolkiln.model.call import CallError, Result, Status
 from toolkiln.store.retry import REDIS_WAIT_SECONDS
-
-Observe = Callable[[Event], None]
 
 
 class Waiter:
@@ -175,10 +172,8 @@ class ReplyStream:
                 raise
             self._last = _STREAM_START
         else:
-            info = dict(zip(answer[::2], answer[1::2], strict=True))
-            if delivery.entry_order(info[b"last-generated-id"].decode()) < delivery.entry_order(
-                self._last
-            ):
+            newest = pairs(answer)[b"last-generated-id"].decode()
+            if delivery.entry_order(newest) < delivery.entry_order(self._last):
                 self._last = _STREAM_START
         self._connects = connects
 
@@ -509,8 +504,9 @@ class FleetClient:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             try:
-                for batch in _batches(self._overdue()):
-                    await self._check_calls(batch)
+                overdue = self._overdue()
+                for start in range(0, len(overdue), _STATE_BATCH):
+                    await self._check_calls(overdue[start : start + _STATE_BATCH])
                 last_success = time.monotonic()
             except ToolkilnError as error:
                 if time.monotonic() - last_success > _REDIS_LOST_SECONDS:
@@ -581,9 +577,3 @@ def _failed(envelope: Envelope, error: ToolkilnError) -> Result:
 def _refused(envelope: Envelope, status: Status, error: CallError) -> Result:
     text = f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")
     return Result(call_id=envelope.id, tool=envelope.tool, status=status, error=error, text=text)
-
-
-def _batches(calls: list[PendingCall]) -> Iterator[list[PendingCall]]:
-    remaining = iter(calls)
-    while batch := list(islice(remaining, _STATE_BATCH)):
-        yield batch

@@ -14,8 +14,9 @@ from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha1
 from importlib.resources import files
+from time import monotonic
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from toolkiln.errors import StoreError, Unreachable
 from toolkiln.fleet.address import Address
@@ -222,8 +223,7 @@ async def _handshake(transport: RedisTransport, address: Address) -> None:
     answer = answers[-1]
     if not isinstance(answer, list) or len(answer) % 2:
         raise ConnectionError("it does not reply to HELLO like Redis")
-    info = dict(zip(answer[::2], answer[1::2], strict=True))
-    address.check(info.get(b"version", b"0").decode(), info.get(b"mode", b"").decode())
+    info = address.check(answer)
     if address.service and info.get(b"role") != b"master":
         raise ConnectionError("the server that the sentinels name is not a primary")
 
@@ -243,6 +243,11 @@ def _tls(address: Address) -> ssl.SSLContext:
     if address.ssl_certfile:
         context.load_cert_chain(address.ssl_certfile, address.ssl_keyfile)
     return context
+
+
+def pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
+    """Return the fields of a reply that lists names and values in turn."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 # How long a command waits for a reconnect.
@@ -425,18 +430,14 @@ def _source(name: str) -> tuple[str, str]:
     return source, sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-_OLDEST = (6, 2)
 _NO_EVICTION = "noeviction"
 
 
-async def check_server(pipe: "RedisPipe", *, durable: bool = False) -> tuple[str, ...]:
-    """Return warnings about the server, one sentence each.
-
-    `durable`: calls require a replica.
-    """
+async def check_server(pipe: RedisPipe) -> tuple[str, ...]:
+    """Check that a server is fit for calls; returns warnings, one sentence each."""
     info, name = read_info(await pipe.command("INFO")), pipe.address.name
     check_fitness(info, name)
-    return server_warnings(info, name, durable=durable)
+    return server_warnings(info, name)
 
 
 def read_info(answer: bytes) -> dict[str, str]:
@@ -446,14 +447,7 @@ def read_info(answer: bytes) -> dict[str, str]:
 
 
 def check_fitness(info: Mapping[str, str], name: str) -> None:
-    """Check a server's INFO."""
-    version = info.get("redis_version", "")
-    if _version_numbers(version) < _OLDEST:
-        hint = "use Redis 6.2 or later"
-        raise StoreError(f"{name} is Redis {version}, which is too old", hint=hint)
-    if info.get("redis_mode") == "cluster":
-        hint = "use a single server or one with replicas"
-        raise StoreError(f"{name} is a Redis Cluster, which is not supported", hint=hint)
+    """Check that a server, given its INFO, is writable and keeps calls."""
     if info.get("role") == "slave":
         hint = "use the primary server; redis+sentinel://…/SERVICE finds it behind Sentinel"
         raise StoreError(f"{name} is a read-only replica", hint=hint)
@@ -466,9 +460,7 @@ def check_fitness(info: Mapping[str, str], name: str) -> None:
         )
 
 
-def server_warnings(
-    info: Mapping[str, str], name: str, *, durable: bool = False
-) -> tuple[str, ...]:
+def server_warnings(info: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Return warnings about a server, given its INFO."""
     warnings = []
     if _may_evict(info):
@@ -481,8 +473,6 @@ def server_warnings(
             f"{name} has no append-only file: running calls are lost when it restarts; "
             "set `appendonly yes` in its redis.conf"
         )
-    if durable and info.get("connected_slaves") == "0":
-        warnings.append(f"{name} has no replica: durable calls are rejected")
     return tuple(warnings)
 
 
@@ -490,5 +480,95 @@ def _may_evict(info: Mapping[str, str]) -> bool:
     return info.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION
 
 
-def _version_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+Item = TypeVar("Item")
+Output = TypeVar("Output")
+BatchDone = Callable[[Sequence[Output] | Exception], None]
+"""Called once, with an output for each item, or with an exception."""
+ItemDone = Callable[[Output | Exception], None]
+"""Called once, with an output or an exception. Must not raise."""
+
+
+class Batch(Generic[Item, Output]):
+    """Coalesces the items of one turn of the event loop into one request.
+
+    Items that arrive while a request is in flight form the next batch, so batches grow with the
+    load and a single item never waits. A full batch is sent at once.
+    """
+
+    def __init__(
+        self, send: Callable[[Sequence[Item], BatchDone[Output]], None], size: int = 32
+    ) -> None:
+        """`send` gets up to `size` items and a callback, which saves a task per batch."""
+        self._send = send
+        self._size = size
+        self._items: list[tuple[Item, ItemDone[Output]]] = []
+        self._in_flight = 0
+
+    async def add(self, item: Item) -> Output:
+        """Add an item and wait for its output."""
+        future: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
+        self.put(item, partial(_resolve_item, future))
+        return await future
+
+    def put(self, item: Item, done: "ItemDone[Output]", *, last: bool = False) -> None:
+        """Add an item; `done` gets its output or the exception.
+
+        `last`: no other item is expected in this turn of the loop, so send at once.
+        """
+        self._items.append((item, done))
+        if len(self._items) == self._size or (last and not self._in_flight):
+            self._send_next()
+        elif len(self._items) == 1 and not self._in_flight:
+            asyncio.get_running_loop().call_soon(self._send_next)
+
+    def _send_next(self) -> None:
+        items, self._items = self._items[: self._size], self._items[self._size :]
+        if not items:
+            return
+        self._in_flight += 1
+
+        def on_reply(outputs: Sequence[Output] | Exception) -> None:
+            self._in_flight -= 1
+            if isinstance(outputs, Exception):
+                for _, done in items:
+                    done(outputs)
+                # Each request may wait for an unreachable server: do not chain the waits.
+                while self._items:
+                    self._send_next()
+                return
+            for (_, done), output in zip(items, outputs, strict=True):
+                done(output)
+            if not self._in_flight:
+                self._send_next()
+
+        self._send([item for item, _ in items], on_reply)
+
+
+def _resolve_item(future: "asyncio.Future[Output]", output: Output | Exception) -> None:
+    if future.done():  # its task was cancelled
+        return
+    if isinstance(output, Exception):
+        future.set_exception(output)
+    else:
+        future.set_result(output)
+
+
+_CLOCK_SECONDS = 10.0
+
+
+class RedisClock:
+    """Clock of the Redis server."""
+
+    def __init__(self, pipe: RedisPipe) -> None:
+        self._pipe = pipe
+        self._read_at = -_CLOCK_SECONDS
+        self._value = 0
+
+    async def now_ms(self) -> int:
+        """Return milliseconds; read from the server every 10 seconds, else extrapolated."""
+        passed = monotonic() - self._read_at
+        if passed >= _CLOCK_SECONDS:
+            seconds, microseconds = await self._pipe.command("TIME")
+            self._value = int(seconds) * 1000 + int(microseconds) // 1000
+            self._read_at, passed = monotonic(), 0.0
+        return self._value + int(passed * 1000)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from toolkiln.fleet import keys
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.wire import (
-    INLINE_LIMIT,
     CallReply,
     Envelope,
     Malformed,
@@ -29,33 +28,13 @@ def body_reference(data: bytes) -> bytes:
     return _DIGEST + sha256(data).digest()
 
 
-def is_reference(data: bytes) -> bool:
-    """Return whether this is a body reference rather than a body."""
-    return len(data) == _DIGEST_SIZE and data.startswith(_DIGEST)
-
-
-def is_large(data: bytes) -> bool:
-    """Return whether a body is too large for a stream."""
-    return len(data) > INLINE_LIMIT
-
-
-async def fetch_body(
+async def _fetch_body(
     pipe: RedisPipe, record: str, what: Literal["call", "result"], reference: bytes
 ) -> bytes:
-    """Fetch the body of a reference.
-
-    Raises:
-        Malformed: the body is gone or has another digest.
-    """
     data = await pipe.command("GET", keys.body(record, what))
     if not isinstance(data, bytes) or body_reference(data) != reference:
         raise Malformed(f"the body of a {what} is missing or has another digest")
     return data
-
-
-def stored_reply(reply: CallReply, data: bytes) -> CallReply:
-    """Return the reply that refers to a stored one."""
-    return CallReply(reply.record, "stored", body_reference(data))
 
 
 async def resolve_reply(pipe: RedisPipe, reply: CallReply) -> CallReply:
@@ -63,10 +42,10 @@ async def resolve_reply(pipe: RedisPipe, reply: CallReply) -> CallReply:
     if reply.kind != "stored":
         return reply
     try:
-        found = reply_from_wire(await fetch_body(pipe, reply.record, "result", reply.body))
+        found = reply_from_wire(await _fetch_body(pipe, reply.record, "result", reply.body))
     except Malformed:
-        return CallReply(reply.record, "end", b"lost")
-    if found.record != reply.record:
+        found = None
+    if found is None or found.record != reply.record:
         return CallReply(reply.record, "end", b"lost")
     return replace(found, proof=reply.proof)  # it covers the digest of the body
 
@@ -196,9 +175,9 @@ async def read_delivery(pipe: RedisPipe, entry: str, fields: Mapping[bytes, byte
         deadline, tries = int(fields[b"by"]), int(fields[b"tries"])
     except (KeyError, ValueError) as error:
         raise Malformed(f"an entry cannot be read: {error}") from None
-    stored = is_reference(data)
+    stored = len(data) == _DIGEST_SIZE and data.startswith(_DIGEST)
     if stored:
-        data = await fetch_body(pipe, record, "call", data)
+        data = await _fetch_body(pipe, record, "call", data)
     envelope = envelope_from_wire(data)
     if envelope.record != record or tries < 0:
         raise Malformed("an entry does not match its envelope")

@@ -22,8 +22,8 @@ from toolkiln.fleet.call_store import RedisCallStore
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe, check_server
 from toolkiln.fleet.remote_catalog import RemoteCatalog, RemoteSnapshot, RemoteToolRegistry
-from toolkiln.fleet.wire import Envelope, pack
-from toolkiln.model.call import Call, Event, Result
+from toolkiln.fleet.wire import Envelope, Observe, pack
+from toolkiln.model.call import Call, Result
 from toolkiln.model.identity import Caller
 from toolkiln.model.question import QuestionKind
 from toolkiln.model.spec import BUILTIN_NAMES, ToolSpec
@@ -64,7 +64,7 @@ class _Outgoing(NamedTuple):
     call: Call
     caller: Caller
     arguments: Raw
-    observe: Callable[[Event], None] | None
+    observe: Observe | None
     channel: QuestionChannel | None = None
 
 
@@ -136,7 +136,7 @@ class FleetDispatcher:
         self,
         call: Call,
         pool: str,
-        observe: Callable[[Event], None] | None = None,
+        observe: Observe | None = None,
         *,
         is_repeatable: bool = False,
     ) -> Result:
@@ -164,7 +164,7 @@ class FleetDispatcher:
         entry = self._catalog.snapshot.entries.get(name)
         return entry.pool if entry is not None else None
 
-    async def look_again(self) -> None:
+    async def refresh(self) -> None:
         """Reload the published catalog."""
         with suppress(ToolkilnError):  # the catalog follows changes anyway
             await self._catalog.refresh()

@@ -7,7 +7,6 @@ that cannot be sent are dropped. A question is sent at once, after the call's ea
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from toolkiln.errors import StoreError
 from toolkiln.fleet import keys, wire
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.wire import CallReply, Envelope, event_to_wire
+from toolkiln.fleet.wire import CallReply, Envelope, Observe, event_to_wire
 from toolkiln.model.call import Event
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class EventPublisher:
         self._senders: dict[str, asyncio.Task[None]] = {}
         """By reply stream."""
 
-    def observer(self, envelope: Envelope) -> Callable[[Event], None]:
+    def observer(self, envelope: Envelope) -> Observe:
         """Return an observer that publishes the events of one call."""
         reply_to, record = envelope.reply_to, envelope.record
         subject = self._subjects[record] = wire.reply_subject(envelope)

@@ -22,7 +22,6 @@ from toolkiln.fleet.remote_catalog import (
     RemoteCatalog,
     RemoteToolRegistry,
     catalog_changes,
-    key_settings,
 )
 from toolkiln.fleet.security_stores import RedisStores
 from toolkiln.model.catalog import CatalogChange
@@ -63,7 +62,7 @@ class FleetServices(Services):
             stores=_stores,
             open_fleet=open_fleet_admin,
         )
-        self._published = RemoteCatalog(url, key_settings(shared))
+        self._published = RemoteCatalog(shared)
 
     @property
     def location(self) -> str:

@@ -1,8 +1,13 @@
-"""Leases of a worker's calls: a table in shared memory, and the keeper that renews them.
+"""Leases of calls: the table of a worker, its keeper, and the sweeper of expired leases.
 
-The worker writes the table when a call starts and ends, which takes about a microsecond; the
-keeper reads it in another process. There is no lock: each slot has one writer, and a torn read
-gives at worst an entry that the worker does not hold, which Redis detects on renewal.
+The worker writes the table, which is in shared memory, when a call starts and ends; that takes
+about a microsecond. The keeper reads it in another process and renews the leases. There is no
+lock: each slot has one writer, and a torn read gives at worst an entry that the worker does not
+hold, which Redis detects on renewal.
+
+The sweeper finds the calls of dead workers and ends or requeues them. Every worker runs one; a
+lease on a key makes one per pool active. A second active one would do no harm, because claiming
+and requeueing are atomic. `steps` decides what happens to a call.
 """
 
 import asyncio
@@ -12,14 +17,18 @@ import os
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from toolkiln.errors import StoreError
-from toolkiln.fleet.delivery import Counts
+from toolkiln.fleet import keys
+from toolkiln.fleet.connection import RedisPipe
+from toolkiln.fleet.delivery import Counts, Delivery, Ending
+from toolkiln.fleet.queue import Queue
+from toolkiln.fleet.steps import Bury, End, Requeue, after_loss, before_leaving
 
 _SLOT = Struct("48sd")
 """Entry id, empty if the slot is free, and the time by which the call must end."""
@@ -133,14 +142,8 @@ _STOPPED = frozenset("Tt")
 _TRACED = "t"
 _GONE = frozenset("ZX")
 _log = logging.getLogger(__name__)
-
-
-class LeaseRenewer(Protocol):
-    """The part of a queue that a keeper needs."""
-
-    def renew(self, consumer: str, entries: Sequence[str]) -> Awaitable[list[bool]]:
-        """Renew the leases of entries; returns for each whether the consumer still holds it."""
-        ...
+Renew = Callable[[str, Sequence[str]], Awaitable[list[bool]]]
+"""Renews the leases of a consumer's entries; returns for each whether it still holds it."""
 
 
 class WorkerHealth(Enum):
@@ -191,7 +194,7 @@ class LeaseKeeper:
     def __init__(
         self,
         leases: LeaseTable,
-        queue: LeaseRenewer,
+        renew: Renew,
         consumer: str,
         process: int,
         lease: float,
@@ -204,7 +207,7 @@ class LeaseKeeper:
         of this process, which the worker reports.
         """
         self._leases = leases
-        self._queue = queue
+        self._renew_leases = renew
         self._consumer = consumer
         self._process = process
         self._pause = lease / 3
@@ -233,7 +236,7 @@ class LeaseKeeper:
 
     async def _renew(self, entries: list[str], channel: socket.socket) -> None:
         try:
-            renewed = await self._queue.renew(self._consumer, entries)
+            renewed = await self._renew_leases(self._consumer, entries)
         except StoreError as error:  # the next attempt may succeed in time
             _log.warning("cannot renew leases: %s", error.message)
             return
@@ -250,3 +253,115 @@ async def send_lines(channel: socket.socket, *lines: str) -> None:
             await loop.sock_sendall(channel, "".join(f"{line}\n" for line in lines).encode())
     except (OSError, TimeoutError):
         _log.warning("the worker does not read its channel")
+
+
+_IDLE_MS = 60_000
+"""How long an idle consumer is kept; a live one reads every few seconds."""
+_FIRST_CURSOR = "0-0"
+_MAX_CHECKS, _CHECK_PAUSE = 50, 0.02
+"""How often, and at what interval, the calls of a dead worker are checked."""
+
+
+class Sweeper:
+    """Sweeper of one pool."""
+
+    def __init__(self, pipe: RedisPipe, queue: Queue, name: str, lease: float) -> None:
+        """`name` is the worker's; `lease` the lease time of its calls in seconds."""
+        self._pipe = pipe
+        self._queue = queue
+        self._name = name
+        self._consumer = f"{name}.sweeper"
+        self._lease_ms = round(lease * 1000)
+        self._lease, self._pause = lease, lease / 3
+        self._connects = pipe.connects
+        self._cursor = _FIRST_CURSOR
+
+    async def run(self) -> None:
+        """Sweep periodically until cancelled."""
+        while True:
+            await asyncio.sleep(self._pause)
+            if self._connects != self._pipe.connects:
+                # No worker could renew its leases: give live ones time to do so.
+                self._connects = self._pipe.connects
+                await asyncio.sleep(self._lease)
+            try:
+                if await self._acquire_lease():
+                    await self.sweep()
+            except StoreError as error:  # retried next time
+                _log.warning("cannot sweep abandoned calls: %s", error.message)
+
+    async def sweep(self) -> int:
+        """Check all calls once and return how many were abandoned."""
+        count = 0
+        while True:
+            self._cursor, abandoned = await self._queue.claim_abandoned(
+                self._consumer, self._cursor, self._lease_ms
+            )
+            await self._recover(abandoned)
+            count += len(abandoned)
+            if self._cursor == _FIRST_CURSOR:
+                break
+        for consumer in await self._queue.consumers.members():
+            if not consumer.pending and consumer.idle_ms > _IDLE_MS:
+                await self._queue.consumers.retire(consumer.name)
+        return count
+
+    async def leave(self) -> None:
+        """Release the sweeper lease and delete the worker from Redis."""
+        # Calls that it claimed just before it was stopped: others would notice them late.
+        await self._recover(await self._queue.pending(self._consumer))
+        await self._queue.consumers.retire(self._consumer)
+        await self._pipe.command("DEL", keys.worker(self._name))
+        if await self._lease_owner() == self._name:
+            await self._pipe.command("DEL", keys.sweeper(self._queue.pool))
+
+    async def _recover(self, abandoned: Sequence[Delivery]) -> None:
+        now = await self._queue.now_ms() if abandoned else 0
+        for delivery in abandoned:
+            await apply_step(self._queue, delivery, after_loss(delivery, now))
+
+    async def _acquire_lease(self) -> bool:
+        key, milliseconds = keys.sweeper(self._queue.pool), round(self._pause * 1500)
+        if await self._pipe.command("SET", key, self._name, "NX", "PX", milliseconds) is not None:
+            return True
+        if await self._lease_owner() != self._name:
+            return False
+        await self._pipe.command("PEXPIRE", key, milliseconds)
+        return True
+
+    async def _lease_owner(self) -> str:
+        held: bytes | None = await self._pipe.command("GET", keys.sweeper(self._queue.pool))
+        return (held or b"").decode("utf-8", "replace")
+
+
+async def recover_calls(queue: Queue, consumer: str, started: Collection[str]) -> None:
+    """End or requeue the calls of a worker known to be dead, and delete its consumer.
+
+    Redis may not have noticed yet that the worker's connections are closed, and deliver a requeued
+    call to its blocked read: so check several times. A sweeper finds the rest.
+    """
+    for _ in range(_MAX_CHECKS):
+        held = await queue.pending(consumer)
+        now = await queue.now_ms() if held else 0
+        for delivery in held:
+            step = before_leaving(delivery, now, begun=delivery.entry in started)
+            await apply_step(queue, delivery, step)
+        if await queue.consumers.retire(consumer):
+            return
+        await asyncio.sleep(_CHECK_PAUSE)
+
+
+async def apply_step(queue: Queue, delivery: Delivery, step: Requeue | End | Bury) -> bool:
+    """Apply a decision to a call; False if it already ended or was requeued."""
+    counts = queue.counts
+    match step:
+        case Requeue(tries):
+            is_done = await queue.requeue(delivery, tries)
+            counts.requeued += is_done
+        case End(code):
+            is_done = await queue.finish(Ending(delivery, "end", code.encode()))
+            counts.lost += is_done and code == "lost"
+        case Bury(why):
+            is_done = await queue.bury(delivery, why)
+            counts.poison += is_done
+    return is_done

@@ -44,13 +44,6 @@ class _Packed(msgspec.Struct, frozen=True):
     """Of all other fields, by a worker."""
 
 
-class StoredDocument(NamedTuple):
-    """A document and its SHA-256, which is its id."""
-
-    id: str
-    data: bytes
-
-
 class PublishedTool:
     """A published tool, unpacked on first use."""
 
@@ -90,7 +83,7 @@ class EntryContent(NamedTuple):
 
 def write_entry(
     key: FleetKeys, pool: str, served: ServedVersion, spec: ToolSpec, grant: Grant
-) -> StoredDocument:
+) -> bytes:
     """Encode, sign and seal a tool."""
     published_spec = spec.model_copy(update={"path": served.file})
     rest = _pack(
@@ -107,8 +100,7 @@ def write_entry(
     if key.signer is not None:
         signature = key.signer.sign(b"entry", _signed_part(packed))
         packed = msgspec.structs.replace(packed, signature=signature)
-    data = seal_bytes(key, "entry", msgspec.msgpack.encode(packed))
-    return StoredDocument(digest_of(data), data)
+    return seal_bytes(key, "entry", msgspec.msgpack.encode(packed))
 
 
 def read_entry(key: FleetKeys, name: str, blob: bytes) -> PublishedTool | str:
@@ -193,7 +185,7 @@ def read_permissions(key: FleetKeys, blob: bytes) -> dict[str, Any] | str:
 
 
 def digest_of(data: bytes) -> str:
-    """Return the id of a file."""
+    """Return the id of an entry or a file."""
     return sha256(data).hexdigest()
 
 

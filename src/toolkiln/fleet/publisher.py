@@ -194,17 +194,15 @@ class Publisher:
             served, grant = snapshot.served[name], grants[name]
             tool = _Tool(name, served, grant, "")
             previous = self._tools.get(name)
-            is_same = previous is not None and previous.identity == tool.identity
-            entry_id = previous.id if previous and is_same else self._entry(tool).id
-            tools[name] = tool._replace(id=entry_id)
+            if previous is not None and previous.identity == tool.identity:
+                tools[name] = previous
+            else:
+                tools[name] = tool._replace(id=published_tool.digest_of(self._entry(tool)))
         return tools
 
-    def _entry(self, tool: "_Tool") -> published_tool.StoredDocument:
+    def _entry(self, tool: "_Tool") -> bytes:
         spec = tool.served.read.tool(tool.name)
         return published_tool.write_entry(self._key, self._pool, tool.served, spec, tool.grant)
-
-    def _data(self, tool: "_Tool") -> bytes:
-        return self._entry(tool).data
 
     async def _load(self) -> None:
         answer = await self._pipe.command("HGETALL", self._own)
@@ -232,7 +230,7 @@ class Publisher:
     def _documents(self, tools: "Sequence[_Tool]") -> dict[str, Callable[[], bytes]]:
         documents: dict[str, Callable[[], bytes]] = {}
         for tool in tools:
-            documents[keys.entry(tool.id)] = partial(self._data, tool)
+            documents[keys.entry(tool.id)] = partial(self._entry, tool)
             for data in tool.served.sources.values():
                 documents[keys.source(published_tool.digest_of(data))] = partial(bytes, data)
         return documents

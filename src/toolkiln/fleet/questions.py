@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -24,11 +24,10 @@ from toolkiln.errors import InputError, StoreError, Unanswered
 from toolkiln.execution.questions import QuestionChannel
 from toolkiln.fleet import keys
 from toolkiln.fleet.connection import RedisPipe
-from toolkiln.fleet.consumers import PoolConsumers
 from toolkiln.fleet.delivery import ControlMessage
 from toolkiln.fleet.events import EventPublisher
 from toolkiln.fleet.message_auth import FleetKeys, seal_bytes, unseal_bytes
-from toolkiln.fleet.queue import REPLIES_KEPT_MS
+from toolkiln.fleet.queue import REPLIES_KEPT_MS, PoolConsumers
 from toolkiln.fleet.wire import BODY_LIMIT, CallReply, Envelope, Malformed, pack, read_model, unpack
 from toolkiln.model.question import Question, Reply
 
@@ -36,6 +35,11 @@ if TYPE_CHECKING:
     from toolkiln.execution.questions import Ask
 
 T = TypeVar("T")
+_Question = Annotated[Question, Field(discriminator="kind")]
+_QUESTIONS: TypeAdapter[tuple[str, tuple[Question, ...]]] = TypeAdapter(
+    tuple[str, Annotated[tuple[_Question, ...], Field(min_length=1)]]
+)
+_ANSWERS = TypeAdapter(tuple[str, list[Reply]])  # the kinds have no fields in common
 ANSWER = "answer"
 """Control message that an answer is available."""
 
@@ -59,7 +63,7 @@ def read_questions(
     Raises:
         Malformed: the bytes are invalid, or belong to another question.
     """
-    return _validate(_questions(), _open(key, "question", ids, data))
+    return read_model(_QUESTIONS, _open(key, "question", ids, data), "a question")
 
 
 def write_answers(key: FleetKeys, ids: tuple[str, str], answers: Sequence[Reply] | str) -> bytes:
@@ -87,7 +91,7 @@ def read_answers(key: FleetKeys, ids: tuple[str, str], data: bytes) -> list[Repl
         Unanswered: the caller gave none.
         Malformed: the bytes are invalid, or belong to another question.
     """
-    why, replies = _validate(_answers(), _open(key, "answer", ids, data))
+    why, replies = read_model(_ANSWERS, _open(key, "answer", ids, data), "an answer")
     if why:
         raise Unanswered(why)
     return replies
@@ -102,21 +106,6 @@ def _open(key: FleetKeys, what: str, ids: tuple[str, str], data: bytes) -> Any:
     if content is None:
         raise Malformed(f"the {what} has no valid seal, or belongs to another question")
     return unpack(content)
-
-
-@cache
-def _questions() -> TypeAdapter[tuple[str, tuple[Question, ...]]]:
-    question = Annotated[Question, Field(discriminator="kind")]
-    return TypeAdapter(tuple[str, Annotated[tuple[question, ...], Field(min_length=1)]])
-
-
-@cache
-def _answers() -> TypeAdapter[tuple[str, list[Reply]]]:
-    return TypeAdapter(tuple[str, list[Reply]])  # the kinds have no fields in common
-
-
-def _validate(adapter: TypeAdapter[T], content: Any) -> T:
-    return read_model(adapter, content, "a question or an answer")
 
 
 _ANSWER_MS = 60_000

@@ -1,146 +1,55 @@
-"""Queue of one pool: a Redis stream of calls with a consumer group.
+"""Queue of one pool: a Redis stream of calls with a consumer group, and its consumers.
 
 Each change is one Lua script, atomic and safe to repeat when its reply is lost. `steps` decides
 what happens to a call. Callers use `enqueue`, `call_states` and `cancel`, workers the rest. All
 methods raise StoreError when Redis fails.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
-from time import monotonic
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
-from toolkiln.errors import StoreError
-from toolkiln.fleet import delivery as bodies
+from toolkiln.errors import StoreError, Unreachable
 from toolkiln.fleet import keys, wire
-from toolkiln.fleet.connection import Part, RedisPipe
-from toolkiln.fleet.consumers import MAX_CONTROL, PoolConsumers, RestartTracker
+from toolkiln.fleet.connection import Batch, BatchDone, Part, RedisClock, RedisPipe, pairs
 from toolkiln.fleet.delivery import (
     Accepted,
     Admission,
     AlreadyRunning,
     CallState,
+    Consumer,
+    ControlMessage,
     Counts,
     Delivery,
     DeliveryConflict,
     Ending,
     Finished,
     Overloaded,
+    body_reference,
+    entry_order,
     read_delivery,
+    resolve_reply,
 )
-from toolkiln.fleet.signatures import Signer, Verifier, leaf_of
+from toolkiln.fleet.message_auth import Signer, Verifier, leaf_of
 from toolkiln.fleet.steps import LONG_MS, START_BY_MS, horizon_ms
-from toolkiln.fleet.wire import CallReply, Envelope, Malformed, Proof
-
-Item = TypeVar("Item")
-Output = TypeVar("Output")
-BatchDone = Callable[[Sequence[Output] | Exception], None]
-"""Called once, with an output for each item, or with an exception."""
-ItemDone = Callable[[Output | Exception], None]
-"""Called once, with an output or an exception. Must not raise."""
-
-
-class Batch(Generic[Item, Output]):
-    """Coalesces the items of one turn of the event loop into one request.
-
-    Items that arrive while a request is in flight form the next batch, so batches grow with the
-    load and a single item never waits. A full batch is sent at once.
-    """
-
-    def __init__(
-        self, send: Callable[[Sequence[Item], BatchDone[Output]], None], size: int = 32
-    ) -> None:
-        """`send` gets up to `size` items and a callback, which saves a task per batch."""
-        self._send = send
-        self._size = size
-        self._items: list[tuple[Item, ItemDone[Output]]] = []
-        self._in_flight = 0
-
-    async def add(self, item: Item) -> Output:
-        """Add an item and wait for its output."""
-        future: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
-        self.put(item, partial(_resolve_future, future))
-        return await future
-
-    def put(self, item: Item, done: "ItemDone[Output]", *, last: bool = False) -> None:
-        """Add an item; `done` gets its output or the exception.
-
-        `last`: no other item is expected in this turn of the loop, so send at once.
-        """
-        self._items.append((item, done))
-        if len(self._items) == self._size or (last and not self._in_flight):
-            self._send_next()
-        elif len(self._items) == 1 and not self._in_flight:
-            asyncio.get_running_loop().call_soon(self._send_next)
-
-    def _send_next(self) -> None:
-        items, self._items = self._items[: self._size], self._items[self._size :]
-        if not items:
-            return
-        self._in_flight += 1
-
-        def on_reply(outputs: Sequence[Output] | Exception) -> None:
-            self._in_flight -= 1
-            if isinstance(outputs, Exception):
-                for _, done in items:
-                    done(outputs)
-                # Each request may wait for an unreachable server: do not chain the waits.
-                while self._items:
-                    self._send_next()
-                return
-            for (_, done), output in zip(items, outputs, strict=True):
-                done(output)
-            if not self._in_flight:
-                self._send_next()
-
-        self._send([item for item, _ in items], on_reply)
-
-
-def _resolve_future(future: "asyncio.Future[Output]", output: Output | Exception) -> None:
-    if future.done():  # its task was cancelled
-        return
-    if isinstance(output, Exception):
-        future.set_exception(output)
-    else:
-        future.set_result(output)
-
-
-_CLOCK_SECONDS = 10.0
-
-
-class RedisClock:
-    """Clock of the Redis server."""
-
-    def __init__(self, pipe: RedisPipe) -> None:
-        self._pipe = pipe
-        self._read_at = -_CLOCK_SECONDS
-        self._value = 0
-
-    async def now_ms(self) -> int:
-        """Return milliseconds; read from the server every 10 seconds, else extrapolated."""
-        passed = monotonic() - self._read_at
-        if passed >= _CLOCK_SECONDS:
-            seconds, microseconds = await self._pipe.command("TIME")
-            self._value = int(seconds) * 1000 + int(microseconds) // 1000
-            self._read_at, passed = monotonic(), 0.0
-        return self._value + int(passed * 1000)
-
+from toolkiln.fleet.wire import INLINE_LIMIT, CallReply, Envelope, Malformed, Proof
 
 REPLIES_KEPT_MS = 15 * 60 * 1000
 """How long a reply stream is kept without new replies."""
 MAX_REPLIES = 10_000
 """Approximate maximum length of a reply stream; an entry contains several replies."""
+MAX_CONTROL = 1000
+"""Approximate maximum length of a control stream."""
+Cursors = tuple[str, str]
+"""Last ids read from the control stream of operators and fronts, and from that of clients."""
 RETRY_AFTER = 1.0
 """Seconds after which a rejected call may be retried."""
 
 # Longer than any call: a record that expires during its call would let it run twice.
 _RECORD_MS = 2 * LONG_MS
 _MAX_PENDING = 10_000
-_STATE_BATCH = 500
 _NO_RECORD = "-"
 _log = logging.getLogger(__name__)
 UNVERIFIED = b"unverified"
@@ -242,7 +151,7 @@ class Queue:
         reply = wire.reply_from_wire(data)
         if reply.record != record or not is_trusted(self._trusted, reply):
             return CallReply(record, "end", UNVERIFIED)
-        return await bodies.resolve_reply(self._pipe, reply)
+        return await resolve_reply(self._pipe, reply)
 
     async def read(self, consumer: str, count: int, block_ms: int) -> list[Delivery]:
         """Take up to `count` calls, waiting for the first; unreadable ones are dead-lettered.
@@ -288,7 +197,7 @@ class Queue:
                 # The entry was deleted; its caller sees the call as missing.
                 await self._pipe.command("XACK", self._stream, keys.GROUP, entry)
                 continue
-            entry_fields = dict(zip(fields[::2], fields[1::2], strict=True))
+            entry_fields = pairs(fields)
             try:
                 delivery = await read_delivery(self._pipe, entry.decode(), entry_fields)
             except Malformed as error:
@@ -361,9 +270,9 @@ class Queue:
         envelope = delivery.envelope
         reply = CallReply(envelope.record, kind, body)
         data = wire.reply_to_wire(reply)
-        is_large = bodies.is_large(data)
+        is_large = len(data) > INLINE_LIMIT
         if is_large:
-            reply = bodies.stored_reply(reply, data)
+            reply = CallReply(envelope.record, "stored", body_reference(data))
         if self._signer is not None:
             reply = structs.replace(
                 reply, proof=Proof(wire.reply_subject(envelope), delivery.entry)
@@ -466,25 +375,12 @@ class Queue:
         return answer.decode()
 
     async def call_states(self, records: Sequence[str]) -> list[CallState]:
-        """Return the states of calls of any pool."""
-        return await self._read_states(records, "")
-
-    async def attach(self, record: str, reply_to: str) -> CallState:
-        """Send the end of a call to this reply stream too; returns the call's state."""
-        [state] = await self._read_states([record], keys.replies(reply_to))
-        return state
-
-    async def _read_states(self, records: Sequence[str], reply_stream: str) -> list[CallState]:
-        states = []
-        for start in range(0, len(records), _STATE_BATCH):
-            batch = records[start : start + _STATE_BATCH]
-            answers = await self._call_states(
-                list(map(keys.record, batch)), [keys.GROUP, reply_stream]
-            )
-            for record, (state, age, reply) in zip(batch, answers, strict=True):
-                remembered = await self._remembered(record, reply)
-                states.append(CallState(state.decode(), age, remembered))
-        return states
+        """Return the states of calls of any pool; one script reads them, so pass some hundreds."""
+        answers = await self._call_states(list(map(keys.record, records)), [keys.GROUP, ""])
+        return [
+            CallState(state.decode(), age, await self._remembered(record, reply))
+            for record, (state, age, reply) in zip(records, answers, strict=True)
+        ]
 
     async def remember(self, record: str) -> bool:
         """Keep the result of a running call; False if it has ended."""
@@ -505,7 +401,7 @@ class Queue:
 def _enqueue_arguments(envelope: Envelope) -> tuple[Part, ...]:
     """Return the arguments of `enqueue.lua` for one call, its record first."""
     data = wire.envelope_to_wire(envelope)
-    is_large = bodies.is_large(data)
+    is_large = len(data) > INLINE_LIMIT
     return (
         keys.record(envelope.record),
         wire.fingerprint(envelope) if envelope.remember else "",
@@ -513,7 +409,7 @@ def _enqueue_arguments(envelope: Envelope) -> tuple[Part, ...]:
         envelope.timeout_ms or 0,
         int(envelope.repeatable),
         envelope.record,
-        bodies.body_reference(data) if is_large else data,
+        body_reference(data) if is_large else data,
         keys.body(envelope.record, "call") if is_large else "",
         data if is_large else b"",
     )
@@ -567,3 +463,118 @@ def cancel_arguments(
             int(by_worker),
         ],
     )
+
+
+class PoolConsumers:
+    """Workers of one pool, as Redis knows them."""
+
+    def __init__(self, pipe: RedisPipe, pool: str) -> None:
+        self._pipe = pipe
+        self._stream, self._control = keys.calls(pool), keys.control(pool)
+        self._client_control = keys.asks(pool)
+        self.control_stream = self._client_control if pipe.address.namespace else self._control
+        """The control stream that this process writes to."""
+        self._retire = pipe.script("retire")
+
+    async def send_control(self, message: ControlMessage) -> None:
+        """Send a control message to all workers of the pool."""
+        limit = ("MAXLEN", "~", MAX_CONTROL)
+        await self._pipe.command(
+            "XADD", self.control_stream, *limit, "*", "ask", message.command, "of", message.target
+        )
+
+    async def read_control(
+        self, cursors: Cursors | None, block_ms: int, pipe: RedisPipe
+    ) -> tuple[Cursors, list[ControlMessage]]:
+        """Read control messages after `cursors` (None at first), on a blocking connection."""
+        streams = self._control, self._client_control
+        if cursors is None:  # only once: later reads must not skip messages
+            newest = [await pipe.command("XREVRANGE", s, "+", "-", "COUNT", 1) for s in streams]
+            control, client = [item[0][0].decode() if item else "0-0" for item in newest]
+            cursors = control, client
+        options = ("COUNT", MAX_CONTROL, "BLOCK", block_ms)
+        answer = await pipe.command(
+            "XREAD", *options, "STREAMS", *streams, *cursors, wait=block_ms / 1000
+        )
+        ids, messages = dict(zip(streams, cursors, strict=True)), []
+        for name, entries in answer or ():
+            stream = name.decode()
+            messages += [
+                ControlMessage(
+                    fields[1].decode(errors="replace"),
+                    fields[3].decode(errors="replace"),
+                    stream == self._client_control,
+                )
+                for _, fields in entries
+                if len(fields) == 4
+            ]
+            ids[stream] = entries[-1][0].decode()
+        return (ids[self._control], ids[self._client_control]), messages
+
+    async def members(self) -> list[Consumer]:
+        """Return all consumers of the group, including former ones."""
+        return [
+            Consumer(item[b"name"].decode(errors="replace"), item[b"pending"], item[b"idle"])
+            for item in await self._info("CONSUMERS", keys.GROUP)
+        ]
+
+    async def retire(self, consumer: str) -> bool:
+        """Delete a consumer unless it has pending calls."""
+        return bool(await self._retire([self._stream], [keys.GROUP, consumer]))
+
+    async def depth(self) -> tuple[int, int]:
+        """Return the numbers of waiting and of running calls."""
+        length = await self._pipe.command("XLEN", self._stream)
+        running = sum(item[b"pending"] for item in await self._info("GROUPS"))
+        return max(0, length - running), running
+
+    async def oldest(self, now_ms: int) -> float:
+        """Return how many seconds the first call has been waiting, 0 if none waits."""
+        groups = await self._info("GROUPS")
+        after = groups[0][b"last-delivered-id"] if groups else b"0-0"
+        first = await self._pipe.command("XRANGE", self._stream, b"(" + after, "+", "COUNT", 1)
+        return max(0, now_ms - int(first[0][0].partition(b"-")[0])) / 1000 if first else 0.0
+
+    async def _info(self, subcommand: str, *arguments: str) -> list[dict[bytes, Any]]:
+        try:
+            answer = await self._pipe.command("XINFO", subcommand, self._stream, *arguments)
+        except StoreError as error:
+            if "no such key" not in error.message and "NOGROUP" not in error.message:
+                raise
+            return []
+        return [pairs(item) for item in answer]
+
+
+class RestartTracker:
+    """Detects restarts of Redis that may have lost deliveries, for one connection and pool.
+
+    A call that was queued before such a restart may have run already.
+    """
+
+    def __init__(self, pipe: RedisPipe, pool: str) -> None:
+        self._pipe = pipe
+        self._open = pipe.script("open")
+        self._keys = [keys.calls(pool), keys.lives(pool)]
+        self._checked = -1
+        self._boundary: tuple[int, int] = (0, 0)
+
+    async def check(self, *, force: bool = False) -> None:
+        """Create the consumer group, and detect a restart, after each reconnect."""
+        connects = self._pipe.connects
+        if connects == self._checked and not force:
+            return
+        boundary = await self._open(self._keys, [keys.GROUP, int(await self._syncs_always())])
+        self._checked, self._boundary = connects, entry_order(boundary.decode())
+
+    async def _syncs_always(self) -> bool:
+        try:
+            config = await self._pipe.command("CONFIG", "GET", "appendfsync")
+        except Unreachable:
+            raise
+        except StoreError:  # no permission: assume that it may lose data
+            return False
+        return bool(config[1:] == [b"always"])
+
+    def is_doubtful(self, entry: str) -> bool:
+        """Return whether a call may have run before Redis lost its delivery."""
+        return self._boundary > (0, 0) and entry_order(entry) <= self._boundary

@@ -20,10 +20,10 @@ from toolkiln.catalog.registry import ToolRegistry
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError, StoreError, ToolkilnError
 from toolkiln.fleet import keys, published_tool
-from toolkiln.fleet.address import read_address
+from toolkiln.fleet.address import Address, read_address
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.events import Announcements
-from toolkiln.fleet.message_auth import FleetKeys, KeySettings, fleet_keys
+from toolkiln.fleet.message_auth import FleetKeys, fleet_keys
 from toolkiln.fleet.published_tool import PublishedTool, read_entry
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import (
@@ -195,10 +195,6 @@ class CatalogReader:
                 is_lost = True
                 await asyncio.sleep(_PAUSE)
 
-    async def fetch(self, name: str, digest: str) -> ServedVersion | None:
-        """Call `fetch` with this reader's connection and keys."""
-        return await fetch(self._pipe, self._key, name, digest)
-
 
 async def fetch(pipe: "RedisPipe", key: FleetKeys, name: str, digest: str) -> ServedVersion | None:
     """Fetch a version of a tool with its sources and grant, to run it.
@@ -242,23 +238,13 @@ class NoWorker(BackendError):
     code: ClassVar[str] = "no_worker"
 
 
-def key_settings(settings: Settings) -> KeySettings:
-    """Return the settings that a fleet's keys are read from."""
-    return KeySettings(
-        settings.fleet_key,
-        settings.fleet_key_fallback,
-        settings.worker_key,
-        settings.worker_keys,
-    )
-
-
 class RemoteCatalog:
     """Catalog of a fleet, for any thread; a background thread follows changes."""
 
-    def __init__(self, url: str, key: KeySettings) -> None:
-        """Parse the URL; the thread starts on first use."""
-        self.address = read_address(url)
-        self._key_settings = key
+    def __init__(self, settings: Settings) -> None:
+        """Parse the URL in `redis`; the thread starts on first use."""
+        self.address = read_address(settings.redis)
+        self._settings = settings
         self._start_lock = threading.Lock()
         self._thread: _CatalogThread | None = None
         self._listeners: dict[object, Callable[[RemoteSnapshot], None]] = {}
@@ -308,7 +294,9 @@ class RemoteCatalog:
         """Return the files of a version, to run it here."""
         thread = self._running_thread()
         try:
-            served = thread.submit(thread.reader.fetch(name, digest)).result(_THREAD_SECONDS)
+            served = thread.submit(fetch(thread.pipe, thread.key, name, digest)).result(
+                _THREAD_SECONDS
+            )
         except TimeoutError:
             served = None
         if served is None:
@@ -340,7 +328,7 @@ class RemoteCatalog:
         return thread
 
     def _start(self) -> "_CatalogThread":
-        thread = _CatalogThread(self.address, self._key_settings, self._notify)
+        thread = _CatalogThread(self.address, self._settings, self._notify)
         try:
             thread.ready.result(_THREAD_SECONDS)
         except BaseException as error:  # the thread must not leak
@@ -359,13 +347,14 @@ class _CatalogThread:
     """Background thread with an event loop that follows the catalog."""
 
     def __init__(
-        self, address: Any, key: KeySettings, changed: Callable[[RemoteSnapshot], None]
+        self, address: Address, settings: Settings, changed: Callable[[RemoteSnapshot], None]
     ) -> None:
         self.ready: Future[None] = Future()
         self.reader: CatalogReader
         self.key: FleetKeys
+        self.pipe = RedisPipe(address)
         self._address = address
-        self._key_settings = key
+        self._settings = settings
         self._changed = changed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="toolkiln-fleet", daemon=True)
@@ -392,11 +381,11 @@ class _CatalogThread:
             self._loop.close()
 
     async def _follow(self) -> None:
-        pipe, listening = RedisPipe(self._address), RedisPipe(self._address)
+        pipe, listening = self.pipe, RedisPipe(self._address)
         try:
             try:
                 await asyncio.gather(pipe.open(), listening.open())
-                self.key = await fleet_keys(pipe, self._key_settings)
+                self.key = await fleet_keys(pipe, self._settings)
                 self.reader = CatalogReader(pipe, self.key, self._changed)
                 await self.reader.refresh()
             except ToolkilnError as error:

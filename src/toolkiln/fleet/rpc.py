@@ -25,8 +25,8 @@ from toolkiln.errors import (
 )
 from toolkiln.fleet.dispatcher import FleetDispatcher
 from toolkiln.fleet.steps import End
-from toolkiln.fleet.wire import Envelope, Malformed, unpack
-from toolkiln.model.call import Call, CallError, Event, Result, Status
+from toolkiln.fleet.wire import Envelope, Malformed, Observe, unpack
+from toolkiln.model.call import Call, CallError, Result, Status
 from toolkiln.operations import find_worker_operation
 from toolkiln.operations.operation import Operation
 from toolkiln.operations.services import Services
@@ -34,8 +34,9 @@ from toolkiln.operations.sources import PreparedRun, SourceCall
 from toolkiln.security.sessions import NoSession
 
 PREFIX = "operation:"
-"""How the names begin under which operations travel."""
-OLD_PREFIX = "errand:"  # the previous release's; workers of both releases understand it
+"""Prefix of the names under which operations travel."""
+OLD_PREFIX = "errand:"
+"""The same in the previous release; workers of both releases accept it."""
 _OLD_NAMES = {
     "tools.state": "look",
     "tools.list_disabled": "list-disabled",
@@ -63,10 +64,10 @@ _SOURCE = "sources.run"
 _WRITES = ("tools.write_file", "tools.write_source")
 """Operations that create files: the first pool runs them."""
 _SAME_RELEASE = "run the same version of Toolkiln on workers and fronts"
+_UNKNOWN_HINT = "is one running? see `toolkiln fleet status`; check what changed before you retry"
 _log = logging.getLogger(__name__)
 I = TypeVar("I")  # noqa: E741 - the input of an operation
 O = TypeVar("O")  # noqa: E741 - its output
-Observe = Callable[[Event], None]
 
 
 def wire_name(operation: str) -> str:
@@ -83,7 +84,7 @@ def operation_name(name: str) -> str | None:
 
 
 class RemoteOperations:
-    """Has the workers of a fleet run operations."""
+    """Runs operations at the workers of a fleet."""
 
     def __init__(self, dispatcher: FleetDispatcher, surface: str) -> None:
         """`surface` is the origin of the requests in the audit log."""
@@ -110,7 +111,7 @@ class RemoteOperations:
         return await self._send(operation, request, pools[-1], token)
 
     def run_source(self, request: SourceCall, token: str | None) -> PreparedRun:
-        """Return what has a worker run a tool of a source; it raises what preparing it raises."""
+        """Return a function that runs a tool of a source at a worker, and raises its errors."""
         name = wire_name(_SOURCE)
         call = Call(
             tool=name,
@@ -156,7 +157,7 @@ class RemoteOperations:
             _raise_refusal(result)
             raise _failure(result.error, pool)
         if not operation.read_only:
-            await self._dispatcher.look_again()
+            await self._dispatcher.refresh()
         try:
             return cast("O", TypeAdapter(operation.output).validate_python(result.value))
         except ValidationError as error:
@@ -172,7 +173,7 @@ class OperationServer:
         self._services = services
         self._publish = publish
 
-    async def attend(
+    async def run(
         self, envelope: Envelope, token: str | None, left: float | None, observe: Observe | None
     ) -> Result | End:
         """Run an operation, and return its result or why it did not run."""
@@ -196,7 +197,7 @@ class OperationServer:
         if operation is None:
             raise InputError(f"this worker does not know {envelope.tool}", hint="upgrade it")
         request = _request(operation, envelope)
-        await asyncio.to_thread(self.look_again)
+        await asyncio.to_thread(self.refresh)
         result = await self._services.run(operation, request, token)
         if not operation.read_only:
             try:
@@ -206,8 +207,8 @@ class OperationServer:
         # A front of an earlier release refuses fields that it does not know: send no defaults.
         return TypeAdapter(operation.output).dump_python(result, mode="json", exclude_defaults=True)
 
-    def look_again(self) -> None:
-        """Notice what other workers of the same folder have just changed."""
+    def refresh(self) -> None:
+        """Read changes that other workers of the same folder have just made."""
         if self._services.path is not None:
             catalog = self._services.catalog
             catalog.refresh([catalog.root / MANIFEST])
@@ -249,7 +250,7 @@ def _refusal(envelope: Envelope, error: ToolkilnError) -> Result:
 
 
 def _raise_refusal(result: Result) -> None:
-    """Raise here what a worker raised."""
+    """Raise the error that a worker raised."""
     refused = result.error
     if refused is None or refused.type is None:
         return
@@ -265,9 +266,8 @@ def _below(kind: type[ToolkilnError]) -> list[type[ToolkilnError]]:
 
 
 def _failure(error: CallError, pool: str) -> ToolkilnError:
-    """Return the error of an operation that was lost on its way."""
+    """Return the error of an operation that no worker is known to have run."""
     if error.code == NoSession.code:
         return NoSession(error.message, hint=error.hint)
     message = f"no worker of the pool {pool!r} is known to have done this: {error.message}"
-    hint = error.hint or "is one running? see `toolkiln fleet status`; look before you try again"
-    return BackendError(message, hint=hint)
+    return BackendError(message, hint=error.hint or _UNKNOWN_HINT)

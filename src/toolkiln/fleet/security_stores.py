@@ -341,7 +341,7 @@ class RedisStores:
     def calls(self) -> "RedisCallStore":
         """Return the store of calls by id, and of truncated outputs."""
         from toolkiln.fleet.call_store import RedisCallStore
-        from toolkiln.fleet.signatures import Verifier
+        from toolkiln.fleet.message_auth import Verifier
 
         trusted = Verifier(self._worker_keys) if self._worker_keys else None
         return RedisCallStore(self._redis, trusted=trusted)

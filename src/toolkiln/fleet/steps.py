@@ -1,12 +1,12 @@
 """Decisions about calls taken from the queue, as pure functions.
 
 Times are in milliseconds of the Redis clock. `worker` applies them to calls that it reads,
-`sweeper` to calls of dead workers.
+`leases` to calls of dead workers.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
+from toolkiln.fleet.delivery import Delivery
 from toolkiln.model.call import Result, Status
 
 MOST_STARTS = 3
@@ -20,30 +20,6 @@ LONG_MS = 24 * 3600 * 1000
 
 # Nothing ran and a retry may succeed, so the id can be reused.
 _REUSABLE = frozenset({"stale", "no_worker", "no_replica", "overloaded"})
-
-
-class QueuedCall(Protocol):
-    """The properties of a delivery that decide what happens to it."""
-
-    @property
-    def deadline_ms(self) -> int | None:
-        """When its caller stops waiting."""
-
-    @property
-    def tries(self) -> int:
-        """How often workers started it before."""
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a second run does no harm."""
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether it may have run before Redis lost its delivery."""
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether its caller cancelled it while it was waiting."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +59,7 @@ class Bury:
     why: str
 
 
-def next_step(call: QueuedCall, now_ms: int) -> Begin | End | Bury:
+def next_step(call: Delivery, now_ms: int) -> Begin | End | Bury:
     """Decide what a worker does with a call that it has read."""
     if call.cancelled:
         return End("cancelled")
@@ -96,7 +72,7 @@ def next_step(call: QueuedCall, now_ms: int) -> Begin | End | Bury:
     return Begin(call.tries + 1)
 
 
-def after_loss(call: QueuedCall, now_ms: int) -> Requeue | End | Bury:
+def after_loss(call: Delivery, now_ms: int) -> Requeue | End | Bury:
     """Decide what a sweeper does with a call whose worker started it and died."""
     tries = call.tries + 1
     if not call.repeatable:
@@ -108,7 +84,7 @@ def after_loss(call: QueuedCall, now_ms: int) -> Requeue | End | Bury:
     return Requeue(tries)
 
 
-def before_leaving(call: QueuedCall, now_ms: int, *, begun: bool) -> Requeue | End | Bury:
+def before_leaving(call: Delivery, now_ms: int, *, begun: bool) -> Requeue | End | Bury:
     """Decide what a stopping worker does with a call that it holds."""
     if begun or call.doubtful:
         return after_loss(call, now_ms)
@@ -132,5 +108,5 @@ def leaves_open(result: Result) -> bool:
     return result.is_open or (was_refused and not is_decided)
 
 
-def _is_late(call: QueuedCall, now_ms: int) -> bool:
+def _is_late(call: Delivery, now_ms: int) -> bool:
     return call.deadline_ms is not None and call.deadline_ms <= now_ms

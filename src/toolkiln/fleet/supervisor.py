@@ -1,15 +1,23 @@
-"""Supervisor: parent of a worker process, which it starts, restarts and keeps leases for.
+"""Supervisor and sidecar: processes that keep the leases of a worker and recover its calls.
 
-Tools may crash, block or kill the worker process; the supervisor runs no tools. It recovers the
-calls of a dead process at once, without waiting for leases to expire.
+`toolkiln worker` is the supervisor: the parent of the process that runs the tools, which may crash,
+block or be killed. It starts and restarts that process, and recovers the calls of a dead one at
+once, without waiting for leases to expire.
+
+A program that serves its own functions is that process already, and starts a sidecar:
+`python -m toolkiln.fleet.supervisor TABLE CHANNEL`, with its configuration as a line of JSON on the
+channel. When the program is gone, the sidecar recovers its calls and exits. It never kills the
+program.
 """
 
 import asyncio
+import json
 import logging
 import os
 import secrets
 import signal
 import socket
+import sys
 from asyncio.subprocess import Process
 from collections.abc import (
     AsyncIterator,
@@ -20,7 +28,7 @@ from collections.abc import (
     MutableMapping,
 )
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -32,12 +40,13 @@ from toolkiln.fleet.leases import (
     FROZEN_SECONDS,
     LeaseKeeper,
     LeaseTable,
+    Sweeper,
     WorkerHealth,
     new_lease_table,
+    recover_calls,
 )
+from toolkiln.fleet.message_auth import Signer
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.signatures import Signer
-from toolkiln.fleet.sweeper import Sweeper, recover_calls
 from toolkiln.fleet.worker import BLOCK_MS
 
 READY = b"ready"
@@ -236,16 +245,14 @@ async def supervise(
     async with open_pipe(RedisPipe(read_address(config.url))) as pipe:
         for warning in await check_server(pipe):
             _log.warning("%s", warning)
-        signer = Signer(config.worker_key) if config.worker_key else None
-        queue, systemd = Queue(pipe, config.pool, signer=signer), SystemdNotifier(variables)
-        sweeper = Sweeper(pipe, queue, config.name, config.lease)
+        (queue, sweeper), systemd = _recovery(config, pipe), SystemdNotifier(variables)
 
         def counts() -> Counts:
             return replace(queue.counts, reconnects=pipe.connects - 1)
 
         def new_keeper(leases: LeaseTable, consumer: str, process: int) -> LeaseKeeper:
             return LeaseKeeper(
-                leases, queue, consumer, process, config.lease, config.frozen, counts
+                leases, queue.renew, consumer, process, config.lease, config.frozen, counts
             )
 
         def stop() -> None:
@@ -262,6 +269,13 @@ async def supervise(
         with suppress(StoreError):  # its keys expire
             await sweeper.leave()
         return status
+
+
+def _recovery(config: WorkerConfig, pipe: RedisPipe) -> tuple[Queue, Sweeper]:
+    """Return the queue of a worker's pool, with its signatures, and its sweeper."""
+    signer = Signer(config.worker_key) if config.worker_key else None
+    queue = Queue(pipe, config.pool, signer=signer)
+    return queue, Sweeper(pipe, queue, config.name, config.lease)
 
 
 @asynccontextmanager
@@ -283,3 +297,94 @@ async def background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+_SIDECAR_READY = b"\n"
+
+
+async def start_sidecar(config: WorkerConfig, table: int) -> tuple[Process, socket.socket]:
+    """Start a sidecar for this process and wait until it is ready; returns its channel too."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", __name__, str(table), str(theirs.fileno()),
+            pass_fds=(table, theirs.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,  # signals from the terminal must not reach it
+        )  # fmt: skip
+    ours.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_sendall(ours, json.dumps([os.getpid(), asdict(config)]).encode() + b"\n")
+        received = await loop.sock_recv(ours, 4096)
+    except BaseException:  # no other code would close the socket
+        ours.close()
+        raise
+    if received != _SIDECAR_READY:
+        ours.close()
+        await process.wait()
+        raise StoreError(received.decode() or "the lease sidecar did not start")
+    return process, ours
+
+
+async def _run_sidecar(
+    process: int, config: WorkerConfig, leases: LeaseTable, channel: socket.socket
+) -> None:
+    """Keep the leases of a program until it is gone, then recover its calls."""
+    loop, pipe = asyncio.get_running_loop(), RedisPipe(read_address(config.url))
+    try:
+        await pipe.open()
+    except StoreError as error:
+        await loop.sock_sendall(channel, error.message.encode())
+        return
+    await loop.sock_sendall(channel, _SIDECAR_READY)
+    queue, sweeper = _recovery(config, pipe)
+    async with background(sweeper.run()):
+        keeper = LeaseKeeper(leases, queue.renew, config.name, process, config.lease)
+        closed = asyncio.create_task(_wait_for_close(channel))
+        while not closed.done() and await _run_keeper(closed, keeper, channel) != WorkerHealth.GONE:
+            await asyncio.sleep(config.lease / 3)  # it hangs, and may recover
+    await recover_calls(queue, config.name, leases.started())
+    await sweeper.leave()
+    await pipe.close()
+
+
+async def _wait_for_close(channel: socket.socket) -> None:
+    """Wait until the program closes its end of the channel, at the latest by exiting."""
+    with suppress(ConnectionError):
+        while await asyncio.get_running_loop().sock_recv(channel, 4096):
+            pass
+
+
+async def _run_keeper(
+    closed: "asyncio.Task[None]", keeper: LeaseKeeper, channel: socket.socket
+) -> WorkerHealth:
+    task = asyncio.create_task(keeper.run(channel))
+    await asyncio.wait([closed, task], return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        return task.result()
+    task.cancel()
+    return WorkerHealth.GONE
+
+
+def _main(table: str, channel: str) -> None:
+    """Run the sidecar of the process that started this one."""
+    with socket.socket(fileno=int(channel)) as end:
+        line = b""
+        while b"\n" not in line:
+            data = end.recv(4096)
+            if not data:
+                return
+            line += data
+        end.setblocking(False)
+        process, fields = json.loads(line)
+        work = _run_sidecar(process, WorkerConfig(**fields), LeaseTable(int(table)), end)
+        try:
+            asyncio.run(work)
+        except StoreError as error:
+            _log.error("leaving the program's calls to other workers: %s", error.message)
+            sys.exit(3)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -2,12 +2,12 @@
 
 Processes of two versions share a fleet during an upgrade: readers ignore unknown fields, and new
 fields have defaults. Encoding raises InputError for values that are too large or not plain JSON;
-decoding raises `Malformed` for invalid bytes. `queue` moves the bytes, `message_auth` and
-`signatures` authenticate them.
+decoding raises `Malformed` for invalid bytes. `queue` moves the bytes, `message_auth`
+authenticates them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -21,6 +21,8 @@ from toolkiln.model.call import CallError, Event, Result, Status
 from toolkiln.model.question import QuestionKind
 
 T = TypeVar("T")
+Observe = Callable[[Event], None]
+"""Gets the events of a call."""
 BODY_LIMIT = 32 * 1024 * 1024
 """Maximum bytes of an envelope or a reply."""
 INLINE_LIMIT = 256 * 1024

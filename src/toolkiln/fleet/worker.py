@@ -19,13 +19,12 @@ from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import ControlMessage, Delivery, Ending
 from toolkiln.fleet.events import EventPublisher
-from toolkiln.fleet.leases import NOT_STARTED, LeaseTable
+from toolkiln.fleet.leases import NOT_STARTED, LeaseTable, apply_step
 from toolkiln.fleet.questions import ANSWER
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.steps import Begin, Bury, End, Requeue, before_leaving, leaves_open, next_step
-from toolkiln.fleet.sweeper import apply_step
-from toolkiln.fleet.wire import BODY_LIMIT, Envelope, result_to_wire
-from toolkiln.model.call import CallError, Event, Result, Status
+from toolkiln.fleet.wire import BODY_LIMIT, Envelope, Observe, result_to_wire
+from toolkiln.model.call import CallError, Result, Status
 
 BLOCK_MS = 2000
 """How long a read waits for calls, and so how long a worker takes to notice a stop."""
@@ -41,7 +40,6 @@ _REPLY_OVERHEAD = 1000
 """Bytes of a reply besides its result."""
 _log = logging.getLogger(__name__)
 
-Observe = Callable[[Event], None]
 RunCall = Callable[[Envelope, float | None, Observe | None], Awaitable[Result | End]]
 """Runs a call, given its remaining seconds and an observer of its events."""
 Trace = Callable[[str, str, float], AbstractContextManager[None]]

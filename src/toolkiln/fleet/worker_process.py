@@ -1,7 +1,7 @@
 """Worker process: connections, publisher, runner and worker of one Kiln.
 
-`serve_fleet` runs one inside a program that serves its own functions. Its leases are kept by the
-`supervisor`, or by a `sidecar` of the program.
+`serve_fleet` runs one inside a program that serves its own functions. A process of `supervisor`
+keeps its leases: its parent, or the sidecar of the program.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from toolkiln.errors import BackendError, ConfigError, InputError, StoreError, ToolkilnError
 from toolkiln.fleet import keys
@@ -31,10 +31,16 @@ from toolkiln.fleet.message_auth import FleetKeys, fleet_keys, restore_fleet_key
 from toolkiln.fleet.publisher import CatalogSync, ForeignCatalog, Publisher, publisher_id
 from toolkiln.fleet.questions import ANSWER, QuestionSender
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.remote_catalog import fetch, key_settings
+from toolkiln.fleet.remote_catalog import fetch
 from toolkiln.fleet.rpc import OperationServer
-from toolkiln.fleet.sidecar import SidecarConfig, start_sidecar
-from toolkiln.fleet.supervisor import READY, SLOTS, WorkerConfig, background, open_pipe
+from toolkiln.fleet.supervisor import (
+    READY,
+    SLOTS,
+    WorkerConfig,
+    background,
+    open_pipe,
+    start_sidecar,
+)
 from toolkiln.fleet.worker import Trace, Worker, WorkerParts
 from toolkiln.model.catalog import ServedVersion
 from toolkiln.operations.services import Services
@@ -168,7 +174,7 @@ class WorkerProcess:
                 await stack.enter_async_context(open_pipe(RedisPipe(self._pipe.address)))
                 for _ in range(3)
             ]
-            key = await fleet_keys(self._pipe, key_settings(services.settings))
+            key = await fleet_keys(self._pipe, services.settings)
             check_worker_keys(key)
             self._pipes += [waiting, control, listening]
             queue = Queue(self._pipe, config.pool, waiting=waiting, signer=key.signer)
@@ -243,21 +249,20 @@ class WorkerProcess:
 
     async def _report_refusal(self, error: ForeignCatalog) -> None:
         """Show in `toolkiln fleet status`, for some minutes, that this worker did not start."""
-        key = keys.refused(publisher_id(self._services))
-        description: dict[str, str | int] = {
+        description = {
             "host": os.uname().nodename,
             "pool": self._config.pool,
             "at": round(time.time()),
+            "why": error.message,
         }
-        parts = [part for pair in description.items() for part in pair]
         with suppress(StoreError):
-            await self._pipe.command("HSET", key, *parts, "why", error.message)
-            await self._pipe.command("PEXPIRE", key, _REFUSED_KEPT_MS)
+            key = keys.refused(publisher_id(self._services))
+            await self._write(key, description, _REFUSED_KEPT_MS)
 
     async def _describe(self, fleet_key: FleetKeys) -> None:
         """Publish this worker's description in Redis while it runs."""
-        config, key = self._config, keys.worker(self._config.name)
-        description: dict[str, str | int] = {
+        config = self._config
+        description = {
             "pool": config.pool,
             "slots": config.slots,
             "version": version("toolkiln"),
@@ -265,18 +270,22 @@ class WorkerProcess:
             "pid": os.getpid(),
             "started": round(self._started),
         }
-        parts = [part for pair in description.items() for part in pair]
         while True:
             state = "draining" if self._stopping.is_set() else "running"
+            current = {**description, "running": self.running, "state": state}
             with suppress(StoreError):
-                fields = (*parts, "running", self.running, "state", state)
-                await self._pipe.command("HSET", key, *fields)
-                await self._pipe.command("PEXPIRE", key, round(5000 * _DESCRIBE_SECONDS))
+                key = keys.worker(config.name)
+                await self._write(key, current, round(5000 * _DESCRIBE_SECONDS))
                 if not self._services.settings.fleet_key:
                     await restore_fleet_key(self._pipe, fleet_key)
                 await self._pipe.command("SADD", keys.POOLS, config.pool)
                 await self._pipe.command("PEXPIRE", keys.POOLS, _POOLS_KEPT_MS)
             await asyncio.sleep(_DESCRIBE_SECONDS)
+
+    async def _write(self, key: str, fields: Mapping[str, Any], kept_ms: int) -> None:
+        parts = [part for pair in fields.items() for part in pair]
+        await self._pipe.command("HSET", key, *parts)
+        await self._pipe.command("PEXPIRE", key, kept_ms)
 
 
 class HasServices(Protocol):
@@ -307,7 +316,7 @@ async def serve_fleet(
         InputError: the Kiln is in use and has its sessions elsewhere.
         ToolkilnError: Redis or the tools cannot be used, or the sidecar died.
     """
-    config = WorkerConfig(url, pool, slots, worker_key=kiln.services.settings.worker_key)
+    config = WorkerConfig(url, pool, slots)
     await run_embedded_worker(kiln.services, config, ready, stop)
 
 
@@ -317,17 +326,11 @@ async def run_embedded_worker(
     """Run `serve_fleet` with a complete configuration."""
     join_fleet(services, config.url)
     table = new_lease_table(config.slots)
-    sidecar_config = SidecarConfig(
-        config.url,
-        config.pool,
-        config.name,
-        os.getpid(),
-        config.lease,
-        services.settings.worker_key,
-    )
     sidecar_died = False
     try:
-        sidecar, channel = await start_sidecar(sidecar_config, table)
+        sidecar, channel = await start_sidecar(
+            replace(config, worker_key=services.settings.worker_key), table
+        )
         leases = LeaseTable(table)
     finally:
         os.close(table)

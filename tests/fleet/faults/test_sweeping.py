@@ -6,10 +6,9 @@ from contextlib import closing
 import pytest
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.consumers import PoolConsumers
-from toolkiln.fleet.sweeper import Sweeper, recover_calls
-from toolkiln.fleet.wire import Envelope
-from toolkiln.fleet.worker import Observe
+from toolkiln.fleet.leases import Sweeper, recover_calls
+from toolkiln.fleet.queue import PoolConsumers
+from toolkiln.fleet.wire import Envelope, Observe
 from toolkiln.model.call import Result, Status
 
 from ..queues import POOL, Desk, call, desk, result, working

@@ -219,7 +219,7 @@ def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None
 @command(fleet_app, "keygen")
 def fleet_keygen(as_json: JsonOption = False) -> None:
     """Print a new key pair: a key for workers to sign with, and one to verify."""
-    from toolkiln.fleet.signatures import generate_worker_keys
+    from toolkiln.fleet.message_auth import generate_worker_keys
 
     private, public = generate_worker_keys()
     if as_json:
