@@ -4,23 +4,28 @@ import shutil
 import ssl
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 import redis
 
-from toolkiln.fleet.address import open_redis
+from toolkiln.fleet.address import open_redis, read_address
+from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.security_stores import RedisBuckets, RedisSessions
+from toolkiln.fleet.supervisor import open_pipe
 from toolkiln.model.identity import SessionRecord
 from toolkiln.model.policy import Draw
 from toolkiln.store.store import open_store
 
 from . import servers
+from .contract_tools import SETTINGS, SOURCE
+from .queues import Desk, desk
 from .servers import Proxy, Server
+from .workers import tools_folder, worker
 
 
 class SessionsLike(Protocol):
@@ -64,6 +69,43 @@ def server(shared_server: Server) -> Server:
     with closing(shared_server.client()) as client:
         client.flushall()
     return shared_server
+
+
+@pytest.fixture(scope="module")
+def module_server(shared_server: Server) -> Server:
+    """A server with nothing on it when the module starts."""
+    with closing(shared_server.client()) as client:
+        client.flushall()
+    return shared_server
+
+
+@pytest.fixture
+def behind(server: Server) -> Iterator[Any]:
+    """A client that looks into the server."""
+    with closing(server.client()) as client:
+        yield client
+
+
+@pytest.fixture
+async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
+    async with open_pipe(RedisPipe(read_address(server.url))) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def own(server: Server) -> AsyncIterator[Desk]:
+    async with desk(server.url) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def contract_fleet(
+    module_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of a fleet with one worker, which serves the contract's tools."""
+    tools = tools_folder(tmp_path_factory.mktemp("worker"), SETTINGS, contract=SOURCE)
+    with worker(module_server.url, tools):
+        yield module_server.url
 
 
 @pytest.fixture

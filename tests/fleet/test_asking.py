@@ -42,7 +42,7 @@ from toolkiln.model.question import Reply as Answer
 
 from .queues import call
 from .servers import Server, running
-from .workers import Running, asking, until, worker
+from .workers import Running, asking, tools_folder, until, worker
 
 SOON = 30.0
 KEY, OTHER_KEY = FleetKeys(b"k" * 32), FleetKeys(b"x" * 32)
@@ -431,13 +431,11 @@ class Fleet:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """One whose worker does not wait long for people."""
     folder = tmp_path_factory.mktemp("fleet")
-    (folder / "tools").mkdir()
-    (folder / "tools" / "surveys.py").write_text(TOOLS, "utf-8")
-    (folder / "toolkiln.toml").write_text("approval_seconds = 2\n", "utf-8")
+    tools = tools_folder(folder, "approval_seconds = 2\n", surveys=TOOLS)
     with (
         tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp") as name,
         running(Path(name)) as server,
-        worker(server.url, folder / "tools") as started,
+        worker(server.url, tools) as started,
     ):
         yield Fleet(server, started)
 

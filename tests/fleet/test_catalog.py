@@ -1,7 +1,7 @@
 """What the fleet's catalog promises to those who publish tools and those who present them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -53,14 +53,6 @@ async def put(publisher: Publisher, *files: ServedVersion, **changed: Any) -> in
     made = snapshot(*files)
     grants = {name: Grant() for name in made.tools} | changed.get("grants", {})
     return await publisher.publish(made, grants, changed.get("permissions", OPEN))
-
-
-@pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
-    opened = RedisPipe(read_address(server.url))
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

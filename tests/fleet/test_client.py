@@ -2,13 +2,12 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from msgspec import Raw
 
 from toolkiln.errors import StoreError
@@ -29,13 +28,6 @@ from .servers import Proxy, Server, running
 KEY = FleetKeys(b"k" * 32)
 SOON = 30.0
 STREAM = keys.calls("default")
-
-
-@pytest.fixture
-def behind(server: Server) -> "Iterator[redis.Redis]":
-    """The server, looked at from behind."""
-    with closing(server.client()) as found:
-        yield found
 
 
 @asynccontextmanager
@@ -105,7 +97,7 @@ def code(result: Result) -> str | None:
     return result.error.code if result.error else None
 
 
-async def waiting(behind: "redis.Redis", count: int) -> None:
+async def waiting(behind: Any, count: int) -> None:
     """Until so many calls are in the queue."""
     async with asyncio.timeout(SOON):
         while behind.xlen(STREAM) != count:
@@ -120,9 +112,7 @@ async def test_calls_made_at_once_each_get_their_own_result(server: Server) -> N
     assert all(has_valid_seal(KEY, envelope) for envelope in echo.began)
 
 
-async def test_what_nobody_waits_for_is_left_behind_by_nothing(
-    server: Server, behind: "redis.Redis"
-) -> None:
+async def test_what_nobody_waits_for_is_left_behind_by_nothing(server: Server, behind: Any) -> None:
     async with calling(server.url) as client, working(server.url):
         await client.call(call(client, 1))
 
@@ -179,7 +169,7 @@ async def test_events_come_before_the_end(server: Server) -> None:
 
 
 async def test_a_deadline_ends_a_call_that_nobody_takes(
-    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+    server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
     async with calling(server.url) as client:
@@ -222,9 +212,7 @@ async def test_a_person_may_take_longer_than_the_deadline(
         assert (await waited).value == 1
 
 
-async def test_a_call_that_is_cancelled_leaves_the_queue(
-    server: Server, behind: "redis.Redis"
-) -> None:
+async def test_a_call_that_is_cancelled_leaves_the_queue(server: Server, behind: Any) -> None:
     async with calling(server.url) as client:
         made = asyncio.create_task(client.call(call(client)))
         await waiting(behind, 1)
@@ -237,7 +225,7 @@ async def test_a_call_that_is_cancelled_leaves_the_queue(
 
 
 async def test_one_who_asks_for_the_call_of_another_does_not_end_it(
-    server: Server, behind: "redis.Redis"
+    server: Server, behind: Any
 ) -> None:
     async with calling(server.url) as client, calling(server.url) as other:
         made = call(client, 1, remember=True)
@@ -254,7 +242,7 @@ async def test_one_who_asks_for_the_call_of_another_does_not_end_it(
             assert (await first).value == 1
 
 
-async def test_closing_ends_what_is_still_awaited(server: Server, behind: "redis.Redis") -> None:
+async def test_closing_ends_what_is_still_awaited(server: Server, behind: Any) -> None:
     async with calling(server.url) as client:
         made = asyncio.create_task(client.call(call(client)))
         kept = asyncio.create_task(client.call(call(client, remember=True)))
@@ -265,7 +253,7 @@ async def test_closing_ends_what_is_still_awaited(server: Server, behind: "redis
     assert behind.xlen(STREAM) == 1
 
 
-async def test_a_backlog_is_told_with_a_time(server: Server, behind: "redis.Redis") -> None:
+async def test_a_backlog_is_told_with_a_time(server: Server, behind: Any) -> None:
     behind.xgroup_create(STREAM, keys.GROUP, "0", mkstream=True)
     behind.xadd(STREAM, {"record": "old"}, id="1-1")
 
@@ -279,7 +267,7 @@ async def test_a_backlog_is_told_with_a_time(server: Server, behind: "redis.Redi
 
 
 async def test_a_call_that_no_worker_takes_is_given_up(
-    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+    server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(module, "START_BY_MS", 100)
@@ -291,7 +279,7 @@ async def test_a_call_that_no_worker_takes_is_given_up(
 
 
 async def test_a_call_whose_workers_are_all_gone_is_lost(
-    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+    server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
     async with calling(server.url) as client:
@@ -310,7 +298,7 @@ async def test_a_call_whose_workers_are_all_gone_is_lost(
 @pytest.mark.parametrize(("repeatable", "ends"), [(True, None), (False, "lost")])
 async def test_a_redis_that_forgot_everything_does_not_leave_callers_waiting(
     server: Server,
-    behind: "redis.Redis",
+    behind: Any,
     monkeypatch: pytest.MonkeyPatch,
     repeatable: bool,
     ends: str | None,
@@ -328,9 +316,7 @@ async def test_a_redis_that_forgot_everything_does_not_leave_callers_waiting(
     assert len(echo.began) == int(repeatable)
 
 
-async def test_a_connection_that_breaks_loses_no_reply(
-    server: Server, behind: "redis.Redis"
-) -> None:
+async def test_a_connection_that_breaks_loses_no_reply(server: Server, behind: Any) -> None:
     async with calling(server.url) as client, working(server.url) as echo:
         echo.may_end.clear()
         made = asyncio.create_task(client.call(call(client, 1)))
@@ -382,9 +368,7 @@ async def test_a_server_that_is_gone_is_said_so(
     assert code(refused) in ("store_failed", "lost")
 
 
-async def test_nonsense_in_a_reply_stream_is_passed_over(
-    server: Server, behind: "redis.Redis"
-) -> None:
+async def test_nonsense_in_a_reply_stream_is_passed_over(server: Server, behind: Any) -> None:
     async with calling(server.url) as client, working(server.url) as echo:
         echo.may_end.clear()
         made = call(client, 1, events=True)
@@ -409,7 +393,7 @@ async def test_a_result_that_cannot_be_read_is_lost(server: Server) -> None:
 
 
 async def test_a_call_that_is_too_large_is_not_sent(
-    server: Server, behind: "redis.Redis", monkeypatch: pytest.MonkeyPatch
+    server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "BODY_LIMIT", 1000)
     async with calling(server.url) as client:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -28,14 +27,22 @@ from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.message_auth import fleet_keys, seal
 from toolkiln.model.call import Result, Status, Task
 from toolkiln.model.identity import SessionRecord
-from toolkiln.model.question import FormAnswer, Question
 from toolkiln.security.sessions import token_hash
 from toolkiln.store.codec import key_of
 
 from . import servers
 from .servers import Server
-from .test_deploy import DEPLOY, FLEET_KEY, PRIVATE, PUBLIC, refusals
-from .workers import BOUND, Running, until, worker
+from .users import (
+    FLEET_KEY,
+    PUBLIC,
+    be_ada,
+    guarded_server,
+    guarded_worker,
+    looker,
+    refusals,
+    url,
+)
+from .workers import BOUND, Running, until
 
 TOOLS = '''
 from toolkiln import Context, Form, tool
@@ -68,45 +75,21 @@ def delete_all() -> str:
     """Delete everything."""
     return "deleted"
 '''
-PASSWORD = {"web": "WEB-PASSWORD", "worker": "WORKER-PASSWORD"}
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:
-    """A server with the users of deploy/, another client like `client`, and one who looks on."""
     if servers.version() < (7,):
         pytest.skip("no Redis 7: install Debian's `redis-server` package, or run `make redis`")
-    users = (DEPLOY / "redis" / "users.acl").read_text()
-    (line,) = [line for line in users.splitlines() if line.startswith("user client ")]
-    other = line.replace("user client ", "user mallory ").replace(":client:", ":mallory:")
-    users += f"{other}\nuser looker on nopass ~* +@all\n"
-    with tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp") as name:
-        file = Path(name, "users.acl")
-        file.write_text(users)
-        with servers.running(Path(name), "--aclfile", str(file)) as server:
-            yield server
+    with guarded_server("client", "mallory") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def running(guarded: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("client")
-    (folder / "tools").mkdir()
-    (folder / "tools" / "some.py").write_text(TOOLS)
-    (folder / "toolkiln.toml").write_text(
-        f'fleet_key = "{FLEET_KEY}"\nworker_key = "{PRIVATE}"\nworker_keys = ["{PUBLIC}"]\n'
-        '[rates.echo]\ncaller = "100000/hour"\n'
-    )
-    with worker(url(guarded, "worker"), folder / "tools") as process:
+    rates = '[rates.echo]\ncaller = "100000/hour"\n'
+    with guarded_worker(guarded, tmp_path_factory.mktemp("client"), TOOLS, rates) as process:
         yield process
-
-
-def url(server: Server, user: str) -> str:
-    password = PASSWORD.get(user, "CLIENT-PASSWORD")
-    return f"redis://{user}:{password}@127.0.0.1:{server.port}"
-
-
-def looker(server: Server) -> "redis.Redis":
-    return server.client(username="looker", password="")
 
 
 @pytest.fixture
@@ -134,10 +117,6 @@ async def connected(server: Server, user: str, settings: Settings) -> AsyncItera
     own = replace(settings, state=settings.state / user)
     async with Kiln.connect(url(server, user), settings=own) as kiln:
         yield kiln
-
-
-async def be_ada(_: tuple[Question, ...]) -> list[FormAnswer]:
-    return [FormAnswer(action="accept", content={"name": "Ada"})]
 
 
 # What it can do

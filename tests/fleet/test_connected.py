@@ -24,7 +24,7 @@ from toolkiln.operations.tools import specs_on_disk
 
 from .queues import Desk, desk
 from .servers import Server, running
-from .workers import Running, worker
+from .workers import Running, tools_folder, worker
 
 SOON = 60.0
 TOOLS = '''
@@ -82,19 +82,13 @@ print(json.dumps([names, found, value, len(tools), seen]))
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("TOOLS") / "tools"
-    folder.mkdir()
-    (folder / "arithmetic.py").write_text(TOOLS, "utf-8")
-    (folder.parent / "toolkiln.toml").write_text("", "utf-8")
-    return folder
+    return tools_folder(tmp_path_factory.mktemp("TOOLS"), arithmetic=TOOLS)
 
 
 @pytest.fixture(scope="module")
-def fleet(shared_server: Server, tools: Path) -> Iterator[Running]:
+def fleet(module_server: Server, tools: Path) -> Iterator[Running]:
     """One worker of a server with nothing else on it."""
-    with closing(shared_server.client()) as client:
-        client.flushall()
-    with worker(shared_server.url, tools) as started:
+    with worker(module_server.url, tools) as started:
         yield started
 
 

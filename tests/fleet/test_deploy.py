@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -32,15 +31,22 @@ from toolkiln.fleet.message_auth import (
 )
 from toolkiln.fleet.published_tool import digest_of, write_entry
 from toolkiln.model.call import Grant, Result, Status
-from toolkiln.model.question import FormAnswer, Question
 
 from . import servers
 from .servers import Server
-from .workers import Running, until, worker
+from .users import (
+    DEPLOY,
+    FLEET_KEY,
+    PUBLIC,
+    be_ada,
+    guarded_server,
+    guarded_worker,
+    refusals,
+    url,
+    users_file,
+)
+from .workers import Running, until
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-FLEET_KEY = "a key of this test"
-PRIVATE, PUBLIC = generate_worker_keys()
 TOOLS = '''
 from toolkiln import Context, Form, tool
 
@@ -71,66 +77,26 @@ def greet(ctx: Context) -> str:
 '''
 
 
-def users_file() -> Path:
-    """The users of deploy/ that the server here can read."""
-    return DEPLOY / "redis" / ("users-6.2.acl" if servers.version() < (7,) else "users.acl")
-
-
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:
-    """A server with the users of deploy/, another client like `web`, and one who looks on."""
-    users = users_file().read_text()
-    (web,) = [line for line in users.splitlines() if line.startswith("user web ")]
-    other = web.replace("user web ", "user other ").replace(":web:", ":other:")
-    users += f"{other}\nuser looker on nopass ~* +@all\n"
-    with tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp") as name:
-        file = Path(name, "users.acl")
-        file.write_text(users)
-        with servers.running(Path(name), "--aclfile", str(file)) as server:
-            yield server
-
-
-def url(server: Server, user: str) -> str:
-    password = f"{'web' if user == 'other' else user}-password".upper()
-    return f"redis://{user}:{password}@127.0.0.1:{server.port}"
+    with guarded_server("web", "other") as server:
+        yield server
 
 
 def client(server: Server, user: str) -> "redis.Redis":
     return redis.Redis.from_url(url(server, user))
 
 
-def refusals(server: Server) -> list[Any]:
-    """What somebody tried and may not, since the last time."""
-    with closing(server.client(username="looker", password="")) as looker:
-        found: list[Any] = looker.acl_log()
-        looker.acl_log_reset()
-    told = [(entry["username"], entry["reason"], entry["object"]) for entry in found]
-    # redis-py tells its version with CLIENT SETINFO, and a worker asks with its first read how
-    # Redis syncs, which may be after it is ready; both take a no for an answer.
-    expected = (("command", "client"), ("command", "config"))
-    return [one for one in told if (one[1], one[2].partition("|")[0]) not in expected]
-
-
 @pytest.fixture(scope="module")
 def running(guarded: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("deploy")
-    (folder / "tools").mkdir()
-    (folder / "tools" / "some.py").write_text(TOOLS)
-    (folder / "toolkiln.toml").write_text(
-        f'fleet_key = "{FLEET_KEY}"\nworker_key = "{PRIVATE}"\nworker_keys = ["{PUBLIC}"]\n'
-        '[grants.spend]\nworkspace = "write"\n'
-    )
-    with worker(url(guarded, "worker"), folder / "tools") as process:
+    grants = '[grants.spend]\nworkspace = "write"\n'
+    with guarded_worker(guarded, tmp_path_factory.mktemp("deploy"), TOOLS, grants) as process:
         yield process
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(state=tmp_path / "state", fleet_key=FLEET_KEY, worker_keys=(PUBLIC,))
-
-
-async def be_ada(_: tuple[Question, ...]) -> list[FormAnswer]:
-    return [FormAnswer(action="accept", content={"name": "Ada"})]
 
 
 # Redis users

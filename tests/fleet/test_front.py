@@ -68,11 +68,11 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("here")
-def test_commands_use_the_tools_of_a_fleet(fleet: str) -> None:
-    listed = run("list", "--json", "--redis", fleet)
-    shown = run("show", "add", "--as", "schema", "--redis", fleet)
-    found = run("search", "sum of two numbers", "--redis", fleet)
-    called = run("call", "add", "left=40", "--redis", fleet)
+def test_commands_use_the_tools_of_a_fleet(contract_fleet: str) -> None:
+    listed = run("list", "--json", "--redis", contract_fleet)
+    shown = run("show", "add", "--as", "schema", "--redis", contract_fleet)
+    found = run("search", "sum of two numbers", "--redis", contract_fleet)
+    called = run("call", "add", "left=40", "--redis", contract_fleet)
 
     assert {"add", "divide"} <= {tool["name"] for tool in json.loads(listed.stdout)}
     assert json.loads(shown.stdout)["required"] == ["left"]
@@ -81,9 +81,9 @@ def test_commands_use_the_tools_of_a_fleet(fleet: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_call_that_is_wrong_ends_as_it_does_over_a_folder(fleet: str) -> None:
-    unknown = run("call", "ad", "--redis", fleet)
-    failing = run("call", "divide", "dividend=1", "divisor=0", "--redis", fleet)
+def test_a_call_that_is_wrong_ends_as_it_does_over_a_folder(contract_fleet: str) -> None:
+    unknown = run("call", "ad", "--redis", contract_fleet)
+    failing = run("call", "divide", "dividend=1", "divisor=0", "--redis", contract_fleet)
 
     assert unknown.exit_code == 2
     assert "did you mean 'add'?" in unknown.stderr
@@ -93,9 +93,9 @@ def test_a_call_that_is_wrong_ends_as_it_does_over_a_folder(fleet: str) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_the_setting_says_the_same_to_all_commands(
-    fleet: str, monkeypatch: pytest.MonkeyPatch
+    contract_fleet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TOOLKILN_FLEET", fleet)
+    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
 
     begun = run("call", "last", "seconds=0.3", "--background")
     ended = run("task", "await", begun.stdout.strip())
@@ -106,13 +106,13 @@ def test_the_setting_says_the_same_to_all_commands(
 
 
 def test_named_tools_are_those_of_a_folder(
-    fleet: str, here: Path, monkeypatch: pytest.MonkeyPatch
+    contract_fleet: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "mine.py").write_text(WRITTEN, "utf-8")
-    monkeypatch.setenv("TOOLKILN_FLEET", fleet)
+    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
 
     checked = run("show", "triple", "--tools", "mine.py")
-    both = run("call", "triple", "number=2", "--tools", "mine.py", "--redis", fleet)
+    both = run("call", "triple", "number=2", "--tools", "mine.py", "--redis", contract_fleet)
 
     assert checked.exit_code == 0, checked.stderr
     assert both.exit_code == 2
@@ -133,11 +133,11 @@ def test_a_fleet_that_is_not_there_is_said_so(url: str, status: int, said: str) 
 
 
 @pytest.fixture(scope="module")
-def client(fleet: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def client(contract_fleet: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of `toolkiln serve` in front of a fleet."""
     folder = tmp_path_factory.mktemp("front")
     with subprocess.Popen(
-        [*COMMAND, "serve", "--redis", fleet, "--port", "0"],
+        [*COMMAND, "serve", "--redis", contract_fleet, "--port", "0"],
         cwd=folder, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "TOOLKILN_STATE": str(folder / "state")},
     ) as process:  # fmt: skip
@@ -148,7 +148,7 @@ def client(fleet: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[htt
                 line = process.stderr.readline()
                 assert line, said
                 said.append(line)
-            assert f"of {fleet}/0" in said[0]
+            assert f"of {contract_fleet}/0" in said[0]
             link = next(line for line in said if line.startswith("Page ")).split()[1]
             with httpx.Client(base_url=found[1], timeout=BOUND) as opened:
                 assert opened.get(link).status_code == 303  # the client keeps the cookie
@@ -330,7 +330,7 @@ def mcp_call(client: httpx.Client, tool: str, arguments: dict[str, Any]) -> Any:
     return json.loads(text if text.startswith("{") else text.rpartition("data: ")[2])
 
 
-def test_mcp_clients_start_a_process_in_front_of_a_fleet(fleet: str, here: Path) -> None:
+def test_mcp_clients_start_a_process_in_front_of_a_fleet(contract_fleet: str, here: Path) -> None:
     requests = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -342,7 +342,7 @@ def test_mcp_clients_start_a_process_in_front_of_a_fleet(fleet: str, here: Path)
         },
     ]
     with subprocess.Popen(
-        [*COMMAND, "mcp", "--redis", fleet],
+        [*COMMAND, "mcp", "--redis", contract_fleet],
         cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:

@@ -37,11 +37,11 @@ def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def run(fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunAs:
+def run(contract_fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunAs:
     """Run a command in front of the fleet, in a folder without tools."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOOLKILN_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("TOOLKILN_FLEET", fleet)
+    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
 
     def invoke(*arguments: str, **variables: str) -> Result:
         return CliRunner().invoke(app, arguments, env={**os.environ, **variables})

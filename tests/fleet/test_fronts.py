@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status, Task
 
 from .servers import Server
-from .workers import worker
+from .workers import tools_folder, worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
@@ -43,16 +42,12 @@ def pay(amount: int) -> int:
 
 @pytest.fixture(scope="module")
 def fleet(
-    shared_server: Server, tmp_path_factory: pytest.TempPathFactory
+    module_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path]]:
     """A fleet of one worker: where it is, and a folder."""
-    with closing(shared_server.client()) as client:
-        client.flushall()
     folder = tmp_path_factory.mktemp("fronts")
-    (folder / "tools").mkdir()
-    (folder / "tools" / "some.py").write_text(SOURCE, "utf-8")
-    with worker(shared_server.url, folder / "tools"):
-        yield shared_server.url, folder
+    with worker(module_server.url, tools_folder(folder, some=SOURCE)):
+        yield module_server.url, folder
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

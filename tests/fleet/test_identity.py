@@ -1,7 +1,6 @@
 """What the fleet's seals prove, and where its key comes from."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from toolkiln.config import Settings
 from toolkiln.fleet import keys
-from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.message_auth import (
     FleetKeys,
@@ -46,14 +44,6 @@ OTHERWISE: dict[str, Any] = {
     "depth": 1,
     "asks": ("form",),
 }
-
-
-@pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
-    opened = RedisPipe(read_address(server.url))
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 def test_a_sealed_call_is_genuine_after_its_journey() -> None:

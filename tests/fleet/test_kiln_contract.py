@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from written_tools import write_tool
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN
 from .servers import Server
-from .workers import worker
+from .workers import tools_folder, worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
@@ -90,13 +90,11 @@ FUNCTIONS: list[Callable[..., Any]] = [square, add_through, introduce_from_here]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of admitted tools, and settings beside it."""
     parent = tmp_path_factory.mktemp("contract")
-    (parent / "tools").mkdir()
-    (parent / "tools" / "contract.py").write_text(SOURCE, "utf-8")
-    (parent / "toolkiln.toml").write_text(SETTINGS, "utf-8")
-    with Kiln(parent / "tools", settings=load(parent, STATE_HERE)) as kiln:
+    tools = tools_folder(parent, SETTINGS, contract=SOURCE)
+    with Kiln(tools, settings=load(parent, STATE_HERE)) as kiln:
         candidates = [kiln.services.admissions.candidate("contract.py")]
         kiln.services.admissions.admit(candidates, kiln.security.decision())
-    return parent / "tools"
+    return tools
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded", "connected"])
@@ -109,9 +107,7 @@ async def kiln(
         async with Kiln(folder, functions=FUNCTIONS, settings=settings) as opened:
             yield opened
         return
-    server: Server = request.getfixturevalue("shared_server")
-    with closing(server.client()) as client:
-        client.flushall()
+    server: Server = request.getfixturevalue("module_server")
     settings = Settings(state=tmp_path_factory.mktemp("caller"))
     with worker(server.url, folder, dev=False):
         async with Kiln.connect(server.url, functions=FUNCTIONS, settings=settings) as opened:

@@ -19,7 +19,7 @@ from toolkiln.config import Settings
 from toolkiln.model.call import Status
 
 from .servers import Server
-from .workers import BOUND, Running, asking, code_of, until, worker
+from .workers import BOUND, Running, asking, code_of, tools_folder, until, worker
 
 TOOLS = '''
 from toolkiln import Context, tool
@@ -36,9 +36,7 @@ def nap(seconds: float, ctx: Context) -> str:
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "nap.py").write_text(TOOLS, "utf-8")
-    return tmp_path / "tools"
+    return tools_folder(tmp_path, nap=TOOLS)
 
 
 def measured(running: Running, start: int) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from typer.testing import CliRunner
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import keys
-from toolkiln.fleet.address import read_address
 from toolkiln.fleet.admin import RedisFleetAdmin
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import AlreadyRunning, Ending, Finished
@@ -28,14 +26,6 @@ from .servers import Server
 
 CALL = Envelope("1", "one", "greet", arguments=Raw(pack({"name": "Ann"})), reply_to="ann")
 KEPT = Envelope("2", "two", "greet", arguments=Raw(pack({})), remember=True)
-
-
-@pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
-    opened = RedisPipe(read_address(server.url))
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Calls in a queue: in, out, ended and handed on, each once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -29,18 +28,6 @@ from .servers import Proxy, Server
 
 STREAM = keys.calls(POOL)
 LARGE = "x" * (wire.INLINE_LIMIT + 1)
-
-
-@pytest.fixture
-async def own(server: Server) -> AsyncIterator[Desk]:
-    async with desk(server.url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def behind(server: Server) -> Iterator[Any]:
-    with closing(server.client()) as client:
-        yield client
 
 
 async def test_a_call_goes_in_and_its_result_comes_back(own: Desk, behind: Any) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +53,7 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with closing(shared_server.client()) as client:
-        client.flushall()
+def fleet(module_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folders = {pool: tmp_path_factory.mktemp(pool) / "tools" for pool in ("default", "other")}
     for pool, folder in folders.items():
         folder.mkdir()
@@ -71,12 +68,12 @@ def fleet(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> It
                 kiln.services.admissions.candidate(file.name) for file in folder.glob("*.py")
             ]
             kiln.services.admissions.admit(waiting, kiln.security.decision())
-    url = shared_server.url
+    url = module_server.url
     with (
         worker(url, folders["default"]),
         worker(url, folders["other"], "--pool", "other"),
     ):
-        yield Fleet(shared_server, folders)
+        yield Fleet(module_server, folders)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

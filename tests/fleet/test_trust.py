@@ -43,7 +43,7 @@ from toolkiln.operations import proposals, tool_files, tools, versions
 
 from .queues import desk
 from .servers import Server
-from .workers import BOUND, Running, running_program, worker
+from .workers import BOUND, Running, running_program, tools_folder, worker
 
 ROOT = Path(__file__).parents[2]
 PREVIOUS = "23403dd"
@@ -69,11 +69,7 @@ SIGNED = f'worker_key = "{PRIVATE}"\nworker_keys = ["{PUBLIC}"]\n'
 
 def project(folder: Path, settings: str, source: str = ADD) -> Path:
     """A folder of tools with these settings."""
-    tools = folder / "tools"
-    tools.mkdir(parents=True)
-    (tools / "some.py").write_text(source)
-    (folder / "toolkiln.toml").write_text(settings)
-    return tools
+    return tools_folder(folder, settings, some=source)
 
 
 def command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -18,7 +18,7 @@ from toolkiln.model.call import Status
 from toolkiln.model.identity import Caller
 
 from .servers import Server
-from .workers import Running, asking, code_of, until, worker
+from .workers import Running, asking, code_of, tools_folder, until, worker
 
 TOOLS = '''
 from toolkiln import Context, tool
@@ -79,20 +79,13 @@ def greet() -> str:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("fleet") / "tools"
-    folder.mkdir()
-    (folder / "some.py").write_text(TOOLS)
-    (folder / "greet.py").write_text(GREET)
-    (folder.parent / "toolkiln.toml").write_text("# nothing\n")
-    return folder
+    return tools_folder(tmp_path_factory.mktemp("fleet"), "# nothing\n", some=TOOLS, greet=GREET)
 
 
 @pytest.fixture(scope="module")
-def running(shared_server: Server, tools: Path) -> Iterator[Running]:
+def running(module_server: Server, tools: Path) -> Iterator[Running]:
     """A worker for all tests that leave it as it is."""
-    with closing(shared_server.client()) as client:
-        client.flushall()
-    with worker(shared_server.url, tools, "--health-port", "0") as running:
+    with worker(module_server.url, tools, "--health-port", "0") as running:
         yield running
 
 

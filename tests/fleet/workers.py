@@ -103,6 +103,16 @@ class Running:
         self._heard.set()
 
 
+def tools_folder(parent: Path, settings: str = "", **sources: str) -> Path:
+    """A folder of tools, and the settings beside it."""
+    folder = parent / "tools"
+    folder.mkdir(parents=True)
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source, "utf-8")
+    (parent / "toolkiln.toml").write_text(settings, "utf-8")
+    return folder
+
+
 @contextmanager
 def worker(
     url: str, tools: Path, *options: str, lease: float = LEASE, dev: bool = True, **variables: str
